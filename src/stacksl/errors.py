@@ -1,0 +1,109 @@
+"""Every error the package raises on purpose, drawn as a tree.
+
+::
+
+    StackslError
+     ├── SettingsError          a setting, a flag or a config file is wrong
+     │    └── GateNeverOpens    the settings make a gate that would never ask
+     ├── MissingExtra           an optional dependency is not installed
+     ├── DataError              a file of items cannot be used
+     ├── FeatureError           features are unusable (NaN, wrong dimension, ...)
+     ├── LabelerError           the one who answers cannot answer
+     ├── LedgerError            the ledger cannot be read, written or trusted
+     │    └── LedgerCorrupt     a row was edited or the tail was cut
+     └── RunError               a run's folder cannot be used
+          ├── RunLocked         another process holds the run
+          └── CheckpointError   no usable checkpoint is left
+
+A message is one sentence that says what was expected, what came and what to do. The command line
+prints it on stderr and exits with code 2.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "CheckpointError",
+    "DataError",
+    "FeatureError",
+    "GateNeverOpens",
+    "LabelerError",
+    "LedgerCorrupt",
+    "LedgerError",
+    "MissingExtra",
+    "RunError",
+    "RunLocked",
+    "SettingsError",
+    "StackslError",
+    "unknown_name",
+]
+
+
+class StackslError(Exception):
+    """An error with a sentence for the user; the root of the tree."""
+
+
+class SettingsError(StackslError, ValueError):
+    """A setting is wrong; several mistakes are named in one message."""
+
+
+class GateNeverOpens(SettingsError):
+    """The gate's threshold lies above every statistic it could see, so no label would be bought."""
+
+
+class MissingExtra(StackslError, ImportError):
+    """An optional dependency is missing; the message holds the pip line that installs it."""
+
+    @classmethod
+    def of(cls, what: str, extra: str) -> MissingExtra:
+        """The error for `what`, which needs the extra named `extra`."""
+        return cls(f"{what} needs the extra '{extra}': pip install 'stacksl[{extra}]'")
+
+
+class DataError(StackslError, ValueError):
+    """A file of items, or a row of it, cannot be used."""
+
+
+class FeatureError(StackslError, ValueError):
+    """Features cannot be used: not finite, of the wrong dimension, or from another feature map."""
+
+
+class LabelerError(StackslError):
+    """The labeler cannot answer what a run would ask."""
+
+
+class LedgerError(StackslError):
+    """The ledger cannot be read or written as asked."""
+
+
+class LedgerCorrupt(LedgerError):
+    """The ledger's chain of hashes is broken: a row was edited, or the tail was cut."""
+
+
+class RunError(StackslError):
+    """A run's folder is missing, foreign, read-only, or in the wrong state for what was asked."""
+
+
+class RunLocked(RunError):
+    """Another process holds this run."""
+
+
+class CheckpointError(RunError):
+    """No checkpoint of the run can be read."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> SettingsError:
+    """The error for a `name` that is not among the `known` ones, with the nearest match.
+
+    >>> str(unknown_name("gate", "margn", ["margin", "first"]))
+    "unknown gate 'margn': did you mean 'margin'? Known: first, margin"
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return SettingsError(f"unknown {kind} '{name}': {hint}Known: {', '.join(names)}")

@@ -1,0 +1,97 @@
+"""What passes between the parts: items, decisions and feedback.
+
+Indices (`choice`, `label`, `presented`) always refer to the item's full list of candidates, so an
+answer that comes after a restart, or from outside the presented ones, means the same thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+__all__ = ["Decision", "Feedback", "Item", "Label", "Reward", "Status"]
+
+Status = Literal["wanted", "reserved", "skipped", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A prompt with its candidate answers (the paper's z_t with all it could choose from).
+
+    It never carries its answer. Where the candidates are a fixed set of classes, all items share
+    one tuple object.
+    """
+
+    id: str
+    prompt: str
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The gold answer: an index into the item's full list of candidates."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A noisy score of the choice alone (the feedback of the paper's Assumption 2)."""
+
+    value: float
+
+
+Feedback = Label | Reward
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One round's certificate: what was chosen, and the numbers that justify asking or skipping.
+
+    Attributes:
+        round: 1-based number of the round.
+        item: the id of the item seen.
+        presented: the candidates C_t that the follower showed the learner.
+        choice: the action that is played, x̂_t.
+        statistic, threshold: the gate asked iff statistic > threshold (score units), except where
+            `reason` says otherwise.
+        reason: `gate`; `must` (as many labels left as rounds); `spent` (no label left).
+        score, lower, upper: θᵀφ of the choice and its confidence bounds (score units).
+        probability: the policy's probability of the choice, within `presented`.
+        gate_score: the statistic of `contested`, whichever gate decides (DESIGN D8); NaN where
+            no matrix is kept.
+        state: the gate's state after this round.
+        skip_state: what the gate's state would be had the round been skipped: a refused want
+            adopts it.
+        status: `wanted` or `skipped` when decided; a wanted one is `reserved` or `refused` by the
+            ledger.
+    """
+
+    round: int
+    item: str
+    presented: tuple[int, ...]
+    choice: int
+    statistic: float
+    threshold: float
+    reason: str
+    score: float
+    lower: float
+    upper: float
+    probability: float
+    gate_score: float
+    state: tuple[float, ...]
+    skip_state: tuple[float, ...]
+    status: Status
+
+    @property
+    def asked(self) -> bool:
+        """Whether a label of this round's item was reserved."""
+        return self.status == "reserved"
+
+    def reserved(self) -> Decision:
+        """This decision with its label reserved."""
+        return replace(self, status="reserved")
+
+    def refused(self) -> Decision:
+        """This decision with its want refused: the gate goes on as if it had skipped."""
+        return replace(self, status="refused", state=self.skip_state)
