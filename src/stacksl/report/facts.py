@@ -1,0 +1,453 @@
+"""The facts of a run: everything its report shows, as plain numbers and strings.
+
+`Facts` is filled once from a run's folder and read by `stacksl.report.render` and
+`stacksl.report.card`; nothing here computes, reads a file or knows a ledger. Shares and accuracies
+are fractions in 0..1, never percent. Money is in integer micro-units (1,000,000 = one unit of
+the currency). A number that does not exist (no matrix kept, no test file) is None; a number that is
+not finite is None too, once it has passed through JSON.
+
+``from_json(facts.to_json()) == facts`` for all facts with finite numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+__all__ = [
+    "BeforeLabel",
+    "Budget",
+    "Calibration",
+    "CalibrationBin",
+    "ClassRow",
+    "Confusion",
+    "Contested",
+    "CurvePoint",
+    "DataCard",
+    "Facts",
+    "GateScore",
+    "Method",
+    "Named",
+    "Refit",
+    "RoundSeries",
+    "SettingRow",
+    "TestResult",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A name with a value (a version, a fingerprint, a count by reason)."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class DataCard:
+    """What was read.
+
+    Attributes:
+        name: the data set's name, as the reader gave it (a file's stem, `topics` for the sample).
+        format: the format it was read as (`jsonl`, `csv`, `medqa`, ...).
+        items: usable items, so the rounds there could be.
+        classes: the number of fixed classes; None where items bring their own options.
+        options_min, options_max: the fewest and the most options of an item.
+        columns: which column was read as what; empty where nothing was guessed.
+        rejected: rows set aside, as (reason, count) with the count written out; empty if none.
+        rejected_total: how many rows were set aside.
+        python: the Python version, which the built-in sample's text depends on.
+        source: one sentence on where the data comes from; empty if unknown.
+    """
+
+    name: str
+    format: str
+    items: int
+    options_min: int
+    options_max: int
+    classes: int | None = None
+    columns: tuple[Named, ...] = ()
+    rejected: tuple[Named, ...] = ()
+    rejected_total: int = 0
+    python: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What could be spent and what was.
+
+    Attributes:
+        labels: the budget in labels.
+        asked: labels reserved for training: answered plus open.
+        answered: labels that came back and were learnt.
+        left: labels not spent.
+        rounds: rounds played, so items seen.
+        horizon: rounds there are to play.
+        price: the price of one label in micro-units; None where none was given.
+        money: the budget in micro-units; None where the budget counts labels.
+        spent_money: micro-units spent or reserved; None where no price was given.
+        currency: the sign put before money.
+        owned: labels that were already owned and cost nothing.
+        audit: labels bought for an audit and kept out of training.
+        released: labels that were asked and released unanswered.
+    """
+
+    labels: int
+    asked: int
+    answered: int
+    left: int
+    rounds: int
+    horizon: int
+    price: int | None = None
+    money: int | None = None
+    spent_money: int | None = None
+    currency: str = "$"
+    owned: int = 0
+    audit: int = 0
+    released: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """The names of the parts that made the run; `preset` is empty where none was named."""
+
+    aim: str
+    gate: str
+    scorer: str
+    features: str
+    follower: str
+    labeler: str
+    mode: str
+    order: str
+    seed: int
+    preset: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """The final model on a test file.
+
+    Attributes:
+        file: the name of the test file.
+        n: rows of the file; an unusable one counts as wrong.
+        correct: rows answered rightly.
+        accuracy: correct / n.
+        low, high: the 95 % Wilson interval of the accuracy.
+        macro_f1: the mean F1 over classes; None where items bring their own options.
+        unusable: rows that could not be read.
+        chance: the accuracy of guessing uniformly; None if unknown.
+    """
+
+    __test__ = False
+
+    file: str
+    n: int
+    correct: int
+    accuracy: float
+    low: float
+    high: float
+    macro_f1: float | None = None
+    unusable: int = 0
+    chance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Test accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
+
+    labels: int
+    accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSeries:
+    """The rounds, thinned by the filler to some 2,000; all tuples have the same length.
+
+    Attributes:
+        round: 1-based numbers of the rounds kept.
+        statistic: the gate's statistic g of each (score units); None where it is not finite.
+        threshold: the gate's threshold of each (score units); None where it is not finite.
+        asked: whether the round bought its label.
+        spent: labels asked up to and including the round, over all rounds, thinned or not.
+        total: how many rounds there were before thinning.
+    """
+
+    round: tuple[int, ...] = ()
+    statistic: tuple[float | None, ...] = ()
+    threshold: tuple[float | None, ...] = ()
+    asked: tuple[bool, ...] = ()
+    spent: tuple[int, ...] = ()
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeLabel:
+    """Accuracy of the learner's choice on asked items, before each one's label was seen.
+
+    Attributes:
+        label: 1-based numbers of the labels kept (thinned to some 500).
+        running: the share of right choices among the labels up to each.
+        recent: the share among the last `window` labels up to each; may be empty.
+        window: how many labels `recent` looks back; 0 where it is empty.
+        n: labels counted.
+        correct: how many of the choices were right.
+    """
+
+    label: tuple[int, ...]
+    running: tuple[float, ...]
+    recent: tuple[float, ...] = ()
+    window: int = 0
+    n: int = 0
+    correct: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GateScore:
+    """The statistic of `contested`, max(0, g), summed over rounds, whatever gate decides (D8).
+
+    Attributes:
+        total: the sum over all rounds, asked and skipped (score units).
+        asked: the part of the sum on asked rounds.
+        rounds: rounds that entered the sum.
+        width_scale: the α of the statistic.
+        round, cumulative: the running sum at some rounds (thinned); may be empty.
+    """
+
+    total: float
+    asked: float
+    rounds: int
+    width_scale: float
+    round: tuple[int, ...] = ()
+    cumulative: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """One class: labels bought, and how the final model does on the test file (None without)."""
+
+    name: str
+    bought: int
+    test_n: int | None = None
+    precision: float | None = None
+    recall: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """`count` test items of class `gold` that the final model called `predicted`."""
+
+    gold: str
+    predicted: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationBin:
+    """Test items in one bin of confidence: mean confidence, accuracy, how many."""
+
+    confidence: float
+    accuracy: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How far the final model's probabilities can be taken at their word.
+
+    Attributes:
+        bins: the non-empty bins in order of confidence.
+        ece: expected calibration error: Σ n/N · |accuracy − confidence| over the bins.
+        n: test items that were binned.
+    """
+
+    bins: tuple[CalibrationBin, ...]
+    ece: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contested:
+    """One of the items the run was least sure about.
+
+    Attributes:
+        item: its id.
+        prompt: an excerpt of the prompt (the page cuts it further if it is long).
+        choice: the candidate the learner chose.
+        label: the candidate that was bought as the answer; None where none was.
+        statistic: the gate score g of that round, or the gate's own where no matrix is kept.
+        round: the round.
+        asked: whether its label was bought.
+    """
+
+    item: str
+    prompt: str
+    choice: str
+    label: str | None
+    statistic: float | None
+    round: int
+    asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refit:
+    """How the final model was made.
+
+    Attributes:
+        sentence: one plain sentence: what was refitted on how many labels, or why nothing was.
+        done: whether there was a refit.
+        c: the inverse regularisation that was chosen; None without a refit.
+        log_loss: its cross-validated log-loss on the bought labels; None where C was not chosen.
+        tried: (C, log-loss) of every value tried.
+    """
+
+    sentence: str
+    done: bool
+    c: float | None = None
+    log_loss: float | None = None
+    tried: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting with its value, and who set it: `default`, `aim`, `preset`, `config`, `flag`."""
+
+    name: str
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything a run's report and model card show.
+
+    Attributes:
+        title: what the page is called, normally the data set's name.
+        run: the name of the run's folder.
+        state: `running`, `waiting`, `finished`, `stopped`, `failed` or `interrupted`.
+        created, finished: times as they are to be shown (UTC); `finished` is empty until then.
+        data, budget, method: what was read, what was spent, by which parts.
+        no_test: one sentence on how to get a test result, shown where `test` is None.
+        interruptions: one sentence for each time the run was stopped and taken up again.
+        test: the final model on the test file; None without one.
+        curve: test accuracy against labels, in order of labels; empty without a test file.
+        rounds: statistic, threshold and spending.
+        before_label: accuracy before each label was seen; None before the first label.
+        gate_score: D8's summed score; None where no matrix is kept.
+        classes, confusions: empty where items bring their own options, or nothing is known.
+        calibration: None without a test file.
+        contested: the least certain items, most contested first.
+        refit: how the final model was made; None while the run is not done.
+        clipped_share: share of losses clipped (0..1); None for scorers that do not clip.
+        gold_outside: labels outside the presented candidates; None where all are presented.
+        settings: all settings; versions: of Python and libraries; fingerprints: of data, features
+            and weights.
+        warnings: sentences the run gave.
+        well_specified: whether the data come from a synthetic world with the true radius, the
+            only place where the summed gate score may be called a regret bound.
+    """
+
+    title: str
+    run: str
+    state: str
+    created: str
+    finished: str
+    data: DataCard
+    budget: Budget
+    method: Method
+    no_test: str = "The accuracy is unknown: no test file was given; run again with --test FILE."
+    interruptions: tuple[str, ...] = ()
+    test: TestResult | None = None
+    curve: tuple[CurvePoint, ...] = ()
+    rounds: RoundSeries = RoundSeries()
+    before_label: BeforeLabel | None = None
+    gate_score: GateScore | None = None
+    classes: tuple[ClassRow, ...] = ()
+    confusions: tuple[Confusion, ...] = ()
+    calibration: Calibration | None = None
+    contested: tuple[Contested, ...] = ()
+    refit: Refit | None = None
+    clipped_share: float | None = None
+    gold_outside: int | None = None
+    settings: tuple[SettingRow, ...] = ()
+    versions: tuple[Named, ...] = ()
+    fingerprints: tuple[Named, ...] = ()
+    warnings: tuple[str, ...] = ()
+    well_specified: bool = False
+
+    def to_json(self) -> str:
+        """These facts as JSON text; equal facts give equal text, non-finite numbers are null."""
+        return json.dumps(_plain(asdict(self)), ensure_ascii=False, indent=1, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Facts:
+        """The facts that `to_json` wrote.
+
+        Raises:
+            ValueError: where a field is missing, unknown or of the wrong type.
+        """
+        return cast("Facts", _build(cls, json.loads(text), "facts"))
+
+
+def _plain(value: Any) -> Any:
+    """`value` with every non-finite float replaced by None."""
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """`value`, read from JSON, as an object of the annotated `kind`."""
+    if get_origin(kind) in (Union, UnionType):
+        return _build_optional(kind, value, where)
+    if get_origin(kind) is tuple:
+        return _build_tuple(get_args(kind), value, where)
+    if is_dataclass(kind):
+        return _build_fields(kind, value, where)
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise ValueError(f"{where}: expected {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def _build_optional(kind: Any, value: Any, where: str) -> Any:
+    if value is None:
+        return None
+    (inner,) = (option for option in get_args(kind) if option is not NoneType)
+    return _build(inner, value, where)
+
+
+def _build_tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: expected a list, got {type(value).__name__}")
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        kinds = (kinds[0],) * len(value)
+    if len(kinds) != len(value):
+        raise ValueError(f"{where}: expected {len(kinds)} entries, got {len(value)}")
+    return tuple(
+        _build(kind, entry, f"{where}[{at}]")
+        for at, (kind, entry) in enumerate(zip(kinds, value, strict=True))
+    )
+
+
+def _build_fields(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: expected an object, got {type(value).__name__}")
+    hints = get_type_hints(kind)
+    unknown = sorted(set(value) - {field.name for field in fields(kind)})
+    if unknown:
+        raise ValueError(f"{where}: unknown field {unknown[0]!r}")
+    try:
+        return kind(**{name: _build(hints[name], value[name], f"{where}.{name}") for name in value})
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}") from None
