@@ -1,0 +1,128 @@
+"""The final model: what is refitted on all bought labels once the pass is over (DESIGN D15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.errors import FeatureError
+from stacksl.game.inputs import Array, Block, PairBlock, SharedBlock
+from stacksl.game.losses import softmax
+from stacksl.game.scorers.refits import fit_classes, fit_pairs
+
+__all__ = ["ClassHead", "Head", "PairHead", "refit", "restore_head"]
+
+_CLASSES, _PAIRS = 0, 1
+
+
+class Head(Protocol):
+    """A final model: probabilities of every candidate of every item of a block."""
+
+    def probabilities(self, block: Block) -> Array | list[Array]:
+        """(n, K) for class heads, n arrays of (K_i,) for pair features; each row adds to 1."""
+        ...
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays that `restore_head` takes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassHead:
+    """Multinomial logistic regression: π(x) ∝ exp(coefficients_x · h + intercepts_x).
+
+    `coefficients` is (K, d), `intercepts` (K,).
+    """
+
+    coefficients: Array
+    intercepts: Array
+
+    def probabilities(self, block: Block) -> Array:
+        """(n, K) probabilities of the classes."""
+        assert isinstance(block, SharedBlock)
+        _check(block.dim, self.coefficients.shape[1])
+        logits = np.asarray(block.h, dtype=np.float64) @ self.coefficients.T + self.intercepts
+        logits -= logits.max(axis=1, keepdims=True)
+        np.exp(logits, out=logits)
+        logits /= logits.sum(axis=1, keepdims=True)
+        return logits
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """See `Head`."""
+        return {
+            "kind": np.array([_CLASSES], dtype=np.int64),
+            "coefficients": self.coefficients.copy(),
+            "intercepts": self.intercepts.copy(),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairHead:
+    """Conditional logit: π(x | z) ∝ exp(thetaᵀφ(z, x)) over an item's own candidates.
+
+    `theta` is (d,).
+    """
+
+    theta: Array
+
+    def probabilities(self, block: Block) -> list[Array]:
+        """One (K_i,) array an item."""
+        assert isinstance(block, PairBlock)
+        _check(block.dim, len(self.theta))
+        return [softmax(inputs.phi @ self.theta) for inputs in block]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """See `Head`."""
+        return {"kind": np.array([_PAIRS], dtype=np.int64), "theta": self.theta.copy()}
+
+
+def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
+    """The head that gave `state`, bit for bit.
+
+    Raises:
+        FeatureError: if the arrays are of no head known here.
+    """
+    kind = int(state["kind"][0]) if "kind" in state else -1
+    if kind == _CLASSES:
+        return ClassHead(np.array(state["coefficients"]), np.array(state["intercepts"]))
+    if kind == _PAIRS:
+        return PairHead(np.array(state["theta"]))
+    raise FeatureError(
+        f"a saved head is of kind {_CLASSES} or {_PAIRS}, but this one is of kind {kind}; "
+        "it was written by another version or by something else"
+    )
+
+
+def refit(
+    block: Block, labels: NDArray[np.int64], theta: Array, seed: int, tune: bool = True
+) -> Head | None:
+    """The final model of the labelled items `block` with gold indices `labels`, (n,).
+
+    Class heads: a logistic regression, where a class never bought keeps the online head's score
+    as its logit; `theta` is that head, (K, d). Pair features: a conditional logit. See `refits`
+    for C, which `tune` lets be chosen (from 60 labels up) by folds drawn from `seed`.
+
+    None where the labels cannot carry a model: fewer than two classes, or no labelled pair item.
+    """
+    if isinstance(block, SharedBlock):
+        fitted = fit_classes(block.h, labels, seed, tune)
+        if fitted is None:
+            return None
+        seen, weights, offsets = fitted
+        coefficients, intercepts = theta.copy(), np.zeros(len(theta))
+        coefficients[seen], intercepts[seen] = weights, offsets
+        return ClassHead(coefficients, intercepts)
+    found = fit_pairs(block.phi, block.offsets, labels, seed, tune)
+    return None if found is None else PairHead(found)
+
+
+def _check(came: int, expected: int) -> None:
+    if came != expected:
+        raise FeatureError(
+            f"the final model was fitted on features of dimension {expected}, but these have "
+            f"{came}; use the feature map saved beside the model"
+        )
