@@ -1,0 +1,48 @@
+"""Items to features φ(z, x): what the game plays on.
+
+`make_features` reads a spec as users write it: `hashing`, or `sentences:NAME_OR_DIR`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import FeatureError, unknown_name
+from .encoders import Encoder
+from .hashing import HashingEncoder
+from .maps import FeatureMap, TextMap
+
+__all__ = ["ENCODERS", "Encoder", "FeatureMap", "make_features"]
+
+
+def _hashing(name: str) -> Encoder:
+    if name:
+        raise FeatureError(f"features 'hashing' take no name and got '{name}': write hashing")
+    return HashingEncoder()
+
+
+ENCODERS: dict[str, Callable[[str], Encoder]] = {"hashing": _hashing}
+"""What may stand before the colon of a spec, with what makes its encoder from the rest."""
+
+
+def make_features(spec: str, *, classes: tuple[str, ...] | None, seed: int = 0) -> FeatureMap:
+    """The feature map that `spec` names: class features with `classes`, pair features without.
+
+    Args:
+        spec: `hashing` or `sentences:NAME_OR_DIR`.
+        classes: the fixed label set that all items share, or None where items bring their own.
+        seed: the run's. The maps here draw from constants instead, so that two runs of different
+            seeds can share features and caches.
+
+    Raises:
+        SettingsError: no features of that name; the nearest name is given.
+        FeatureError: the encoder cannot be found or used.
+        MissingExtra: the encoder needs packages that are not installed.
+
+    >>> make_features("hashing", classes=("yes", "no")).dim
+    257
+    """
+    kind, _, name = spec.partition(":")
+    if kind not in ENCODERS:
+        raise unknown_name("features", kind, ENCODERS)
+    return TextMap(ENCODERS[kind](name), classes)

@@ -1,0 +1,175 @@
+"""Feature maps: items to the arrays that the game plays on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FeatureError
+from ..game.inputs import Block, PairBlock, SharedBlock
+from ..items import Item
+from .encoders import Encoder, Progress
+from .rows import ClassRows, PairRows, Rows
+
+__all__ = ["FeatureMap", "TextMap"]
+
+_ROWS_AT_ONCE = 4096
+
+
+class FeatureMap(Protocol):
+    """φ: items to features, rows of norm at most 1.
+
+    A map is fitted once, on a run's own unlabelled items, and saved with the model: `evaluate` and
+    `predict` restore it. It never sees an answer, since an `Item` carries none; that `fit` never
+    sees test items either is the caller's duty.
+    """
+
+    @property
+    def spec(self) -> str:
+        """What the user wrote, such as `hashing`."""
+
+    @property
+    def dim(self) -> int:
+        """d, the columns of a row."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the encoder's weights, the settings and the fitted state.
+
+        Equal fingerprints give equal features.
+        """
+
+    @property
+    def truncated(self) -> int:
+        """How many distinct texts the encoder cut so far."""
+
+    def fit(self, items: Sequence[Item]) -> None:
+        """Learn what can be learnt from unlabelled `items`, never from test items."""
+
+    def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
+        """The float32 features of `items`; a row depends on its own item alone.
+
+        Args:
+            items: the items, in the order of the block's rows.
+            progress: called with (done, total), counted in distinct texts.
+
+        Raises:
+            FeatureError: a feature is not finite (the item is named), or the map is not fitted.
+        """
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything `fit` learnt and the map's identity, as arrays."""
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take back what `state` gave.
+
+        Raises:
+            FeatureError: the state is another map's, or of another dimension.
+        """
+
+
+class TextMap:
+    """The map made of an encoder (text to vector) and rows (vectors to features).
+
+    With `classes` the rows are `ClassRows` and `transform` gives a `SharedBlock` (n, d), without
+    them they are `PairRows` and it gives a `PairBlock` (ΣK, d); the number of candidates may differ
+    from item to item. A text is encoded once, however many items share it.
+    """
+
+    def __init__(self, encoder: Encoder, classes: tuple[str, ...] | None) -> None:
+        self.encoder = encoder
+        self.classes = classes
+
+    @property
+    def spec(self) -> str:
+        """What the user wrote."""
+        return self.encoder.spec
+
+    @property
+    def dim(self) -> int:
+        """d, the columns of a row."""
+        return self._rows.dim
+
+    @property
+    def truncated(self) -> int:
+        """How many distinct texts the encoder cut so far."""
+        return self.encoder.truncated
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of identity and fitted state."""
+        digest = hashlib.sha256(self._identity.encode())
+        for name, array in sorted(self.encoder.state().items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def fit(self, items: Sequence[Item]) -> None:
+        """Fit the encoder on the distinct texts that the rows read."""
+        self.encoder.fit(_distinct(text for item in items for text in self._rows.texts(item))[0])
+
+    def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
+        """The float32 features of `items`; see `FeatureMap.transform`."""
+        rows = self._rows
+        texts, places = _distinct(text for item in items for text in rows.texts(item))
+        block = rows.block(items, self.encoder.encode(texts, progress), places)
+        _require_finite(block, items)
+        return block
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The encoder's state, sealed with the map's identity and dimension."""
+        seal = np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8).copy()
+        return {"identity": seal, "dim": np.array([self.dim], np.int64), **self.encoder.state()}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take back what `state` gave; see `FeatureMap.restore`."""
+        dim = state.get("dim", np.zeros(0, np.int64))
+        if dim.shape == (1,) and dim[0] != self.dim:
+            raise FeatureError(
+                f"features '{self.spec}' expected a state of dimension {self.dim} and got one of "
+                f"{dim[0]}: use the features that the model was trained with"
+            )
+        seal = np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8)
+        if not np.array_equal(state.get("identity", np.zeros(0)), seal):
+            raise FeatureError(
+                f"the saved state is not of features '{self.spec}' as they are here (another map, "
+                "other weights or another version made it): use the features that the model was "
+                "trained with"
+            )
+        fitted = {name: a for name, a in state.items() if name not in ("identity", "dim")}
+        self.encoder.restore(fitted)
+
+    @property
+    def _rows(self) -> Rows:
+        if self.classes is None:
+            return PairRows(self.encoder.dim)
+        return ClassRows(self.encoder.dim, self.encoder.bias, len(self.classes))
+
+    @property
+    def _identity(self) -> str:
+        return f"{self._rows.description}; {self.encoder.identity}"
+
+
+def _distinct(texts: Iterable[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """The distinct texts in order of appearance, and for each text its place among them."""
+    places: dict[str, int] = {}
+    index = [places.setdefault(text, len(places)) for text in texts]
+    return list(places), np.array(index, dtype=np.int64)
+
+
+def _require_finite(block: Block, items: Sequence[Item]) -> None:
+    table = block.h if isinstance(block, SharedBlock) else block.phi
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        bad = np.flatnonzero(~np.isfinite(table[start : start + _ROWS_AT_ONCE]).all(axis=1))
+        if len(bad):
+            row = start + int(bad[0])
+            if isinstance(block, PairBlock):
+                row = int(np.searchsorted(block.offsets, row, side="right")) - 1
+            raise FeatureError(
+                f"the features of item '{items[row].id}' should be finite and hold NaN or "
+                "infinity: check the encoder's weights, or choose other features"
+            )

@@ -1,0 +1,173 @@
+"""Rows: from the vectors of an item's texts to its features.
+
+Sums are of integers below 2^53 in float64 or run left to right, so the bits of a row depend on its
+own vectors alone, not on the block that it is computed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..game.inputs import Array, Block, PairBlock, SharedBlock
+from ..items import Item
+from .encoders import Vectors
+
+__all__ = ["ClassRows", "PairRows", "Rows"]
+
+_BITS = 24  # products and differences are rounded to multiples of 2^-24
+_SEED = 20240301  # of the projections: a constant, so that every run's features are comparable
+_PAIRS_AT_ONCE = 4096
+
+
+class Rows(Protocol):
+    """Which texts of an item are read, and what their vectors become."""
+
+    @property
+    def dim(self) -> int:
+        """d, the columns of a row."""
+
+    @property
+    def description(self) -> str:
+        """What fixes the rows, for fingerprints."""
+
+    def texts(self, item: Item) -> tuple[str, ...]:
+        """The texts of `item` that are encoded, in a fixed order."""
+
+    def block(self, items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64]) -> Block:
+        """The features of `items`.
+
+        Args:
+            items: the items.
+            vectors: (m, e), of the distinct texts.
+            places: for each text of each item, in order, its row in `vectors`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRows:
+    """h(z) of the prompt alone, for items whose candidates are one fixed set of classes.
+
+    h = [√(1 − b²)·u, b] where the bias b is above 0 (u is the prompt's unit vector, or 0 where
+    nothing in it is known), and h = u where b is 0.
+    """
+
+    encoded: int
+    bias: float
+    classes: int
+
+    @property
+    def dim(self) -> int:
+        """d, the number of columns of h."""
+        return self.encoded + (self.bias > 0.0)
+
+    @property
+    def description(self) -> str:
+        """What fixes the rows, for fingerprints."""
+        return f"class rows 1: {self.encoded} to {self.dim}, bias {self.bias}"
+
+    def texts(self, item: Item) -> tuple[str, ...]:
+        """The prompt."""
+        return (item.prompt,)
+
+    def block(
+        self, items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64]
+    ) -> SharedBlock:
+        """The vectors h (n, d) of `items`."""
+        h = np.full((len(items), self.dim), self.bias, np.float32)
+        scale = np.float32(np.sqrt(1.0 - self.bias**2) * (1.0 - 2.0**-22))  # rounding stays below 1
+        np.multiply(vectors[places], scale, out=h[:, : self.encoded])
+        return SharedBlock(h, self.classes)
+
+
+@dataclass(frozen=True, slots=True)
+class PairRows:
+    """φ(z, x) = [a·√e·R₁(p ∘ c), b·R₂|p − c|, g·pᵀc, h], cut to norm 1 where it is longer.
+
+    p and c are the unit vectors (e,) of prompt and candidate; R₁ and R₂ are random signs over
+    √(their rows) where 2e + 2 is above `largest`, so that lengths are kept on average, and the
+    identity elsewhere. The weights a, b, g, h are fixed for every row, so a row keeps what its
+    length says; only the few rows longer than 1 are scaled down.
+
+    Args:
+        encoded: e, the columns of p and c.
+        largest: the most columns that φ may have.
+
+    Source: the [p ∘ c, |p − c|] form is that of InferSent (Conneau et al. 2017); Achlioptas (2003)
+        for projections by random signs.
+    """
+
+    encoded: int
+    largest: int = 384
+    product: float = 0.5
+    difference: float = 0.35
+    cosine: float = 0.5
+    bias: float = 0.1
+
+    @property
+    def part(self) -> int:
+        """The columns of each of the two projected parts."""
+        return min(self.encoded, (self.largest - 2) // 2)
+
+    @property
+    def dim(self) -> int:
+        """d, the number of columns of φ."""
+        return 2 * self.part + 2
+
+    @property
+    def description(self) -> str:
+        """What fixes the rows, for fingerprints."""
+        weights = (self.product, self.difference, self.cosine, self.bias)
+        return f"pairs 1: {self.encoded} to {self.dim}, weights {weights}, seed {_SEED}"
+
+    def texts(self, item: Item) -> tuple[str, ...]:
+        """The prompt, then the candidates."""
+        return (item.prompt, *item.candidates)
+
+    def block(
+        self, items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64]
+    ) -> PairBlock:
+        """The rows φ (ΣK, d) of `items`."""
+        sizes = np.array([len(item.candidates) for item in items], dtype=np.int64)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        first = offsets[:-1] + np.arange(len(items))  # where an item's prompt lies in `places`
+        prompts, candidates = np.repeat(places[first], sizes), np.delete(places, first)
+        phi = np.empty((len(candidates), self.dim), np.float32)
+        for start in range(0, len(phi), _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            phi[part] = self.rows(vectors[prompts[part]], vectors[candidates[part]])
+        return PairBlock(phi, offsets)
+
+    def rows(self, prompts: Vectors, candidates: Vectors) -> Vectors:
+        """φ (n, d) of n pairs, from the vectors (n, e) of their prompts and candidates."""
+        p, c = prompts.astype(np.float64), candidates.astype(np.float64)
+        product, difference = np.rint(p * c * 2**_BITS), np.rint(np.abs(p - c) * 2**_BITS)
+        phi = np.empty((len(p), self.dim))
+        phi[:, : self.part] = self._project(product, 0) * self.product * np.sqrt(self.encoded)
+        phi[:, self.part : -2] = self._project(difference, 1) * self.difference
+        phi[:, -2] = np.sum(product, axis=1) * 2.0**-_BITS * self.cosine
+        phi[:, -1] = self.bias
+        return _cut(phi)
+
+    def _project(self, whole: Array, which: int) -> Array:
+        if self.part == self.encoded:
+            return whole * 2.0**-_BITS
+        projected = whole @ _signs(self.encoded, self.part, which)
+        return np.asarray(projected * 2.0**-_BITS / np.sqrt(self.part), np.float64)
+
+
+def _signs(rows: int, columns: int, which: int) -> NDArray[np.float64]:
+    """A matrix (rows, columns) of random signs, the same on every machine and in every run."""
+    rng = np.random.Generator(np.random.PCG64([_SEED, which]))
+    return rng.integers(0, 2, size=(rows, columns)).astype(np.float64) * 2.0 - 1.0
+
+
+def _cut(phi: Array) -> Vectors:
+    """Float32 rows, those longer than 1 scaled down to a norm just below it."""
+    length = np.sqrt(np.add.accumulate(phi * phi, axis=1)[:, -1:])  # left to right: a fixed order
+    cut: Vectors = (phi / np.maximum(length * (1.0 + 1e-6), 1.0)).astype(np.float32)
+    return cut
