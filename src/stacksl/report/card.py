@@ -1,0 +1,232 @@
+"""The model card: the README.md of a run's folder, in Markdown with simple front matter."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from stacksl.report import wording
+from stacksl.report.facts import Facts, Named
+from stacksl.report.tables import without_text
+
+__all__ = ["model_card"]
+
+_MARKS = re.compile(r"([\\`*_{}\[\]<>()#|~!&$])")
+
+
+def model_card(facts: Facts, *, text: bool = True) -> str:
+    """The card of a run's facts; ends with a newline, equal for equal facts.
+
+    Args:
+        facts: what to show.
+        text: False leaves class names out.
+    """
+    shown = facts if text else without_text(facts)
+    parts = (
+        _front_matter(shown),
+        _opening(shown),
+        _use(shown),
+        _budget(shown),
+        _result(shown),
+        _certificate(shown),
+        _limits(shown),
+        _training(shown),
+        _data(shown),
+        _versions(shown),
+    )
+    return wording.clean("\n\n".join("\n".join(part) for part in parts if part)) + "\n"
+
+
+def plain(text: str) -> str:
+    """`text` on one line with Markdown's marks escaped, so that it is read as it was written.
+
+    >>> plain("a *b* <script>")
+    'a \\\\*b\\\\* \\\\<script\\\\>'
+    """
+    return _MARKS.sub(r"\\\1", wording.excerpt(text, 200))
+
+
+def _front_matter(facts: Facts) -> list[str]:
+    """YAML that model hubs read; nothing in it comes from the data."""
+    lines = ["---", "library_name: stacksl", "tags:", "- label-budget", "- active-learning"]
+    if facts.data.classes is not None:
+        lines.append("pipeline_tag: text-classification")
+    return [*lines, "---"]
+
+
+def _opening(facts: Facts) -> list[str]:
+    lines = [f"# {plain(facts.title)}", ""]
+    if wording.state_note(facts):
+        lines += [f"> {wording.state_note(facts)}", ""]
+    return [*lines, f"{wording.bought(facts)} {plain_sentence(wording.outcome(facts))}"]
+
+
+def _use(facts: Facts) -> list[str]:
+    kind = (
+        "It picks one of the options that each item brings."
+        if facts.data.classes is None
+        else f"It gives one of {wording.plural(facts.data.classes, 'class', 'classes')}."
+    )
+    return [
+        "## Use",
+        "",
+        f"{kind} It is meant for items like those it was trained on. From this folder's parent:",
+        "",
+        "```python",
+        "import stacksl",
+        "",
+        f"run = stacksl.Run.open({json.dumps(wording.clean(facts.run))})",
+        'for row in run.predict("items.jsonl"):',
+        '    print(row["id"], row["prediction"], row["probability"])',
+        "```",
+        "",
+        "or `stacksl predict RUN items.jsonl`. `report.html` shows the run in full.",
+    ]
+
+
+def _budget(facts: Facts) -> list[str]:
+    budget = facts.budget
+    rows = [
+        ("Budget", wording.plural(budget.labels, "label")),
+        ("Asked", wording.count(budget.asked)),
+        ("Answered and learnt", wording.count(budget.answered)),
+        ("Left", wording.count(budget.left)),
+        ("Items seen", f"{wording.count(budget.rounds)} of {wording.count(budget.horizon)}"),
+    ]
+    if budget.price is not None:
+        rows.append(("Price of a label", wording.money(budget.price, budget.currency)))
+    if budget.money is not None:
+        rows.append(("Budget in money", wording.money(budget.money, budget.currency)))
+    if budget.spent_money is not None:
+        rows.append(("Spent", wording.cost(facts)))
+    if budget.owned:
+        rows.append(("Owned before, free", wording.count(budget.owned)))
+    if budget.audit:
+        rows.append(("Audit, kept out of training", wording.count(budget.audit)))
+    if budget.released:
+        rows.append(("Released unanswered", wording.count(budget.released)))
+    return ["## Label budget", "", *_table(("", ""), rows)]
+
+
+def _result(facts: Facts) -> list[str]:
+    test = facts.test
+    if test is None:
+        return ["## Result", "", plain_sentence(facts.no_test)]
+    rows = [
+        ("Test file", plain(test.file)),
+        ("Right", f"{wording.count(test.correct)} of {wording.count(test.n)}"),
+        ("Accuracy", wording.percent(test.accuracy, 2)),
+        ("95 % interval", f"{wording.percent(test.low, 2)} to {wording.percent(test.high, 2)}"),
+    ]
+    if test.macro_f1 is not None:
+        rows.append(("Macro F1", wording.percent(test.macro_f1, 2)))
+    if facts.calibration is not None:
+        rows.append(("Expected calibration error", wording.percent(facts.calibration.ece, 2)))
+    if test.unusable:
+        rows.append(("Unusable rows, counted as wrong", wording.count(test.unusable)))
+    return ["## Result", "", *_table(("", ""), rows)]
+
+
+def _certificate(facts: Facts) -> list[str]:
+    lines = ["## Certificates", ""]
+    lines.append(
+        f"Every one of the {wording.plural(facts.budget.rounds, 'round')} left a certificate in "
+        "`ledger.db`: the choice, the statistic, the threshold and the reason."
+    )
+    score = facts.gate_score
+    if score is not None:
+        lines += [
+            "",
+            f"Gate score: {wording.number(score.total, 4)} over "
+            f"{wording.plural(score.rounds, 'round')}, {wording.number(score.asked, 4)} of it on "
+            f"asked ones. {wording.gate_score_meaning(facts)}",
+        ]
+    before = facts.before_label
+    if before is not None and before.n:
+        share = wording.percent(before.correct / before.n)
+        lines += ["", f"Accuracy before each label was seen, on asked items: {share}."]
+        lines[-1] += " The gate picks hard ones, so this lies below the accuracy on all items."
+    return lines
+
+
+def _limits(facts: Facts) -> list[str]:
+    lines = ["## Limits", ""]
+    if facts.test is None:
+        lines.append("- Its accuracy is unknown.")
+    else:
+        lines.append("- The accuracy holds for items drawn like those of the test file.")
+    never = sum(1 for row in facts.classes if row.bought == 0)
+    if never:
+        lines.append(f"- {wording.plural(never, 'class', 'classes')} never got a label.")
+    weak = _weakest(facts)
+    if weak:
+        lines.append(f"- Lowest recall on the test file: {weak}.")
+    lines.append("- The labels it bought are not a uniform sample: the gate chose them.")
+    lines += [f"- {plain_sentence(warning)}" for warning in facts.warnings]
+    return lines
+
+
+def _weakest(facts: Facts) -> str:
+    tested = [(row.recall, row.name) for row in facts.classes if row.recall is not None]
+    worst = sorted(tested)[:3] if len(tested) > 3 else []
+    return ", ".join(f"{plain(name)} ({wording.percent(recall)})" for recall, name in worst)
+
+
+def _training(facts: Facts) -> list[str]:
+    method = facts.method
+    rows = [
+        ("Aim", method.aim),
+        ("Gate", method.gate),
+        ("Scorer", method.scorer),
+        ("Features", method.features),
+        ("Follower", method.follower),
+        ("Labeler", method.labeler),
+        ("Mode and order", f"{method.mode}, {method.order}"),
+        ("Seed", str(method.seed)),
+    ]
+    if method.preset:
+        rows.append(("Preset", method.preset))
+    final = facts.refit.sentence if facts.refit else "There is no final model yet."
+    table = _table(("", ""), [(name, plain(value)) for name, value in rows])
+    return ["## Training", "", plain_sentence(final), "", *table]
+
+
+def _data(facts: Facts) -> list[str]:
+    data = facts.data
+    low, high = wording.count(data.options_min), wording.count(data.options_max)
+    rows = [
+        ("Name", plain(data.name)),
+        ("Format", plain(data.format)),
+        ("Items", wording.count(data.items)),
+        ("Options of an item", low if low == high else f"{low} to {high}"),
+        ("Rows set aside", wording.count(data.rejected_total)),
+    ]
+    rows += [(f"– {plain(row.name)}", plain(row.value)) for row in data.rejected]
+    source = [plain_sentence(data.source), ""] if data.source else []
+    return ["## Data", "", *source, *_table(("", ""), rows)]
+
+
+def _versions(facts: Facts) -> list[str]:
+    rows = _named((*facts.versions, *facts.fingerprints))
+    if not rows:
+        return []
+    return ["## Versions", "", *_table(("", ""), rows)]
+
+
+def _named(rows: Iterable[Named]) -> list[tuple[str, str]]:
+    return [(plain(row.name), plain(row.value)) for row in rows]
+
+
+def plain_sentence(text: str) -> str:
+    """A sentence of the run with markup made harmless; code spans stay as they are."""
+    return " ".join(text.replace("<", "&lt;").split())
+
+
+def _table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> list[str]:
+    """A Markdown table of two columns."""
+    return [
+        f"| {head[0]} | {head[1]} |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in rows),
+    ]

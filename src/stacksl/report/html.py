@@ -1,0 +1,93 @@
+"""The report as one HTML page: no script, no network, equal bytes for equal facts."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from stacksl.report import figures, tables, wording
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from stacksl.report.facts import Facts
+
+__all__ = ["page"]
+
+EXCERPT = 280
+
+
+def page(facts: Facts, *, text: bool = True) -> str:
+    """The page of a run's facts.
+
+    Args:
+        facts: what to show; prompts and class names may hold anything, markup included.
+        text: False leaves every prompt and candidate out: items go by their ids, classes by
+            their numbers.
+    """
+    shown = facts if text else tables.without_text(facts)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(facts=shown, text=text, plots=_plots(shown), **_tables(shown))
+    )
+
+
+def _plots(facts: Facts) -> dict[str, str]:
+    """Every figure by name; an empty string where there is nothing to draw."""
+    from markupsafe import Markup
+
+    drawn = {
+        "curve": figures.accuracy_curve(facts),
+        "spending": figures.spending(facts),
+        "statistic": figures.statistic(facts),
+        "before": figures.before_label(facts.before_label),
+        "gate_score": figures.gate_score(facts.gate_score),
+        "classes": figures.class_scatter(facts.classes),
+        "calibration": figures.calibration(facts.calibration),
+    }
+    return {name: Markup(svg) for name, svg in drawn.items()}  # svg.py escapes
+
+
+def _tables(facts: Facts) -> dict[str, Any]:
+    """What the template loops over, sorted and split into what is shown and what is folded."""
+    return {
+        "tiles": tables.tiles(facts),
+        "sections": tables.SECTIONS,
+        "classes": tables.folded(tables.class_rows(facts), 12),
+        "never_bought": sum(1 for row in facts.classes if row.bought == 0),
+        "confusions": tables.folded(facts.confusions, 10),
+        "contested": tables.folded(facts.contested, 8),
+        "settings": tables.settings(facts),
+        "outside": figures.statistic_range(facts)[1],
+    }
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    """Jinja with escaping on, strict about names, and the project's way of writing numbers."""
+    import jinja2
+    from markupsafe import Markup
+
+    def finalize(value: Any) -> Any:
+        return wording.clean(value) if type(value) is str else value
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("stacksl.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    source = environment.loader.get_source(environment, "style.css")[0]  # type: ignore[union-attr]
+    environment.globals["style"] = Markup(source)  # our own file
+    environment.globals["wording"] = wording
+    environment.filters.update(
+        count=wording.count,
+        percent=wording.percent,
+        number=wording.number,
+        excerpt=lambda value: wording.excerpt(value, EXCERPT),
+        short=lambda value: wording.excerpt(value, 120),
+    )
+    return environment

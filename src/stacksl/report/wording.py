@@ -1,0 +1,186 @@
+"""Numbers as people write them, and the sentences that the page and the model card share."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stacksl.report.facts import CurvePoint, Facts
+
+__all__ = [
+    "bought",
+    "clean",
+    "cost",
+    "count",
+    "excerpt",
+    "gate_score_meaning",
+    "half_way",
+    "money",
+    "number",
+    "outcome",
+    "percent",
+    "plural",
+    "state_note",
+]
+
+MICRO = 1_000_000
+# C0 and C1 controls but tab and newline, and lone surrogates: HTML and UTF-8 have no place for them
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def clean(text: str) -> str:
+    """`text` with characters that a page cannot hold replaced by the replacement character."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def excerpt(text: str, length: int) -> str:
+    """At most `length` characters of `text` on one line, cut at a word where one is near.
+
+    >>> excerpt("what is the  exchange rate today?", 16)
+    'what is the…'
+    """
+    flat = " ".join(clean(text[: 8 * length]).split())
+    if len(flat) <= length:
+        return flat
+    cut = flat[: length - 1]
+    words = cut.rsplit(" ", 1)[0]
+    return (words if len(words) > length // 2 else cut).rstrip() + "…"
+
+
+def count(value: int) -> str:
+    """A whole number with thousands apart.
+
+    >>> count(10003)
+    '10,003'
+    """
+    return f"{value:,}"
+
+
+def plural(value: int, one: str, many: str = "") -> str:
+    """A count with its noun.
+
+    >>> plural(1, "label"), plural(0, "class", "classes")
+    ('1 label', '0 classes')
+    """
+    return f"{count(value)} {one if value == 1 else many or one + 's'}"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share of 0..1 in percent; a dash where there is none.
+
+    >>> percent(0.8744), percent(None)
+    ('87.4 %', '–')
+    """
+    if share is None or not math.isfinite(share):
+        return "–"
+    return f"{100 * share:.{digits}f} %"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with `digits` significant figures, without an exponent where it can be read.
+
+    >>> number(1234.5), number(0.01234), number(-0.5), number(1e-9), number(None)
+    ('1,234', '0.0123', '-0.5', '1e-09', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e15 or abs(value) < 1e-4:
+        return f"{value:.{digits}g}"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def money(micro: int, currency: str = "$") -> str:
+    """An amount of micro-units; more than two decimals only where they are needed.
+
+    >>> money(2_500_000_000), money(1_500), money(0)
+    ('$2,500.00', '$0.0015', '$0.00')
+    """
+    whole, rest = divmod(abs(micro), MICRO)
+    decimals = f"{rest:06d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if micro < 0 else ''}{currency}{whole:,}.{decimals}"
+
+
+def cost(facts: Facts) -> str:
+    """What the labels cost; empty where no price was given."""
+    budget = facts.budget
+    if budget.spent_money is None:
+        return ""
+    return money(budget.spent_money, budget.currency)
+
+
+def bought(facts: Facts) -> str:
+    """The first sentence: how many labels were bought, of how many items, for how much."""
+    budget = facts.budget
+    price = f" for {cost(facts)}" if cost(facts) else ""
+    if budget.asked == 0:
+        seen = plural(budget.rounds, "item")
+        return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
+    share = f", {percent(budget.asked / budget.rounds)}" if budget.rounds else ""
+    sentence = (
+        f"{plural(budget.asked, 'label')} bought{price}{share} of the "
+        f"{plural(budget.rounds, 'item')} seen"
+    )
+    waiting = budget.asked - budget.answered
+    return f"{sentence}; {plural(waiting, 'answer')} still out." if waiting > 0 else f"{sentence}."
+
+
+def outcome(facts: Facts) -> str:
+    """The second sentence: the accuracy with its interval, or how to learn it."""
+    test = facts.test
+    if test is None:
+        return facts.no_test
+    return (
+        f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
+        f"correctly (95 % interval {percent(test.low)} to {percent(test.high)})."
+    )
+
+
+def half_way(curve: tuple[CurvePoint, ...]) -> str:
+    """What the second half of the labels added; empty with fewer than three points."""
+    if len(curve) < 3 or curve[-1].labels <= 0:
+        return ""
+    last = curve[-1]
+    half = min(curve[:-1], key=lambda point: (abs(2 * point.labels - last.labels), point.labels))
+    points = 100 * (last.accuracy - half.accuracy)
+    gain = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
+    rest = count(last.labels - half.labels)
+    return (
+        f"The first {plural(half.labels, 'label')} gave {percent(half.accuracy)}; "
+        f"the remaining {rest} {gain}."
+    )
+
+
+def gate_score_meaning(facts: Facts) -> str:
+    """What the summed gate score says, and what it does not."""
+    if facts.well_specified:
+        return (
+            "The data come from a synthetic world in which the model is right and the radius is "
+            "the true one, so this sum is a regret bound."
+        )
+    return (
+        "Each round's score says by how much the best rival could still beat the answer that was "
+        "given. The sum tells how much doubt a run passed through; it compares runs on the same "
+        "items with the same features and is no guarantee. What can be promised comes from an "
+        "audit on uniformly drawn, paid items kept out of training."
+    )
+
+
+def state_note(facts: Facts) -> str:
+    """One sentence for a run that has not finished; empty for one that has."""
+    played = f"after {count(facts.budget.rounds)} of {plural(facts.budget.horizon, 'round')}"
+    sentences = {
+        "running": f"This run is still going, {played}; the numbers below are those so far.",
+        "waiting": f"This run waits for answers, {played}; the numbers below are those so far.",
+        "stopped": f"This run was stopped {played}; `stacksl resume` takes it up again.",
+        "interrupted": f"This run was interrupted {played}; `stacksl resume` takes it up again.",
+        "failed": f"This run failed {played}; the numbers below are those up to there.",
+        "finished": "",
+    }
+    return sentences.get(facts.state, f"This run is {facts.state}, {played}.")

@@ -1,0 +1,308 @@
+"""Facts of runs that look real, and of runs at the edges."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stacksl.report.facts import (
+    BeforeLabel,
+    Budget,
+    Calibration,
+    CalibrationBin,
+    ClassRow,
+    Confusion,
+    Contested,
+    CurvePoint,
+    DataCard,
+    Facts,
+    GateScore,
+    Method,
+    Named,
+    Refit,
+    RoundSeries,
+    SettingRow,
+    TestResult,
+)
+
+SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
+TOPICS = "card arrival", "exchange rate", "top up failed", "cash withdrawal charge", "lost card"
+PROMPTS = (
+    "I think I was charged the wrong rate when I took out cash abroad, how can I check this?",
+    "Why was my top-up reverted even though the money has left my other account already?",
+    "My card still has not come and it has been two weeks. Is there a way to track it?",
+    "What does it cost to exchange foreign currencies inside the app?",
+)
+
+
+def wilson(correct: int, n: int) -> tuple[float, float]:
+    z, p = 1.959964, correct / n
+    middle, root = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (middle - root) / (1 + z * z / n), (middle + root) / (1 + z * z / n)
+
+
+def rounds(horizon: int, budget: int, points: int = 2000) -> RoundSeries:
+    """A paced margin gate on made-up margins that grow as the learner learns."""
+    draw = np.random.default_rng(7)
+    margin = draw.beta(1.2 + 1.6 * np.linspace(0, 1, horizon), 3.0) * 0.9
+    threshold, spent = -margin[0], 0
+    kept, rows = max(1, -(-horizon // points)), []
+    for at in range(1, horizon + 1):
+        g = float(-margin[at - 1])
+        left, to_go = budget - spent, horizon - at + 1
+        asked = left > 0 and (g > threshold or left >= to_go)
+        line = threshold
+        threshold += 0.005 * (asked - left / to_go)
+        spent += asked
+        if at % kept == 0 or at == horizon or at == 1:
+            rows.append((at, g, float(line), bool(asked), spent))
+    columns = zip(*rows, strict=True)
+    return RoundSeries(*(tuple(column) for column in columns), total=horizon)
+
+
+def before(n: int) -> BeforeLabel:
+    draw = np.random.default_rng(8)
+    hits = draw.random(n) < 0.62 * (1 - np.exp(-np.arange(1, n + 1) / (n / 4)))
+    running = np.cumsum(hits) / np.arange(1, n + 1)
+    window = 100
+    recent = [float(hits[max(0, at - window) : at].mean()) for at in range(1, n + 1)]
+    kept = range(0, n, max(1, n // 500))
+    return BeforeLabel(
+        label=tuple(at + 1 for at in kept),
+        running=tuple(float(running[at]) for at in kept),
+        recent=tuple(recent[at] for at in kept),
+        window=window,
+        n=n,
+        correct=int(hits.sum()),
+    )
+
+
+def class_rows(many: int) -> tuple[ClassRow, ...]:
+    draw = np.random.default_rng(9)
+    return tuple(
+        ClassRow(
+            name=TOPICS[at] if at < len(TOPICS) else f"topic {at + 1:03d}",
+            bought=int(draw.poisson(13)),
+            test_n=40,
+            precision=round(float(draw.beta(14, 2)), 4),
+            recall=round(float(draw.beta(14, 2)), 4),
+        )
+        for at in range(many)
+    )
+
+
+def calibration() -> Calibration:
+    draw = np.random.default_rng(10)
+    bins = tuple(
+        CalibrationBin(
+            confidence=round(0.05 + at / 10, 3),
+            accuracy=round(min(1.0, max(0.0, 0.1 + at / 10 + float(draw.normal(0, 0.05)))), 3),
+            n=int(20 + 12 * at**2),
+        )
+        for at in range(1, 10)
+    )
+    return Calibration(bins=bins, ece=0.0431, n=sum(row.n for row in bins))
+
+
+def contested(many: int) -> tuple[Contested, ...]:
+    return tuple(
+        Contested(
+            item=f"banking77-{1000 + 37 * at}",
+            prompt=PROMPTS[at % len(PROMPTS)],
+            choice=TOPICS[at % 5],
+            label=None if at % 3 == 2 else TOPICS[(at + at % 2) % 5],
+            statistic=-0.0007 * at,
+            round=100 + 731 * at % 9000,
+            asked=at % 3 != 2,
+        )
+        for at in range(many)
+    )
+
+
+def usual() -> Facts:
+    """A finished run on 10,003 items of 77 classes with a test file and a price."""
+    low, high = wilson(2701, 3080)
+    points = (
+        (100, 0.561),
+        (200, 0.69),
+        (300, 0.757),
+        (500, 0.823),
+        (750, 0.857),
+        (1000, 2701 / 3080),
+    )
+    return Facts(
+        title="Banking77",
+        run="2026-11-21-banking77",
+        state="finished",
+        created="2026-11-21 12:03:11 UTC",
+        finished="2026-11-21 12:03:52 UTC",
+        data=DataCard(
+            name="banking77",
+            format="csv",
+            items=10003,
+            options_min=77,
+            options_max=77,
+            classes=77,
+            columns=(Named("prompt", "text"), Named("label", "category")),
+            rejected=(Named("empty prompt", "2"), Named("repeated id", "1")),
+            rejected_total=3,
+            python="3.11.9",
+        ),
+        budget=Budget(
+            labels=1000,
+            asked=1000,
+            answered=1000,
+            left=0,
+            rounds=10003,
+            horizon=10003,
+            price=2_500_000,
+            money=2_500_000_000,
+            spent_money=2_500_000_000,
+        ),
+        method=Method(
+            "model",
+            "margin",
+            "ridge",
+            "sentences:minilm",
+            "given",
+            "oracle",
+            "stream",
+            "shuffled",
+            0,
+        ),
+        test=TestResult("test.csv", 3080, 2701, 2701 / 3080, low, high, 0.8763, 0, 1 / 77),
+        curve=tuple(
+            CurvePoint(labels, share, *wilson(round(share * 3080), 3080))
+            for labels, share in points
+        ),
+        rounds=rounds(10003, 1000),
+        before_label=before(1000),
+        gate_score=GateScore(
+            total=8123.4,
+            asked=1022.9,
+            rounds=10003,
+            width_scale=19.6,
+            round=tuple(range(100, 10001, 100)),
+            cumulative=tuple(8123.4 * (at / 100) ** 0.7 for at in range(1, 101)),
+        ),
+        classes=class_rows(77),
+        confusions=tuple(
+            Confusion(TOPICS[at % 5], f"topic {at + 6:03d}", 19 - at) for at in range(18)
+        ),
+        calibration=calibration(),
+        contested=contested(20),
+        refit=Refit(
+            "Logistic regression refitted on 1,000 labels; C = 20 by shuffled 3-fold log-loss.",
+            True,
+            20.0,
+            0.6132,
+            ((1.0, 1.104), (5.0, 0.7021), (20.0, 0.6132), (100.0, 0.6377)),
+        ),
+        settings=(
+            SettingRow("budget", "0.1", "flag"),
+            SettingRow("features", "sentences:minilm", "flag"),
+            SettingRow("gate", "margin", "aim"),
+            *(SettingRow(name, "1.0", "default") for name in ("ridge", "noise", "norm_bound")),
+            SettingRow("pace", "0.005", "default"),
+        ),
+        versions=(Named("stacksl", "0.1.0"), Named("python", "3.11.9"), Named("numpy", "2.3.1")),
+        fingerprints=(
+            Named("features", "53aa51172d142c89d9012cce15ae4d6c"),
+            Named("ledger", "9f" * 32),
+        ),
+        warnings=("12 prompts are in the training and the test file.",),
+        interruptions=("Interrupted in round 4,211 and resumed at 12:03:30 UTC.",),
+    )
+
+
+def bare(state: str = "running", **budget: int) -> Facts:
+    """A run of which nothing is known yet: no round, no label, no test file."""
+    counts = {"labels": 10, "asked": 0, "answered": 0, "left": 10, "rounds": 0, "horizon": 100}
+    return Facts(
+        title="sample",
+        run="bare",
+        state=state,
+        created="",
+        finished="",
+        data=DataCard("sample", "jsonl", 100, 2, 4),
+        budget=Budget(**{**counts, **budget}),
+        method=Method(
+            "model", "always", "sgd", "hashing", "given", "oracle", "stream", "file", 3, "paper"
+        ),
+    )
+
+
+def hostile() -> Facts:
+    """Markup, one word of 600 letters, right-to-left text, emoji and broken characters."""
+    long = "Donaudampfschifffahrtsgesellschaft" * 18
+    arabic = "متى ستصل بطاقتي الجديدة؟ لقد انتظرت أسبوعين \u202e" * 6
+    names = (SCRIPT, long, arabic, "🧑‍🚀🏳️‍🌈 emoji | `code` *stars*", "nul \x00 lone \ud800")
+    return replace(
+        usual(),
+        title=SCRIPT,
+        run="run <b>",
+        classes=tuple(ClassRow(name, at, 9, 0.5, at / 10) for at, name in enumerate(names)),
+        confusions=tuple(Confusion(names[at], names[at - 1], 3) for at in range(5)),
+        contested=tuple(
+            Contested(name, name * 40, name, names[at - 1], 1e-7, at + 1, True)
+            for at, name in enumerate(names)
+        ),
+        data=replace(usual().data, name=long, columns=(Named("prompt", SCRIPT),)),
+        settings=(SettingRow("features", long, "flag"), SettingRow("out", SCRIPT, "config")),
+        warnings=(SCRIPT, long),
+        versions=(Named(SCRIPT, long),),
+    )
+
+
+def many_classes() -> Facts:
+    facts = usual()
+    return replace(facts, data=replace(facts.data, classes=151), classes=class_rows(151))
+
+
+def one_pair() -> Facts:
+    """Two classes, one label, one round, and a test file of one row."""
+    low, high = wilson(1, 1)
+    return replace(
+        bare("finished", labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
+        data=DataCard("coins", "csv", 1, 2, 2, 2),
+        rounds=RoundSeries((1,), (float("inf"),), (float("-inf"),), (True,), (1,), 1),
+        before_label=BeforeLabel((1,), (0.0,), n=1, correct=0),
+        test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0, chance=0.5),
+        curve=(CurvePoint(1, 1.0, low, high),),
+        classes=(ClassRow("heads", 1, 1, 1.0, 1.0), ClassRow("tails", 0, 0, None, None)),
+        calibration=Calibration((CalibrationBin(0.5, 1.0, 1),), 0.5, 1),
+        gate_score=GateScore(0.0, 0.0, 1, 1.0, (1,), (0.0,)),
+        refit=Refit("No refit: the labels bought are of one class only.", False),
+    )
+
+
+def untested() -> Facts:
+    facts = usual()
+    rows = tuple(ClassRow(row.name, row.bought) for row in facts.classes)
+    return replace(facts, test=None, curve=(), calibration=None, confusions=(), classes=rows)
+
+
+CASES = {
+    "usual": usual,
+    "bare": bare,
+    "hostile": hostile,
+    "many_classes": many_classes,
+    "one_pair": one_pair,
+    "untested": untested,
+}
+
+
+@pytest.fixture(params=sorted(CASES))
+def case(request: pytest.FixtureRequest) -> Facts:
+    """Each of the runs in turn."""
+    made: Facts = CASES[request.param]()
+    return made
+
+
+@pytest.fixture
+def made():
+    """The builders by name: ``made["usual"]()``."""
+    return CASES
