@@ -127,13 +127,13 @@ class PairNewton:
 
     def _solve(self, factors: Array, gradient: Array) -> Array:
         """(H + UᵀU)⁻¹g for U = `factors`, by the smaller of the two systems (Woodbury)."""
-        direction = self.confidence.gram_inv @ gradient
+        direction: Array = self.confidence.gram_inv @ gradient
         images = self.confidence.images(factors)
         if len(factors) <= self.dim:
             small = np.eye(len(factors)) + images @ factors.T
             return direction - images.T @ np.linalg.solve(small, factors @ direction)
-        moved: Array = np.linalg.solve(np.eye(self.dim) + images.T @ factors, direction)
-        return moved
+        system: Array = np.eye(self.dim) + images.T @ factors
+        return np.linalg.solve(system, direction)
 
 
 class ClassNewton:
