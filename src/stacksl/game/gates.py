@@ -1,0 +1,314 @@
+"""When to buy a label: gates, each a statistic and a threshold rule.
+
+A gate asks iff its statistic exceeds its threshold. Two rules stand above every gate and live in
+the learner (`rules.forced`): no gate asks when no label is left, and every gate but `llf` asks
+whenever labels left ≥ rounds left. The arithmetic is in `rules`, which numba compiles unchanged; a
+compiled engine dispatches on a gate's `code`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, final
+
+from stacksl.errors import SettingsError, unknown_name
+from stacksl.game import rules
+from stacksl.game.rules import Clock, GateState
+from stacksl.game.schedules import Always, First, Random, Uniform
+
+if TYPE_CHECKING:
+    from stacksl.game.scorers.bounds import Bounds
+
+__all__ = [
+    "GATES",
+    "LLF",
+    "ONE_HOT_PACE",
+    "Always",
+    "Clock",
+    "Contested",
+    "First",
+    "Gate",
+    "GateState",
+    "Margin",
+    "Random",
+    "Uniform",
+    "contested_score",
+    "make_gate",
+    "require_ranking",
+]
+
+ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
+"""`margin`'s parameters on one-hot ridge scores, measured on Banking77 (DESIGN D8)."""
+
+AT_REST: GateState = (0.0, 0.0, 0.0)
+
+
+class Gate(Protocol):
+    """A frozen dataclass of parameters that says, round by round, whether a label is worth it.
+
+    Attributes:
+        name: its key in `GATES`.
+        code: its number in compiled engines.
+        ranks: whether a pool can order items by its statistic.
+        exact_spend: whether it asks whenever labels left ≥ rounds left (all but `llf`).
+    """
+
+    @property
+    def name(self) -> str:
+        """Its key in `GATES`."""
+        ...
+
+    @property
+    def code(self) -> int:
+        """Its number in compiled engines."""
+        ...
+
+    @property
+    def ranks(self) -> bool:
+        """Whether a pool can order items by its statistic."""
+        ...
+
+    @property
+    def exact_spend(self) -> bool:
+        """Whether it asks whenever labels left ≥ rounds left."""
+        ...
+
+    def start(self) -> GateState:
+        """The state before round 1."""
+        ...
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """g, what is compared with the threshold; `asked` is as before this round."""
+        ...
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """The number that g must exceed for a label to be asked; u is the round's uniform."""
+        ...
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """The state after this round, in which a label was asked (`took`) or not."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LLF:
+    """The paper's gate: ask iff the spread max UCB − min LCB exceeds ε = c/√(1 + q).
+
+    The spread contains the spread of the scores, which never falls, while ε does: below the first
+    spread every c buys the first B labels, above it none. It is kept as the paper has it;
+    `calibration.calibrate_gate_scale` keeps c under that step, and `first` and `random` belong
+    beside it.
+
+    Args:
+        gate_scale: c ≥ 0 (score units).
+        reading: 'else', the text's: a wide spread asks. 'literal', Algorithm 2 as printed (its ELSE
+            is commented out): a spread ≤ ε asks; then statistic and threshold change sign.
+
+    Raises:
+        SettingsError: c is negative or not finite, or the reading is unknown.
+
+    Source: paper, Algorithm 2 and eq. for Δ_t. Deviation: the default reading is the text's (D1).
+    """
+
+    gate_scale: float = 1.0
+    reading: Literal["else", "literal"] = "else"
+    name: ClassVar[str] = "llf"
+    code: ClassVar[int] = 3
+    ranks: ClassVar[bool] = False
+    exact_spend: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.gate_scale < math.inf:
+            raise SettingsError(
+                f"the gate 'llf' needs a gate_scale c of at least 0, got {self.gate_scale}: "
+                "set it in score units, or leave it out to have it calibrated"
+            )
+        if self.reading not in ("else", "literal"):
+            raise unknown_name("reading", self.reading, ["else", "literal"])
+
+    @property
+    def literal(self) -> bool:
+        """Whether Algorithm 2 is followed as printed."""
+        return self.reading == "literal"
+
+    def start(self) -> GateState:
+        """The gate keeps no state."""
+        return AT_REST
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """The spread Δ (score units); its negative in the literal reading."""
+        return rules.llf_statistic(view.scores, view.widths, view.radius, self.literal)
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """ε = c/√(1 + q); just below its negative in the literal reading."""
+        return rules.llf_threshold(clock, self.gate_scale, self.literal)
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """Unchanged."""
+        return state
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """The paced margin (aim `model`): ask iff −margin exceeds a threshold that keeps the pace.
+
+    threshold += step × ((1 if asked else 0) − labels left / rounds left). The first item is asked
+    and sets the threshold. The state is (threshold, mean of g, mean of |g − mean|).
+
+    Args:
+        pace: step, in score units where `adaptive` is False (`ONE_HOT_PACE`); else in units of the
+            running mean absolute deviation of the statistic.
+        adaptive: whether the step follows the statistic's own scale.
+
+    Raises:
+        SettingsError: the pace is not a positive number.
+
+    Source: ours (D8).
+    """
+
+    pace: float = 0.03
+    adaptive: bool = True
+    name: ClassVar[str] = "margin"
+    code: ClassVar[int] = 4
+    ranks: ClassVar[bool] = True
+    exact_spend: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.pace < math.inf:
+            raise SettingsError(
+                f"the gate 'margin' needs a positive pace, got {self.pace}: "
+                "0.03 with adaptive=True fits any scorer"
+            )
+
+    def start(self) -> GateState:
+        """A threshold of −∞, which the first item sets."""
+        return (-math.inf, 0.0, 0.0)
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """Minus the difference of the two best scores."""
+        return rules.margin_statistic(view.scores)
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """The paced threshold."""
+        return state[0]
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """The threshold after this round's step, and the statistic's running moments."""
+        return rules.margin_advance(g, took, clock, state, self.pace, self.adaptive)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Contested:
+    """Priced pair-LUCB (aim `regret`): ask iff the contested score exceeds a price.
+
+    g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ in V⁻¹, and the price is
+    U r^(1 − (q/B − t/T)/f) with U the largest g so far, which is the state (U, 0, 0). Hence
+    q ≤ B(t/T + f) + 1 after every round t.
+
+    Args:
+        width_scale: α > 0 (score units); None is √d, which is σ√d with noise σ = 1.
+        reserve: f in (0, 1], how far ahead of an even schedule spending may run.
+        floor: r in (0, 1), the price on schedule as a share of U.
+
+    Raises:
+        SettingsError: a parameter is outside its range; α = 0 would never ask, since then g ≤ 0.
+
+    Source: ours (D8); the pair bound as in theory notes §2.1.
+    """
+
+    width_scale: float | None = None
+    reserve: float = 0.7
+    floor: float = 0.01
+    name: ClassVar[str] = "contested"
+    code: ClassVar[int] = 5
+    ranks: ClassVar[bool] = True
+    exact_spend: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.width_scale is not None and not 0.0 < self.width_scale < math.inf:
+            raise SettingsError(
+                f"the gate 'contested' needs a width_scale above 0, got {self.width_scale}: with 0 "
+                "its statistic is never positive and it would not ask; leave it out for σ√d"
+            )
+        if not 0.0 < self.reserve <= 1.0 or not 0.0 < self.floor < 1.0:
+            raise SettingsError(
+                "the gate 'contested' needs a reserve in (0, 1] and a floor in (0, 1), "
+                f"got {self.reserve} and {self.floor}: the defaults are 0.7 and 0.01"
+            )
+
+    def start(self) -> GateState:
+        """U = 0."""
+        return AT_REST
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """The contested score g (score units)."""
+        return contested_score(view, self.width_scale)
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """The price of a label (score units)."""
+        return rules.contested_threshold(g, clock, state, self.reserve, self.floor)
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """The running maximum U."""
+        return rules.contested_advance(g, state)
+
+
+def contested_score(view: Bounds, width_scale: float | None = None) -> float:
+    """D8's gate score g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units).
+
+    With α a valid radius it bounds the round's regret at x̂. NaN where no matrix is kept
+    (track = 'theta'), −inf where x̂ stands alone. `width_scale` is α; None is √d.
+    """
+    alpha = math.sqrt(view.dim) if width_scale is None else width_scale
+    return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
+
+
+GATES: dict[str, type[Any]] = {
+    "always": Always,
+    "first": First,
+    "random": Random,
+    "uniform": Uniform,
+    "llf": LLF,
+    "margin": Margin,
+    "contested": Contested,
+}
+
+
+def make_gate(name: str, **parameters: Any) -> Gate:
+    """The gate called `name` with these parameters.
+
+    Raises:
+        SettingsError: no such gate, no such parameter, or a value outside its range.
+
+    >>> make_gate("contested", reserve=0.5).reserve
+    0.5
+    """
+    if name not in GATES:
+        raise unknown_name("gate", name, GATES)
+    known = {field.name for field in fields(GATES[name])}
+    for parameter in parameters:
+        if parameter not in known:
+            takes = ", ".join(sorted(known)) if known else "no parameter"
+            raise SettingsError(
+                f"the gate '{name}' has no parameter '{parameter}': it takes {takes}"
+            )
+    gate: Gate = GATES[name](**parameters)
+    return gate
+
+
+def require_ranking(gate: Gate) -> None:
+    """Refuse a gate that cannot order a pool.
+
+    Raises:
+        SettingsError: the gate gives no ranking.
+    """
+    if not gate.ranks:
+        able = ", ".join(name for name, kind in GATES.items() if kind.ranks)
+        raise SettingsError(
+            f"a pool needs a gate that ranks its items and '{gate.name}' does not: "
+            f"choose one of {able}, or the mode 'stream'"
+        )

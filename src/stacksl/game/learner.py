@@ -1,0 +1,261 @@
+"""The one learner behind both algorithms: StackSL asks always, LLF-StackSL by the paper's gate.
+
+A round is `decide` (which changes nothing), the ledger's verdict on each want, `adopt`, and
+`learn` for every answer, whenever it comes. Everything goes item by item, so no bit depends on
+how rounds are cut into blocks, as long as nothing is learnt between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.errors import SettingsError
+from stacksl.game.followers import Follower, Given, loss_set
+from stacksl.game.gates import LLF, Always, Clock, Gate, GateState, contested_score
+from stacksl.game.randomness import uniforms
+from stacksl.game.rules import forced
+from stacksl.items import Decision, Feedback, Label
+
+if TYPE_CHECKING:
+    from stacksl.game.inputs import Inputs
+    from stacksl.game.scorers import Bounds, Scorer
+
+__all__ = ["LLFStackSL", "Learner", "StackSL"]
+
+_REASONS = {-1: "spent", 0: "gate", 1: "must"}
+
+
+class Learner:
+    """A scorer that moves θ and a gate that spends labels, over at most `horizon` rounds.
+
+    Args:
+        scorer: what scores candidates and learns.
+        gate: when to ask for a label.
+        budget: B, the training labels it may ask for.
+        horizon: T, the rounds it is made for.
+        seed: keys the uniforms of the gate, one a round, drawn beforehand.
+        follower: who presents the candidates; here it says what an outside gold displaces.
+        kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
+        width_scale: α of the gate score in every certificate (score units); None is √d.
+
+    Attributes:
+        round: the rounds adopted so far.
+        gate_state: the gate's three floats after them.
+
+    Raises:
+        SettingsError: the budget is negative or the horizon is below 1.
+
+    Source: paper, Algorithms 1 and 2. Deviation: the numbered decisions D1, D2, D6 of
+    `docs/paper.md`; once the budget is gone the learner only predicts (with track='all' V alone
+    goes on, as printed).
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        gate: Gate,
+        *,
+        budget: int,
+        horizon: int,
+        seed: int = 0,
+        follower: Follower | None = None,
+        kl_on_skips: bool = False,
+        width_scale: float | None = None,
+    ) -> None:
+        if budget < 0 or horizon < 1:
+            raise SettingsError(
+                f"a learner needs a budget of at least 0 labels and a horizon of at least 1 round, "
+                f"got {budget} and {horizon}: give the labels it may ask and the items it will see"
+            )
+        self.scorer = scorer
+        self.gate = gate
+        self.budget = budget
+        self.horizon = horizon
+        self.follower: Follower = Given() if follower is None else follower
+        self.kl_on_skips = kl_on_skips
+        self.width_scale = width_scale
+        self.round = 0
+        self.gate_state: GateState = gate.start()
+        self._uniforms = uniforms(seed, "gate", horizon)
+
+    def decide(
+        self,
+        ids: Sequence[str],
+        block: Sequence[Inputs],
+        presented: Sequence[tuple[int, ...]],
+        *,
+        asked: int,
+    ) -> list[Decision]:
+        """The certificates of the next rounds, one an item; changes nothing.
+
+        All bounds are taken under the same θ. The gate's clock runs item by item and counts this
+        block's own earlier wants on top of `asked`.
+
+        Args:
+            ids: the items' ids.
+            block: their features.
+            presented: C_t of each, indices into its full candidates.
+            asked: the training labels asked before this block, as the ledger says.
+
+        Raises:
+            SettingsError: more rounds than the horizon, or a gate without the widths it needs.
+        """
+        if self.round + len(ids) > self.horizon:
+            raise SettingsError(
+                f"the learner was made for {self.horizon} rounds and round "
+                f"{self.round + len(ids)} came: give it a longer horizon from the start"
+            )
+        decisions: list[Decision] = []
+        state = self.gate_state
+        rows = zip(ids, block, presented, strict=True)
+        for number, (item, inputs, shown) in enumerate(rows, start=self.round + 1):
+            clock = Clock(asked, self.budget, number, self.horizon)
+            decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state)
+            decisions.append(decision)
+            state = _three(decision.state)
+            asked += decision.status == "wanted"
+        return decisions
+
+    def _judge(self, item: str, view: Bounds, clock: Clock, state: GateState) -> Decision:
+        gate = self.gate
+        g = gate.statistic(view, clock, state)
+        if math.isnan(g):
+            raise SettingsError(
+                f"the gate '{gate.name}' needs widths and the scorer keeps none (or item '{item}' "
+                "has features that are not numbers): track 'labelled', or choose another gate"
+            )
+        threshold = gate.threshold(g, float(self._uniforms[clock.round - 1]), clock, state)
+        verdict = forced(clock, gate.exact_spend)
+        want = verdict == 1 or (verdict == 0 and g > threshold)
+        skip_state = gate.advance(g, False, clock, state)
+        reach = view.radius * float(view.widths[view.choice])
+        score = float(view.scores[view.choice])
+        return Decision(
+            round=clock.round,
+            item=item,
+            presented=view.presented,
+            choice=view.presented[view.choice],
+            statistic=g,
+            threshold=threshold,
+            reason=_REASONS[verdict],
+            score=score,
+            lower=score - reach,
+            upper=score + reach,
+            probability=float(view.probabilities[view.choice]),
+            gate_score=contested_score(view, self.width_scale),
+            state=gate.advance(g, True, clock, state) if want else skip_state,
+            skip_state=skip_state,
+            status="wanted" if want else "skipped",
+        )
+
+    def adopt(self, posted: Sequence[Decision], block: Sequence[Inputs]) -> None:
+        """Take the ledger's verdicts: the gate's state, the round, and what unasked rounds do.
+
+        An unasked round runs the KL-only step where `kl_on_skips` is set and a label is left, and
+        adds its row to V where the scorer tracks all rounds. After a refused want no label is
+        left: its round and the rest of the block go on as skips.
+
+        Args:
+            posted: this block's decisions as the ledger gave them back.
+            block: the features of the same items.
+        """
+        state = self.gate_state
+        out_of_labels = False
+        for decision, inputs in zip(posted, block, strict=True):
+            state = self._next_state(decision, state, out_of_labels)
+            out_of_labels |= decision.status == "refused"
+            if self._steadies(decision, out_of_labels):
+                self.scorer.step(inputs, decision.presented, decision.choice, None)
+            if not decision.asked:
+                self.scorer.skip(inputs, decision.presented, decision.choice)
+            self.round = decision.round
+        self.gate_state = state
+
+    def _next_state(self, decision: Decision, state: GateState, out_of_labels: bool) -> GateState:
+        """The recorded state; after a refusal the clock is run again with no label left."""
+        if not out_of_labels:
+            return _three(decision.state)
+        clock = Clock(self.budget, self.budget, decision.round, self.horizon)
+        return self.gate.advance(decision.statistic, decision.asked, clock, state)
+
+    def _steadies(self, decision: Decision, out_of_labels: bool) -> bool:
+        """Whether the KL-only step runs: on unasked rounds, or where printed Algorithm 2 has it.
+
+        In the literal reading the purchase is nested inside the KL-only branch, so that asked
+        rounds run the step and the others run nothing.
+        """
+        if not self.kl_on_skips or out_of_labels or decision.reason == "spent":
+            return False
+        literal = isinstance(self.gate, LLF) and self.gate.literal
+        return decision.asked is literal
+
+    def learn(self, decision: Decision, inputs: Inputs, feedback: Feedback) -> None:
+        """Learn an answer at the current θ, late or not.
+
+        The loss runs over presented ∪ {gold} (`followers.loss_set`); a reward is of the choice.
+
+        Args:
+            decision: the round that asked.
+            inputs: its item's current features.
+            feedback: what came back.
+        """
+        shown = decision.presented
+        if isinstance(feedback, Label):
+            if feedback.index not in shown and self.follower.displaces:
+                shown = loss_set(shown, feedback.index, self.scorer.scores(inputs))
+            else:
+                shown = loss_set(shown, feedback.index)
+        self.scorer.step(inputs, shown, decision.choice, feedback)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'."""
+        own: dict[str, NDArray[Any]] = {
+            "round": np.array(self.round, dtype=np.int64),
+            "gate_state": np.array(self.gate_state, dtype=np.float64),
+        }
+        return own | {f"scorer/{key}": value for key, value in self.scorer.state().items()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go back to a `state`, bit for bit."""
+        self.round = int(state["round"])
+        self.gate_state = _three(tuple(float(x) for x in state["gate_state"]))
+        prefix = "scorer/"
+        kept = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+        self.scorer.restore(kept)
+
+
+def _three(state: tuple[float, ...]) -> GateState:
+    first, second, third = state
+    return (first, second, third)
+
+
+def StackSL(scorer: Scorer, *, horizon: int, budget: int | None = None, **options: Any) -> Learner:
+    """Algorithm 1, the Stackelberg supervised learner: a `Learner` with the gate `always`.
+
+    `budget` is T unless given; `options` are the learner's.
+    """
+    labels = horizon if budget is None else budget
+    return Learner(scorer, Always(), budget=labels, horizon=horizon, **options)
+
+
+def LLFStackSL(
+    scorer: Scorer,
+    *,
+    budget: int,
+    horizon: int,
+    gate_scale: float = 1.0,
+    reading: Literal["else", "literal"] = "else",
+    **options: Any,
+) -> Learner:
+    """Algorithm 2, the budgeted learner: a `Learner` with the gate `llf`.
+
+    `gate_scale` is c, `reading` the branch (D1); `options` are the learner's. As in the paper, set
+    `kl_on_skips=True` with a scorer that has a KL term.
+    """
+    gate = LLF(gate_scale, reading)
+    return Learner(scorer, gate, budget=budget, horizon=horizon, **options)

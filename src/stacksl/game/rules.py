@@ -1,0 +1,157 @@
+"""The arithmetic of every gate, in scalar functions that numba compiles unchanged.
+
+A gate asks iff `statistic > threshold`. The dataclasses of `gates` call these functions with what
+a round shows them, and a compiled engine calls the same text. Arguments that recur:
+
+- `scores`, `widths`, `pair_widths`: (m,) θᵀφ of the presented candidates, their norms ‖φ_x‖ and
+  ‖φ_x − φ_choice‖ in V⁻¹ (unscaled), with `choice` the position of the action that is played;
+- `clock`: q of B labels asked before this round, round t (from 1) of the horizon T;
+- `state`: three floats that the gate carries from round to round.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from stacksl.game.inputs import Array
+
+__all__ = [
+    "Clock",
+    "GateState",
+    "contested_advance",
+    "contested_statistic",
+    "contested_threshold",
+    "forced",
+    "llf_statistic",
+    "llf_threshold",
+    "margin_advance",
+    "margin_statistic",
+    "random_statistic",
+    "uniform_statistic",
+]
+
+GateState = tuple[float, float, float]
+
+
+class Clock(NamedTuple):
+    """Where a run stands before a round is decided.
+
+    Attributes:
+        asked: q, the training labels asked so far.
+        budget: B, the training labels there are.
+        round: t, counted from 1.
+        horizon: T.
+    """
+
+    asked: int
+    budget: int
+    round: int
+    horizon: int
+
+
+def forced(clock: Clock, exact_spend: bool) -> int:
+    """The two rules above every gate: −1 none is left, 1 one must be asked, 0 the gate decides.
+
+    A gate that spends exactly asks whenever labels left ≥ rounds left, this round included.
+    """
+    left = clock.budget - clock.asked
+    if left <= 0:
+        return -1
+    if exact_spend and left >= clock.horizon - clock.round + 1:
+        return 1
+    return 0
+
+
+def random_statistic(clock: Clock) -> float:
+    """Labels left / rounds left: selection sampling's probability of this round."""
+    return (clock.budget - clock.asked) / (clock.horizon - clock.round + 1)
+
+
+def uniform_statistic(clock: Clock) -> float:
+    """⌊tB/T⌋ − q: the labels that an even spacing owes by the end of this round."""
+    return float((clock.round * clock.budget) // clock.horizon - clock.asked)
+
+
+def llf_statistic(scores: Array, widths: Array, radius: float, literal: bool) -> float:
+    """The paper's spread, max UCB − min LCB (score units); its negative in the literal reading."""
+    spread = np.max(scores + radius * widths) - np.min(scores - radius * widths)
+    return float(-spread) if literal else float(spread)
+
+
+def llf_threshold(clock: Clock, gate_scale: float, literal: bool) -> float:
+    """ε = c/√(1 + q); in the literal reading the float just below −ε, so that spread = ε asks."""
+    level = gate_scale / math.sqrt(1.0 + clock.asked)
+    return float(np.nextafter(-level, -np.inf)) if literal else level
+
+
+def margin_statistic(scores: Array) -> float:
+    """Minus the margin: second-best score − best score; −inf where only one is presented."""
+    m = len(scores)
+    if m < 2:
+        return -np.inf
+    top = np.partition(scores, m - 2)
+    return float(top[m - 2] - top[m - 1])
+
+
+def margin_advance(
+    g: float,
+    took: bool,
+    clock: Clock,
+    state: GateState,
+    pace: float,
+    adaptive: bool,
+) -> GateState:
+    """The next (threshold, running mean of g, running mean of |g − mean|).
+
+    threshold += step × ((1 if asked else 0) − labels left / rounds left), where step is `pace`, or
+    `pace` × the running mean absolute deviation when `adaptive`. The first finite g sets it.
+    """
+    level, mean, deviation = state
+    if math.isfinite(g):
+        if level == -np.inf:
+            level, mean = g, g
+        elif clock.round > 1:
+            deviation += (abs(g - mean) - deviation) / (clock.round - 1)
+            mean += (g - mean) / clock.round
+    if level == -np.inf:
+        return (level, mean, deviation)
+    step = pace * deviation if adaptive else pace
+    owed = max(0, clock.budget - clock.asked) / (clock.horizon - clock.round + 1)
+    return (level + step * ((1.0 if took else 0.0) - owed), mean, deviation)
+
+
+def contested_statistic(
+    scores: Array, pair_widths: Array, choice: int, width_scale: float
+) -> float:
+    """Max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units); −inf where x̂ stands alone."""
+    gaps = scores - scores[choice] + width_scale * pair_widths
+    gaps[choice] = -np.inf
+    return float(np.max(gaps))
+
+
+def contested_threshold(
+    g: float,
+    clock: Clock,
+    state: GateState,
+    reserve: float,
+    floor: float,
+) -> float:
+    """The price U r^(1 − (q/B − t/T)/f), with U = max(0, every g so far, this one included).
+
+    On schedule it is rU; when f·B labels ahead it is U, which no g exceeds.
+    """
+    if clock.budget <= 0:
+        return np.inf
+    peak = max(state[0], g)
+    ahead = clock.asked / clock.budget - clock.round / clock.horizon
+    exponent = 1.0 - ahead / reserve
+    # far ahead of schedule the power overflows a float; any price above U shuts the gate alike
+    return peak * math.exp(min(700.0, exponent * math.log(floor)))
+
+
+def contested_advance(g: float, state: GateState) -> GateState:
+    """The next (U, 0, 0): the running maximum of g, from 0."""
+    return (max(state[0], g), 0.0, 0.0)
