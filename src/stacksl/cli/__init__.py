@@ -1,0 +1,18 @@
+"""The command line: what a user types, and what comes back.
+
+Results go to stdout, everything else (warnings, progress, errors) to stderr. `docs/cli.md` is the
+contract of every verb's `--json`.
+"""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """The entry point of the command `stacksl`: runs the words typed and exits with their code."""
+    import sys
+
+    from stacksl.cli.entry import call
+
+    sys.exit(call(sys.argv[1:]))

@@ -1,0 +1,90 @@
+"""The verbs of `stacksl`, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from stacksl.cli import data, ledger, results, running, shelf
+from stacksl.cli.examples import examples, prose
+
+__all__ = ["app"]
+
+_ABOUT = (
+    "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "
+    "buying, never buys more than the budget, and hands back a trained model with a report of what "
+    "every label bought."
+)
+
+app = typer.Typer(
+    name="stacksl",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help=_ABOUT,
+    epilog="Start with `stacksl run`: it needs no file and no download.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from stacksl import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _stacksl(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """What comes before any verb."""
+
+
+_GROUPS = {"data": "Look at files of items.", "ledger": "Look into a run's ledger."}
+
+_VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
+    ("run", "Adapt", running.run),
+    ("resume", "Adapt", running.resume),
+    ("evaluate", "Use the model", results.evaluate),
+    ("predict", "Use the model", results.predict),
+    ("status", "Look", shelf.status),
+    ("report", "Look", shelf.report),
+    ("ls", "Look", shelf.ls),
+    ("data check", "Look", data.check),
+    ("ledger path", "Look", ledger.path),
+    ("ledger verify", "Look", ledger.verify),
+    ("ledger export", "Look", ledger.export),
+    ("ledger replay", "Look", ledger.replay),
+)
+
+
+def _group(name: str, panel: str) -> typer.Typer:
+    """The verbs that begin with the word `name`."""
+    group = typer.Typer(no_args_is_help=True, help=_GROUPS[name], rich_markup_mode="rich")
+    group.callback()(lambda: None)  # keeps a group of one verb a group
+    app.add_typer(group, name=name, rich_help_panel=panel)
+    return group
+
+
+def _assemble() -> None:
+    groups: dict[str, typer.Typer] = {}
+    for verb, panel, function in _VERBS:
+        first, _, second = verb.partition(" ")
+        if second and first not in groups:
+            groups[first] = _group(first, panel)
+        home = groups[first] if second else app
+        home.command(
+            second or first,
+            help=prose(function.__doc__),
+            epilog=examples(verb),
+            rich_help_panel=None if second else panel,
+        )(function)
+
+
+_assemble()

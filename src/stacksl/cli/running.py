@@ -1,0 +1,233 @@
+"""`stacksl run` and `stacksl resume`: from a file of items to a model and a report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.entry import Stopped
+from stacksl.cli.live import live
+from stacksl.cli.printing import as_json, count, dollars, facts, share, warn
+from stacksl.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stacksl.api import Plan, Run
+
+__all__ = ["plan_facts", "resume", "run", "run_facts"]
+
+
+def run(
+    context: typer.Context,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            show_default=False,
+            help="A file of items with their answers (JSONL, CSV, Parquet, the official files of "
+            "MedQA and MMLU); without one, the built-in sample.",
+        ),
+    ] = None,
+    budget: options.Budget = None,
+    price: options.Price = None,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    labeler: options.Labeler = None,
+    aim: options.Aim = None,
+    gate: options.Gate = None,
+    scorer: options.Scorer = None,
+    follower: options.Follower = None,
+    k: options.K = None,
+    features: options.Features = None,
+    mode: options.Mode = None,
+    order: options.Order = None,
+    preset: options.Preset = None,
+    config: options.Config = None,
+    set_: options.Set = None,
+    seed: options.Seed = None,
+    test: options.Test = None,
+    format: options.Format = None,
+    prompt_column: options.PromptColumn = None,
+    label_column: options.LabelColumn = None,
+    max_candidates: options.MaxCandidates = None,
+    strict: options.Strict = None,
+    out: options.Out = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Buy labels under a hard budget, train, and write a model with a report.
+
+    Reads items with their candidate answers, decides one by one which labels are worth buying,
+    never buys more than the budget, and leaves a folder with the trained model, the ledger of
+    every purchase, and a report.
+    """
+    from stacksl.api import prepare
+    from stacksl.runs.settings import resolve
+
+    resolved = resolve(_flags(context, set_ or []), _config(config), preset)
+    plan = prepare(data, test=test, out=out, settings=resolved)
+    warn(plan.warnings)
+    if dry_run:
+        print(as_json(plan_facts(plan)) if json else _shown_plan(plan))
+        return
+    if plan.money is not None:
+        _agree(plan, yes)
+    try:
+        with live(quiet=quiet) as show:
+            done = plan.start(show)
+    except KeyboardInterrupt as stop:
+        raise _stopped(plan.out) from stop
+    _finish(done, json)
+
+
+def resume(
+    run: options.RunFolder,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Go on with a run that was stopped, killed or is waiting.
+
+    It ends as the undisturbed run would have: the same purchases, the same model. A finished run
+    is left as it is.
+    """
+    from stacksl.api import Run
+
+    opened = Run.open(run)
+    try:
+        with live(quiet=quiet) as show:
+            done = opened.resume(show)
+    except KeyboardInterrupt as stop:
+        raise _stopped(run) from stop
+    _finish(done, json)
+
+
+def _flags(context: typer.Context, pairs: list[str]) -> dict[str, Any]:
+    """The settings that were typed: flags of their own, and NAME=VALUE pairs."""
+    typed = {name: context.params[name] for name in options.SETTINGS}
+    given = {name: value for name, value in typed.items() if value is not None}
+    return {**dict(_pair(pair) for pair in pairs), **given}
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """A setting written NAME=VALUE; a value that is no TOML is text."""
+    import tomllib
+
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise SettingsError(f"--set expects NAME=VALUE, such as ridge=0.1, not '{text}'")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except ValueError:
+        return name.strip(), value.strip()
+
+
+def _config(path: Path | None) -> dict[str, Any] | None:
+    """The table in a config file.
+
+    Raises:
+        SettingsError: if the file cannot be read or is no TOML.
+    """
+    if path is None:
+        return None
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise SettingsError(f"cannot read the config {path}: {fault.strerror}") from fault
+    except ValueError as fault:
+        raise SettingsError(f"the config {path} must be TOML (name = value): {fault}") from fault
+
+
+def _agree(plan: Plan, yes: bool) -> None:
+    """Say what will be bought for how much and, on a terminal, ask.
+
+    Raises:
+        typer.Abort: if the answer is no.
+    """
+    bought = f"{count(plan.labels)} labels for {dollars(plan.money)} at most"
+    print(bought, file=sys.stderr)
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        typer.confirm("Buy them?", abort=True, err=True)
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """What a run would do, as the JSON of `run --dry-run`."""
+    return {
+        "data": plan.dataset.name,
+        "format": plan.dataset.format,
+        "items": len(plan.dataset.items),
+        "rejected": len(plan.dataset.rejected),
+        "labels": plan.labels,
+        "rounds": plan.rounds,
+        "money": plan.money,
+        "run": plan.out,
+        "settings": plan.settings.model_dump(),
+        "warnings": list(plan.warnings),
+    }
+
+
+def _shown_plan(plan: Plan) -> str:
+    return facts(
+        [
+            ("Items", f"{count(len(plan.dataset.items))} from {plan.dataset.name}"),
+            ("Labels", f"{count(plan.labels)} at most"),
+            ("Cost", f"{dollars(plan.money)} at most" if plan.money is not None else None),
+            ("Gate", plan.settings.gate),
+            ("Features", plan.settings.features),
+            ("Folder", f"{plan.out} (nothing was written)"),
+        ]
+    )
+
+
+def _stopped(folder: Path) -> Stopped:
+    if (folder / "run.toml").exists():
+        return Stopped(f"stopped; go on with: stacksl resume {_word(folder)}")
+    return Stopped("stopped before the run began; nothing was bought")
+
+
+def run_facts(run: Run) -> dict[str, Any]:
+    """What a run came to, as the JSON of `run` and `resume`."""
+    return {**run.status(), "report": run.path / "report.html", "model": run.path / "model"}
+
+
+def _finish(run: Run, json: bool) -> None:
+    """Print what the run came to; one that was stopped ends the call as Ctrl-C does."""
+    result = run_facts(run)
+    if result["state"] == "stopped":
+        raise _stopped(run.path)
+    print(as_json(result) if json else _shown(run.path, result))
+
+
+def _shown(folder: Path, result: dict[str, Any]) -> str:
+    word = _word(folder)
+    test = result.get("test") or {}
+    lines = facts(
+        [
+            ("Run", f"{result['run']}, {result['state']}"),
+            (
+                "Labels",
+                f"{count(result['asked'])} of {count(result['budget'])} bought in "
+                f"{count(result['rounds'])} rounds",
+            ),
+            ("Cost", dollars(result["money"])),
+            ("Accuracy before each label", share(result.get("accuracy_before"))),
+            ("Accuracy on the test file", share(test.get("accuracy"))),
+            ("Report", result["report"]),
+            ("Model", result["model"]),
+        ]
+    )
+    commands = (f"stacksl evaluate {word} FILE", f"stacksl predict {word} FILE")
+    return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
+
+
+def _word(path: Path) -> str:
+    """A path as it is typed in a shell."""
+    import shlex
+
+    return shlex.quote(str(path))
