@@ -1,0 +1,19 @@
+"""Files and hubs to (items, answers), and back."""
+
+from stacksl.data.checking import check
+from stacksl.data.dataset import Dataset, Rejected
+from stacksl.data.oddities import overlap
+from stacksl.data.reading import read
+from stacksl.data.sample import sample
+from stacksl.data.writing import write, write_rejected
+
+__all__ = [
+    "Dataset",
+    "Rejected",
+    "check",
+    "overlap",
+    "read",
+    "sample",
+    "write",
+    "write_rejected",
+]

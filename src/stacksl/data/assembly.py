@@ -1,0 +1,202 @@
+"""Rows into items: ids, the faults that set a row aside, and the classes of a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from stacksl.data.dataset import Rejected
+from stacksl.data.shapes import ClassShape, Draft, Shape
+from stacksl.data.tables import Row
+from stacksl.data.values import RowFault, text
+from stacksl.errors import DataError
+from stacksl.items import Item
+
+__all__ = ["Harvest", "harvest"]
+
+_MANY = 10  # fewer distinct labels than this never look like free text
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What came of a file's rows."""
+
+    items: list[Item] = field(default_factory=list)
+    answers: dict[str, int] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
+    unknown: dict[str, str] = field(default_factory=dict)
+    classes: tuple[str, ...] | None = None
+    mixed: int = 0  # items with options of their own in a file of classes
+
+
+@dataclass(frozen=True, slots=True)
+class _Sound:
+    """A row without a fault of its own."""
+
+    number: int
+    id: str
+    draft: Draft
+
+
+def harvest(
+    rows: Iterable[Row],
+    shape: Shape,
+    *,
+    classes: tuple[str, ...] | None,
+    max_candidates: int,
+    strict: bool,
+    lenient: bool,
+    guessed: bool,
+) -> Harvest:
+    """Turn rows into items; what cannot be used is set aside with its reason.
+
+    Args:
+        rows: the rows of a table.
+        shape: how to read one.
+        classes: a label set known before, to which labels are mapped.
+        max_candidates: an item with more is set aside; more classes are an error.
+        strict: whether the first fault is an error.
+        lenient: whether a label outside `classes` leaves an item without an answer instead of
+            setting the row aside.
+        guessed: whether the label's column was guessed, so that it has to look like one.
+
+    Raises:
+        DataError: a fault under `strict`; a label column that is none.
+    """
+    result = Harvest()
+    sound = list(_sound(rows, shape, max_candidates, classes, strict, result))
+    _settle_classes(
+        sound, classes, max_candidates, guessed and isinstance(shape, ClassShape), result
+    )
+    for row in sound:
+        try:
+            _add(row, result, lenient)
+        except RowFault as fault:
+            _reject(Rejected(row.number, row.id, str(fault)), strict, result)
+    result.rejected.sort(key=lambda r: r.row)
+    return result
+
+
+def _reject(rejected: Rejected, strict: bool, result: Harvest) -> None:
+    if strict:
+        who = f" (id '{rejected.id}')" if rejected.id else ""
+        raise DataError(f"row {rejected.row}{who} cannot be used: {rejected.reason}")
+    result.rejected.append(rejected)
+
+
+def _sound(
+    rows: Iterable[Row],
+    shape: Shape,
+    max_candidates: int,
+    classes: tuple[str, ...] | None,
+    strict: bool,
+    result: Harvest,
+) -> Iterable[_Sound]:
+    seen: set[str] = set()
+    shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+    labels: dict[str, str] = {}
+    column = shape.columns.get("id")
+    for row in rows:
+        id = None
+        try:
+            if row.fault is not None:
+                raise RowFault(row.fault)
+            id = (text(row.values.get(column), "the id") if column else "") or None
+            name = id or f"row-{row.number:06d}"
+            draft = shape.draft(row.values, name)
+            _check(draft, max_candidates)
+            if name in seen:
+                raise RowFault("repeated id")
+        except RowFault as fault:
+            _reject(Rejected(row.number, id, str(fault)), strict, result)
+            continue
+        seen.add(name)
+        own = draft.candidates
+        if own is not None:
+            own = shared.setdefault(own, own)
+        label = labels.setdefault(draft.label, draft.label)
+        yield _Sound(row.number, name, Draft(draft.prompt, own, draft.gold, label))
+
+
+def _check(draft: Draft, max_candidates: int) -> None:
+    if not draft.prompt:
+        raise RowFault("empty prompt")
+    if draft.candidates is None:
+        return
+    count = len(draft.candidates)
+    if count < 2:
+        raise RowFault(f"under two options: {count}")
+    if not all(draft.candidates):
+        raise RowFault("empty option")
+    if len(set(draft.candidates)) < count:
+        twice = next(c for c, n in Counter(draft.candidates).items() if n > 1)
+        raise RowFault(f"equal options: '{twice[:60]}'")
+    if count > max_candidates:
+        raise RowFault(f"too many options: {count}, at most {max_candidates} are read")
+
+
+def _settle_classes(
+    sound: list[_Sound],
+    classes: tuple[str, ...] | None,
+    max_candidates: int,
+    guessed: bool,
+    result: Harvest,
+) -> None:
+    """Decide the file's classes: those given, those of its labels, or the options all share."""
+    if classes is not None:
+        result.classes = classes
+        return
+    labels = Counter(row.draft.label for row in sound if row.draft.candidates is None)
+    own = {id(row.draft.candidates): row.draft.candidates for row in sound if row.draft.candidates}
+    unlabelled = labels.pop("", 0)
+    if not labels and not unlabelled:
+        if len(own) == 1 and len(sound) > 1:
+            result.classes = next(iter(own.values()))
+        return
+    _check_labels(labels, max_candidates, guessed)
+    result.classes = tuple(sorted(labels))
+    result.mixed = sum(row.draft.candidates is not None for row in sound)
+
+
+def _check_labels(labels: Mapping[str, int], max_candidates: int, guessed: bool) -> None:
+    total = sum(labels.values())
+    if not labels:
+        raise DataError(
+            "no row has a label, so the classes are not known: label some rows, or give the classes"
+        )
+    if len(labels) == 1:
+        raise DataError(
+            f"every row has the same label '{next(iter(labels))[:60]}': two or more are needed"
+        )
+    if len(labels) > max_candidates or (
+        guessed and len(labels) > _MANY and 2 * len(labels) > total
+    ):
+        raise DataError(
+            f"{len(labels)} different labels in {total} rows do not look like a label column: "
+            "say which one it is with --label-column (or raise --max-candidates)"
+        )
+
+
+def _add(row: _Sound, result: Harvest, lenient: bool) -> None:
+    draft, classes = row.draft, result.classes
+    candidates, gold = draft.candidates, draft.gold
+    if classes is None or (candidates is not None and result.mixed):
+        assert candidates is not None  # classes are settled wherever a row has no options
+    else:
+        label = draft.label
+        if candidates is not None:
+            strange = next((c for c in candidates if c not in classes), None)
+            if strange is not None:
+                raise RowFault(f"unknown class: the option '{strange[:60]}'")
+            label = candidates[gold] if gold is not None else ""
+        candidates, gold = classes, None
+        if label in classes:
+            gold = classes.index(label)
+        elif label:
+            if not lenient:
+                raise RowFault(f"unknown class: '{label[:60]}'")
+            result.unknown[row.id] = label
+    result.items.append(Item(row.id, draft.prompt, candidates))
+    if gold is not None:
+        result.answers[row.id] = gold

@@ -1,0 +1,125 @@
+"""Which column is the prompt and which the label: by name, then by content, always said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from statistics import mean
+
+from stacksl.data.tables import Row
+from stacksl.errors import DataError, unknown_name
+
+__all__ = ["ROLES", "check_roles", "find", "guess_label", "guess_prompt", "require"]
+
+ROLES = ("prompt", "label", "id", "candidates")
+
+_PROMPTS = """prompt text question sentence query utterance question_stem instruction input message
+content title review comment description body document"""
+_LABELS = """label_text label_name label category class intent topic target answer gold sentiment tag
+labels categories classes intents topics tags y"""
+_NAMES = {
+    "prompt": _PROMPTS.split(),
+    "label": _LABELS.split(),
+    "id": ["id", "_id", "uid", "guid", "item_id", "example_id", "question_id", "qid"],
+    "candidates": ["candidates", "options", "choices", "endings"],
+}
+_NUMBERED = re.compile(r"(label|category|class|intent|topic|target|tag)[ _-]?(\d+|[a-e])")
+
+
+def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The mapping that the user gave, as a dict of known roles.
+
+    Raises:
+        SettingsError: a key that is no role.
+    """
+    for role in columns or {}:
+        if role not in ROLES:
+            raise unknown_name("column role", role, ROLES)
+    return dict(columns or {})
+
+
+def find(role: str, columns: Sequence[str]) -> str | None:
+    """The column whose name says that it holds `role`, whatever its case."""
+    lower = {name.lower().strip(): name for name in reversed(columns)}
+    return next((lower[n] for n in _NAMES[role] if n in lower), None)
+
+
+def require(role: str, name: str, columns: Sequence[str]) -> str:
+    """`name`, if it is one of the `columns`.
+
+    Raises:
+        DataError: it is not; names the columns there are and the nearest one.
+    """
+    if name in columns:
+        return name
+    near = get_close_matches(name, columns, n=1)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    raise DataError(
+        f"there is no column '{name}' for the {role}: {hint}The file has: {', '.join(columns)}"
+    )
+
+
+def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str:
+    """The prompt's column: the one with a telling name, else the one with the longest texts."""
+    free = [c for c in columns if c not in taken]
+    named = find("prompt", free)
+    if named is not None:
+        return named
+    texts = [c for c in free if find("label", [c]) is None and find("id", [c]) is None]
+    if not texts:
+        raise DataError(
+            f"no column looks like the prompt: the file has {', '.join(columns)}; "
+            "say which with --prompt-column"
+        )
+    return max(texts, key=lambda c: _length(c, head))
+
+
+def guess_label(columns: Sequence[str], head: Sequence[Row], prompt: str) -> str | None:
+    """The label's column: by its name, else the only other one if its values repeat.
+
+    Raises:
+        DataError: several columns are labels, or the header is itself a row.
+    """
+    free = [c for c in columns if c != prompt and c != find("id", [c])]
+    numbered = [c for c in free if _NUMBERED.fullmatch(c.lower().strip())]
+    if len(numbered) > 1:
+        raise DataError(
+            f"the columns {', '.join(numbered)} give several labels an item, and multi-label data "
+            "is not supported: pick one with --label-column"
+        )
+    named = find("label", free)
+    if named is not None:
+        return named
+    _refuse_indicators(free, head)
+    if len(free) != 1:
+        return None
+    seen = {str(row.values.get(free[0])) for row in head if row.fault is None}
+    if free[0] in seen:
+        raise DataError(
+            f"the first line ('{_short(prompt)}', '{free[0]}') looks like a row and not like a "
+            "header: put a line such as text,label on top"
+        )
+    return free[0] if len(seen) <= max(2, len(head) // 2) else None
+
+
+def _refuse_indicators(columns: Sequence[str], head: Sequence[Row]) -> None:
+    binary = [
+        c
+        for c in columns
+        if (seen := {str(r.values.get(c)) for r in head if r.fault is None})
+        and seen <= {"0", "1", "True", "False", "0.0", "1.0"}
+    ]
+    if len(binary) > 1:
+        raise DataError(
+            f"the columns {', '.join(binary[:6])} are yes or no each, and multi-label data is not "
+            "supported: write one column with one label, or pick one with --label-column"
+        )
+
+
+def _length(column: str, head: Sequence[Row]) -> float:
+    return mean([len(str(row.values.get(column) or "")) for row in head] or [0.0])
+
+
+def _short(text: str, size: int = 40) -> str:
+    return text if len(text) <= size else text[: size - 1] + "…"

@@ -1,0 +1,71 @@
+"""What a file of items becomes: a `Dataset`, with the rows that could not be used set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stacksl.items import Item
+
+__all__ = ["Dataset", "Rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row that was set aside.
+
+    Attributes:
+        row: 1-based number of the row; a header line and blank lines do not count.
+        id: the row's id where the file gives one.
+        reason: why, as "kind" or "kind: detail"; the kind is what `check` counts by.
+    """
+
+    row: int
+    id: str | None
+    reason: str
+
+    @property
+    def kind(self) -> str:
+        """The reason without its detail."""
+        return self.reason.split(":", 1)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """Items with the answers that are known, and everything that reading them found out.
+
+    Attributes:
+        name: the file's name without its endings.
+        format: `CONTAINER:SHAPE`, such as `csv:classes`, `jsonl:native`, `jsonl:medqa`.
+        items: the usable items, in the order of the file.
+        answers: item id to the index of its gold candidate; items without an answer are absent.
+        classes: the fixed label set, where there is one: every item's candidates is this very
+            tuple object. None where items bring their own options.
+        columns: role (`prompt`, `label`, `id`, `candidates`) to the name of the column that was
+            read for it; give it to `read` again for another file of the same kind. Empty where
+            the format fixes the names and none was overridden.
+        rejected: rows that were set aside.
+        warnings: sentences on what is odd but usable.
+        unknown: item id to a label outside `classes`; such items have no answer (only where
+            `read` was given classes and is lenient).
+    """
+
+    name: str
+    format: str
+    items: tuple[Item, ...]
+    answers: Mapping[str, int]
+    classes: tuple[str, ...] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    rejected: tuple[Rejected, ...] = ()
+    warnings: tuple[str, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """The number of rows read, usable or not."""
+        return len(self.items) + len(self.rejected)
+
+    @property
+    def unlabelled(self) -> int:
+        """The number of usable items whose file gives no answer (unknown classes are answers)."""
+        return len(self.items) - len(self.answers) - len(self.unknown)

@@ -1,0 +1,147 @@
+"""What shape a table has: native, MedQA, MMLU, preferences or classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from stacksl.data.columns import find, guess_label, guess_prompt, require
+from stacksl.data.shapes import (
+    ClassShape,
+    LetteredShape,
+    OptionsShape,
+    PreferenceShape,
+    Shape,
+    letter_columns,
+)
+from stacksl.data.tables import Table
+from stacksl.errors import DataError
+
+__all__ = ["SHAPES", "shape_of"]
+
+SHAPES = ("native", "medqa", "options", "mmlu", "preferences", "classes")
+
+_NATIVE = ("prompt", "candidates")
+_MEDQA = ("question", "options", "answer_idx")
+
+
+def shape_of(
+    table: Table, wanted: str | None, given: Mapping[str, str], seed: int, classes: bool
+) -> Shape:
+    """The shape of a table, decided on its columns and first rows.
+
+    Args:
+        table: the open file.
+        wanted: a name of `SHAPES`, or None to find out.
+        given: role to column, as the user says.
+        seed: of the permutation of preferences.
+        classes: whether a label set is known already, so that no label column is needed.
+
+    Raises:
+        DataError: the file has no such columns, or is of a kind that cannot be read.
+    """
+    if "answer_bank_id" in table.columns and wanted is None:
+        raise DataError(
+            "the file names its answers by 'answer_bank_id': items whose candidates lie in a bank "
+            "of answers are not supported yet; give each item its own candidates"
+        )
+    roles = {role: _checked(table, role, name, classes) for role, name in given.items()}
+    named = {role: name for role, name in roles.items() if name is not None}
+    name = wanted or _recognised(table, named)
+    id = named.get("id") or find("id", table.columns)
+    if name in ("native", "medqa", "options"):
+        return _options(table, name, named, id)
+    if name == "mmlu":
+        return _lettered(table, named, id)
+    if name == "preferences":
+        return _preferences(table, named, id, seed)
+    return _classes(table, named, id, classes)
+
+
+def _checked(table: Table, role: str, name: str, classes: bool) -> str | None:
+    if role in ("label", "id") and classes and name not in table.columns:
+        return None  # a file to predict has no labels, and perhaps no ids
+    return require(role, name, table.columns)
+
+
+def _recognised(table: Table, given: Mapping[str, str]) -> str:
+    columns = set(table.columns)
+    if "candidates" in given:
+        return "options"
+    if {"chosen", "rejected"} <= columns or "responses" in columns:
+        return "preferences"
+    if columns.issuperset(_NATIVE):
+        return "native"
+    if columns.issuperset(_MEDQA):
+        return "medqa"
+    column = find("candidates", table.columns)
+    if column is not None and any(_holds_options(r.values.get(column)) for r in table.head):
+        return "options"
+    if letter_columns(table.columns):
+        return "mmlu"
+    return "classes"
+
+
+def _holds_options(value: Any) -> bool:
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(value, list | Mapping) and len(value) > 0
+
+
+def _options(table: Table, name: str, given: Mapping[str, str], id: str | None) -> OptionsShape:
+    columns = table.columns
+    defaults = {
+        "native": ("prompt", "candidates", "answer"),
+        "medqa": ("question", "options", "answer_idx"),
+        "options": (
+            find("prompt", columns) or "prompt",
+            find("candidates", columns) or "candidates",
+            next((c for c in ("answer_idx", "answerKey") if c in columns), None)
+            or find("label", columns),
+        ),
+    }[name]
+    prompt = require("prompt", given.get("prompt", defaults[0] or "prompt"), columns)
+    candidates = require(
+        "candidates", given.get("candidates", defaults[1] or "candidates"), columns
+    )
+    label = given.get("label") or (defaults[2] if defaults[2] in columns else None)
+    return OptionsShape(name, prompt, candidates, label, id)
+
+
+def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> LetteredShape:
+    letters = letter_columns(table.columns)
+    if not letters:
+        raise DataError(
+            "format 'mmlu' expects columns A, B, C, ... or no header and a letter at the end of "
+            f"each row, but the file has: {', '.join(table.columns)}"
+        )
+    prompt = given.get("prompt") or guess_prompt(table.columns, table.head, letters)
+    free = [c for c in table.columns if c not in (*letters, prompt)]
+    label = given.get("label") or next((c for c in ("answer", "target") if c in free), None)
+    return LetteredShape(prompt, letters, label or find("label", free), id)
+
+
+def _preferences(
+    table: Table, given: Mapping[str, str], id: str | None, seed: int
+) -> PreferenceShape:
+    if "responses" not in table.columns:
+        for name in ("chosen", "rejected"):
+            require("responses", name, table.columns)
+    prompt = given.get("prompt") or find("prompt", table.columns) or "prompt"
+    return PreferenceShape(require("prompt", prompt, table.columns), seed, id)
+
+
+def _classes(table: Table, given: Mapping[str, str], id: str | None, classes: bool) -> ClassShape:
+    taken = [name for name in (given.get("label"), id) if name]
+    prompt = given.get("prompt") or guess_prompt(table.columns, table.head, taken)
+    label = given.get("label") or guess_label(table.columns, table.head, prompt)
+    if label is None and not classes:
+        raise DataError(
+            f"no column looks like the label: the file has {', '.join(table.columns)}; say which "
+            "with --label-column, or give each item its own candidates"
+        )
+    return ClassShape(prompt, label, id if id not in (prompt, label) else None)

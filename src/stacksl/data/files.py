@@ -1,0 +1,144 @@
+"""Opening a file of items: what kind of file it is, and every trouble that concerns all of it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import IO, cast
+
+from stacksl.errors import DataError
+
+__all__ = ["HEAD", "container_of", "head_of", "open_text", "reading", "stem"]
+
+HEAD = 1 << 16  # bytes looked at to tell what a file is
+
+_EXTENSIONS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+_KNOWN = "CSV, TSV, JSONL, JSON or Parquet, perhaps gzipped"
+_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what the system says while `path` is read into one sentence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"there is no file '{path}'{_near(path)}") from None
+    except PermissionError:
+        raise DataError(f"the file '{path}' may not be read: permission denied") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(
+            f"the gzip file '{path}' is truncated or damaged: fetch or compress it again"
+        ) from None
+    except OSError as error:
+        raise DataError(f"the file '{path}' cannot be read: {error.strerror or error}") from None
+
+
+def _near(path: Path) -> str:
+    try:
+        names = [p.name for p in path.parent.iterdir()]
+    except OSError:
+        return f": the folder '{path.parent}' is not there either"
+    near = get_close_matches(path.name, names, n=1)
+    return f": did you mean '{near[0]}'?" if near else ""
+
+
+def stem(path: Path) -> str:
+    """The file's name without its endings: `train.jsonl.gz` is `train`."""
+    name = path.name.removesuffix(".gz")
+    return Path(name).stem or name
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("rb") as raw:
+        magic = raw.read(2)
+        raw.seek(0)
+        if magic != b"\x1f\x8b":
+            yield raw
+            return
+        with gzip.GzipFile(fileobj=raw) as stream:
+            yield cast("IO[bytes]", stream)
+
+
+def head_of(path: Path) -> bytes:
+    """The first `HEAD` bytes of `path`, decompressed.
+
+    Raises:
+        DataError: the file is missing, a folder, unreadable, empty or binary.
+    """
+    with reading(path):
+        if path.is_dir():
+            raise DataError(f"'{path}' is a folder: give one file of items ({_KNOWN})")
+        with _open(path) as stream:
+            head = stream.read(HEAD)
+    if not head.strip():
+        raise DataError(f"the file '{path}' is empty: items were expected ({_KNOWN})")
+    if head.startswith(b"PAR1"):
+        return head
+    if head.startswith(_WIDE_MARKS):
+        raise DataError(f"the file '{path}' is UTF-16: save it as UTF-8")
+    if b"\0" in head:
+        raise DataError(f"the file '{path}' is binary, not text: items were expected ({_KNOWN})")
+    return head
+
+
+def container_of(path: Path, head: bytes) -> str:
+    """`csv`, `tsv`, `jsonl`, `json` or `parquet`, by the content and then by the extension."""
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    by_name = _EXTENSIONS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
+    if by_name == "parquet":
+        raise DataError(f"'{path}' is not a Parquet file, though its name says so")
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"{") and (by_name is None or by_name == "json" or _is_object(text)):
+        return "jsonl"
+    if text.startswith(b"[") and by_name in (None, "json"):
+        return "json"
+    if by_name is not None:
+        return "jsonl" if by_name == "json" else by_name
+    first = text.split(b"\n", 1)[0]
+    if b"\t" in first:
+        return "tsv"
+    if b"," in first or b";" in first:
+        return "csv"
+    raise DataError(
+        f"cannot tell what '{path}' holds by its name or its content: "
+        f"{_KNOWN} was expected; say which with format="
+    )
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return isinstance(json.loads(text.split(b"\n", 1)[0]), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[IO[str]]:
+    """The file's text, decompressed; bytes that are not UTF-8 come as lone surrogates.
+
+    A surrogate marks the row that holds it, so that one bad byte costs one row and not the file.
+    """
+    with (
+        reading(path),
+        _open(path) as stream,
+        io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
+    ):
+        yield text

@@ -1,0 +1,72 @@
+"""Data sets of the Hugging Face hub, and local ones in its form, as tables (extra `hub`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from stacksl.data.tables import LOOK, Row, Table
+from stacksl.errors import DataError, MissingExtra
+
+__all__ = ["open_hub"]
+
+
+def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
+    """A name and the table of `hf:NAME[@CONFIG][#SPLIT]`.
+
+    NAME is a data set of the hub, a folder of data files, or a folder that `save_to_disk` wrote;
+    SPLIT is `train` where it is not said. Integers of a column that names its classes become
+    these names.
+
+    Raises:
+        MissingExtra: the library `datasets` is not installed.
+        DataError: there is no such data set, configuration or split.
+    """
+    name, config, split = _parts(spec)
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtra.of(f"reading '{spec}'", "hub") from None
+    try:
+        if (Path(name) / "state.json").is_file() or (Path(name) / "dataset_dict.json").is_file():
+            loaded = datasets.load_from_disk(name)
+            loaded = loaded if isinstance(loaded, datasets.Dataset) else loaded[split]
+        else:
+            loaded = datasets.load_dataset(name, config, split=split)
+    except Exception as error:  # whatever the library or the network says
+        said = " ".join(str(error).split()).rstrip(".")
+        raise DataError(f"the data set '{spec}' cannot be loaded: {said[:300]}") from None
+    rows = _rows(loaded)
+    head = tuple(islice(rows, LOOK))
+    table = Table("hub", tuple(loaded.column_names), head, chain(head, rows))
+    return f"{Path(name).name}-{split}", nullcontext(table)
+
+
+def _parts(spec: str) -> tuple[str, str | None, str]:
+    rest, _, split = spec.removeprefix("hf:").partition("#")
+    name, _, config = rest.partition("@")
+    if not name:
+        raise DataError(f"'{spec}' names no data set: hf:NAME[@CONFIG][#SPLIT] was expected")
+    return name, config or None, split or "train"
+
+
+def _rows(loaded: Any) -> Iterator[Row]:
+    names = {
+        column: feature.names
+        for column, feature in loaded.features.items()
+        if hasattr(feature, "names") and isinstance(feature.names, list)
+    }
+    for number, values in enumerate(loaded, 1):
+        yield Row(number, _named(values, names) if names else values)
+
+
+def _named(values: Mapping[str, Any], names: Mapping[str, list[str]]) -> dict[str, Any]:
+    row = dict(values)
+    for column, known in names.items():
+        index = row.get(column)
+        # the hub marks a hidden label by -1
+        row[column] = known[index] if isinstance(index, int) and index >= 0 else None
+    return row

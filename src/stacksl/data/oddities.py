@@ -1,0 +1,88 @@
+"""What is odd about a file but can be used: sentences that warn and never stop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from stacksl.data.assembly import Harvest
+from stacksl.data.columns import find
+from stacksl.data.shapes import Shape
+from stacksl.data.tables import Table
+from stacksl.items import Item
+
+__all__ = ["LONG_TEXT", "duplicates", "normal", "overlap", "warnings_of"]
+
+LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
+
+
+def normal(prompt: str) -> str:
+    """A prompt without differences of case and white space."""
+    return " ".join(prompt.split()).casefold()
+
+
+def duplicates(items: Iterable[Item]) -> int:
+    """The number of items whose prompt an earlier item has."""
+    return sum(n - 1 for n in Counter(normal(item.prompt) for item in items).values())
+
+
+def overlap(items: Iterable[Item], others: Iterable[Item]) -> int:
+    """The number of `others` whose prompt is also among `items`."""
+    seen = {normal(item.prompt) for item in items}
+    return sum(normal(other.prompt) in seen for other in others)
+
+
+def warnings_of(
+    table: Table, shape: Shape, result: Harvest, given: Mapping[str, str]
+) -> Iterator[str]:
+    """The sentences on a file that was read."""
+    if result.rejected:
+        kinds = Counter(r.kind for r in result.rejected)
+        counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
+        yield f"{_count(len(result.rejected), 'row')} set aside: {counts}"
+    if result.unknown:
+        yield f"{_count(len(result.unknown), 'item')} with a label outside the known classes"
+    twice = duplicates(result.items)
+    if twice:
+        yield f"{_count(twice, 'prompt')} more than once (each is its own item)"
+    long = [len(i.prompt) for i in result.items if len(i.prompt) > LONG_TEXT]
+    if long:
+        yield (
+            f"{_count(len(long), 'prompt')} longer than {LONG_TEXT:,} characters "
+            f"(the longest has {max(long):,}): encoders read only the beginning"
+        )
+    missing = [role for role, name in given.items() if name not in table.columns]
+    if missing:
+        yield f"no column '{given[missing[0]]}' for the {missing[0]}: read without it"
+    yield from _mixed(table, shape, result)
+
+
+def _mixed(table: Table, shape: Shape, result: Harvest) -> Iterator[str]:
+    if result.mixed:
+        yield (
+            f"classes and options are mixed: {result.mixed} of {len(result.items)} items bring "
+            "options of their own, so every item is read as having its own"
+        )
+    label = shape.columns.get("label")
+    if label is not None:
+        types = {type(v).__name__ for r in table.head if (v := r.values.get(label)) is not None}
+        if len(types) > 1:
+            yield f"labels of mixed types ({', '.join(sorted(types))}) are all read as text"
+    if shape.name == "classes" and label is not None:
+        others = [c for c in table.columns if c not in shape.columns.values()]
+        rival = find("label", others)
+        if rival is not None:
+            yield f"'{label}' is read as the label; the column '{rival}' could be one too"
+    if shape.name == "classes" and result.classes is not None:
+        yield from _alike(result.classes)
+
+
+def _alike(classes: Sequence[str]) -> Iterator[str]:
+    folded = Counter(normal(name) for name in classes)
+    alike = [name for name in classes if folded[normal(name)] > 1]
+    if alike:
+        yield f"classes that differ only in case or spaces: {', '.join(alike[:6])}"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,146 @@
+"""`read`: a file of items, of whatever kind, to a `Dataset`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stacksl.data.assembly import Harvest, harvest
+from stacksl.data.columns import check_roles
+from stacksl.data.dataset import Dataset, Rejected
+from stacksl.data.detection import SHAPES, shape_of
+from stacksl.data.files import container_of, head_of, stem
+from stacksl.data.oddities import warnings_of
+from stacksl.data.shapes import Shape
+from stacksl.data.tables import Table, open_table
+from stacksl.errors import DataError, SettingsError, unknown_name
+
+__all__ = ["read"]
+
+_GUESSED = ("classes", "options")  # shapes whose columns are not fixed by the format
+CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")
+
+
+def read(
+    path: str | Path,
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    classes: Sequence[str] | None = None,
+    max_candidates: int = 2000,
+    seed: int = 0,
+    strict: bool = False,
+    lenient: bool = False,
+) -> Dataset:
+    """The items and answers in a file, recognised by its content and then by its name.
+
+    Args:
+        path: the file; or `hf:NAME` for a dataset of the Hugging Face hub (extra `hub`).
+        format: overrides what is recognised: a container (`csv`, `tsv`, `jsonl`, `json`,
+            `parquet`), a shape (`native`, `medqa`, `options`, `mmlu`, `preferences`, `classes`),
+            or both as `csv:classes`.
+        columns: overrides what is guessed: `prompt`, `label`, `id` or `candidates` to a column.
+        classes: a label set known before (a model's): labels are mapped to it, every item's
+            candidates is it, and no label column is needed.
+        max_candidates: items with more options are set aside.
+        seed: permutes the responses of preference files, together with the item's id.
+        strict: the first unusable row is an error.
+        lenient: rows are set aside however many they are, and an item with a label outside
+            `classes` is kept without an answer and noted in `Dataset.unknown`.
+
+    Returns:
+        The items in the order of the file. Where the file gives no id, row 17 is `row-000017`.
+
+    Raises:
+        DataError: the file cannot be read, its columns are not there, more than 5 % (and more
+            than two) of its rows are unusable, or none is left.
+        SettingsError: an unknown format or column role.
+        MissingExtra: `hf:NAME` without the extra `hub`.
+    """
+    container, wanted = _format(format)
+    given = check_roles(columns)
+    known = _class_tuple(classes)
+    if str(path).startswith("hf:") or container == "hub":
+        from stacksl.data.hub import open_hub
+
+        name, opened = open_hub(str(path))
+    else:
+        path = Path(path)
+        head = head_of(path)
+        name = stem(path)
+        opened = open_table(path, container or container_of(path, head), head)
+    with opened as table:
+        shape = shape_of(table, wanted, given, seed, known is not None)
+        result = harvest(
+            table.rows,
+            shape,
+            classes=known,
+            max_candidates=max_candidates,
+            strict=strict,
+            lenient=lenient,
+            guessed="label" not in given,
+        )
+    _check_enough(str(path), result, lenient)
+    return _dataset(name, table, shape, result, given)
+
+
+def _dataset(
+    name: str, table: Table, shape: Shape, result: Harvest, given: Mapping[str, str]
+) -> Dataset:
+    return Dataset(
+        name=name,
+        format=f"{table.container}:{shape.name}",
+        items=tuple(result.items),
+        answers=result.answers,
+        classes=None if result.mixed else result.classes,
+        columns=shape.columns if shape.name in _GUESSED else dict(given),
+        rejected=tuple(result.rejected),
+        warnings=tuple(warnings_of(table, shape, result, given)),
+        unknown=result.unknown,
+    )
+
+
+def _format(format: str | None) -> tuple[str | None, str | None]:
+    """The container and the shape that `format` names, each None where it does not."""
+    container = shape = None
+    for part in (format or "").split(":"):
+        if part in CONTAINERS:
+            container = part
+        elif part in SHAPES:
+            shape = part
+        elif part:
+            raise unknown_name("format", part, (*CONTAINERS, *SHAPES))
+    return container, shape
+
+
+def _class_tuple(classes: Sequence[str] | None) -> tuple[str, ...] | None:
+    if classes is None:
+        return None
+    known = classes if isinstance(classes, tuple) else tuple(classes)
+    if len(known) < 2 or len(set(known)) < len(known):
+        raise SettingsError(f"classes must be two or more different texts, not {list(known)[:5]}")
+    return known
+
+
+def _check_enough(path: str, result: Harvest, lenient: bool) -> None:
+    bad, total = len(result.rejected), len(result.rejected) + len(result.items)
+    if not total:
+        raise DataError(f"'{path}' has a header but no rows: items were expected")
+    if result.items and (lenient or bad <= 2 or bad <= 0.05 * total):
+        return
+    kinds = Counter(r.kind for r in result.rejected)
+    if not result.items and set(kinds) == {"under two options"}:
+        raise DataError(f"every item in '{path}' has fewer than two candidates: two are needed")
+    worst = _first_of(result.rejected, kinds)
+    counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
+    left = "none is left" if not result.items else "more than 5 % are too many"
+    raise DataError(
+        f"{bad} of {total} rows in '{path}' cannot be used ({left}): {counts}; "
+        f"the first is row {worst.row}: {worst.reason}"
+    )
+
+
+def _first_of(rejected: Sequence[Rejected], kinds: Counter[str]) -> Rejected:
+    commonest = kinds.most_common(1)[0][0]
+    return next(r for r in rejected if r.kind == commonest)

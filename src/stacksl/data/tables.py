@@ -1,0 +1,212 @@
+"""Containers: CSV, TSV, JSONL, JSON and Parquet as streams of rows with named values."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from stacksl.data.files import open_text, reading
+from stacksl.errors import DataError, MissingExtra
+
+__all__ = ["LOOK", "Row", "Table", "open_table"]
+
+LOOK = 200  # rows looked at before the columns' meaning is decided
+_FIELD_LIMIT = 1 << 27  # a CSV field longer than this is refused
+_NO_DELIMITER = "\x1f"
+_END = "\x1e\x1fend"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: its values by column, or (`fault`) why it cannot be parsed."""
+
+    number: int
+    values: Mapping[str, Any]
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A stream of rows. `head` are the first of them; `rows` starts with these again."""
+
+    container: str
+    columns: tuple[str, ...]
+    head: tuple[Row, ...]
+    rows: Iterator[Row]
+
+
+@contextmanager
+def open_table(path: Path, container: str, head: bytes) -> Iterator[Table]:
+    """The file at `path` as a `Table` while the context lasts.
+
+    Args:
+        path: the file.
+        container: `csv`, `tsv`, `jsonl`, `json` or `parquet`.
+        head: the first bytes of the file, decompressed.
+
+    Raises:
+        DataError: the file as a whole cannot be parsed.
+    """
+    if container == "parquet":
+        with reading(path), _open_parquet(path) as (columns, rows):
+            yield _table(container, columns, rows)
+    elif container in ("csv", "tsv"):
+        with open_text(path) as stream, _long_fields():
+            columns, rows = _csv_rows(path, stream, container, head)
+            yield _table(container, columns, rows)
+    else:
+        with open_text(path) as stream:
+            rows = _json_rows(path, stream) if container == "json" else _jsonl_rows(stream)
+            yield _table(container, None, rows)
+
+
+def _table(container: str, columns: tuple[str, ...] | None, rows: Iterator[Row]) -> Table:
+    head = tuple(islice(rows, LOOK))
+    if columns is None:
+        columns = tuple(dict.fromkeys(name for row in head for name in row.values))
+    return Table(container, columns, head, chain(head, rows))
+
+
+# --- CSV ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    before = csv.field_size_limit(_FIELD_LIMIT)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def delimiter_of(head: bytes, preferred: str) -> str:
+    """The delimiter under which most of the first rows have as many fields as the first one."""
+    lines = head.decode("utf-8-sig", errors="replace").splitlines(keepends=True)
+    best, score = _NO_DELIMITER, (0.0, 0)
+    for delimiter in (preferred, *(d for d in ",;\t" if d != preferred)):
+        rows = [r for r in islice(csv.reader(lines, delimiter=delimiter), 50) if r]
+        width = len(rows[0])
+        rest = rows[1:-1] if len(rows) > 2 else rows[1:]  # the last one may be cut
+        agreement = sum(len(r) == width for r in rest) / len(rest) if rest else 1.0
+        if width > 1 and (agreement, width) > score:
+            best, score = delimiter, (agreement, width)
+    return best
+
+
+def _csv_rows(
+    path: Path, stream: Any, container: str, head: bytes
+) -> tuple[tuple[str, ...], Iterator[Row]]:
+    delimiter = delimiter_of(head, "\t" if container == "tsv" else ",")
+    # a last line of our own: where it does not come back alone, a quote was never closed
+    reader = csv.reader(chain(stream, ["\n", _END]), delimiter=delimiter)
+    records = _records(path, reader)
+    first = list(islice(records, 50))
+    names = _lettered_names(first)
+    if names is None:
+        names = _header(path, first.pop(0)[1])
+    return names, _numbered(names, chain(first, records))
+
+
+def _records(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+    start = 1
+    try:
+        for record in reader:
+            if record == [_END]:
+                return
+            if record and any(_END in cell for cell in record[-1:]):
+                raise DataError(f"a quote opened in '{path}' at line {start} or after never closes")
+            if record:
+                yield start, record
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"'{path}' is not valid CSV near line {start}: {error}") from None
+
+
+def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
+    width = len(names)
+    for number, (line, record) in enumerate(records, 1):
+        if len(record) == width:
+            yield Row(number, dict(zip(names, record, strict=True)))
+        else:
+            fault = f"wrong number of fields: {len(record)} from line {line}, {width} expected"
+            yield Row(number, {}, fault)
+
+
+def _header(path: Path, cells: list[str]) -> tuple[str, ...]:
+    names = tuple(cell.strip() for cell in cells)
+    twice = [n for n in dict.fromkeys(names) if n and names.count(n) > 1]
+    if twice:
+        raise DataError(f"the column '{twice[0]}' is there twice in '{path}': rename one of them")
+    # columns without a name (a saved row index) stay apart from each other
+    return tuple(name or f"column {i}" for i, name in enumerate(names, 1))
+
+
+def _lettered_names(first: list[tuple[int, list[str]]]) -> tuple[str, ...] | None:
+    """Column names for a file without a header whose rows end in the letter of an option."""
+    widths = {len(record) for _, record in first}
+    if len(widths) != 1 or (width := widths.pop()) < 4:
+        return None
+    letters = [chr(ord("A") + i) for i in range(width - 2)]
+    if len(letters) > 26 or not all(record[-1].strip() in letters for _, record in first):
+        return None
+    return ("question", *letters, "answer")
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+def _jsonl_rows(stream: Any) -> Iterator[Row]:
+    lines = (line for line in stream if line.strip())
+    for number, line in enumerate(lines, 1):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            yield Row(number, {}, f"bad JSON: {error}".replace("\n", " "))
+            continue
+        yield _json_row(number, value)
+
+
+def _json_rows(path: Path, stream: Any) -> Iterator[Row]:
+    try:
+        values = json.load(stream)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"'{path}' is not valid JSON: {error}") from None
+    return (_json_row(number, value) for number, value in enumerate(values, 1))
+
+
+def _json_row(number: int, value: object) -> Row:
+    if isinstance(value, dict):
+        return Row(number, value)
+    return Row(number, {}, f"bad JSON: an object was expected, not {type(value).__name__}")
+
+
+# --- Parquet -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_parquet(path: Path) -> Iterator[tuple[tuple[str, ...], Iterator[Row]]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:  # pragma: no cover - a dependency of the core
+        raise MissingExtra("reading Parquet needs pyarrow: pip install pyarrow") from None
+    try:
+        with pq.ParquetFile(path) as file:
+            yield tuple(file.schema_arrow.names), _parquet_rows(file)
+    except pa.ArrowException as error:
+        said = str(error).split(". ")[0].splitlines()[0]
+        raise DataError(f"the Parquet file '{path}' is truncated or damaged: {said}") from None
+
+
+def _parquet_rows(file: Any) -> Iterator[Row]:
+    number = 0
+    for batch in file.iter_batches(batch_size=1024):
+        for values in batch.to_pylist():
+            number += 1
+            yield Row(number, values)

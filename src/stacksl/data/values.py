@@ -1,0 +1,106 @@
+"""One cell of a file as text, options or a gold index; what is wrong with it as a `RowFault`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["RowFault", "gold_index", "is_missing", "options", "text"]
+
+
+class RowFault(ValueError):
+    """Why one row cannot be used; its message is the reason that is reported."""
+
+
+def is_missing(value: object) -> bool:
+    """Whether a cell holds nothing: None, NaN, or only white space."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or value != value
+
+
+def text(value: Any, what: str) -> str:
+    """A cell as text, without white space around it; a number becomes its digits.
+
+    Raises:
+        RowFault: the value is a list or an object, or its bytes are not UTF-8.
+    """
+    if isinstance(value, str):
+        clean = value.strip()
+    elif is_missing(value):
+        return ""
+    elif isinstance(value, bool):
+        return "true" if value else "false"
+    elif isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    elif isinstance(value, list | tuple | Mapping | bytes):
+        raise RowFault(f"{what} is not text: {type(value).__name__}")
+    else:
+        clean = str(value)
+    if not clean.isascii():
+        try:
+            clean.encode()
+        except UnicodeEncodeError:
+            raise RowFault(f"bad encoding: {what} is not UTF-8") from None
+    if "\0" in clean:
+        raise RowFault(f"bad encoding: {what} holds a NUL byte")
+    return clean
+
+
+def options(value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """An item's options and the keys that name them (`A`, `B`, ... where the file has none).
+
+    Accepts a list, `{key: text}`, `{"text": [...], "label": [...]}`, or one of these as JSON text.
+    """
+    if isinstance(value, str) and value.strip()[:1] in ("[", "{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise RowFault("bad JSON: in the options") from None
+    if isinstance(value, Mapping) and isinstance(value.get("text"), list | tuple):
+        keys, texts = value.get("label"), value["text"]
+        if keys is None or len(keys) != len(texts):
+            keys = _letters(len(texts))
+    elif isinstance(value, Mapping):
+        keys, texts = list(value), list(value.values())
+    elif isinstance(value, list | tuple):
+        keys, texts = _letters(len(value)), value
+    else:
+        raise RowFault("no options: a list of candidates was expected")
+    return tuple(text(t, "an option") for t in texts), tuple(text(k, "a key") for k in keys)
+
+
+def _letters(count: int) -> list[str]:
+    return [chr(ord("A") + i) if i < 26 else str(i) for i in range(count)]
+
+
+def gold_index(value: Any, candidates: Sequence[str], keys: Sequence[str]) -> int | None:
+    """The index of the gold answer, given as a 0-based index, a key such as `B`, or its text.
+
+    A number is an index. Text is first compared with the candidates, then with the keys; digits
+    that are neither are an index.
+
+    Raises:
+        RowFault: it names no candidate.
+    """
+    if is_missing(value):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _in_range(value, len(candidates))
+    said = text(value, "the answer")
+    if said in candidates:
+        return candidates.index(said)
+    if said in keys:
+        return keys.index(said)
+    if said.isdecimal() and said.isascii():
+        return _in_range(int(said), len(candidates))
+    raise RowFault(f"gold out of range: '{said[:60]}' is none of the {len(candidates)} options")
+
+
+def _in_range(index: int, count: int) -> int:
+    if not 0 <= index < count:
+        raise RowFault(f"gold out of range: {index} of {count} options, counted from 0")
+    return index
