@@ -1,0 +1,162 @@
+"""The items of a run beside the chain: which surrogate stands for which id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert, select
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.labels.purchases import ItemRecord
+from stacksl.labels.rows import canonical
+from stacksl.labels.schema import items
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+__all__ = ["Register"]
+
+_NAMED = 3
+
+
+class Register:
+    """Which surrogate stands for which item, with a salted hash of each item's content.
+
+    A chain row holds the surrogate, and a certificate the item's `commitment`: SHA-256 of its
+    salt, id, size and content hash. Without the salt neither tells anything about the item.
+    """
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self._surrogates: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
+        self._commitments: dict[str, str] = {}
+        for row in rows:
+            if row.id is None or row.salt is None:
+                continue  # forgotten: the chain keeps the surrogate, and that is all
+            self._surrogates[row.id] = row.surrogate
+            self._ids[row.surrogate] = row.id
+            if row.size is not None:
+                self._sizes[row.surrogate] = row.size
+            self._commitments[row.surrogate] = _commitment(row)
+
+    @staticmethod
+    def write(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
+        """Enter the items of a new run.
+
+        Raises:
+            LedgerError: an id comes twice.
+        """
+        rows = list(_entered(run, records))
+        seen: set[object] = set()
+        for row in rows:
+            if row["id"] in seen:
+                raise LedgerError(f"item ids should be unique, '{row['id']}' came twice")
+            seen.add(row["id"])
+        if rows:
+            connection.execute(insert(items), rows)
+
+    @classmethod
+    def read(cls, connection: Connection, run: str) -> Register:
+        """The register of a run."""
+        return cls(connection.execute(select(items).where(items.c.run == run)))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def surrogate(self, item: str) -> str:
+        """The surrogate of an item.
+
+        Raises:
+            LedgerError: the ledger does not know the item.
+        """
+        try:
+            return self._surrogates[item]
+        except KeyError:
+            raise LedgerError(
+                f"the ledger knows {len(self)} items, '{item}' is not among them: "
+                "a run's items are fixed at its start"
+            ) from None
+
+    def id(self, surrogate: str | None) -> str | None:
+        """The id behind a surrogate; None where the item was forgotten."""
+        return None if surrogate is None else self._ids.get(surrogate)
+
+    def size(self, surrogate: str) -> int | None:
+        """K of an item, if known."""
+        return self._sizes.get(surrogate)
+
+    def commitment(self, surrogate: str) -> str | None:
+        """The salted hash that the chain holds of an item; None where it was forgotten."""
+        return self._commitments.get(surrogate)
+
+    def check(self, surrogate: str, commitment: object, seq: int) -> None:
+        """Hold the item beside the chain against what row `seq` of the chain says of it.
+
+        Raises:
+            LedgerCorrupt: the item's id, size, salt or content hash was edited.
+        """
+        own = self.commitment(surrogate)
+        if own is not None and own != commitment:
+            raise LedgerCorrupt(
+                f"row {seq} of the ledger says {str(commitment)[:12]} of the item "
+                f"'{self.id(surrogate)}', the table of items gives {own[:12]}: the item was "
+                "edited, restore the file from a copy"
+            )
+
+
+def compare(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
+    """Hold a data file's items against the ones a run began with.
+
+    Raises:
+        LedgerError: items differ, are gone or are new; the first few are named.
+    """
+    query = select(items).where(items.c.run == run, items.c.id.is_not(None))
+    known = {row.id: row for row in connection.execute(query)}
+    differ, new = [], []
+    for record in records:
+        row = known.pop(record.id, None)
+        if row is None:
+            new.append(record.id)
+        elif _content_hash(row.salt, record.content) != row.content_hash:
+            differ.append(record.id)
+    faults = [_some(differ, "differ"), _some(list(known), "are gone"), _some(new, "are new")]
+    if any(faults):
+        raise LedgerError(
+            "the data should hold the very items this run began with, but "
+            f"{'; '.join(f for f in faults if f)}: give it the file it began with, or start a "
+            "new run"
+        )
+
+
+def _some(ids: list[str], what: str) -> str:
+    if not ids:
+        return ""
+    more = ", ..." if len(ids) > _NAMED else ""
+    return f"{len(ids)} {what} ({', '.join(ids[:_NAMED])}{more})"
+
+
+def _entered(run: str, records: Iterable[ItemRecord]) -> Iterator[dict[str, object]]:
+    for record in records:
+        noise = os.urandom(24).hex()
+        salt, surrogate = noise[:32], noise[32:]
+        yield {
+            "run": run,
+            "surrogate": surrogate,
+            "id": record.id,
+            "size": record.size,
+            "salt": salt,
+            "content_hash": _content_hash(salt, record.content),
+        }
+
+
+def _content_hash(salt: str, content: str) -> str:
+    return sha256(bytes.fromhex(salt) + content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _commitment(row: Any) -> str:
+    terms = [row.salt, row.id, row.size, row.content_hash]
+    return sha256(canonical(terms).encode()).hexdigest()

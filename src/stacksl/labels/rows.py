@@ -1,0 +1,185 @@
+"""One row of the ledger, before and after it is chained, and how a certificate is written in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.items import Decision, Label
+
+__all__ = ["EVENTS", "LATER_EVENTS", "LATER_PURPOSES", "Entry", "Row", "canonical", "certificate"]
+
+EVENTS: Final = (
+    "round",
+    "reserved",
+    "sent",
+    "answered",
+    "released",
+    "late",
+    "corrected",
+    "learnt",
+    "refit",
+    "refreshed",
+    "reset",
+    "class_added",
+    "budget",
+)
+LATER_EVENTS: Final = frozenset({"sent", "refreshed", "reset", "class_added", "budget"})
+LATER_PURPOSES: Final = frozenset({"audit", "owned"})
+
+_FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row that is not chained yet: what happened, without its place in the chain.
+
+    Attributes:
+        time: microseconds since the epoch.
+        event: one of `EVENTS`.
+        round: the 1-based round it belongs to, or None.
+        item: the item's surrogate, never its id.
+        slot, token: the purchase and its fencing token.
+        number: of a correction, 1-based.
+        purpose, labeler: as in a purchase and its answer.
+        price: micro-units of money; reserved at most, or paid.
+        payload: canonical JSON of everything else.
+    """
+
+    time: int
+    event: str
+    round: int | None = None
+    item: str | None = None
+    slot: int | None = None
+    token: int | None = None
+    number: int | None = None
+    purpose: str | None = None
+    labeler: str | None = None
+    price: int | None = None
+    payload: str = "{}"
+
+    def data(self) -> dict[str, Any]:
+        """The payload, parsed.
+
+        Raises:
+            LedgerCorrupt: it is not a JSON object.
+        """
+        try:
+            parsed = json.loads(self.payload)
+        except ValueError:
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise LedgerCorrupt(
+                f"a row of event '{self.event}' should carry a JSON object, came "
+                f"{self.payload[:40]!r}: the ledger was edited, restore it from a copy"
+            )
+        return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the chain, with its item's id resolved.
+
+    Attributes:
+        seq: the row's place in the chain, from 1.
+        time: seconds since the epoch.
+        item: the item's id; None where the row has no item, or its item was forgotten.
+        surrogate: the random name by which the chain knows the item.
+        previous, hash: of the row before and of this one, hexadecimal SHA-256.
+
+    The other fields are those of `Entry`; the payload is parsed.
+    """
+
+    seq: int
+    time: float
+    event: str
+    round: int | None
+    item: str | None
+    surrogate: str | None
+    slot: int | None
+    token: int | None
+    number: int | None
+    purpose: str | None
+    labeler: str | None
+    price: int | None
+    payload: Mapping[str, Any]
+    previous: str
+    hash: str
+
+    def decision(self) -> Decision:
+        """The certificate of a `round` row, bit for bit as it was posted.
+
+        Raises:
+            LedgerError: the row is not a `round`, or its item was forgotten.
+        """
+        if self.event != "round" or self.item is None or self.round is None:
+            raise LedgerError(
+                f"row {self.seq} should be the certificate of a known item, "
+                f"came event '{self.event}' of item {self.item!r}"
+            )
+        return read_certificate(self.round, self.item, self.payload)
+
+    def label(self) -> Label:
+        """The label of an `answered`, `learnt`, `late` or `corrected` row.
+
+        Raises:
+            LedgerError: the row carries no label.
+        """
+        if "index" not in self.payload:
+            raise LedgerError(f"row {self.seq}, of event '{self.event}', carries no label")
+        return Label(int(self.payload["index"]))
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of `value`: sorted keys, no spaces, ASCII, no NaN.
+
+    >>> canonical({"b": 0.1, "a": [1, None]})
+    '{"a":[1,null],"b":0.1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def certificate(decision: Decision, **more: object) -> str:
+    """The payload of a `round` row: everything but the round and the item, which have columns.
+
+    Floats are written so that they come back bit for bit; NaN and infinities, which JSON does
+    not have, as words. Presented candidates 0 to K − 1 are written as K.
+    """
+    presented = tuple(int(i) for i in decision.presented)
+    everything = presented == tuple(range(len(presented)))
+    data: dict[str, object] = {name: _write(getattr(decision, name)) for name in _FLOATS}
+    data.update(
+        presented=len(presented) if everything else presented,
+        choice=int(decision.choice),
+        reason=decision.reason,
+        state=[_write(x) for x in decision.state],
+        skip_state=[_write(x) for x in decision.skip_state],
+        status=decision.status,
+        **more,
+    )
+    return canonical(data)
+
+
+def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision:
+    """The decision that `certificate` wrote."""
+    presented = data["presented"]
+    return Decision(
+        round=round,
+        item=item,
+        presented=tuple(range(presented)) if isinstance(presented, int) else tuple(presented),
+        choice=int(data["choice"]),
+        reason=data["reason"],
+        state=tuple(float(x) for x in data["state"]),
+        skip_state=tuple(float(x) for x in data["skip_state"]),
+        status=data["status"],
+        **{name: float(data[name]) for name in _FLOATS},
+    )
+
+
+def _write(value: float) -> float | str:
+    number = float(value)
+    return number if math.isfinite(number) else repr(number)

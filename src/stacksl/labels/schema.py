@@ -1,0 +1,99 @@
+"""The ledger's tables as they are now; `migrations` holds the way there.
+
+`runs` says what a run may spend, `events` is the chain, and `items` lies beside it: the chain
+names an item by a random surrogate only, so that forgetting an item never touches the chain.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+
+__all__ = ["METADATA", "events", "items", "runs", "steps"]
+
+METADATA: Final = MetaData()
+
+steps: Final = Table(
+    "schema_steps",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("name", String(64), nullable=False),
+)
+"""The named migrations that were applied, in order."""
+
+runs: Final = Table(
+    "runs",
+    METADATA,
+    Column("run", String(200), primary_key=True),
+    Column("budget", BigInteger, nullable=False),  # labels
+    Column("money", BigInteger),  # micro-units, or null
+    Column("price", BigInteger, nullable=False),  # micro-units a label, at most
+    Column("created", BigInteger, nullable=False),  # microseconds
+)
+"""What each run may spend; row 1 of its chain follows a hash of this."""
+
+items: Final = Table(
+    "items",
+    METADATA,
+    Column("run", String(200), primary_key=True),
+    Column("surrogate", String(32), primary_key=True),
+    Column("id", Text),
+    Column("size", Integer),
+    Column("salt", String(32)),
+    Column("content_hash", String(64)),
+    Index("items_id", "run", "id", unique=True),
+)
+"""What the chain must not hold: the id and the salt of each item."""
+
+events: Final = Table(
+    "events",
+    METADATA,
+    Column("run", String(200), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("time", BigInteger, nullable=False),
+    Column("event", String(16), nullable=False),
+    Column("round", BigInteger),
+    Column("item", String(32)),
+    Column("slot", Integer),
+    Column("token", Integer),
+    Column("number", Integer),
+    Column("purpose", String(8)),
+    Column("labeler", Text),
+    Column("price", BigInteger),
+    Column("payload", Text, nullable=False),
+    Column("previous", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+"""The chain, append-only."""
+
+
+def _once(name: str, where: str, *columns: str) -> Index:
+    """A partial unique index: at most one such row."""
+    condition = text(where)
+    return Index(
+        name,
+        *(events.c[c] for c in ("run", *columns)),
+        unique=True,
+        sqlite_where=condition,
+        postgresql_where=condition,
+    )
+
+
+_once("one_certificate", "event = 'round'", "round")
+_once("one_lease", "event = 'reserved'", "item", "slot", "token")
+_once("one_release", "event = 'released'", "item", "slot", "token")
+_once("one_answer", "event = 'answered'", "item", "slot", "token")
+_once("one_accepted_answer", "event = 'answered'", "item", "slot")
+_once("one_lesson", "event = 'learnt'", "item", "slot")
+_once("numbered_corrections", "event = 'corrected'", "item", "slot", "number")

@@ -1,0 +1,227 @@
+"""The database under a ledger: one connection, one writer at a time, every fault one sentence."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import URL, create_engine, event, func, insert, make_url, select
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.labels.chain import Link
+from stacksl.labels.purchases import Head
+from stacksl.labels.rows import Entry
+from stacksl.labels.schema import events, runs
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+__all__ = ["Store"]
+
+_PAGE: Final = 4096
+_ENTRY = [events.c[name] for name in Entry.__dataclass_fields__]
+_LINK = [events.c.seq, *_ENTRY, events.c.previous, events.c.hash]
+
+
+class Store:
+    """One open database that holds the chains of one or several runs.
+
+    Writers take the whole ledger (`BEGIN IMMEDIATE` on SQLite, a lock on the run's row elsewhere)
+    before they read what they decide on. On SQLite the journal is a write-ahead log and every
+    commit waits for the disk.
+
+    Attributes:
+        name: the file or the address, without a password, for messages.
+        fsyncs, fsync_seconds: how many transactions were made durable, and how long that took.
+    """
+
+    def __init__(
+        self, where: str | Path, *, readonly: bool = False, patience: float = 30.0
+    ) -> None:
+        self._url = _url(where)
+        self.readonly = readonly
+        self.fsyncs = 0
+        self.fsync_seconds = 0.0
+        self.name = self._url.render_as_string(hide_password=True)
+        if self._sqlite:
+            self.name = str(self._url.database)
+        with self.sentences():
+            self.connection = self._connect(patience)
+
+    @property
+    def _sqlite(self) -> bool:
+        return self._url.get_backend_name() == "sqlite"
+
+    def _connect(self, patience: float) -> Connection:
+        if not self._sqlite:
+            return create_engine(self._url, poolclass=NullPool).connect()
+        path = Path(self.name)
+
+        def open_file() -> sqlite3.Connection:
+            if self.readonly:
+                return _open_readonly(path, patience)
+            return sqlite3.connect(path, timeout=patience, isolation_level=None)
+
+        engine = create_engine("sqlite://", creator=open_file, poolclass=NullPool)
+        if not self.readonly:
+            event.listen(engine, "connect", _prepare)
+        return engine.connect()
+
+    @contextmanager
+    def sentences(self) -> Iterator[None]:
+        """Turns the database's errors into ours, one sentence each."""
+        try:
+            yield
+        except IntegrityError as error:
+            raise LedgerError(
+                f"the ledger {self.name} refused a row that breaks its rules "
+                f"({error.orig}): something was recorded twice, nothing was written"
+            ) from error
+        except DBAPIError as error:
+            raise _sentence(self.name, str(error.orig)) from error
+        except (SQLAlchemyError, ImportError) as error:
+            raise LedgerError(f"the ledger {self.name} cannot be opened: {error}") from error
+
+    @contextmanager
+    def writing(self, run: str | None = None) -> Iterator[Connection]:
+        """A transaction that nobody else can write beside; rolled back unless `commit` is called.
+
+        Raises:
+            LedgerError: the database cannot be written; nothing was.
+        """
+        if self.readonly:
+            raise LedgerError(f"the ledger {self.name} was opened for reading only")
+        with self.sentences():
+            self.connection.rollback()  # ends a read's transaction where the database keeps one
+            if self._sqlite:
+                self.connection.exec_driver_sql("BEGIN IMMEDIATE")
+            elif run is not None:
+                row = select(runs.c.run).where(runs.c.run == run)
+                self.connection.execute(row.with_for_update())
+            try:
+                yield self.connection
+            finally:
+                if self.connection.in_transaction():
+                    self.connection.rollback()
+
+    def commit(self) -> None:
+        """Make the transaction durable, and count it."""
+        start = time.perf_counter()
+        with self.sentences():
+            self.connection.commit()
+        self.fsyncs += 1
+        self.fsync_seconds += time.perf_counter() - start
+
+    def append(self, run: str, links: Sequence[Link]) -> None:
+        """Write links at the end of a chain, inside the transaction that is open."""
+        if links:
+            self.connection.execute(insert(events), [_values(run, link) for link in links])
+
+    def tail(self, run: str) -> Head | None:
+        """The last row's place and hash, or None for an empty chain."""
+        query = select(events.c.seq, events.c.hash).where(events.c.run == run)
+        row = self.connection.execute(query.order_by(events.c.seq.desc()).limit(1)).first()
+        return None if row is None else Head(row.seq, row.hash)
+
+    def links(self, run: str, after: int = 0, *, without: str | None = None) -> Iterator[Link]:
+        """The chain from row `after` + 1 on, a page at a time; leaving out an event if told."""
+        query = select(*_LINK).where(events.c.run == run).order_by(events.c.seq).limit(_PAGE)
+        if without is not None:
+            query = query.where(events.c.event != without)
+        while True:
+            with self.sentences():
+                page = self.connection.execute(query.where(events.c.seq > after)).all()
+            for row in page:
+                yield Link(row[0], Entry(*row[1:-2]), row[-2], row[-1])
+            if len(page) < _PAGE:
+                return
+            after = page[-1][0]
+
+    def last_round(self, run: str) -> int:
+        """The highest round that has a certificate on disk, or 0."""
+        query = select(func.max(events.c.round)).where(
+            events.c.run == run, events.c.event == "round"
+        )
+        with self.sentences():
+            return int(self.connection.execute(query).scalar() or 0)
+
+    def certificate(self, run: str, round: int) -> Entry | None:
+        """The `round` row of a round, if it is on disk."""
+        query = select(*_ENTRY).where(
+            events.c.run == run, events.c.event == "round", events.c.round == round
+        )
+        with self.sentences():
+            row = self.connection.execute(query).first()
+        return None if row is None else Entry(*row)
+
+    def close(self) -> None:
+        """Let the database go."""
+        with self.sentences():
+            self.connection.close()
+            self.connection.engine.dispose()
+
+
+def _url(where: str | Path) -> URL:
+    text = str(where)
+    if "://" in text:
+        try:
+            return make_url(text)
+        except SQLAlchemyError as error:
+            raise LedgerError(
+                f"expected a path or a database URL, came {text!r}: {error}"
+            ) from error
+    return URL.create("sqlite", database=text)
+
+
+def _open_readonly(path: Path, patience: float) -> sqlite3.Connection:
+    """The file, opened so that nothing can be written to it."""
+    address = path.absolute().as_uri() + "?mode=ro"
+    connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError:
+        connection.close()
+        if path.with_name(path.name + "-wal").exists():
+            raise
+        # a folder without write permission cannot hold the log's index; nobody writes there either
+        address += "&immutable=1"
+        connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
+    return connection
+
+
+def _prepare(connection: Any, _record: object) -> None:
+    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _values(run: str, link: Link) -> dict[str, object]:
+    entry = link.entry
+    values: dict[str, object] = {name: getattr(entry, name) for name in Entry.__dataclass_fields__}
+    values.update(run=run, seq=link.seq, previous=link.previous, hash=link.hash)
+    return values
+
+
+_SENTENCES: Final = (
+    ("is full", LedgerError, "cannot be written, its disk is full: free some space and resume"),
+    ("readonly", LedgerError, "cannot be written, it is read-only: make it writable"),
+    ("read-only", LedgerError, "cannot be written, it is read-only: make it writable"),
+    ("locked", LedgerError, "is held by another process: wait for it to end, or stop it"),
+    ("not a database", LedgerError, "should be an SQLite file, came something else"),
+    ("malformed", LedgerCorrupt, "is damaged (its file was cut or overwritten): restore a copy"),
+    ("unable to open", LedgerError, "cannot be opened: check its folder and permissions"),
+    ("no such table", LedgerError, "should be a ledger, came a database without its tables"),
+    ("disk I/O", LedgerError, "cannot be read or written, the disk reports an error"),
+)
+
+
+def _sentence(name: str, fault: str) -> LedgerError:
+    for sign, kind, words in _SENTENCES:
+        if sign in fault:
+            return kind(f"the ledger {name} {words} ({fault})")
+    return LedgerError(f"the ledger {name} cannot be used: {fault}")
