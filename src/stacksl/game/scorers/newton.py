@@ -133,7 +133,7 @@ class PairNewton:
             small = np.eye(len(factors)) + images @ factors.T
             return direction - images.T @ np.linalg.solve(small, factors @ direction)
         system: Array = np.eye(self.dim) + images.T @ factors
-        return np.linalg.solve(system, direction)
+        return np.asarray(np.linalg.solve(system, direction), dtype=np.float64)
 
 
 class ClassNewton:

@@ -1,57 +1,66 @@
 """Fits to convergence: logistic regression for class heads, conditional logit for pair features.
 
-Both minimise C·Σ_i −log π(gold_i) + ½‖θ‖². C = 20, or from 60 labels up the C of {1, 5, 20, 100}
-with the least log-loss over three shuffled folds of the labels given, seeded (DESIGN D15).
+Both minimise C·Σ_i −log π(gold_i) + ½‖θ‖² by L-BFGS. C = 20, or from 60 labels up the C of
+{1, 5, 20, 100} with the least log-loss over three shuffled folds of the labels given (DESIGN D15).
+Everything is divided by C·n, so that one tolerance on the gradient serves every C and n.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.game.inputs import Array
 
-__all__ = ["fit_classes", "fit_pairs"]
+__all__ = ["CHOICES", "DEFAULT", "fit_classes", "fit_pairs"]
 
-_DEFAULT = 20.0
-_CHOICES = (1.0, 5.0, 20.0, 100.0)
+DEFAULT = 20.0
+CHOICES = (1.0, 5.0, 20.0, 100.0)
 _ENOUGH = 60
 _FOLDS = 3
+_FINAL = 1e-6  # of the mean loss per label: the largest entry of its gradient
+_TRIAL = 1e-5  # the same while C is chosen: only the order of the losses matters there
+_STEPS = 10_000
 
-Losses = Callable[[NDArray[np.int64], NDArray[np.int64]], Array]
-"""From the rows to fit on and the rows held out to the summed log-loss of each C tried."""
+Rows: TypeAlias = NDArray[np.int64]
+
+
+class _Problem(Protocol):
+    """Labelled items whose log-loss a parameter vector minimises."""
+
+    size: int  # items
+    start: Array  # the parameters before any label
+    penalised: Array  # 1 where ½θ² is charged, 0 where not
+
+    def loss(self, theta: Array) -> tuple[float, Array]: ...
 
 
 def fit_classes(
-    h: NDArray[Any], labels: NDArray[np.int64], seed: int, tune: bool
-) -> tuple[NDArray[np.int64], Array, Array] | None:
-    """The classes seen, (k,), with their coefficients, (k, d), and intercepts, (k,).
+    h: NDArray[Any], labels: Rows, seed: int, tune: bool
+) -> tuple[Rows, Array, Array] | None:
+    """The k classes seen, (k,), with their coefficients, (k, d), and intercepts, (k,).
 
-    `h` is (n, d), `labels` is (n,). None with fewer than two distinct classes.
+    Multinomial logistic regression; intercepts are not penalised. `h` is (n, d), `labels` is
+    (n,), `seed` draws the folds, and without `tune` C = 20. None with fewer than two classes.
     """
     seen = np.unique(labels)
     if len(seen) < 2:
         return None
     rows = np.asarray(h, dtype=np.float64)
-
-    def losses(train: NDArray[np.int64], held: NDArray[np.int64]) -> Array:
-        return _class_losses(rows, labels, train, held)
-
-    strength = _choose(len(labels), seed, losses) if tune else _DEFAULT
-    weights, offsets = _both_signs(_logistic(strength).fit(rows, labels))
-    return seen, weights, offsets
+    strength = DEFAULT
+    if tune:
+        strength = _choose(len(labels), seed, lambda a, b: _class_losses(rows, labels, a, b))
+    theta = _minimise(_Classes(rows, np.searchsorted(seen, labels), len(seen)), strength, _FINAL)
+    fitted = theta.reshape(len(seen), -1)
+    return seen, fitted[:, :-1].copy(), fitted[:, -1].copy()
 
 
 def fit_pairs(
-    phi: NDArray[Any],
-    offsets: NDArray[np.int64],
-    labels: NDArray[np.int64],
-    seed: int,
-    tune: bool,
+    phi: NDArray[Any], offsets: Rows, labels: Rows, seed: int, tune: bool
 ) -> Array | None:
     """θ, (d,), of the conditional logit over each item's own candidates.
 
@@ -60,86 +69,129 @@ def fit_pairs(
     """
     if len(labels) == 0:
         return None
-    items = [np.asarray(phi[a:b], dtype=np.float64) for a, b in pairwise(offsets)]
-
-    def losses(train: NDArray[np.int64], held: NDArray[np.int64]) -> Array:
-        fitting, testing = _Choices(items, labels, train), _Choices(items, labels, held)
-        theta = np.zeros(phi.shape[1])
-        out = np.zeros(len(_CHOICES))
-        for slot, strength in enumerate(_CHOICES):
-            theta = fitting.fit(strength, theta)
-            out[slot] = testing.loss(theta)[0]
-        return out
-
-    strength = _choose(len(labels), seed, losses) if tune else _DEFAULT
-    return _Choices(items, labels, np.arange(len(labels))).fit(strength, np.zeros(phi.shape[1]))
+    items = [np.asarray(phi[start:stop], dtype=np.float64) for start, stop in pairwise(offsets)]
+    strength = DEFAULT
+    if tune:
+        strength = _choose(len(labels), seed, lambda a, b: _pair_losses(items, labels, a, b))
+    return _minimise(_Choices(items, labels), strength, _FINAL)
 
 
-def _choose(count: int, seed: int, losses: Losses) -> float:
+def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> float:
+    """The C with the least held-out loss; `losses` maps (fit on, held out) to one loss a C."""
     if count < _ENOUGH:
-        return _DEFAULT
+        return DEFAULT
     order = np.random.default_rng((seed, count)).permutation(count)
     folds = np.array_split(order, _FOLDS)
-    total = np.zeros(len(_CHOICES))
+    total = np.zeros(len(CHOICES))
     for held in range(_FOLDS):
         train = np.concatenate([fold for other, fold in enumerate(folds) if other != held])
         total += losses(np.sort(train), np.sort(folds[held]))
-    return _CHOICES[int(np.argmin(total))]
+    return CHOICES[int(np.argmin(total))]
 
 
-def _class_losses(
-    rows: Array,
-    labels: NDArray[np.int64],
-    train: NDArray[np.int64],
-    held: NDArray[np.int64],
-) -> Array:
+def _class_losses(rows: Array, labels: Rows, train: Rows, held: Rows) -> Array:
     known = np.unique(labels[train])
     # A held-out class that the fit cannot know costs the same under every C: left out.
     held = held[np.isin(labels[held], known)]
     if len(known) < 2 or len(held) == 0:
-        return np.zeros(len(_CHOICES))
-    gold = np.searchsorted(known, labels[held])
-    out = np.zeros(len(_CHOICES))
-    model = _logistic(_CHOICES[0])
-    for slot, strength in enumerate(_CHOICES):
-        model.set_params(C=strength)
-        weights, offsets = _both_signs(model.fit(rows[train], labels[train]))
-        logits = rows[held] @ weights.T + offsets
-        logits -= logits.max(axis=1, keepdims=True)
-        picked = logits[np.arange(len(held)), gold]
-        out[slot] = float(np.log(np.exp(logits).sum(axis=1)).sum() - picked.sum())
+        return np.zeros(len(CHOICES))
+    sides = [
+        _Classes(rows[side], np.searchsorted(known, labels[side]), len(known))
+        for side in (train, held)
+    ]
+    return _path_losses(*sides)
+
+
+def _pair_losses(items: list[Array], labels: Rows, train: Rows, held: Rows) -> Array:
+    sides = [_Choices([items[i] for i in side], labels[side]) for side in (train, held)]
+    return _path_losses(*sides)
+
+
+def _path_losses(train: _Problem, held: _Problem) -> Array:
+    """The held-out loss of each C, every fit starting where the one before ended."""
+    out = np.zeros(len(CHOICES))
+    theta = train.start
+    for slot, strength in enumerate(CHOICES):
+        theta = _minimise(train, strength, _TRIAL, theta)
+        out[slot] = held.loss(theta)[0]
     return out
 
 
-def _logistic(strength: float) -> Any:
-    from sklearn.linear_model import LogisticRegression
+def _minimise(
+    problem: _Problem, strength: float, tolerance: float, start: Array | None = None
+) -> Array:
+    """The θ that minimises C·loss + ½‖θ‖² for C = `strength`, from `start` or from nothing."""
+    from scipy.optimize import minimize
 
-    return LogisticRegression(C=strength, max_iter=5000, warm_start=True)
+    decay = problem.penalised / (strength * problem.size)
+
+    def objective(theta: Array) -> tuple[float, Array]:
+        value, gradient = problem.loss(theta)
+        pull = decay * theta
+        return value / problem.size + 0.5 * float(pull @ theta), gradient / problem.size + pull
+
+    found = minimize(
+        objective,
+        problem.start if start is None else start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": _STEPS, "maxfun": 2 * _STEPS, "gtol": tolerance, "ftol": 1e-13},
+    )
+    return np.asarray(found.x, dtype=np.float64)
 
 
-def _both_signs(model: Any) -> tuple[Array, Array]:
-    weights, offsets = model.coef_, model.intercept_
-    if len(model.classes_) == 2:
-        # Two classes come as one row, the log-odds of the second.
-        weights = np.concatenate([-0.5 * weights, 0.5 * weights])
-        offsets = np.concatenate([-0.5 * offsets, 0.5 * offsets])
-    return weights, offsets
+class _Classes:
+    """Multinomial logistic regression: parameters (k, d + 1), flattened, the intercept last.
+
+    `rows` is (n, d), `gold` is (n,) in 0..k−1.
+    """
+
+    def __init__(self, rows: Array, gold: Rows, classes: int) -> None:
+        self.rows = rows
+        self.size = len(rows)
+        self.gold = (np.arange(len(rows)), gold)
+        shape = (classes, rows.shape[1] + 1)
+        self.start: Array = np.zeros(shape[0] * shape[1])
+        penalised: Array = np.ones(shape)
+        penalised[:, -1] = 0.0
+        self.penalised: Array = penalised.ravel()
+        self.shape = shape
+
+    def loss(self, theta: Array) -> tuple[float, Array]:
+        """Σ −log π(gold), and its gradient, flattened as `theta`."""
+        both = theta.reshape(self.shape)
+        policy = self.rows @ both[:, :-1].T
+        policy += both[:, -1]
+        policy -= policy.max(axis=1, keepdims=True)
+        golden = float(policy[self.gold].sum())
+        np.exp(policy, out=policy)
+        totals = policy.sum(axis=1)
+        policy /= totals[:, None]
+        policy[self.gold] -= 1.0
+        gradient = np.empty(self.shape)
+        gradient[:, :-1] = policy.T @ self.rows
+        gradient[:, -1] = policy.sum(axis=0)
+        return float(np.log(totals).sum()) - golden, gradient.ravel()
 
 
 class _Choices:
-    """The labelled items at `which`, stacked: the conditional logit's loss and its minimiser."""
+    """Conditional logit: parameters (d,), shared by the candidates of all items.
 
-    def __init__(
-        self, items: list[Array], labels: NDArray[np.int64], which: NDArray[np.int64]
-    ) -> None:
-        sizes = np.array([len(items[i]) for i in which])
-        self.rows = np.concatenate([items[i] for i in which])
+    `items` are (K_i, d) arrays, `gold` their gold rows, (n,).
+    """
+
+    def __init__(self, items: list[Array], gold: Rows) -> None:
+        sizes = np.array([len(item) for item in items])
+        self.rows = np.concatenate(items)
+        self.size = len(items)
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        self.owners = np.repeat(np.arange(len(which)), sizes)
-        self.gold = self.starts + labels[which]
+        self.owners = np.repeat(np.arange(len(items)), sizes)
+        self.gold = self.starts + gold
+        self.start: Array = np.zeros(self.rows.shape[1])
+        self.penalised: Array = np.ones(1)
 
     def loss(self, theta: Array) -> tuple[float, Array]:
-        """Σ −log π(gold) and its (d,) gradient."""
+        """Σ −log π(gold), and its (d,) gradient."""
         scores = self.rows @ theta
         scores -= np.maximum.reduceat(scores, self.starts)[self.owners]
         policy = np.exp(scores)
@@ -148,19 +200,3 @@ class _Choices:
         policy /= totals[self.owners]
         policy[self.gold] -= 1.0
         return value, policy @ self.rows
-
-    def fit(self, strength: float, start: Array) -> Array:
-        """The θ that minimises C·loss + ½‖θ‖², from `start`."""
-        from scipy.optimize import minimize
-
-        scale = 1.0 / (strength * len(self.starts))
-
-        def objective(theta: Array) -> tuple[float, Array]:
-            value, gradient = self.loss(theta)
-            value = strength * value + 0.5 * float(theta @ theta)
-            return scale * value, scale * (strength * gradient + theta)
-
-        options = {"maxiter": 5000, "gtol": 1e-6, "ftol": 1e-12}
-        found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-        theta: Array = found.x
-        return theta
