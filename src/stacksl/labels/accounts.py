@@ -55,7 +55,9 @@ class Accounts:
         budget: labels; money, price: micro-units (`money` may be None).
         answered, reserved: labels paid for, and labels promised.
         paid, promised: the same in money, a promise at the most it may cost.
+        learnt: labels handed to the learner.
         last_round: the highest round with a certificate.
+        seen: the surrogates of the items with a certificate.
     """
 
     budget: int
@@ -69,7 +71,9 @@ class Accounts:
     promised: int = 0
     learnt: int = 0
     last_round: int = 0
+    seen: set[str] = field(default_factory=set)
     _undo: dict[Key, State | None] | None = None
+    _fresh: list[str] = field(default_factory=list)
 
     @property
     def spent(self) -> int:
@@ -99,20 +103,24 @@ class Accounts:
         """Whatever is applied inside is taken back if the block raises."""
         sums = (self.answered, self.reserved, self.paid, self.promised)
         rest = (self.learnt, self.last_round, dict(self.open))
-        self._undo = {}
+        self._undo, self._fresh = {}, []
         try:
             yield
         except BaseException:
-            for key, state in self._undo.items():
-                if state is None:
-                    del self.purchases[key]
-                else:
-                    self.purchases[key] = state
+            self._take_back(self._undo, self._fresh)
             self.answered, self.reserved, self.paid, self.promised = sums
             self.learnt, self.last_round, self.open = rest
             raise
         finally:
             self._undo = None
+
+    def _take_back(self, undo: dict[Key, State | None], fresh: list[str]) -> None:
+        self.seen.difference_update(fresh)
+        for key, state in undo.items():
+            if state is None:
+                del self.purchases[key]
+            else:
+                self.purchases[key] = state
 
     def apply(self, entry: Entry) -> None:
         """Count one more row.
@@ -123,11 +131,17 @@ class Accounts:
         """
         refuse_later(entry.event, entry.purpose)
         if entry.event == "round":
-            self.last_round = max(self.last_round, entry.round or 0)
+            self._certified(entry)
         elif entry.event in _EFFECTS:
             if entry.item is None or entry.slot is None or entry.token is None:
                 raise self._impossible(entry, "it names no purchase")
             _EFFECTS[entry.event](self, (entry.item, entry.slot), entry)
+
+    def _certified(self, entry: Entry) -> None:
+        self.last_round = max(self.last_round, entry.round or 0)
+        if entry.item is not None and entry.item not in self.seen:
+            self.seen.add(entry.item)
+            self._fresh.append(entry.item)
 
     def _reserved(self, key: Key, entry: Entry) -> None:
         before = self.purchases.get(key)

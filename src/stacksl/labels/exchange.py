@@ -237,9 +237,14 @@ def _accepts(drafts: Drafts, state: State, answer: Answer) -> bool:
 
 def _accept(drafts: Drafts, state: State, answer: Answer) -> None:
     """`answered` and `learnt`; a late answer takes over the lease that is open."""
-    lease = state.token if state.stage == "open" else answer.token
+    leased = state.stage == "open"
+    lease = state.token if leased else answer.token
     said: dict[str, object] = {"index": int(answer.index)}
-    given = said if lease == answer.token else {**said, "given": answer.token}
+    how = dict(said)
+    if lease != answer.token:
+        how["given"] = answer.token
+    if not leased:
+        how["unleased"] = True  # no reservation turns into this charge: it is a new one
     common = {
         "round": state.round,
         "item": drafts.register.surrogate(answer.item),
@@ -248,7 +253,7 @@ def _accept(drafts: Drafts, state: State, answer: Answer) -> None:
         "purpose": state.purpose,
         "labeler": answer.labeler,
     }
-    drafts.record("answered", price=int(answer.price), payload=canonical(given), **common)
+    drafts.record("answered", price=int(answer.price), payload=canonical(how), **common)
     drafts.record("learnt", payload=canonical(said), **common)
 
 

@@ -356,6 +356,10 @@ class Ledger:
         """
         return self._drafts.export()
 
+    def seen(self, item: str) -> bool:
+        """Whether an item has a certificate, asked or skipped."""
+        return self._register.surrogate(item) in self._accounts.seen
+
     def check_items(self, records: Iterable[ItemRecord]) -> None:
         """Hold a data file against the items this run began with, item by item.
 
@@ -451,7 +455,8 @@ class Ledger:
         for link in self._store.links(self.run, without="round"):
             drafts.accounts.apply(link.entry)
         head = self._store.tail(self.run) or Head(0, self._first)
-        drafts.accounts.last_round = self._store.last_round(self.run)
+        seen, last_round = self._store.certified(self.run)
+        drafts.accounts.seen, drafts.accounts.last_round = seen, last_round
         for entry in self._drafts.entries:
             drafts.accounts.apply(entry)
         drafts.entries = self._drafts.entries

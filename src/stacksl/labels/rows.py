@@ -110,6 +110,17 @@ class Row:
     previous: str
     hash: str
 
+    @property
+    def charge(self) -> int:
+        """How many labels the row adds to what is spent: +1, −1 or 0.
+
+        A reservation adds one and its release takes it back; its answer only turns the promise
+        into a payment, but an answer that came after the release is charged anew.
+        """
+        if self.event == "answered":
+            return int(bool(self.payload.get("unleased")))
+        return {"reserved": 1, "released": -1}.get(self.event, 0)
+
     def decision(self) -> Decision:
         """The certificate of a `round` row, bit for bit as it was posted.
 

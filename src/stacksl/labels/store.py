@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import URL, create_engine, event, func, insert, make_url, select
+from sqlalchemy import URL, create_engine, event, insert, make_url, select
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -143,13 +143,17 @@ class Store:
                 return
             after = page[-1][0]
 
-    def last_round(self, run: str) -> int:
-        """The highest round that has a certificate on disk, or 0."""
-        query = select(func.max(events.c.round)).where(
+    def certified(self, run: str) -> tuple[set[str], int]:
+        """The surrogates of the items with a certificate on disk, and the highest round."""
+        query = select(events.c.item, events.c.round).where(
             events.c.run == run, events.c.event == "round"
         )
+        seen, last = set(), 0
         with self.sentences():
-            return int(self.connection.execute(query).scalar() or 0)
+            for item, round in self.connection.execute(query):
+                seen.add(item)
+                last = max(last, round)
+        return seen, last
 
     def certificate(self, run: str, round: int) -> Entry | None:
         """The `round` row of a round, if it is on disk."""
