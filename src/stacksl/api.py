@@ -1,0 +1,385 @@
+"""The facade: `run`, `Run`, and what the command line calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stacksl.errors import DataError, RunError
+from stacksl.items import Item
+from stacksl.runs.budget import Budget, parse_budget
+from stacksl.runs.folder import RunFolder, new_folder_name
+from stacksl.runs.settings import Resolved, Settings, resolve
+
+if TYPE_CHECKING:
+    from stacksl.data import Dataset
+    from stacksl.labels.labelers import Labeler
+    from stacksl.labels.ledger import Ledger
+    from stacksl.runs.execution import Progress
+    from stacksl.runs.model import Model
+
+__all__ = ["Plan", "Run", "list_runs", "prepare", "resolve", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do: nothing is written until `start`.
+
+    `labels` of `rounds` items are to be bought; `money` is what they cost in micro-units, None
+    without a price.
+    """
+
+    dataset: Dataset
+    test: Dataset | None
+    resolved: Resolved
+    budget: Budget
+    out: Path
+    data_source: str | None
+    test_source: str | None
+    labeler: Labeler | None
+
+    @property
+    def settings(self) -> Settings:
+        """The resolved settings."""
+        return self.resolved.settings
+
+    @property
+    def labels(self) -> int:
+        """The labels to be bought, at most."""
+        return self.budget.labels
+
+    @property
+    def rounds(self) -> int:
+        """The items to be seen."""
+        return len(self.dataset.items)
+
+    @property
+    def money(self) -> int | None:
+        """What the labels cost at most, in micro-units."""
+        return self.budget.cost
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd about the data, in sentences."""
+        return (*self.dataset.warnings, *self.resolved.warnings)
+
+    def start(self, progress: Callable[[Progress], None] | None = None) -> Run:
+        """Make the folder and play the run to its end.
+
+        Raises:
+            StackslError: one sentence on what went wrong; what was bought is kept and can be
+                taken up again with `Run.resume`.
+        """
+        from stacksl.data import write_rejected
+        from stacksl.runs.execution import execute
+        from stacksl.runs.job import Job
+
+        folder = RunFolder.create(self.out)
+        data = self.data_source or _keep(self.dataset, folder.path / "data.jsonl")
+        test = self.test_source
+        if test is None and self.test is not None:
+            test = _keep(self.test, folder.path / "test.jsonl")
+        job = Job(folder, self.resolved, self.dataset, self.test, self.budget, data, test)
+        job.write()
+        if self.dataset.rejected:
+            write_rejected(self.dataset, folder.path / "rejected.jsonl")
+        execute(job, progress or _silent, self.labeler)
+        return Run(folder.path)
+
+
+def prepare(
+    data: Any = None,
+    answers: Mapping[str, int] | Sequence[int] | None = None,
+    *,
+    test: Any = None,
+    out: str | Path | None = None,
+    settings: Resolved | Mapping[str, Any] | None = None,
+    labeler: Labeler | None = None,
+) -> Plan:
+    """The plan of a run over `data`; writes nothing.
+
+    Args:
+        data: a path, a data set, a list of items, or None for the built-in sample.
+        answers: the gold indices of a list of items, by id or in their order.
+        test: likewise, to measure the final model on; a list of (items, answers) for items.
+        out: the run's folder; `runs/DATE-NAME` where there is none.
+        settings: what `resolve` gave, or a mapping of settings.
+        labeler: who answers, where it is not the one the settings name.
+
+    Raises:
+        SettingsError, DataError, LabelerError: one sentence on what is wrong.
+    """
+    from stacksl.runs.job import SAMPLE, load
+
+    resolved = settings if isinstance(settings, Resolved) else resolve(settings)
+    wanted = resolved.settings
+    source = SAMPLE if data is None else _path(data)
+    test_source = SAMPLE if data is None and test is None else _path(test)
+    if source is not None:
+        dataset, held = load(source, test_source, wanted)
+    else:
+        dataset, held = _in_memory(data, answers), None
+    if test is not None and test_source is None:
+        held = _in_memory(*test) if isinstance(test, tuple) else _in_memory(test, None)
+    if held is not None and held.classes != dataset.classes:
+        raise DataError("the test set's classes should be those of the data, but they differ")
+    budget = parse_budget(wanted.budget, len(dataset.items), wanted.price)
+    if labeler is None:
+        _check_labeler(wanted, dataset)
+    _check_pool(wanted)
+    folder = Path(out) if out is not None else _default_folder(dataset.name)
+    return Plan(
+        dataset, held, resolved, budget, folder, _absolute(source), _absolute(test_source), labeler
+    )
+
+
+def run(
+    items: Any = None,
+    answers: Mapping[str, int] | Sequence[int] | None = None,
+    *,
+    budget: str | float = "0.1",
+    test: Any = None,
+    out: str | Path | None = None,
+    preset: str | None = None,
+    labeler: Labeler | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    **settings: Any,
+) -> Run:
+    """Adapt a model to `items` with at most `budget` labels.
+
+    Args:
+        items: a path, a data set, a list of `Item`, or None for the built-in sample.
+        answers: the gold indices of a list of items, by id or in their order; the labeler `oracle`
+            reveals one only when it is bought.
+        budget: a fraction below 1, a count from 2, `"$40"` with `price=`, or `"all"`.
+        test: a path, or (items, answers), to measure the final model on.
+        out: the run's folder; `runs/DATE-NAME` where there is none.
+        preset: a named layer of settings, such as `paper`.
+        labeler: who answers, where `settings` name none.
+        progress: told how far the run is.
+        settings: any field of `stacksl.Settings`.
+
+    Raises:
+        StackslError: one sentence on what is wrong or what went wrong.
+    """
+    resolved = resolve({"budget": budget, **settings}, preset=preset)
+    plan = prepare(items, answers, test=test, out=out, settings=resolved, labeler=labeler)
+    return plan.start(progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run on disk, by its `path`."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """The run at `path`.
+
+        Raises:
+            RunError: if there is none.
+        """
+        return cls(RunFolder.open(Path(path)).path)
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run's folder."""
+        return RunFolder(self.path)
+
+    @property
+    def model(self) -> Model:
+        """The model that came out."""
+        from stacksl.runs.model import Model
+
+        return Model.load(self.folder.model)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The run's ledger, to read."""
+        from stacksl.labels.ledger import Ledger
+
+        if not self.folder.ledger.exists():
+            raise RunError(f"the run {self.path} has no ledger yet: it stopped before round 1")
+        return Ledger.open(self.folder.ledger, readonly=True)
+
+    def status(self) -> dict[str, Any]:
+        """Where the run stands: the contract of `stacksl status --json`."""
+        from stacksl.runs.status import status_of
+
+        return status_of(self.folder)
+
+    def predict(
+        self, data: Any, progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`."""
+        from stacksl.runs.job import read_again
+
+        model = self.model
+        items = data if _path(data) is None else read_again(self.folder, model, data).items
+        return model.predict(list(getattr(items, "items", items)), progress)
+
+    def evaluate(
+        self,
+        data: Any,
+        answers: Mapping[str, int] | Sequence[int] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Any]:
+        """The final model on items with answers: `n, accuracy, macro_f1, interval` and more.
+
+        An unusable row counts as wrong.
+        """
+        from stacksl.runs.evaluation import evaluate
+        from stacksl.runs.job import read_again
+
+        model = self.model
+        dataset = (
+            _in_memory(data, answers)
+            if _path(data) is None
+            else read_again(self.folder, model, data)
+        )
+        return {"run": str(self.path), **evaluate(model, dataset, progress).row()}
+
+    def report(self) -> Path:
+        """Write the report again from the run's facts; its path.
+
+        Raises:
+            RunError: if the run has not finished.
+        """
+        from stacksl.runs.finish import write_pages
+
+        if not (self.path / "facts.json").is_file():
+            state = self.folder.read_state()["state"]
+            raise RunError(
+                f"the report of {self.path} is written when the run has finished, and it is"
+                f" {state}: `stacksl resume {self.path}`"
+            )
+        write_pages(self.folder)
+        return self.path / "report.html"
+
+    def resume(
+        self,
+        progress: Callable[[Progress], None] | None = None,
+        *,
+        data: str | Path | None = None,
+        labeler: Labeler | None = None,
+    ) -> Run:
+        """Go on from where the run was cut off, to the same end.
+
+        Args:
+            progress: told how far the run is.
+            data: where the data file lies now, if it was moved.
+            labeler: who answers, where the settings name none.
+
+        Raises:
+            RunLocked: another process holds the run.
+            StackslError: the data, the ledger or the features are not the run's own.
+        """
+        from stacksl.runs.execution import execute
+        from stacksl.runs.job import Job
+
+        if self.folder.read_state()["state"] == "finished":
+            return self
+        job = Job.open(self.folder, None if data is None else str(data))
+        execute(job, progress or _silent, labeler)
+        return self
+
+    def replay(self) -> dict[str, Any]:
+        """Play the ledger again and compare; `rows` replayed, `rounds`, `labels`."""
+        from stacksl.runs.execution import replay_run
+        from stacksl.runs.job import Job
+
+        return replay_run(Job.open(self.folder))
+
+
+def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
+    """The status of each run under `folder`, newest first."""
+    root = Path(folder)
+    if not root.is_dir():
+        return []
+    found = [path.parent for path in root.glob("*/run.toml")]
+    found.sort(key=lambda path: (path / "run.toml").stat().st_mtime, reverse=True)
+    return [Run(path).status() for path in found]
+
+
+def _silent(progress: Progress) -> None:
+    """Tell nobody."""
+
+
+def _path(data: Any) -> str | None:
+    return str(data) if isinstance(data, str | Path) else None
+
+
+def _absolute(source: str | None) -> str | None:
+    from stacksl.runs.job import SAMPLE
+
+    if source is None or source == SAMPLE or source.startswith("hf:"):
+        return source
+    return str(Path(source).resolve())
+
+
+def _default_folder(name: str) -> Path:
+    return new_folder_name(Path("runs"), date.today().isoformat(), name)
+
+
+def _check_labeler(settings: Settings, dataset: Dataset) -> None:
+    from stacksl.labels.labelers import make_labeler
+
+    sizes = {item.id: len(item.candidates) for item in dataset.items}
+    make_labeler(settings.labeler, answers=dataset.answers, sizes=sizes, seed=settings.seed)
+
+
+def _check_pool(settings: Settings) -> None:
+    if settings.mode == "pool":
+        from stacksl.game.gates import GATES, require_ranking
+
+        require_ranking(GATES[settings.gate]())
+
+
+def _in_memory(
+    items: Dataset | Sequence[Item], answers: Mapping[str, int] | Sequence[int] | None
+) -> Dataset:
+    """A data set of items made in Python."""
+    from stacksl.data import Dataset
+    from stacksl.runs.job import with_classes
+
+    if isinstance(items, Dataset):
+        return with_classes(items)
+    listed = tuple(items)
+    if not listed or not all(isinstance(item, Item) for item in listed):
+        raise DataError("items should be a path, a data set, or a list of stacksl.Item")
+    if len({item.id for item in listed}) != len(listed):
+        raise DataError("every item needs an id of its own, but some are repeated")
+    gold = _gold(listed, answers)
+    return with_classes(Dataset("items", "memory", listed, gold))
+
+
+def _gold(
+    items: Sequence[Item], answers: Mapping[str, int] | Sequence[int] | None
+) -> dict[str, int]:
+    if answers is None:
+        return {}
+    if not isinstance(answers, Mapping):
+        if len(answers) != len(items):
+            raise DataError(f"{len(items)} items should have as many answers, not {len(answers)}")
+        answers = {item.id: int(a) for item, a in zip(items, answers, strict=True)}
+    sizes = {item.id: len(item.candidates) for item in items}
+    for name, index in answers.items():
+        if name not in sizes:
+            raise DataError(f"an answer for '{name}' came, but no item has this id")
+        if not 0 <= int(index) < sizes[name]:
+            raise DataError(
+                f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1}, not {index}"
+            )
+    return {name: int(index) for name, index in answers.items()}
+
+
+def _keep(dataset: Dataset, path: Path) -> str:
+    """Keep in-memory items in the run's folder, so that it can be resumed; their path."""
+    from stacksl.data import write
+
+    write(dataset, path)
+    return str(path.resolve())

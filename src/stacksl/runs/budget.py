@@ -1,0 +1,122 @@
+"""The label budget: what a user may write, and how many labels and how much money that is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from stacksl.errors import SettingsError
+
+__all__ = ["MICRO", "Budget", "micro_units", "parse_budget"]
+
+MICRO = 1_000_000  # money is counted in integer millionths, so that no cent is ever rounded away
+
+FORMS = "a fraction such as 0.1 or 10%, a count from 2, '$40' with --price, or 'all'"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A hard limit: `labels`, and `money` in micro-units where a price is known (else None)."""
+
+    labels: int
+    money: int | None
+    price: int
+
+    @property
+    def cost(self) -> int | None:
+        """What all labels cost, in micro-units; None without a price."""
+        return self.labels * self.price if self.money is not None else None
+
+
+def micro_units(amount: Decimal | float | str) -> int:
+    """`amount` of money as integer micro-units.
+
+    Raises:
+        SettingsError: if it is not a number of at least 0.
+    """
+    value = _decimal(str(amount), f"a price must be a number such as 2.50, not '{amount}'")
+    if value < 0:
+        raise SettingsError(f"a price must be at least 0, not '{amount}'")
+    return int((value * MICRO).to_integral_value())
+
+
+def parse_budget(text: str | float, items: int, price: Decimal | float | str | None) -> Budget:
+    """The budget that `text` means for a run over `items` usable items.
+
+    Below 1 it is a fraction of the items (decimal arithmetic, rounded down), 1 or ``all`` every
+    label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label.
+
+    Raises:
+        SettingsError: for anything else, a fraction that comes to no label, or more labels than
+            items; the message says what would work.
+
+    >>> parse_budget("0.1", 2001, None).labels, parse_budget("all", 9, None).labels
+    (200, 9)
+    """
+    each = 0 if price is None else micro_units(price)
+    word = str(text).strip()
+    if word.startswith("$"):
+        return _money_budget(word, items, price, each)
+    labels = _labels(word, items)
+    return Budget(labels, None if price is None else labels * each, each)
+
+
+def _labels(word: str, items: int) -> int:
+    if word.lower() == "all":
+        return items
+    fault = f"the budget must be {FORMS}, not '{word}'"
+    percent = word.endswith("%")
+    value = _decimal(word.removesuffix("%"), fault)
+    if percent:
+        value /= 100
+    if value <= 0:
+        raise SettingsError(f"the budget must be above 0, but '{word}' came: give {FORMS}")
+    if value < 1:
+        return _fraction(value, word, items)
+    if value == 1:
+        return items
+    if percent or value != value.to_integral_value():
+        raise SettingsError(fault)
+    if value > items:
+        raise SettingsError(
+            f"the budget of {word} labels is above the {items} usable items: give at most {items},"
+            " or 'all'"
+        )
+    return int(value)
+
+
+def _fraction(value: Decimal, word: str, items: int) -> int:
+    labels = int(value * items)
+    if labels == 0:
+        smallest = math.ceil(Decimal(1_000_000) / items) / 1_000_000
+        raise SettingsError(
+            f"the budget '{word}' of {items} items comes to 0 labels:"
+            f" the smallest fraction that works is {smallest:g}"
+        )
+    return labels
+
+
+def _money_budget(word: str, items: int, price: object, each: int) -> Budget:
+    if price is None:
+        raise SettingsError(f"the budget '{word}' is money and needs --price, the cost of a label")
+    if each == 0:
+        raise SettingsError(f"the budget '{word}' is money, so --price must be above 0")
+    value = _decimal(word[1:], f"the budget must be {FORMS}, not '{word}'")
+    money = int(value * MICRO)
+    labels = min(money // each, items)
+    if labels <= 0:
+        raise SettingsError(
+            f"the budget '{word}' buys no label at {price} each: give at least ${price}"
+        )
+    return Budget(labels, money, each)
+
+
+def _decimal(text: str, fault: str) -> Decimal:
+    try:
+        value = Decimal(text.strip().replace("_", ""))
+    except InvalidOperation:
+        raise SettingsError(fault) from None
+    if not value.is_finite():
+        raise SettingsError(fault)
+    return value

@@ -1,0 +1,138 @@
+"""From settings to players: the scorer, the gate, the follower and the learner of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stacksl.game.calibration import (
+    calibrate_gate_scale,
+    gate_scale_warning,
+    warmup_length,
+    warmup_spreads,
+)
+from stacksl.game.followers import Follower, make_follower
+from stacksl.game.gates import ONE_HOT_PACE, Gate, make_gate, require_ranking
+from stacksl.game.inputs import Block, SharedBlock
+from stacksl.game.learner import Learner
+from stacksl.game.scorers import Scorer, ScorerSettings, make_scorer
+from stacksl.runs.settings import Settings
+
+__all__ = ["Players", "assemble", "default_scorer", "scorer_settings"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Players:
+    """A learner with its follower, and what calibration found.
+
+    `gate_scale` is the c of `llf` (None for other gates); `warnings` are sentences for the user.
+    """
+
+    learner: Learner
+    follower: Follower
+    gate_scale: float | None
+    warnings: tuple[str, ...]
+
+
+def default_scorer(classes: int | None) -> str:
+    """The scorer where none is named: ridge for a fixed label set, newton for pairs (D5)."""
+    return "newton" if classes is None else "ridge"
+
+
+def scorer_settings(settings: Settings) -> ScorerSettings:
+    """The part of the settings that fixes the scorer."""
+    return ScorerSettings(
+        ridge=settings.ridge,
+        delta=settings.delta,
+        noise=settings.noise,
+        norm_bound=settings.norm_bound,
+        learning_rate=settings.learning_rate,
+        kl_weight=settings.kl_weight,
+        reference=settings.reference,
+        ema_decay=settings.ema_decay,
+        clip=settings.clip,
+        clip_level=settings.clip_level,
+        inner_steps=settings.inner_steps,
+        track=settings.track,
+        radius_counts=settings.radius_counts,
+        action=settings.action,
+    )
+
+
+def assemble(settings: Settings, block: Block, order: Sequence[int], budget: int) -> Players:
+    """The players of a run over the items of `block`, seen in `order`, with `budget` labels.
+
+    Raises:
+        GateNeverOpens: the gate `llf` could not open at any c.
+        SettingsError: a gate, scorer or follower that does not exist or does not fit.
+    """
+    classes = block.classes if isinstance(block, SharedBlock) else None
+    name = settings.scorer or default_scorer(classes)
+    scorer = make_scorer(
+        name, dim=block.dim, classes=classes, settings=scorer_settings(settings), seed=settings.seed
+    )
+    follower = make_follower(settings.follower, settings.k)
+    gate, gate_scale, warnings = _gate(settings, scorer, follower, block, order)
+    if settings.mode == "pool":
+        require_ranking(gate)
+    learner = Learner(
+        scorer,
+        gate,
+        budget=budget,
+        horizon=len(order),
+        seed=settings.seed,
+        follower=follower,
+        kl_on_skips=settings.kl_on_skips,
+        width_scale=width_scale(settings, block.dim),
+    )
+    return Players(learner, follower, gate_scale, tuple(warnings))
+
+
+def width_scale(settings: Settings, dim: int) -> float:
+    """α of `contested` and of the gate score: as given, else σ√d (D8)."""
+    return settings.width_scale or (settings.noise or 1.0) * math.sqrt(dim)
+
+
+def _gate(
+    settings: Settings,
+    scorer: Scorer,
+    follower: Follower,
+    block: Block,
+    order: Sequence[int],
+) -> tuple[Gate, float | None, list[str]]:
+    if settings.gate == "llf":
+        scale, warnings = _gate_scale(settings, scorer, follower, block, order)
+        return make_gate("llf", gate_scale=scale, reading=settings.reading), scale, warnings
+    return make_gate(settings.gate, **_parameters(settings, scorer, block)), None, []
+
+
+def _parameters(settings: Settings, scorer: Scorer, block: Block) -> dict[str, Any]:
+    if settings.gate == "margin":
+        one_hot = scorer.name == "ridge" and isinstance(block, SharedBlock)
+        parameters = dict(ONE_HOT_PACE) if one_hot else {"pace": 0.03, "adaptive": True}
+        return parameters | ({} if settings.pace is None else {"pace": settings.pace})
+    if settings.gate == "contested":
+        return {
+            "width_scale": width_scale(settings, block.dim),
+            "reserve": settings.reserve,
+            "floor": settings.floor,
+        }
+    return {}
+
+
+def _gate_scale(
+    settings: Settings,
+    scorer: Scorer,
+    follower: Follower,
+    block: Block,
+    order: Sequence[int],
+) -> tuple[float, list[str]]:
+    """C by the median rule over the first items of the order, at the starting θ (D16)."""
+    inputs = [block[r] for r in order[: settings.warmup or warmup_length(len(order))]]
+    spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
+    if settings.gate_scale is None:
+        return calibrate_gate_scale(spreads, settings.kappa).value, []
+    warning = gate_scale_warning(settings.gate_scale, spreads)
+    return settings.gate_scale, [] if warning is None else [warning]

@@ -1,0 +1,89 @@
+"""Checkpoints: the learner's arrays with the ledger's head they belong to.
+
+A checkpoint is two files, `NUMBER.safetensors` and, written last, `NUMBER.json` with the hash of
+the first. The newest whole one counts; a damaged one is passed over and named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.runs.folder import write_atomic
+
+__all__ = ["Checkpoint", "heads", "latest", "save"]
+
+KEPT = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """The learner's `arrays` after the ledger's first `count` rows, the last with hash `tip`."""
+
+    count: int
+    tip: str
+    round: int
+    arrays: Mapping[str, NDArray[Any]]
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; the ledger must be on disk up to its head already."""
+    from safetensors.numpy import save as to_bytes
+
+    arrays = {k: np.ascontiguousarray(v) for k, v in checkpoint.arrays.items()}
+    data = to_bytes(arrays)
+    stem = f"{checkpoint.count:09d}"
+    about = {
+        "count": checkpoint.count,
+        "tip": checkpoint.tip,
+        "round": checkpoint.round,
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    write_atomic(folder / f"{stem}.safetensors", data)
+    write_atomic(folder / f"{stem}.json", json.dumps(about))
+    for old in sorted(folder.glob("*.json"))[:-KEPT]:
+        old.unlink()
+        old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def latest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint, if any, and a sentence for each damaged one passed over."""
+    warnings: list[str] = []
+    for path in sorted(folder.glob("*.json"), reverse=True):
+        try:
+            return _read(path), warnings
+        except (OSError, ValueError, KeyError) as fault:
+            warnings.append(
+                f"the checkpoint {path.stem} is damaged ({fault}) and was passed over:"
+                " the run is rebuilt from the one before and the ledger"
+            )
+    return None, warnings
+
+
+def heads(folder: Path) -> list[tuple[int, str]]:
+    """The ledger heads (count, hash) that the readable checkpoints name."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            about = json.loads(path.read_text())
+            found.append((int(about["count"]), str(about["tip"])))
+        except (OSError, ValueError, KeyError):
+            continue
+    return found
+
+
+def _read(path: Path) -> Checkpoint:
+    from safetensors.numpy import load as from_bytes
+
+    about = json.loads(path.read_text())
+    data = path.with_suffix(".safetensors").read_bytes()
+    if hashlib.sha256(data).hexdigest() != about["sha256"]:
+        raise ValueError("its bytes do not match their hash")
+    return Checkpoint(int(about["count"]), about["tip"], int(about["round"]), from_bytes(data))

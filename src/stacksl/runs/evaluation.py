@@ -1,0 +1,97 @@
+"""The final model against a file of answers: no row is dropped in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.data import Dataset
+from stacksl.errors import DataError
+from stacksl.game.inputs import Array
+from stacksl.runs.metrics import calibration_bins, confusions, macro_f1, wilson
+from stacksl.runs.model import Model
+
+__all__ = ["Evaluation", "evaluate", "judge"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """How a model does on `n` rows, unusable ones counted as wrong.
+
+    `gold`, `predicted`, `confidence` are of the usable rows with a known answer, in file order.
+    """
+
+    n: int
+    correct: int
+    unusable: int
+    unknown: int
+    macro_f1: float
+    gold: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    confidence: Array
+
+    @property
+    def accuracy(self) -> float:
+        """Correct / n."""
+        return self.correct / self.n if self.n else 0.0
+
+    def row(self) -> dict[str, Any]:
+        """The numbers that `stacksl evaluate` gives."""
+        low, high = wilson(self.correct, self.n)
+        _, ece = calibration_bins(self.confidence, self.gold == self.predicted)
+        return {
+            "n": self.n,
+            "accuracy": self.accuracy,
+            "macro_f1": self.macro_f1,
+            "interval": [low, high],
+            "correct": self.correct,
+            "unusable": self.unusable,
+            "unknown_classes": self.unknown,
+            "calibration_error": ece,
+        }
+
+    def mistakes(self) -> list[tuple[int, int, int]]:
+        """(gold, predicted, count), most frequent first."""
+        return confusions(self.gold.tolist(), self.predicted.tolist())
+
+
+def evaluate(
+    model: Model, dataset: Dataset, progress: Callable[[int, int], None] | None = None
+) -> Evaluation:
+    """The model's `Evaluation` on a data set read leniently.
+
+    Raises:
+        DataError: if items have no answer.
+    """
+    if dataset.unlabelled:
+        raise DataError(
+            f"to evaluate, every row of {dataset.name} should have an answer, but"
+            f" {dataset.unlabelled} of {dataset.total} have none: label them, leave them out, or"
+            " use `stacksl predict`"
+        )
+    block = model.features.transform(dataset.items, progress)
+    return judge(model.probabilities(block), dataset)
+
+
+def judge(policies: list[Array], dataset: Dataset) -> Evaluation:
+    """The `Evaluation` of `policies`, a (K,) array for each of the data set's items."""
+    if not dataset.total:
+        raise DataError(f"{dataset.name} has no row to evaluate on")
+    known = [n for n, item in enumerate(dataset.items) if item.id in dataset.answers]
+    gold = np.array([dataset.answers[dataset.items[n].id] for n in known], dtype=np.int64)
+    predicted = np.array([int(np.argmax(policies[n])) for n in known], dtype=np.int64)
+    confidence = np.array([float(np.max(policies[n])) for n in known])
+    return Evaluation(
+        n=dataset.total,
+        correct=int((gold == predicted).sum()),
+        unusable=len(dataset.rejected),
+        unknown=len(dataset.unknown),
+        macro_f1=macro_f1(gold.tolist(), predicted.tolist()) if len(gold) else 0.0,
+        gold=gold,
+        predicted=predicted,
+        confidence=confidence,
+    )

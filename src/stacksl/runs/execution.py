@@ -1,0 +1,306 @@
+"""A run from its first round to its report, and the same from wherever it was cut off.
+
+A fresh run is a resumed run with nothing behind it: every phase looks at what is on disk first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.errors import StackslError
+from stacksl.features import FeatureMap, make_features
+from stacksl.game.inputs import Block
+from stacksl.game.learner import Learner
+from stacksl.game.randomness import generator
+from stacksl.items import Decision
+from stacksl.labels.labelers import Labeler, make_labeler
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import Head, ItemRecord
+from stacksl.labels.rows import Row
+from stacksl.runs import arrays, checkpoints
+from stacksl.runs.building import Players, assemble
+from stacksl.runs.finish import finish
+from stacksl.runs.folder import RunFolder
+from stacksl.runs.frozen import freeze, is_frozen, thaw
+from stacksl.runs.job import Job, content
+from stacksl.runs.pool import pool
+from stacksl.runs.refits import Refits
+from stacksl.runs.replay import replay
+from stacksl.runs.rounds import Table, settle, stream
+
+__all__ = ["Progress", "Report", "execute", "order_of", "replay_run"]
+
+HEAVY = 0.1  # seconds between two reports of progress
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: `done` of `total` in a phase, and what was `spent` of the `budget`.
+
+    `accuracy` is the share of right choices before each label was seen, on asked items; `openness`
+    the share of asked rounds among the last ones.
+    """
+
+    phase: Literal["features", "rounds", "refit", "test", "report"]
+    done: int
+    total: int
+    spent: int = 0
+    budget: int = 0
+    accuracy: float | None = None
+    openness: float | None = None
+
+
+Report = Callable[[Progress], None]
+
+
+def execute(job: Job, report: Report, labeler: Labeler | None = None) -> None:
+    """Play the run to its end, or to where it waits for answers.
+
+    Args:
+        job: the run; its folder may hold anything from nothing to a finished run.
+        report: told how far it is, some ten times a second.
+        labeler: who answers, where it is not the one the settings name.
+
+    Raises:
+        RunLocked: another process holds the run.
+        StackslError: one sentence on what went wrong; the state `failed` holds it too.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with job.folder.locked(), _recorded(job) as state, threadpool_limits(1, "blas"):
+        features = _feature_map(job)
+        block = _features(job, features, report)
+        order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
+        players = assemble(job.settings, block, order, job.budget.labels)
+        state["warnings"] = _unique(
+            state["warnings"], [*job.dataset.warnings, *job.resolved.warnings, *players.warnings]
+        )
+        with _ledger(job) as ledger:
+            table = _table(job, players, block, ledger, labeler or _labeler(job))
+            refits = Refits(table)
+            state["warnings"] = _unique(state["warnings"], _restore(job, table, refits))
+            _play(job, order, table, refits, report)
+            if ledger.open_purchases():
+                state["state"] = "waiting"
+            else:
+                finish(job, table, refits, features, report, state)
+
+
+def replay_run(job: Job) -> dict[str, Any]:
+    """Play the whole ledger of a run again from nothing and compare every decision of a stream.
+
+    Raises:
+        RunError: if a decision differs.
+        LedgerError: if a row cannot be replayed.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, "blas"), Ledger.open(job.folder.ledger, readonly=True) as ledger:
+        features = _feature_map(job)
+        block = _features(job, features, lambda progress: None)
+        order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
+        players = assemble(job.settings, block, order, job.budget.labels)
+        table = _table(job, players, block, ledger, _labeler(job))
+        refits = Refits(table)
+        rows = replay(
+            ledger.rows(),
+            table,
+            after=0,
+            refit=lambda row: refits.apply(tune=bool(row.payload["tune"])),
+            compare=job.settings.mode == "stream",
+        )
+        return {"rows": rows, "rounds": table.learner.round, "labels": len(table.bought)}
+
+
+def order_of(order: str, seed: int, items: int) -> list[int]:
+    """The order in which a run sees its items: the file's, or shuffled by the seed (D19)."""
+    if order == "file":
+        return list(range(items))
+    return [int(i) for i in generator(seed, "order").permutation(items)]
+
+
+@contextmanager
+def _recorded(job: Job) -> Iterator[dict[str, Any]]:
+    """Keep `state.json` true whatever happens inside."""
+    before = job.folder.read_state() if (job.folder.path / "state.json").exists() else {}
+    state: dict[str, Any] = {
+        "created": before.get("created", _now()),
+        "interruptions": list(before.get("interruptions", [])),
+        "warnings": list(before.get("warnings", [])),
+    }
+    if before.get("state") in ("interrupted", "stopped", "failed", "running"):
+        state["interruptions"].append(f"taken up again {_now()} after it was {_was(before)}")
+        state["warnings"] = _unique(state["warnings"], job.changed_versions())
+    job.folder.write_state("running", **state)
+    try:
+        yield state
+    except KeyboardInterrupt:
+        job.folder.write_state("stopped", **state)
+        raise
+    except BaseException as fault:
+        sentence = (
+            str(fault) if isinstance(fault, StackslError) else f"{type(fault).__name__}: {fault}"
+        )
+        with suppress(StackslError):  # the disk may be what failed
+            job.folder.write_state("failed", **state, sentence=sentence)
+        raise
+    name = state.pop("state", "finished")
+    job.folder.write_state(name, **state, **({"finished": _now()} if name == "finished" else {}))
+
+
+def _was(before: dict[str, Any]) -> str:
+    return "interrupted" if before["state"] == "running" else str(before["state"])
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _unique(known: list[str], new: list[str] | tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys([*known, *new]))
+
+
+def _feature_map(job: Job) -> FeatureMap:
+    return make_features(job.settings.features, classes=job.dataset.classes, seed=job.settings.seed)
+
+
+def _features(job: Job, features: FeatureMap, report: Report) -> Block:
+    """The block of all items: encoded and frozen once, thawed ever after."""
+    folder = job.folder.features
+    total = len(job.dataset.items)
+    if is_frozen(folder):
+        features.restore(arrays.load(folder / "map.safetensors"))
+        return thaw(folder, features.fingerprint)
+    features.fit(job.dataset.items)
+    tell = _throttled(report)
+    block = features.transform(
+        job.dataset.items, lambda done, n: tell(Progress("features", done, n), done == n)
+    )
+    report(Progress("features", total, total))
+    arrays.save(folder / "map.safetensors", features.state())
+    freeze(folder, block, features.fingerprint)
+    return thaw(folder, features.fingerprint)
+
+
+def _ledger(job: Job) -> Ledger:
+    """The run's ledger, made on the first call; the items are checked against it ever after."""
+    records = [ItemRecord(i.id, content(i), len(i.candidates)) for i in job.dataset.items]
+    path = job.folder.ledger
+    if not path.exists():
+        return Ledger.create(
+            path,
+            run=job.folder.path.name,
+            budget=job.budget.labels,
+            money=job.budget.money,
+            price=job.budget.price,
+            items=records,
+        )
+    ledger = Ledger.open(path)
+    ledger.check_items(records)
+    ledger.verify(Head(*mark) for mark in checkpoints.heads(job.folder.checkpoints))
+    return ledger
+
+
+def _labeler(job: Job) -> Labeler:
+    sizes = {item.id: len(item.candidates) for item in job.dataset.items}
+    return make_labeler(
+        job.settings.labeler, answers=job.dataset.answers, sizes=sizes, seed=job.settings.seed
+    )
+
+
+def _table(job: Job, players: Players, block: Block, ledger: Ledger, who: Labeler) -> Table:
+    ids = [item.id for item in job.dataset.items]
+    row = {name: index for index, name in enumerate(ids)}
+    return Table(players.follower, players.learner, ledger, who, ids, block, row)
+
+
+def _restore(job: Job, table: Table, refits: Refits) -> list[str]:
+    """Bring the learner to where the ledger is: the last good checkpoint, then the rows after it."""
+    checkpoint, warnings = checkpoints.latest(job.folder.checkpoints)
+    after = 0
+    if checkpoint is not None:
+        table.learner.restore(checkpoint.arrays)
+        refits.restore(checkpoint.arrays)
+        after = checkpoint.count
+
+    def refit(row: Row) -> None:
+        refits.apply(tune=bool(row.payload["tune"]))
+
+    compare = job.settings.mode == "stream"
+    replay(table.ledger.rows(), table, after=after, refit=refit, compare=compare)
+    return warnings
+
+
+def _play(job: Job, order: list[int], table: Table, refits: Refits, report: Report) -> None:
+    table.labeler.ask(table.ledger.open_purchases())  # what was asked before the run was cut off
+    settle(table)
+    watch = _Watch(job, table, refits, report)
+    driver = (
+        stream(order, table)
+        if job.settings.mode == "stream"
+        else pool(
+            order, table, batches=job.settings.batches, head=lambda: refits.head, refit=refits.again
+        )
+    )
+    for posted in driver:
+        watch(posted)
+    table.ledger.flush()
+
+
+class _Watch:
+    """Looks on after each block: tells how far the run is and writes checkpoints when due."""
+
+    def __init__(self, job: Job, table: Table, refits: Refits, report: Report) -> None:
+        self._folder: RunFolder = job.folder
+        self._every = job.settings.checkpoint_every
+        self._table, self._refits = table, refits
+        self._tell = _throttled(report)
+        self._openness = 1.0
+        self._right = sum(label == choice for _, label, choice in table.bought)
+        self._counted = len(table.bought)
+
+    def __call__(self, posted: list[Decision]) -> None:
+        learner, ledger = self._table.learner, self._table.ledger
+        for decision in posted:
+            self._openness += 0.01 * (float(decision.asked) - self._openness)
+        new = self._table.bought[self._counted :]
+        self._right += sum(label == choice for _, label, choice in new)
+        self._counted += len(new)
+        accuracy = self._right / self._counted if self._counted else None
+        state = Progress(
+            "rounds", learner.round, learner.horizon, ledger.asked, learner.budget, accuracy,
+            self._openness,
+        )  # fmt: skip
+        self._tell(state, learner.round == learner.horizon)
+        if learner.round // self._every > (learner.round - len(posted)) // self._every:
+            self.checkpoint(learner)
+
+    def checkpoint(self, learner: Learner) -> None:
+        self._table.ledger.flush()  # the ledger is on disk before any checkpoint that names it
+        count, tip = self._table.ledger.head
+        state: dict[str, NDArray[Any]] = {**learner.state(), **self._refits.state()}
+        state = {name: np.asarray(array) for name, array in state.items()}
+        checkpoints.save(
+            self._folder.checkpoints, checkpoints.Checkpoint(count, tip, learner.round, state)
+        )
+
+
+def _throttled(report: Report) -> Callable[[Progress, bool], None]:
+    last = 0.0
+
+    def tell(progress: Progress, always: bool) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if always or now - last >= HEAVY:
+            last = now
+            report(progress)
+
+    return tell

@@ -1,0 +1,91 @@
+"""What comes after the last answer: the final model, its test, the report and the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from stacksl.data import Dataset
+from stacksl.features import FeatureMap
+from stacksl.game.inputs import Array, Block
+from stacksl.runs.building import scorer_settings
+from stacksl.runs.evaluation import Evaluation, judge
+from stacksl.runs.folder import RunFolder, write_atomic
+from stacksl.runs.job import Job
+from stacksl.runs.metrics import wilson
+from stacksl.runs.model import Model
+from stacksl.runs.refits import Refits
+from stacksl.runs.rounds import Table
+from stacksl.runs.summary import facts_of
+from stacksl.runs.tables import write_metrics, write_rounds
+
+__all__ = ["finish"]
+
+CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
+
+
+def finish(
+    job: Job,
+    table: Table,
+    refits: Refits,
+    features: FeatureMap,
+    report: Callable[[Any], None],
+    state: dict[str, Any],
+) -> None:
+    """Fit, save and test the final model, then write the report, the card and the tables."""
+    from stacksl.runs.execution import Progress
+
+    if job.settings.refit and not refits.final:
+        report(Progress("refit", 0, 1))
+        refits.again(tune=True)
+    model = Model(
+        features, table.learner.scorer, refits.head, job.dataset.classes, job.dataset.columns
+    )
+    model.save(job.folder.model, asdict(scorer_settings(job.settings)))
+    report(Progress("refit", 1, 1))
+    evaluation, curve = None, []
+    if job.test is not None:
+        block = features.transform(job.test.items, lambda n, of: report(Progress("test", n, of)))
+        evaluation = judge(model.probabilities(block), job.test)
+        curve = _curve(job.test, block, refits, evaluation)
+    report(Progress("report", 0, 1))
+    write_rounds(table.ledger, job.folder.path / "rounds.parquet")
+    write_metrics(table, job.folder.path / "metrics.jsonl")
+    facts = facts_of(job, table, refits, features, evaluation, curve, state)
+    write_atomic(job.folder.path / "facts.json", facts.to_json())
+    write_pages(job.folder)
+    report(Progress("report", 1, 1))
+
+
+def write_pages(folder: RunFolder) -> None:
+    """The report and the model card, from the facts on disk."""
+    from stacksl.report import card, render
+    from stacksl.report.facts import Facts
+
+    facts = Facts.from_json((folder.path / "facts.json").read_text())
+    write_atomic(folder.path / "report.html", render(facts))
+    write_atomic(folder.path / "README.md", card(facts))
+
+
+def _curve(
+    test: Dataset, block: Block, refits: Refits, last: Evaluation
+) -> list[tuple[int, float, float, float]]:
+    """(labels, accuracy, low, high) of refits on the first labels, ending in the final model."""
+    bought = len(refits.table.bought)
+    counts = sorted({round(share * bought) for share in CURVE} - {0, bought})
+    points = []
+    for count in counts if refits.final else []:
+        head = refits.on_first(count, tune=False)
+        if head is None:
+            continue
+        policies: list[Array] = [np.asarray(p) for p in head.probabilities(block)]
+        points.append(_point(count, judge(policies, test)))
+    return [*points, _point(bought, last)]
+
+
+def _point(labels: int, result: Evaluation) -> tuple[int, float, float, float]:
+    low, high = wilson(result.correct, result.n)
+    return labels, result.accuracy, low, high

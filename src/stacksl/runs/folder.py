@@ -1,0 +1,207 @@
+"""A run's folder: its files, its state, its lock. Everything is written atomically."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from stacksl.errors import RunError, RunLocked
+
+__all__ = ["RunFolder", "State", "new_folder_name", "write_atomic"]
+
+State = Literal["running", "waiting", "finished", "stopped", "failed"]
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one.
+
+    Raises:
+        RunError: if the disk is full or the folder cannot be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".tmp-", delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+        _sync_folder(path.parent)
+    except OSError as fault:
+        raise RunError(
+            f"cannot write {path.name} in {path.parent}: {fault.strerror or fault};"
+            " free some space or give another folder, then resume"
+        ) from fault
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of one run, by its `path`."""
+
+    path: Path
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's file."""
+        return self.path / "ledger.db"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints lie."""
+        return self.path / "checkpoints"
+
+    @property
+    def features(self) -> Path:
+        """The arrays this run uses, frozen before round 1."""
+        return self.path / "features"
+
+    @property
+    def model(self) -> Path:
+        """What `predict` and `evaluate` load."""
+        return self.path / "model"
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        """A new folder at `path`, which must not exist or be empty.
+
+        Raises:
+            RunError: if it is another run's, holds other files, or cannot be written.
+        """
+        if (path / "run.toml").exists():
+            raise RunError(
+                f"the folder {path} holds another run: give another --out, or `stacksl resume {path}`"
+            )
+        if path.is_file():
+            raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")
+        try:
+            if path.exists() and any(path.iterdir()):
+                raise RunError(f"the folder {path} is not empty and is no run: give another --out")
+            for folder in (path, path / "checkpoints", path / "features", path / "model"):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise RunError(
+                f"cannot write the run's folder {path}: {fault.strerror}; give another --out"
+            ) from fault
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of an existing run.
+
+        Raises:
+            RunError: if there is no run at `path`.
+        """
+        if not path.exists():
+            raise RunError(f"there is no run at {path}: `stacksl ls` lists the runs there are")
+        if not (path / "run.toml").is_file():
+            raise RunError(f"{path} is not a run's folder (it has no run.toml)")
+        return cls(path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run: one process at a time. The kernel drops the lock when a process dies.
+
+        Raises:
+            RunLocked: naming who holds it.
+        """
+        with self._lock_file() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise RunLocked(
+                    f"the run {self.path} is held by {holder}: wait for it, or stop it first"
+                ) from None
+            file.seek(0)
+            file.truncate()
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+            yield
+
+    def _lock_file(self) -> IO[str]:
+        try:
+            return (self.path / ".lock").open("a+")
+        except OSError as fault:
+            raise RunError(f"cannot lock the run {self.path}: {fault.strerror}") from fault
+
+    def held(self) -> bool:
+        """Whether some process holds the run right now."""
+        try:
+            with (self.path / ".lock").open("r") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def write_state(self, state: State, **facts: Any) -> None:
+        """Record the run's `state` with what else there is to say of it."""
+        write_atomic(self.path / "state.json", json.dumps({"state": state, **facts}, indent=1))
+
+    def read_state(self) -> dict[str, Any]:
+        """The recorded state; a `running` run that nobody holds is `interrupted`."""
+        try:
+            record = dict(json.loads((self.path / "state.json").read_text()))
+        except (OSError, ValueError):
+            record = {"state": "running"}
+        if record["state"] == "running" and not self.held():
+            record["state"] = "interrupted"
+        return record
+
+    def write_toml(self, name: str, table: Mapping[str, Any], comment: str) -> None:
+        """Write a flat `table` as TOML under a `comment`."""
+        lines = [f"# {comment}", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        write_atomic(self.path / name, "\n".join(lines) + "\n")
+
+    def read_toml(self, name: str) -> dict[str, Any]:
+        """A file that `write_toml` wrote.
+
+        Raises:
+            RunError: if it is missing or no TOML.
+        """
+        import tomllib
+
+        try:
+            return tomllib.loads((self.path / name).read_text())
+        except (OSError, ValueError) as fault:
+            raise RunError(f"cannot read {name} of the run {self.path}: {fault}") from fault
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def new_folder_name(root: Path, day: str, name: str) -> Path:
+    """The first free folder `root/DAY-NAME`, with a number behind it where that is taken."""
+    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
+    candidate = root / f"{day}-{stem}"
+    number = 2
+    while candidate.exists():
+        candidate = root / f"{day}-{stem}-{number}"
+        number += 1
+    return candidate

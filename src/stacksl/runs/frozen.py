@@ -1,0 +1,111 @@
+"""The features a run uses: frozen before round 1, hashed row by row, read back memory-mapped.
+
+Each row has a hash of its own, so that one row can be erased later and the others still verify.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.errors import FeatureError
+from stacksl.game.inputs import Block, PairBlock, SharedBlock
+from stacksl.runs.folder import write_atomic
+
+__all__ = ["freeze", "is_frozen", "thaw"]
+
+DIGEST = 16  # bytes of BLAKE2b per row
+
+
+def is_frozen(folder: Path) -> bool:
+    """Whether `folder` holds complete features: the description is written last."""
+    return (folder / "features.json").is_file()
+
+
+def freeze(folder: Path, block: Block, fingerprint: str) -> None:
+    """Write `block` under `folder`; `fingerprint` names the feature map that made it."""
+    rows = block.h if isinstance(block, SharedBlock) else block.phi
+    _save(folder / "rows.npy", np.ascontiguousarray(rows))
+    if isinstance(block, PairBlock):
+        _save(folder / "offsets.npy", block.offsets)
+    write_atomic(folder / "rows.blake2b", b"".join(_digest(row) for row in rows))
+    about = {
+        "kind": "shared" if isinstance(block, SharedBlock) else "pairs",
+        "classes": block.classes if isinstance(block, SharedBlock) else None,
+        "items": len(block),
+        "dim": block.dim,
+        "fingerprint": fingerprint,
+    }
+    write_atomic(folder / "features.json", json.dumps(about))
+
+
+def thaw(folder: Path, fingerprint: str | None = None) -> Block:
+    """The frozen block, memory-mapped, every row verified against its hash.
+
+    Raises:
+        FeatureError: if a file is missing or damaged, or another feature map made it.
+    """
+    about = _about(folder)
+    if fingerprint is not None and about["fingerprint"] != fingerprint:
+        raise FeatureError(
+            f"the run's features were made by {about['fingerprint'][:12]}, but the feature map here"
+            f" is {fingerprint[:12]}: resume with the versions and weights in resolved.toml"
+        )
+    rows = _load(folder / "rows.npy")
+    _verify(rows, folder)
+    if rows.ndim != 2 or rows.shape[1] != about["dim"]:
+        raise FeatureError(
+            f"the run's features should have dimension {about['dim']}, but rows.npy has shape"
+            f" {rows.shape}: restore the folder {folder} or start a new run"
+        )
+    if about["kind"] == "shared":
+        return SharedBlock(rows, int(about["classes"]))
+    return PairBlock(rows, np.asarray(_load(folder / "offsets.npy"), dtype=np.int64))
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((folder / "features.json").read_text()))
+    except (OSError, ValueError) as fault:
+        raise FeatureError(f"the run's features in {folder} cannot be read: {fault}") from fault
+
+
+def _save(path: Path, array: NDArray[Any]) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    write_atomic(path, buffer.getvalue())
+
+
+def _load(path: Path) -> NDArray[Any]:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except (OSError, ValueError) as fault:
+        raise FeatureError(f"the run's features in {path} cannot be read: {fault}") from fault
+
+
+def _digest(row: NDArray[Any]) -> bytes:
+    return hashlib.blake2b(row.tobytes(), digest_size=DIGEST).digest()
+
+
+def _verify(rows: NDArray[Any], folder: Path) -> None:
+    try:
+        digests = (folder / "rows.blake2b").read_bytes()
+    except OSError as fault:
+        raise FeatureError(f"the hashes of the run's features are missing: {fault}") from fault
+    if len(digests) != DIGEST * len(rows):
+        raise FeatureError(
+            f"the run has {len(digests) // DIGEST} hashes of features but {len(rows)} rows:"
+            f" restore the folder {folder} or start a new run"
+        )
+    for number, row in enumerate(rows):
+        if digests[number * DIGEST : (number + 1) * DIGEST] != _digest(row):
+            raise FeatureError(
+                f"row {number} of the run's features does not match its hash: the file"
+                f" {folder / 'rows.npy'} was changed; restore it or start a new run"
+            )

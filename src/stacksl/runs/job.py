@@ -1,0 +1,202 @@
+"""A job: everything a run needs to know before its first round, and how it is read back.
+
+`run.toml` holds what differs from the defaults, `resolved.toml` every setting with where the data
+came from, the versions and what was calibrated.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stacksl import __version__
+from stacksl.data import Dataset, read, sample
+from stacksl.errors import DataError, RunError
+from stacksl.items import Item
+from stacksl.runs.budget import Budget
+from stacksl.runs.folder import RunFolder
+from stacksl.runs.settings import Resolved, Settings
+
+if TYPE_CHECKING:
+    from stacksl.runs.model import Model
+
+__all__ = ["SAMPLE", "Job", "content", "load", "read_again", "versions", "with_classes"]
+
+SAMPLE = "sample"  # the data source that is the built-in sample
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run to be made, resumed or looked at.
+
+    `data` and `test` name the sources: a path, or `sample`; in-memory items are written into the
+    run's folder first and are then files like any other.
+    """
+
+    folder: RunFolder
+    resolved: Resolved
+    dataset: Dataset
+    test: Dataset | None
+    budget: Budget
+    data: str
+    test_source: str | None
+
+    @property
+    def settings(self) -> Settings:
+        """The resolved settings."""
+        return self.resolved.settings
+
+    def write(self) -> None:
+        """Write `run.toml` and `resolved.toml`."""
+        facts: dict[str, Any] = {"data": self.data}
+        if self.test_source is not None:
+            facts["test"] = self.test_source
+        if self.resolved.preset is not None:
+            facts["preset"] = self.resolved.preset
+        everything = {k: v for k, v in self.settings.model_dump().items() if v is not None}
+        counted: dict[str, Any] = {"labels": self.budget.labels, "price_micro": self.budget.price}
+        if self.budget.money is not None:
+            counted["money_micro"] = self.budget.money
+        found = {f"column_{role}": name for role, name in self.dataset.columns.items()}
+        origin = {f"origin_{name}": where for name, where in self.resolved.origin.items()}
+        self.folder.write_toml(
+            "resolved.toml",
+            {**facts, **everything, **counted, **found, **versions(), **origin},
+            "everything this run was made with",
+        )
+        self.folder.write_toml(
+            "run.toml", {**facts, **self.resolved.explicit()}, "what differs from the defaults"
+        )
+
+    @classmethod
+    def open(cls, folder: RunFolder, data: str | None = None) -> Job:
+        """The job of an existing run; `data` says where its file lies now, if it was moved.
+
+        Raises:
+            RunError: if the settings cannot be read.
+            DataError: if the data file is gone.
+        """
+        table = folder.read_toml("resolved.toml")
+        try:
+            values = {k: table[k] for k in Settings.model_fields if k in table}
+            origin = {k: str(table.get(f"origin_{k}", "default")) for k in Settings.model_fields}
+            settings = Settings(**values)
+            budget = Budget(
+                int(table["labels"]), table.get("money_micro"), int(table["price_micro"])
+            )
+            source = data or str(table["data"])
+        except (KeyError, ValueError) as fault:
+            raise RunError(
+                f"resolved.toml of the run {folder.path} is not of this version of stacksl"
+                f" ({__version__}): {fault}"
+            ) from fault
+        columns = {
+            k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
+        }
+        dataset, test = load(source, table.get("test"), settings, columns)
+        resolved = Resolved(settings, origin, table.get("preset"))
+        return cls(folder, resolved, dataset, test, budget, source, table.get("test"))
+
+    def changed_versions(self) -> list[str]:
+        """A sentence for each library that is not the one the run began with."""
+        table = self.folder.read_toml("resolved.toml")
+        return [
+            f"this run began with {name.removeprefix('version_')} {table[name]} and goes on with"
+            f" {now}: its numbers may differ from an undisturbed run's"
+            for name, now in versions().items()
+            if name in table and table[name] != now
+        ]
+
+
+def load(
+    source: str, test: str | None, settings: Settings, columns: Mapping[str, str] | None = None
+) -> tuple[Dataset, Dataset | None]:
+    """The data set and the test set that `source` and `test` name."""
+    if source == SAMPLE:
+        train, held = sample()
+        return train, (
+            held if test == SAMPLE else None if test is None else _test(test, train, settings)
+        )
+    wanted = dict(columns or {})
+    if settings.prompt_column:
+        wanted["prompt"] = settings.prompt_column
+    if settings.label_column:
+        wanted["label"] = settings.label_column
+    dataset = read(
+        source,
+        format=settings.format,
+        columns=wanted or None,
+        max_candidates=settings.max_candidates,
+        seed=settings.seed,
+        strict=settings.strict,
+    )
+    dataset = with_classes(dataset)
+    return dataset, None if test is None else _test(test, dataset, settings)
+
+
+def with_classes(dataset: Dataset) -> Dataset:
+    """`dataset`; where all items have the same candidates, these are its fixed label set."""
+    first = dataset.items[0].candidates
+    if dataset.classes is not None or len(dataset.items) < 2:
+        return dataset
+    if any(item.candidates != first for item in dataset.items):
+        return dataset
+    items = tuple(Item(item.id, item.prompt, first) for item in dataset.items)
+    return replace(dataset, items=items, classes=first)
+
+
+def read_again(folder: RunFolder, model: Model, path: str | Path) -> Dataset:
+    """A file to predict or evaluate on, read as the run's own data was."""
+    table = folder.read_toml("resolved.toml")
+    return read(
+        path,
+        format=table.get("format"),
+        columns=dict(model.columns) or None,
+        classes=model.classes,
+        max_candidates=int(table["max_candidates"]),
+        seed=int(table["seed"]),
+        lenient=True,
+    )
+
+
+def _test(path: str, train: Dataset, settings: Settings) -> Dataset:
+    """The test file, read as the training file was; it never loses a row in silence."""
+    test = read(
+        path,
+        format=settings.format,
+        columns=dict(train.columns) or None,
+        classes=train.classes,
+        max_candidates=settings.max_candidates,
+        seed=settings.seed,
+        lenient=True,
+    )
+    if test.unlabelled:
+        raise DataError(
+            f"the test file {Path(path).name} should have an answer in every row, but"
+            f" {test.unlabelled} of {len(test.items)} have none: label them or leave them out"
+        )
+    return test
+
+
+def content(item: Item) -> str:
+    """The canonical text by which the ledger recognises an item at resume."""
+    return "\x1e".join((item.prompt, *item.candidates))
+
+
+def versions() -> dict[str, str]:
+    """The versions that decide bits: of Python, stacksl and the numeric libraries installed."""
+    found = {
+        "version_python": f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}",
+        "version_stacksl": __version__,
+    }
+    for name in LIBRARIES:
+        try:
+            found[f"version_{name}"] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,67 @@
+"""Numbers of an evaluation: accuracy with its interval, macro-F1, confusions, calibration."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["calibration_bins", "confusions", "macro_f1", "wilson"]
+
+
+def wilson(correct: int, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
+    """The Wilson score interval of a share `correct`/`n`, 95 % by default.
+
+    Source: Wilson 1927. It stays inside [0, 1] and is right for shares near the ends.
+
+    >>> tuple(round(x, 3) for x in wilson(8, 10))
+    (0.49, 0.943)
+    """
+    if n == 0:
+        return 0.0, 1.0
+    share = correct / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def macro_f1(gold: Sequence[int], predicted: Sequence[int]) -> float:
+    """The mean F1 over the classes that occur in `gold`; a prediction of −1 is wrong for all."""
+    from sklearn.metrics import f1_score
+
+    if not len(gold):
+        return 0.0
+    labels = sorted(set(gold))
+    return float(f1_score(gold, predicted, labels=labels, average="macro", zero_division=0.0))
+
+
+def confusions(gold: Sequence[int], predicted: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(gold, predicted, count) of the mistakes, most frequent first."""
+    pairs = zip(gold, predicted, strict=True)
+    wrong = Counter((g, p) for g, p in pairs if g != p and p >= 0)
+    ordered = sorted(wrong.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [(g, p, count) for (g, p), count in ordered]
+
+
+def calibration_bins(
+    confidence: NDArray[np.float64], correct: NDArray[np.bool_], bins: int = 10
+) -> tuple[list[tuple[float, float, int]], float]:
+    """(mean confidence, accuracy, count) of each non-empty bin of equal width, and the ECE.
+
+    The expected calibration error is Σ n_b/n · |accuracy_b − confidence_b|. Source: Naeini et al.
+    2015.
+    """
+    which = np.minimum((confidence * bins).astype(int), bins - 1)
+    rows: list[tuple[float, float, int]] = []
+    error = 0.0
+    for b in range(bins):
+        inside = which == b
+        count = int(inside.sum())
+        if count:
+            mean, share = float(confidence[inside].mean()), float(correct[inside].mean())
+            rows.append((mean, share, count))
+            error += count / len(confidence) * abs(share - mean)
+    return rows, error

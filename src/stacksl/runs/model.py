@@ -1,0 +1,151 @@
+"""The model that comes out of a run: feature map, final head and online state, in one folder.
+
+`probability` comes from the final head (D15), or from the online state where there was no refit;
+`online_choice`, `score`, `lower` and `upper` always come from the online state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stacksl import __version__
+from stacksl.errors import RunError
+from stacksl.features import FeatureMap, make_features
+from stacksl.game.inputs import Array, Block
+from stacksl.game.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
+from stacksl.items import Item
+from stacksl.runs import arrays
+from stacksl.runs.folder import write_atomic
+
+__all__ = ["FORMAT", "Model"]
+
+FORMAT = 1  # of the folder; raised when its files change meaning
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A trained scorer with what it needs to read text.
+
+    `classes` is the fixed label set, None where items bring their own options; `columns` says how
+    a file of items is read.
+    """
+
+    features: FeatureMap
+    scorer: Scorer
+    head: Head | None
+    classes: tuple[str, ...] | None
+    columns: Mapping[str, str]
+
+    def probabilities(self, block: Block) -> list[Array]:
+        """The policy over each item's full list of candidates: a (K,) array an item."""
+        if self.head is not None:
+            return [np.asarray(row, dtype=np.float64) for row in self.head.probabilities(block)]
+        return [self._online(inputs, probabilities=True) for inputs in block]
+
+    def predict(
+        self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """One row an item, in order: what `stacksl predict` writes."""
+        for start in range(0, len(items), 1024):
+            chunk = items[start : start + 1024]
+            block = self.features.transform(chunk, progress)
+            rows = zip(chunk, block, self.probabilities(block), strict=True)
+            for item, inputs, policy in rows:
+                yield self._prediction(item, inputs, policy)
+
+    def _prediction(self, item: Item, inputs: Any, policy: Array) -> dict[str, Any]:
+        view = self.scorer.bounds(inputs, tuple(range(len(item.candidates))))
+        online = view.presented[view.choice]
+        choice = int(np.argmax(policy))
+        return {
+            "id": item.id,
+            "choice": item.candidates[choice],
+            "index": choice,
+            "probability": float(policy[choice]),
+            "online_choice": item.candidates[online],
+            "score": float(view.scores[view.choice]),
+            "lower": _finite(view.lower[view.choice]),
+            "upper": _finite(view.upper[view.choice]),
+        }
+
+    def _online(self, inputs: Any, *, probabilities: bool) -> Array:
+        view = self.scorer.bounds(inputs, tuple(range(inputs.size)))
+        return view.probabilities if probabilities else view.scores
+
+    def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
+        """Write the model under `folder`; `model.json` last, so a half-written one is not read."""
+        arrays.save(folder / "features.safetensors", self.features.state())
+        arrays.save(folder / "online.safetensors", self.scorer.state())
+        if self.head is not None:
+            arrays.save(folder / "head.safetensors", self.head.state())
+        about = {
+            "format": FORMAT,
+            "stacksl": __version__,
+            "features": self.features.spec,
+            "fingerprint": self.features.fingerprint,
+            "dim": self.features.dim,
+            "scorer": self.scorer.name,
+            "scorer_settings": dict(scorer_settings),
+            "head": self.head is not None,
+            "classes": None if self.classes is None else list(self.classes),
+            "columns": dict(self.columns),
+        }
+        write_atomic(folder / "model.json", json.dumps(about, indent=1, ensure_ascii=False))
+
+    @classmethod
+    def load(cls, folder: Path) -> Model:
+        """The model that `save` wrote.
+
+        Raises:
+            RunError: if there is none yet, or another version of stacksl wrote it.
+        """
+        about = _about(folder)
+        classes = None if about["classes"] is None else tuple(about["classes"])
+        features = make_features(about["features"], classes=classes, seed=0)
+        features.restore(arrays.load(folder / "features.safetensors"))
+        if features.fingerprint != about["fingerprint"]:
+            raise RunError(
+                f"the model was made with the features {about['fingerprint'][:12]}, but"
+                f" '{about['features']}' is {features.fingerprint[:12]} here:"
+                " restore the encoder's weights, or run again"
+            )
+        scorer = make_scorer(
+            about["scorer"],
+            dim=about["dim"],
+            classes=None if classes is None else len(classes),
+            settings=ScorerSettings(**about["scorer_settings"]),
+            seed=0,
+        )
+        scorer.restore(arrays.load(folder / "online.safetensors"))
+        head = restore_head(arrays.load(folder / "head.safetensors")) if about["head"] else None
+        return cls(features, scorer, head, classes, about["columns"])
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    path = folder / "model.json"
+    if not path.is_file():
+        raise RunError(
+            f"there is no model in {folder} yet: it is written when the run has finished;"
+            f" `stacksl resume {folder.parent}`"
+        )
+    try:
+        about = dict(json.loads(path.read_text()))
+        version = int(about["format"])
+    except (OSError, ValueError, KeyError) as fault:
+        raise RunError(f"{path} cannot be read: {fault}") from fault
+    if version != FORMAT:
+        raise RunError(
+            f"the model in {folder} has format {version} (stacksl {about.get('stacksl')}), and this"
+            f" is stacksl {__version__} with format {FORMAT}: use that version, or run again"
+        )
+    return about
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,110 @@
+"""The pool: all items are known, the gate ranks them, labels are bought in batches.
+
+Scores come from the refit on the labels so far, widths from the online state; the first batch, when
+there is no refit yet, follows the shuffled order. Each purchase leaves a certificate when it is
+made, and each item that was never asked leaves one at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from stacksl.game.gates import Clock, contested_score
+from stacksl.game.inputs import Array
+from stacksl.game.scorers import Head
+from stacksl.items import Decision
+from stacksl.runs.rounds import Table, settle
+
+__all__ = ["pool"]
+
+
+def pool(
+    order: Sequence[int],
+    table: Table,
+    *,
+    batches: int,
+    head: Callable[[], Head | None],
+    refit: Callable[[], None],
+) -> Iterator[list[Decision]]:
+    """Buy the budget in `batches`, refitting between them; then certify what was never asked.
+
+    A batch is posted in one transaction, so an interrupted run never splits one.
+    """
+    learner, ledger = table.learner, table.ledger
+    for batch in range(batches):
+        target = learner.budget * (batch + 1) // batches
+        if target > learner.round:
+            decisions = _rank(order, table, head(), target - learner.round)
+            yield _buy(decisions, table)
+            refit()
+    while rest := _unseen(order, table)[:256]:
+        yield _buy([_certificate(r, table, head(), n + 1) for n, r in enumerate(rest)], table)
+
+
+def _buy(decisions: list[Decision], table: Table) -> list[Decision]:
+    posted = table.ledger.post(decisions)
+    table.learner.adopt(posted, [table.inputs_of(d) for d in posted])
+    table.labeler.ask(table.ledger.open_purchases())
+    settle(table)
+    return posted
+
+
+def _unseen(order: Sequence[int], table: Table) -> list[int]:
+    return [r for r in order if not table.ledger.seen(table.ids[r])]
+
+
+def _rank(order: Sequence[int], table: Table, head: Head | None, count: int) -> list[Decision]:
+    """The `count` items with the largest statistic, wanted; ties keep the shuffled order."""
+    rest = _unseen(order, table)
+    ranks_by_order = head is None or table.learner.gate.name == "random"
+    if ranks_by_order:
+        picked, cut = rest[:count], float("-inf")
+        found = [_certificate(r, table, head, n + 1) for n, r in enumerate(picked)]
+    else:
+        every = [_certificate(r, table, head, 1) for r in rest]
+        best = np.argsort([-d.statistic for d in every], kind="stable")
+        cut = every[best[count]].statistic if count < len(best) else float("-inf")
+        found = [every[b] for b in best[:count]]
+    first = table.learner.round + 1
+    reason = "order" if ranks_by_order else "rank"
+    return [
+        replace(d, round=first + n, status="wanted", threshold=cut, reason=reason)
+        for n, d in enumerate(found)
+    ]
+
+
+def _certificate(row: int, table: Table, head: Head | None, ahead: int) -> Decision:
+    """The numbers of one item under the refit's scores and the online state's widths."""
+    learner, inputs = table.learner, table.block[row]
+    presented = table.follower.respond([inputs], learner.scorer)[0]
+    view = learner.scorer.bounds(inputs, presented)
+    if head is not None:
+        scores = _head_scores(head, row, table)[list(presented)]
+        view = learner.scorer.with_scores(inputs, view, scores)
+    position = view.choice
+    clock = Clock(table.ledger.asked, learner.budget, learner.round + ahead, learner.horizon)
+    reach = view.radius * view.widths[position]
+    return Decision(
+        round=learner.round + ahead,
+        item=table.ids[row],
+        presented=presented,
+        choice=presented[position],
+        statistic=learner.gate.statistic(view, clock, learner.gate_state),
+        threshold=float("inf"),
+        reason="rest",
+        score=float(view.scores[position]),
+        lower=float(view.scores[position] - reach),
+        upper=float(view.scores[position] + reach),
+        probability=float(view.probabilities[position]),
+        gate_score=contested_score(view, learner.width_scale),
+        state=learner.gate_state,
+        skip_state=learner.gate_state,
+        status="skipped",
+    )
+
+
+def _head_scores(head: Head, row: int, table: Table) -> Array:
+    return np.asarray(head.probabilities(table.block.take([row]))[0], dtype=np.float64)

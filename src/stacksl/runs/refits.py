@@ -1,0 +1,56 @@
+"""The final model of a run: refits of the head on all labels bought so far (D15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.game.scorers import Head, restore_head
+from stacksl.runs.rounds import Table
+
+__all__ = ["Refits"]
+
+PREFIX = "head."
+
+
+@dataclass(slots=True, eq=False)
+class Refits:
+    """The head as it is now; `final` once it was fitted on the whole budget, C chosen by folds."""
+
+    table: Table
+    head: Head | None = None
+    final: bool = False
+
+    def again(self, *, tune: bool = False) -> None:
+        """Refit the head on the labels bought so far and leave a `refit` row in the ledger."""
+        self.apply(tune=tune)
+        self.table.ledger.note_refit(len(self.table.bought), {"tune": tune})
+
+    def apply(self, *, tune: bool) -> None:
+        """Refit the head without a word in the ledger, as its replay does."""
+        self.head = self.on_first(len(self.table.bought), tune=tune)
+        self.final = self.final or tune
+
+    def on_first(self, labels: int, *, tune: bool) -> Head | None:
+        """A head fitted on the first `labels` labels bought; None where it cannot be fitted."""
+        bought = self.table.bought[:labels]
+        if not bought:
+            return None
+        block = self.table.block.take([row for row, _, _ in bought])
+        gold = np.array([label for _, label, _ in bought], dtype=np.int64)
+        return self.table.learner.scorer.refit(block, gold, tune=tune)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The head's arrays for a checkpoint; empty before the first refit."""
+        if self.head is None:
+            return {}
+        return {PREFIX + name: array for name, array in self.head.state().items()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """The head that `state` described."""
+        mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
+        self.head = restore_head(mine) if mine else None

@@ -1,0 +1,84 @@
+"""The round of the game, and the two drivers that play it: a stream and a pool.
+
+`play` is Algorithms 1 and 2 of the paper with the budget in the ledger's hands; which of the two it
+is depends on the learner's gate alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from stacksl.game.followers import Follower
+from stacksl.game.inputs import Block, Inputs
+from stacksl.game.learner import Learner
+from stacksl.items import Decision, Label
+from stacksl.labels.labelers import Labeler
+from stacksl.labels.ledger import Ledger
+
+__all__ = ["Table", "play", "settle", "stream"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Who plays a run: follower, learner, ledger and labeler, over items with known features.
+
+    `block` holds the features of all items, `ids` their ids in the same order, `row` the way back.
+    `bought` grows by (row of the item, label, choice before it was seen) with each label learnt.
+    """
+
+    follower: Follower
+    learner: Learner
+    ledger: Ledger
+    labeler: Labeler
+    ids: Sequence[str]
+    block: Block
+    row: Mapping[str, int]
+    bought: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def inputs_of(self, decision: Decision) -> Inputs:
+        """The current features of the decision's item, however late its answer comes."""
+        return self.block[self.row[decision.item]]
+
+    def learn(self, decision: Decision, label: Label) -> None:
+        """Let the learner learn one bought label, at its current θ with the current features."""
+        self.learner.learn(decision, self.inputs_of(decision), label)
+        self.record(decision, label)
+
+    def record(self, decision: Decision, label: Label) -> None:
+        """Count a label among the bought ones without learning it."""
+        self.bought.append((self.row[decision.item], label.index, decision.choice))
+
+
+def play(rows: Sequence[int], table: Table) -> list[Decision]:
+    """One block of rounds over the items in `rows`: decide, reserve, adopt, ask, learn.
+
+    Returns the decisions as the ledger posted them: reserved, skipped or refused.
+    """
+    follower, learner, ledger, labeler = table.follower, table.learner, table.ledger, table.labeler
+    ids, inputs = [table.ids[r] for r in rows], [table.block[r] for r in rows]
+
+    presented = follower.respond(inputs, learner.scorer)  # C_t
+    decisions = learner.decide(ids, inputs, presented, asked=ledger.asked)
+    posted = ledger.post(decisions)  # a certificate each; the budget is checked here
+    learner.adopt(posted, inputs)
+    labeler.ask(ledger.open_purchases())  # may answer now, tomorrow, twice or never
+    settle(table)
+    return posted
+
+
+def settle(table: Table) -> None:
+    """Take what the labeler has answered into the ledger, and learn from it."""
+    answers = table.labeler.answers()
+    for decision, label in table.ledger.take(answers, durable=not table.labeler.repeatable):
+        table.learn(decision, label)
+
+
+def stream(order: Sequence[int], table: Table, size: int = 1) -> Iterator[list[Decision]]:
+    """Each item once, in `order`, from the learner's round on.
+
+    Blocks are cut at fixed absolute positions, so an interrupted run cuts them alike.
+    """
+    while (start := table.learner.round) < len(order):
+        stop = min(len(order), (start // size + 1) * size)
+        yield play(order[start:stop], table)

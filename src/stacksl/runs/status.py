@@ -1,0 +1,71 @@
+"""Where a run stands, read from its folder without disturbing whoever plays it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stacksl.errors import LedgerError
+from stacksl.runs.budget import MICRO
+from stacksl.runs.folder import RunFolder
+
+__all__ = ["status_of"]
+
+
+def status_of(folder: RunFolder) -> dict[str, Any]:
+    """The contract of `stacksl status --json`; see `docs/cli.md`."""
+    table = folder.read_toml("resolved.toml")
+    state = folder.read_state()
+    counts = _counts(folder)
+    labels = int(table["labels"])
+    priced = "money_micro" in table
+    going_on = state["state"] in ("interrupted", "stopped", "failed", "waiting")
+    return {
+        "run": str(folder.path),
+        "state": state["state"],
+        "rounds": counts["rounds"],
+        "budget": labels,
+        "asked": counts["asked"],
+        "answered": counts["learnt"],
+        "left": labels - counts["asked"],
+        "money": _money(table, counts) if priced else None,
+        "accuracy_before": counts["right"] / counts["learnt"] if counts["learnt"] else None,
+        "data": table["data"],
+        "gate": table["gate"],
+        "created": state.get("created"),
+        "finished": state.get("finished"),
+        "sentence": state.get("sentence"),
+        "resume": f"stacksl resume {folder.path}" if going_on else None,
+        "warnings": state.get("warnings", []),
+    }
+
+
+def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:
+    price = int(table["price_micro"])
+    return {
+        "price": price / MICRO,
+        "budget": int(table["money_micro"]) / MICRO,
+        "spent": counts["money"] / MICRO,
+    }
+
+
+def _counts(folder: RunFolder) -> dict[str, int]:
+    """Rounds, labels asked and learnt, right choices and money, from the ledger's rows."""
+    counts = {"rounds": 0, "asked": 0, "learnt": 0, "right": 0, "money": 0}
+    if not folder.ledger.exists():
+        return counts
+    from stacksl.labels.ledger import Ledger
+
+    choices: dict[str | None, int] = {}
+    try:
+        with Ledger.open(folder.ledger, readonly=True) as ledger:
+            for row in ledger.rows():
+                if row.event == "round":
+                    counts["rounds"] += 1
+                    choices[row.item] = int(row.payload["choice"])
+                elif row.event == "learnt":
+                    counts["learnt"] += 1
+                    counts["right"] += choices.get(row.item) == row.label().index
+            counts["asked"], counts["money"] = ledger.asked, ledger.spent_money
+    except LedgerError as fault:
+        raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
+    return counts

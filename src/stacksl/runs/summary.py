@@ -1,0 +1,302 @@
+"""From a run to the facts of its report: everything comes from the ledger, the data and the test."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stacksl.data import Dataset
+from stacksl.features import FeatureMap
+from stacksl.items import Decision
+from stacksl.report import facts as f
+from stacksl.runs.building import default_scorer, width_scale
+from stacksl.runs.evaluation import Evaluation
+from stacksl.runs.job import Job, versions
+from stacksl.runs.metrics import calibration_bins, wilson
+from stacksl.runs.refits import Refits
+from stacksl.runs.rounds import Table
+
+__all__ = ["facts_of"]
+
+POINTS = 1500  # rounds kept for the pictures
+LABELS = 500  # labels kept for the running accuracy
+WINDOW = 50  # labels that the recent accuracy looks back
+SHOWN = 12  # contested items listed
+EXCERPT = 400  # characters of a prompt
+
+
+def facts_of(
+    job: Job,
+    table: Table,
+    refits: Refits,
+    features: FeatureMap,
+    evaluation: Evaluation | None,
+    curve: Sequence[tuple[int, float, float, float]],
+    state: Mapping[str, Any],
+) -> f.Facts:
+    """The facts of a run as it stands; `evaluation` and `curve` are of its test file, if any."""
+    decisions = [row.decision() for row in table.ledger.rows() if row.event == "round"]
+    gold_outside = sum(label not in d.presented for d, label in _with_labels(decisions, table))
+    return f.Facts(
+        title=job.dataset.name,
+        run=job.folder.path.name,
+        state=str(state.get("state", "finished")),
+        created=str(state["created"]),
+        finished=str(state.get("finished", "")),
+        data=_data(job),
+        budget=_budget(job, table, len(decisions)),
+        method=_method(job, table),
+        interruptions=tuple(state["interruptions"]),
+        test=_test(job, evaluation),
+        curve=tuple(f.CurvePoint(*point) for point in curve),
+        rounds=_rounds(decisions),
+        before_label=_before(table),
+        gate_score=_gate_score(job, table, decisions),
+        classes=_classes(job.dataset, table, evaluation),
+        confusions=_confusions(job.dataset, evaluation),
+        calibration=_calibration(evaluation),
+        contested=_contested(job.dataset, table, decisions),
+        refit=_refit(job, refits),
+        clipped_share=_clipped(table),
+        gold_outside=gold_outside if job.settings.follower != "given" else None,
+        settings=_settings(job),
+        versions=tuple(
+            f.Named(name.removeprefix("version_"), value) for name, value in versions().items()
+        ),
+        fingerprints=(f.Named("features", features.fingerprint),),
+        warnings=tuple(state["warnings"]),
+    )
+
+
+def _data(job: Job) -> f.DataCard:
+    dataset = job.dataset
+    sizes = [len(item.candidates) for item in dataset.items]
+    reasons = Counter(row.kind for row in dataset.rejected)
+    return f.DataCard(
+        name=dataset.name,
+        format=dataset.format,
+        items=len(dataset.items),
+        options_min=min(sizes),
+        options_max=max(sizes),
+        classes=None if dataset.classes is None else len(dataset.classes),
+        columns=tuple(f.Named(role, name) for role, name in sorted(dataset.columns.items())),
+        rejected=tuple(f.Named(kind, str(n)) for kind, n in reasons.most_common()),
+        rejected_total=len(dataset.rejected),
+        python=versions()["version_python"],
+        source="Python's own reference documentation (pydoc_data)" if job.data == "sample" else "",
+    )
+
+
+def _budget(job: Job, table: Table, rounds: int) -> f.Budget:
+    ledger = table.ledger
+    priced = job.budget.money is not None
+    return f.Budget(
+        labels=job.budget.labels,
+        asked=ledger.asked,
+        answered=len(table.bought),
+        left=ledger.left,
+        rounds=rounds,
+        horizon=table.learner.horizon,
+        price=job.budget.price if priced else None,
+        money=job.budget.money,
+        spent_money=ledger.spent_money if priced else None,
+    )
+
+
+def _method(job: Job, table: Table) -> f.Method:
+    settings = job.settings
+    return f.Method(
+        aim=settings.aim,
+        gate=settings.gate,
+        scorer=settings.scorer or default_scorer(_count(job.dataset)),
+        features=settings.features,
+        follower=settings.follower,
+        labeler=settings.labeler,
+        mode=settings.mode,
+        order=settings.order,
+        seed=settings.seed,
+        preset=job.resolved.preset or "",
+    )
+
+
+def _count(dataset: Dataset) -> int | None:
+    return None if dataset.classes is None else len(dataset.classes)
+
+
+def _test(job: Job, evaluation: Evaluation | None) -> f.TestResult | None:
+    if evaluation is None or job.test is None:
+        return None
+    low, high = wilson(evaluation.correct, evaluation.n)
+    sizes = [len(item.candidates) for item in job.test.items]
+    return f.TestResult(
+        file=job.test.name,
+        n=evaluation.n,
+        correct=evaluation.correct,
+        accuracy=evaluation.accuracy,
+        low=low,
+        high=high,
+        macro_f1=evaluation.macro_f1 if job.dataset.classes is not None else None,
+        unusable=evaluation.unusable + evaluation.unknown,
+        chance=float(np.mean([1 / size for size in sizes])) if sizes else None,
+    )
+
+
+def _rounds(decisions: Sequence[Decision]) -> f.RoundSeries:
+    spent = np.cumsum([d.asked for d in decisions]).tolist()
+    kept = _thin(len(decisions), POINTS)
+    return f.RoundSeries(
+        round=tuple(decisions[i].round for i in kept),
+        statistic=tuple(_finite(decisions[i].statistic) for i in kept),
+        threshold=tuple(_finite(decisions[i].threshold) for i in kept),
+        asked=tuple(decisions[i].asked for i in kept),
+        spent=tuple(int(spent[i]) for i in kept),
+        total=len(decisions),
+    )
+
+
+def _thin(count: int, points: int) -> list[int]:
+    """At most `points` of `count` positions, evenly spaced, the last one among them."""
+    if count <= points:
+        return list(range(count))
+    return sorted({round(i * (count - 1) / (points - 1)) for i in range(points)})
+
+
+def _before(table: Table) -> f.BeforeLabel | None:
+    right = np.array([label == choice for _, label, choice in table.bought], dtype=float)
+    if not len(right):
+        return None
+    total = np.cumsum(right)
+    counts = np.arange(1, len(right) + 1)
+    back = np.concatenate([np.zeros(WINDOW), total])[: len(right)]
+    recent = (total - back) / np.minimum(counts, WINDOW)
+    kept = _thin(len(right), LABELS)
+    return f.BeforeLabel(
+        label=tuple(i + 1 for i in kept),
+        running=tuple(float(total[i] / counts[i]) for i in kept),
+        recent=tuple(float(recent[i]) for i in kept),
+        window=WINDOW,
+        n=len(right),
+        correct=int(right.sum()),
+    )
+
+
+def _gate_score(job: Job, table: Table, decisions: Sequence[Decision]) -> f.GateScore | None:
+    scores = np.array([d.gate_score for d in decisions])
+    if not len(scores) or np.isnan(scores).all():
+        return None
+    costs = np.maximum(np.where(np.isfinite(scores), scores, 0.0), 0.0)
+    running = np.cumsum(costs)
+    kept = _thin(len(costs), LABELS)
+    asked = np.array([d.asked for d in decisions])
+    return f.GateScore(
+        total=float(running[-1]),
+        asked=float(costs[asked].sum()),
+        rounds=len(costs),
+        width_scale=width_scale(job.settings, table.block.dim),
+        round=tuple(decisions[i].round for i in kept),
+        cumulative=tuple(float(running[i]) for i in kept),
+    )
+
+
+def _classes(
+    dataset: Dataset, table: Table, evaluation: Evaluation | None
+) -> tuple[f.ClassRow, ...]:
+    if dataset.classes is None:
+        return ()
+    bought = Counter(label for _, label, _ in table.bought)
+    rows = []
+    for index, name in enumerate(dataset.classes):
+        n = precision = recall = None
+        if evaluation is not None:
+            hits = int(((evaluation.gold == index) & (evaluation.predicted == index)).sum())
+            n = int((evaluation.gold == index).sum())
+            called = int((evaluation.predicted == index).sum())
+            precision = hits / called if called else None
+            recall = hits / n if n else None
+        rows.append(f.ClassRow(name, bought[index], n, precision, recall))
+    return tuple(rows)
+
+
+def _confusions(dataset: Dataset, evaluation: Evaluation | None) -> tuple[f.Confusion, ...]:
+    if dataset.classes is None or evaluation is None:
+        return ()
+    names = dataset.classes
+    return tuple(f.Confusion(names[g], names[p], n) for g, p, n in evaluation.mistakes()[:20])
+
+
+def _calibration(evaluation: Evaluation | None) -> f.Calibration | None:
+    if evaluation is None or not len(evaluation.gold):
+        return None
+    right = evaluation.gold == evaluation.predicted
+    bins, error = calibration_bins(evaluation.confidence, right)
+    return f.Calibration(tuple(f.CalibrationBin(*b) for b in bins), error, len(right))
+
+
+def _with_labels(decisions: Sequence[Decision], table: Table) -> list[tuple[Decision, int]]:
+    labels = {table.ids[row]: label for row, label, _ in table.bought}
+    return [(d, labels[d.item]) for d in decisions if d.item in labels]
+
+
+def _contested(
+    dataset: Dataset, table: Table, decisions: Sequence[Decision]
+) -> tuple[f.Contested, ...]:
+    """The rounds with the largest gate score, or statistic where no matrix is kept."""
+    labels = {table.ids[row]: label for row, label, _ in table.bought}
+
+    def score(decision: Decision) -> float:
+        known = math.isfinite(decision.gate_score)
+        value = decision.gate_score if known else decision.statistic
+        return value if math.isfinite(value) else -math.inf
+
+    found = []
+    for decision in sorted(decisions, key=lambda d: (-score(d), d.round))[:SHOWN]:
+        item = dataset.items[table.row[decision.item]]
+        label = labels.get(item.id)
+        found.append(
+            f.Contested(
+                item=item.id,
+                prompt=item.prompt[:EXCERPT],
+                choice=item.candidates[decision.choice],
+                label=None if label is None else item.candidates[label],
+                statistic=_finite(score(decision)),
+                round=decision.round,
+                asked=decision.asked,
+            )
+        )
+    return tuple(found)
+
+
+def _refit(job: Job, refits: Refits) -> f.Refit | None:
+    if not job.settings.refit:
+        return f.Refit("The last online state is the final model, as the preset asks.", False)
+    labels = len(refits.table.bought)
+    if refits.head is None:
+        return f.Refit(
+            f"There was no refit: the {labels} labels bought name fewer than two classes, so the"
+            " online state is the final model.",
+            False,
+        )
+    return f.Refit(f"The final model was refitted on all {labels} labels bought.", True)
+
+
+def _clipped(table: Table) -> float | None:
+    clipped = getattr(table.learner.scorer, "clipped", None)
+    learnt = len(table.bought)
+    return None if clipped is None or not learnt else clipped / learnt
+
+
+def _settings(job: Job) -> tuple[f.SettingRow, ...]:
+    values = job.settings.model_dump()
+    return tuple(
+        f.SettingRow(name, "chosen from the data" if value is None else str(value), where)
+        for name, value in values.items()
+        for where in [job.resolved.origin[name]]
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
