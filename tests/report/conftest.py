@@ -48,12 +48,12 @@ def rounds(horizon: int, budget: int, points: int = 2000) -> RoundSeries:
     """A paced margin gate on made-up margins that grow as the learner learns."""
     draw = np.random.default_rng(7)
     margin = draw.beta(1.2 + 1.6 * np.linspace(0, 1, horizon), 3.0) * 0.9
-    threshold, spent = -margin[0], 0
+    threshold, spent = -float(margin[0]), 0
     kept, rows = max(1, -(-horizon // points)), []
     for at in range(1, horizon + 1):
         g = float(-margin[at - 1])
         left, to_go = budget - spent, horizon - at + 1
-        asked = left > 0 and (g > threshold or left >= to_go)
+        asked = left > 0 and bool(g > threshold or left >= to_go)
         line = threshold
         threshold += 0.005 * (asked - left / to_go)
         spent += asked

@@ -26,6 +26,6 @@ def card(facts: Facts, *, text: bool = True) -> str:
         facts: what to show.
         text: False leaves every class name out, since those are candidates.
     """
-    from stacksl.report.card import model_card
+    from stacksl.report.markdown import model_card
 
     return model_card(facts, text=text)

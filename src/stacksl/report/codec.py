@@ -28,7 +28,9 @@ def read(kind: type[Tree], text: str) -> Tree:
 
 
 def _plain(value: Any) -> Any:
-    """`value` with every non-finite float replaced by None."""
+    """`value` with NumPy scalars as Python numbers and every non-finite float as None."""
+    if hasattr(value, "item"):
+        value = value.item()
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

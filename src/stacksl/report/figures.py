@@ -42,7 +42,7 @@ def _whole(value: float) -> str:
 
 
 def _share(value: float) -> str:
-    return f"{100 * value:.0f} %"
+    return f"{100 * value:.0f}%"
 
 
 def _share_range(values: Sequence[float]) -> tuple[float, float]:
@@ -54,9 +54,9 @@ def _share_range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def accuracy_curve(facts: Facts) -> str:
-    """Test accuracy against labels bought, with the band of its 95 % interval."""
+    """Test accuracy against labels bought, with the band of its 95% interval."""
     curve = facts.curve
-    if not curve:
+    if len(curve) < 2:
         return ""
     chance = facts.test.chance if facts.test else None
     values = [value for point in curve for value in (point.low, point.high)]
@@ -125,8 +125,9 @@ def statistic_range(facts: Facts) -> tuple[tuple[float, float], int]:
     spread = inner[1] - inner[0]
     low, high = inner if values[-1] - values[0] > 4 * spread > 0 else (values[0], values[-1])
     margin = 0.04 * (high - low) or max(0.5, abs(high) / 10)
+    low, high = low - margin, high + margin
     outside = sum(1 for value in kept if value is not None and not low <= value <= high)
-    return (low - margin, high + margin), outside
+    return (low, high), outside
 
 
 def statistic(facts: Facts) -> str:
@@ -156,14 +157,14 @@ def statistic(facts: Facts) -> str:
 
 def before_label(series: BeforeLabel | None) -> str:
     """Accuracy on asked items before each label was seen: over all so far, and lately."""
-    if series is None or not series.label:
+    if series is None or len(series.label) < 2:
         return ""
     values = [*series.running, *series.recent]
     y = _share_range(values)
     label = f"Accuracy before each label: {percent(series.running[-1])} of {count(series.n)}."
 
     def draw(width: int, height: int) -> str:
-        frame = Frame(width, height, (0.0, float(max(1, series.label[-1]))), y)
+        frame = Frame(width, height, (0.0, float(max(1, series.n, series.label[-1]))), y)
         at = [float(value) for value in series.label]
         recent = list(zip(at, series.recent, strict=True)) if series.recent else []
         running = list(zip(at, series.running, strict=True))
@@ -173,7 +174,6 @@ def before_label(series: BeforeLabel | None) -> str:
             _grid(frame, width, "labels bought", _share),
             line(frame, recent, "thin"),
             line(frame, running, "one"),
-            dots(frame, running if len(running) < 2 else [], "one big"),
         )
 
     return _both(draw, 250)
@@ -181,9 +181,9 @@ def before_label(series: BeforeLabel | None) -> str:
 
 def gate_score(score: GateScore | None) -> str:
     """The gate score summed up to each round."""
-    if score is None or not score.round:
+    if score is None or len(score.round) < 2:
         return ""
-    top = max(max(score.cumulative), 1e-12)
+    top = max(score.cumulative) or 1.0
     label = f"The gate score summed over {plural(score.rounds, 'round')}: {number(score.total)}."
 
     def draw(width: int, height: int) -> str:

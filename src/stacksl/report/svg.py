@@ -51,7 +51,7 @@ class Frame:
 def ticks(low: float, high: float, most: int, *, whole: bool = False) -> list[float]:
     """At most `most` + 1 round numbers, apart by 1, 2 or 5 times a power of ten, in [low, high].
 
-    >>> ticks(0, 10003, 5)
+    >>> ticks(0, 10003, 6)
     [0.0, 2000.0, 4000.0, 6000.0, 8000.0, 10000.0]
     >>> ticks(0, 1, 5, whole=True)
     [0.0, 1.0]

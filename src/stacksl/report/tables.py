@@ -87,7 +87,7 @@ def _accuracy_tile(facts: Facts) -> Tile:
     if test is None:
         return Tile("Test accuracy", "unknown", "no test file")
     interval = f"{wording.percent(test.low)} to {wording.percent(test.high)}"
-    return Tile("Test accuracy", wording.percent(test.accuracy), f"95 % interval {interval}")
+    return Tile("Test accuracy", wording.percent(test.accuracy), f"95% interval {interval}")
 
 
 def class_rows(facts: Facts) -> tuple[ClassRow, ...]:

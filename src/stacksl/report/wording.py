@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from stacksl.report.facts import CurvePoint, Facts
 
 __all__ = [
+    "asked_note",
     "bought",
     "clean",
     "cost",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 MICRO = 1_000_000
+BLIND_GATES = frozenset({"always", "first", "random", "uniform"})
 # C0 and C1 controls but tab and newline, and lone surrogates: HTML and UTF-8 have no place for them
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -71,11 +73,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     """A share of 0..1 in percent; a dash where there is none.
 
     >>> percent(0.8744), percent(None)
-    ('87.4 %', '–')
+    ('87.4%', '–')
     """
     if share is None or not math.isfinite(share):
         return "–"
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.{digits}f}%"
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -119,6 +121,8 @@ def bought(facts: Facts) -> str:
     """The first sentence: how many labels were bought, of how many items, for how much."""
     budget = facts.budget
     price = f" for {cost(facts)}" if cost(facts) else ""
+    if budget.rounds == 0:
+        return f"No round has been played yet; {plural(budget.left, 'label')} can be bought."
     if budget.asked == 0:
         seen = plural(budget.rounds, "item")
         return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
@@ -138,7 +142,7 @@ def outcome(facts: Facts) -> str:
         return facts.no_test
     return (
         f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
-        f"correctly (95 % interval {percent(test.low)} to {percent(test.high)})."
+        f"correctly (95% interval {percent(test.low)} to {percent(test.high)})."
     )
 
 
@@ -155,6 +159,13 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
         f"The first {plural(half.labels, 'label')} gave {percent(half.accuracy)}; "
         f"the remaining {rest} {gain}."
     )
+
+
+def asked_note(facts: Facts) -> str:
+    """How the accuracy on asked items is to be read, which depends on how the gate picks them."""
+    if facts.method.gate in BLIND_GATES:
+        return "On asked items; this gate picks them without looking at them."
+    return "On asked items: the gate picks hard ones, so this lies below the accuracy on all items."
 
 
 def gate_score_meaning(facts: Facts) -> str:

@@ -117,7 +117,7 @@ def _result(facts: Facts) -> list[str]:
         ("Test file", plain(test.file)),
         ("Right", f"{wording.count(test.correct)} of {wording.count(test.n)}"),
         ("Accuracy", wording.percent(test.accuracy, 2)),
-        ("95 % interval", f"{wording.percent(test.low, 2)} to {wording.percent(test.high, 2)}"),
+        ("95% interval", f"{wording.percent(test.low, 2)} to {wording.percent(test.high, 2)}"),
     ]
     if test.macro_f1 is not None:
         rows.append(("Macro F1", wording.percent(test.macro_f1, 2)))
@@ -145,8 +145,7 @@ def _certificate(facts: Facts) -> list[str]:
     before = facts.before_label
     if before is not None and before.n:
         share = wording.percent(before.correct / before.n)
-        lines += ["", f"Accuracy before each label was seen, on asked items: {share}."]
-        lines[-1] += " The gate picks hard ones, so this lies below the accuracy on all items."
+        lines += ["", f"Accuracy before each label was seen: {share}. {wording.asked_note(facts)}"]
     return lines
 
 

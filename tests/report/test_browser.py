@@ -1,0 +1,102 @@
+"""The page in a real browser, at desktop and phone width, light and dark."""
+
+import os
+import shutil
+
+import pytest
+
+from stacksl.report import render
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = (
+    os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+)
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not CHROMIUM:
+        pytest.skip("no Chromium found: install the package `chromium` or set CHROMIUM")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(params=[(1280, "light"), (390, "light"), (390, "dark")], ids=str)
+def visit(request, browser, tmp_path):
+    """Opens a page; gives it with everything that it said or asked for."""
+    width, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+
+    def open_page(facts):
+        file = tmp_path / "report.html"
+        file.write_text(render(facts), encoding="utf-8")
+        page, said, asked = context.new_page(), [], []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda sent: asked.append(sent.url))
+        page.goto(file.as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+        return page, said, [url for url in asked if not url.startswith("data:")]
+
+    yield open_page
+    context.close()
+
+
+WIDER_THAN_THE_PAGE = """() => [...document.querySelectorAll('body *')]
+  .filter(part => part.getClientRects().length)
+  .filter(part => {
+    const box = part.getBoundingClientRect();
+    return box.right > innerWidth + 0.5 || box.left < -0.5;
+  })
+  .map(part => part.outerHTML.slice(0, 90))"""
+
+
+def test_silent_alone_and_inside_the_window(visit, case):
+    page, said, asked = visit(case)
+    assert said == []
+    assert asked == [page.url]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(WIDER_THAN_THE_PAGE) == []
+
+
+def test_hostile_text_runs_nothing(visit, made):
+    page, _, _ = visit(made["hostile"]())
+    assert page.title() != "owned"
+    assert page.evaluate("document.images.length + document.scripts.length") == 0
+
+
+def test_one_size_of_each_figure_is_shown_and_its_words_are_legible(visit, made):
+    page, _, _ = visit(made["usual"]())
+    shown = "[...document.querySelectorAll('svg')].filter(s => s.getBoundingClientRect().width)"
+    assert page.evaluate(f"{shown}.length") == 7
+    smallest = (
+        f"Math.min(...{shown}.flatMap(s => [...s.querySelectorAll('text')])"
+        ".map(t => t.getBoundingClientRect().height))"
+    )
+    assert page.evaluate(smallest) >= 11
+
+
+CONTRAST = """() => {
+  const light = colour => {
+    const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map(v => v / 255)
+      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  const against = value => (Math.max(value, paper) + 0.05) / (Math.min(value, paper) + 0.05);
+  const text = ['p', 'h1', '.quiet', '.wrong', '.right', 'figcaption', 'nav a']
+    .map(name => getComputedStyle(document.querySelector(name)).color);
+  const words = getComputedStyle(document.querySelector('.plot text')).fill;
+  return Math.min(...[...text, words].map(light).map(against));
+}"""
+
+
+def test_words_stand_out_from_the_paper(visit, made):
+    """At least 4.5 to 1, the contrast that WCAG 2 asks of text (level AA)."""
+    page, _, _ = visit(made["usual"]())
+    assert page.evaluate(CONTRAST) >= 4.5

@@ -1,0 +1,65 @@
+import re
+
+from stacksl.report import card
+from stacksl.report.markdown import plain
+
+
+def test_the_card_starts_with_front_matter_and_holds_every_part(made):
+    facts = made["usual"]()
+    text = card(facts)
+    front, body = text.removeprefix("---\n").split("\n---\n", 1)
+    keys = [row.split(":")[0] for row in front.splitlines() if not row.startswith("-")]
+    assert keys == ["library_name", "tags", "pipeline_tag"]
+    headings = re.findall(r"^#+ (.*)$", body, re.MULTILINE)
+    assert headings == [
+        "Banking77",
+        "Use",
+        "Label budget",
+        "Result",
+        "Certificates",
+        "Limits",
+        "Training",
+        "Data",
+        "Versions",
+    ]
+    for words in ("$2,500.00", "87.69%", "86.49% to 88.81%", "8,123", "C = 20", "sentences:minilm"):
+        assert words in body, words
+
+
+def test_tables_have_two_columns_whatever_the_data_hold(case):
+    for row in card(case).splitlines():
+        if row.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", row)) == 3, row
+
+
+def test_no_markup_of_the_data_survives(made):
+    text = card(made["hostile"]())
+    assert not re.search(r"(?<!\\)<script", text)
+    text.encode("utf-8")
+
+
+def test_marks_are_escaped_once():
+    assert plain("a|b_c*d`e\\f") == r"a\|b\_c\*d\`e\\f"
+
+
+def test_unknown_accuracy_is_a_limit(made):
+    text = card(made["untested"]())
+    assert "--test FILE" in text
+    assert "- Its accuracy is unknown." in text
+
+
+def test_the_example_is_python(case):
+    (code,) = re.findall(r"```python\n(.*?)```", card(case), re.DOTALL)
+    compile(code, "card", "exec")
+
+
+def test_without_text_no_class_is_named(made):
+    facts = made["usual"]()
+    text = card(facts, text=False)
+    assert not any(row.name in text for row in facts.classes)
+
+
+def test_equal_facts_give_equal_cards(case):
+    assert card(case) == card(case)
+    assert card(case).endswith("\n")
+    assert not card(case).endswith("\n\n")

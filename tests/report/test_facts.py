@@ -1,0 +1,67 @@
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stacksl.report.facts import Facts, RoundSeries
+
+
+def test_json_round_trip(made):
+    for name in ("usual", "bare", "hostile", "many_classes", "untested"):
+        facts = made[name]()
+        assert Facts.from_json(facts.to_json()) == facts, name
+
+
+def test_json_is_plain_ascii_and_the_same_each_time(case):
+    text = case.to_json()
+    assert text == case.to_json()
+    text.encode("ascii")
+    assert "NaN" not in text
+    assert "Infinity" not in text
+
+
+def test_non_finite_numbers_become_none(made):
+    facts = made["one_pair"]()
+    assert math.isinf(facts.rounds.statistic[0])
+    back = Facts.from_json(facts.to_json())
+    assert back.rounds.statistic == (None,)
+    assert replace(back, rounds=facts.rounds) == facts
+
+
+def test_a_whole_number_is_read_as_a_float_where_one_is_meant(made):
+    facts = made["usual"]()
+    raw = json.loads(facts.to_json())
+    raw["refit"]["c"] = 20
+    again = Facts.from_json(json.dumps(raw))
+    assert type(again.refit.c) is float
+    assert again == facts
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda raw: raw.update(extra=1), "unknown field 'extra'"),
+        (lambda raw: raw.pop("run"), "run"),
+        (lambda raw: raw["budget"].update(asked="many"), "facts.budget.asked: expected int"),
+        (lambda raw: raw["budget"].update(asked=True), "facts.budget.asked: expected int"),
+        (lambda raw: raw.update(curve={}), "facts.curve: expected a list"),
+        (lambda raw: raw.update(data=[]), "facts.data: expected an object"),
+        (lambda raw: raw["refit"]["tried"].append([1.0]), r"facts.refit.tried\[4\]: expected 2"),
+    ],
+)
+def test_what_is_not_a_run_is_refused_by_the_field(made, change, said):
+    raw = json.loads(made["usual"]().to_json())
+    change(raw)
+    with pytest.raises(ValueError, match=said):
+        Facts.from_json(json.dumps(raw))
+
+
+def test_numpy_scalars_are_written_as_the_numbers_they_are(made):
+    series = RoundSeries(
+        (np.int64(1),), (np.float32("nan"),), (np.float64(0.5),), (np.bool_(True),), (np.int64(1),)
+    )
+    back = Facts.from_json(replace(made["usual"](), rounds=series).to_json())
+    assert back.rounds == RoundSeries((1,), (None,), (0.5,), (True,), (1,))
+    assert type(back.rounds.asked[0]) is bool

@@ -1,0 +1,168 @@
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+from stacksl.report import render
+from stacksl.report.facts import Facts
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Reader(HTMLParser):
+    """Collects tags and text, and complains where a tag is closed that is not the open one."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_equal_facts_give_equal_bytes(case):
+    again = Facts.from_json(case.to_json())
+    assert render(again).encode() == render(case).encode() == render(case).encode()
+
+
+def test_bytes_do_not_depend_on_the_hash_seed(made, tmp_path):
+    facts = tmp_path / "facts.json"
+    facts.write_text(made["hostile"]().to_json(), encoding="utf-8")
+    program = (
+        "import sys, pathlib, hashlib; from stacksl.report import Facts, render, card;"
+        "f = Facts.from_json(pathlib.Path(sys.argv[1]).read_text('utf-8'));"
+        "print(hashlib.sha256((render(f) + card(f)).encode()).hexdigest())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program, str(facts)],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+def test_the_page_is_well_formed_with_unique_ids_and_live_anchors(case):
+    reader = read(render(case))
+    ids = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    links = {attrs["href"] for tag, attrs in reader.tags if tag == "a"}
+    assert links == {f"#{name}" for name in ids if not name.endswith("-title")}
+
+
+def test_nothing_is_loaded_and_nothing_runs(case):
+    page = render(case)
+    reader = read(page)
+    assert not {"script", "img", "iframe", "object", "embed", "form"} & {t for t, _ in reader.tags}
+    assert "url(" not in page
+    assert "@import" not in page
+    for _, attrs in reader.tags:
+        assert not any(name.startswith("on") for name in attrs)
+        for name in ("src", "href"):
+            assert (attrs.get(name) or "#").startswith(("#", "data:,"))
+
+
+def test_markup_in_the_data_is_shown_not_obeyed(made):
+    facts = made["hostile"]()
+    page = render(facts)
+    assert "<script" not in page
+    assert "&lt;script&gt;document.title" in page
+    page.encode("utf-8")
+    assert "\x00" not in page
+    assert "\N{REPLACEMENT CHARACTER}" in page
+
+
+def test_every_number_of_the_run_stands_on_the_page(made):
+    facts = made["usual"]()
+    text = read(render(facts)).text
+    for words in (
+        "1,000 labels bought for $2,500.00",
+        "87.69%",
+        "86.49% to 88.81%",
+        "2,701 of 3,080",
+        "87.63%",
+        "8,123",
+        "4.3%",
+        "0.6132",
+        "On asked items: the gate picks hard ones",
+        "12 prompts are in the training and the test file.",
+        "Interrupted in round 4,211",
+        *(row.name for row in facts.classes),
+        *(row.name for row in facts.settings),
+        *(row.value for row in facts.versions),
+        *(row.value for row in facts.fingerprints),
+    ):
+        assert words in text, words
+
+
+def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
+    page = render(made["bare"]())
+    assert "<svg" not in page
+    text = read(page).text
+    for words in (
+        "--test FILE",
+        "There is no final model yet.",
+        "No round has been played yet",
+        "No label has been learnt",
+        "there is no gate score",
+        "items bring their own options",
+        "Calibration is measured on a test file",
+        "No item has been seen yet.",
+        "No versions were recorded.",
+        "This run is still going",
+    ):
+        assert words in text, words
+
+
+def test_without_text_no_prompt_and_no_candidate_is_left(made):
+    facts = made["usual"]()
+    text = read(render(facts, text=False)).text
+    for row in facts.contested:
+        assert row.prompt not in text
+        assert row.item in text
+    for row in facts.classes:
+        assert row.name not in text
+    assert "class 77" in text
+    assert "Prompts and answers are left out." in text
+
+
+def test_a_hundred_and_fifty_one_classes_are_all_there_most_of_them_folded(made):
+    facts = made["many_classes"]()
+    page = render(facts)
+    text = read(page).text
+    assert all(row.name in text for row in facts.classes)
+    assert "139 more classes" in text
+
+
+def test_importing_the_package_loads_no_jinja():
+    program = "import sys, stacksl.report; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,96 @@
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from stacksl.report import figures
+from stacksl.report.facts import RoundSeries
+from stacksl.report.svg import Frame, area, dots, line, ticks
+
+SIZES = {"x": (0.0, 10.0), "y": (0.0, 1.0)}
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6), st.integers(2, 9), st.booleans())
+def test_ticks_are_few_even_and_inside(low, span, most, whole):
+    high = low + span
+    assume(span > 1e-9 * abs(low))
+    marks = ticks(low, high, most, whole=whole)
+    assert len(marks) <= most + 1
+    slack = 1e-6 * max(span, 1e-6 * abs(low))
+    assert all(low - slack <= mark <= high + slack for mark in marks)
+    assert marks == sorted(set(marks))
+    if whole:
+        assert all(mark == int(mark) for mark in marks)
+
+
+def test_the_frame_puts_the_corners_of_the_data_at_the_corners_of_the_box():
+    frame = Frame(100, 50, **SIZES, left=10, top=5, right=20, bottom=15)
+    assert (frame.across(0), frame.across(10)) == (10, 80)
+    assert (frame.up(0), frame.up(1)) == (35, 5)
+    assert frame.up(7) == 5, "a value beyond the range stays at the edge"
+
+
+def test_a_line_breaks_where_a_value_is_missing():
+    frame = Frame(100, 50, **SIZES, left=0, top=0, right=0, bottom=0)
+    points = [(0, 0), (5, 1), (6, None), (8, float("nan")), (9, 0.5), (10, 0)]
+    drawn = 'd="M0.0 50.0L50.0 0.0M90.0 25.0L100.0 50.0"'
+    assert drawn in line(frame, points, "one")
+    assert line(frame, [(1, None)], "one") == ""
+    assert dots(frame, [(1, None)], "one") == ""
+    assert area(frame, [(1, 0.5)], [(1, 0.2)], "one") == ""
+
+
+def svgs(markup: str) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(f"<div>{markup}</div>"))
+
+
+def test_every_figure_is_well_formed_and_inside_its_view_box(made):
+    for name in ("usual", "many_classes", "one_pair", "hostile"):
+        facts = made[name]()
+        drawn = (
+            figures.accuracy_curve(facts),
+            figures.spending(facts),
+            figures.statistic(facts),
+            figures.before_label(facts.before_label),
+            figures.gate_score(facts.gate_score),
+            figures.class_scatter(facts.classes),
+            figures.calibration(facts.calibration),
+        )
+        for picture in (svg for markup in drawn for svg in svgs(markup)):
+            _, _, width, height = (float(part) for part in picture.get("viewBox", "").split())
+            assert picture.get("aria-label")
+            for words in picture.iter("text"):
+                assert -1 <= float(words.get("x", "nan")) <= width
+                assert 0 <= float(words.get("y", "nan")) <= height
+
+
+def test_bought_and_skipped_rounds_are_drawn_apart_and_all_of_them(made):
+    facts = made["usual"]()
+    wide = svgs(figures.statistic(facts))[0]
+    marks = {
+        path.get("class"): path.get("d", "").count("M")
+        for path in wide.iter("path")
+        if (path.get("class") or "").startswith("dots")
+    }
+    bought = sum(facts.rounds.asked)
+    assert marks == {"dots one": bought, "dots mute": len(facts.rounds.asked) - bought}
+
+
+def test_a_few_wild_values_do_not_flatten_the_statistic(made):
+    from dataclasses import replace
+
+    many = 1000
+    wild = tuple(1e6 if at == 500 else at / many for at in range(many))
+    series = RoundSeries(
+        tuple(range(1, many + 1)), wild, (0.5,) * many, (False,) * many, (0,) * many, many
+    )
+    (low, high), outside = figures.statistic_range(replace(made["usual"](), rounds=series))
+    assert high < 2
+    assert low < 0.05
+    assert outside == 1
+
+
+@pytest.mark.parametrize("name", ["accuracy_curve", "spending", "statistic"])
+def test_nothing_known_is_nothing_drawn(made, name):
+    assert getattr(figures, name)(made["bare"]()) == ""

@@ -1,0 +1,92 @@
+import doctest
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacksl.report import card, markdown, render, svg, wording
+from stacksl.report.facts import CurvePoint
+
+
+@pytest.mark.parametrize("module", [wording, svg, markdown])
+def test_examples_in_the_docstrings(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+@given(st.integers(0, 10**15))
+def test_money_says_every_micro_unit(micro):
+    said = wording.money(micro)
+    whole, parts = said.removeprefix("$").replace(",", "").split(".")
+    assert int(whole) * 1_000_000 + int(parts.ljust(6, "0")) == micro
+    assert 2 <= len(parts) <= 6
+
+
+@given(st.floats(1e-4, 1e14) | st.floats(-1e14, -1e-4))
+def test_a_number_is_said_to_three_figures(value):
+    said = float(wording.number(value).replace(",", ""))
+    assert said == pytest.approx(value, rel=5.1e-3)
+
+
+@given(st.text(), st.integers(8, 300))
+def test_an_excerpt_is_one_short_line_of_characters_that_can_be_written(text, length):
+    said = wording.excerpt(text, length)
+    said.encode("utf-8")
+    assert len(said) <= length
+    assert "\n" not in said
+
+
+def test_a_huge_prompt_is_cut_without_being_walked_through():
+    assert wording.excerpt("word " * 4_000_000, 40).endswith("…")
+
+
+def test_the_headline_says_what_is_out_and_what_is_unknown(made):
+    facts = made["usual"]()
+    assert wording.bought(facts) == (
+        "1,000 labels bought for $2,500.00, 10.0% of the 10,003 items seen."
+    )
+    waiting = replace(facts, state="waiting", budget=replace(facts.budget, answered=997))
+    assert "3 answers still out" in wording.bought(waiting)
+    assert wording.outcome(facts) == (
+        "The final model answers 87.7% of 3,080 test items correctly (95% interval 86.5% to 88.8%)."
+    )
+    assert "--test FILE" in wording.outcome(made["untested"]())
+    assert "No round" in wording.bought(made["bare"]())
+    assert "No label was bought" in wording.bought(made["bare"](rounds=7))
+
+
+def test_every_state_but_finished_is_said(made):
+    for state in ("running", "waiting", "stopped", "interrupted", "failed", "odd"):
+        assert wording.state_note(made["bare"](state)).endswith(".")
+    assert wording.state_note(made["usual"]()) == ""
+
+
+def test_what_the_second_half_added():
+    def point(labels, share):
+        return CurvePoint(labels, share, share, share)
+
+    rise = (point(100, 0.5), point(500, 0.8), point(1000, 0.86))
+    assert wording.half_way(rise) == (
+        "The first 500 labels gave 80.0%; the remaining 500 added 6.0 points."
+    )
+    assert "took 6.0 points away" in wording.half_way((*rise[:2], point(1000, 0.74)))
+    assert wording.half_way(rise[:2]) == ""
+
+
+def test_regret_bound_is_said_of_a_well_specified_world_alone(made):
+    facts = made["usual"]()
+    for text in (render(facts), card(facts)):
+        assert "regret bound" not in text.lower()
+        assert "no guarantee" in text
+    proved = replace(facts, well_specified=True)
+    for text in (render(proved), card(proved)):
+        assert "regret bound" in text
+
+
+def test_gates_that_do_not_look_are_not_said_to_pick_hard_items(made):
+    facts = made["usual"]()
+    assert "hard ones" in wording.asked_note(facts)
+    blind = replace(facts, method=replace(facts.method, gate="random"))
+    assert "hard" not in wording.asked_note(blind)
