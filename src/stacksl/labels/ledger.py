@@ -5,35 +5,28 @@ See `docs/ledger.md` for the events, the rules of buying and what `verify` can f
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select
-
-from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.errors import LedgerError
 from stacksl.items import Decision, Label
 from stacksl.labels.accounts import Accounts
-from stacksl.labels.chain import Link, chain, genesis, walk
-from stacksl.labels.exchange import Drafts, correction, lease, post, release, settle
+from stacksl.labels.book import Book, Terms
+from stacksl.labels.exchange import correction, lease, post, release, settle
 from stacksl.labels.migrations import migrate, pending
 from stacksl.labels.purchases import Answer, Head, ItemRecord, Purchase
-from stacksl.labels.register import Register, compare
-from stacksl.labels.rows import Row, canonical, read_certificate
-from stacksl.labels.schema import runs
-from stacksl.labels.store import Store
+from stacksl.labels.register import compare
+from stacksl.labels.rows import Row, canonical
+from stacksl.labels.store import Store, expect_file, remove_file
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["Ledger"]
 
-T = TypeVar("T")
 Clock = Callable[[], float]
-
-_WAITING: Final = 1024  # rows that may wait in memory
 
 
 class Ledger:
@@ -43,10 +36,6 @@ class Ledger:
     returns. Two things may wait in memory for the next commit, because losing them loses nothing:
     certificates of rounds that bought nothing, and (`durable=False`) answers of labelers that
     give the same answer again for free.
-
-    Attributes:
-        run: the run's name.
-        budget, money, price: labels; micro-units in all (or None); micro-units a label at most.
 
     Example:
         >>> import tempfile
@@ -61,21 +50,11 @@ class Ledger:
     def __init__(self, store: Store, run: str | None, clock: Clock, lease: float | None) -> None:
         """Use `create` or `open`."""
         self._store = store
+        self._book = Book(store, run, clock)
         self._clock = clock
         self._lease = lease
-        with store.sentences():
-            terms = _terms(store, run)
-            self._register = Register.read(store.connection, terms.run)
-        self.run: str = terms.run
-        self.budget: int = terms.budget
-        self.money: int | None = terms.money
-        self.price: int = terms.price
-        self._first = genesis(terms.run, terms.budget, terms.money, terms.price, terms.created)
-        self._head = Head(0, self._first)
-        self._drafts = self._fresh()
         self._decisions: dict[int, Decision] = {}
         self._deadlines: dict[tuple[str, int, int], float] = {}
-        self._load()
         self.renew()
 
     @classmethod
@@ -114,17 +93,16 @@ class Ledger:
         if is_file and Path(path).exists():
             raise LedgerError(f"{path} exists: open it, or name a path that is free")
         store = Store(path)
-        terms = {"run": run, "budget": budget, "money": money, "price": price}
+        terms = Terms(run, budget, money, price, created=int(clock() * 1e6))
         try:
             with store.writing() as tx:
                 migrate(tx)
-                tx.execute(insert(runs).values(created=int(clock() * 1e6), **terms))
-                Register.write(tx, run, items)
+                Book.begin(tx, terms, items)
                 store.commit()
         except BaseException:
             store.close()
             if is_file:
-                _remove(Path(path))
+                remove_file(Path(path))
             raise
         return cls(store, run, clock, lease)
 
@@ -152,7 +130,7 @@ class Ledger:
             LedgerCorrupt: its rows contradict each other.
         """
         if "://" not in str(path):
-            _expect_file(Path(path))
+            expect_file(Path(path))
         store = Store(path, readonly=readonly)
         try:
             with store.sentences():
@@ -172,6 +150,26 @@ class Ledger:
             raise
 
     # What is left ------------------------------------------------------------------------------
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return self._book.terms.run
+
+    @property
+    def budget(self) -> int:
+        """The most labels that may be bought."""
+        return self._book.terms.budget
+
+    @property
+    def money(self) -> int | None:
+        """The most that may be spent, in micro-units; None where only labels are counted."""
+        return self._book.terms.money
+
+    @property
+    def price(self) -> int:
+        """The most one label may cost, in micro-units."""
+        return self._book.terms.price
 
     @property
     def asked(self) -> int:
@@ -201,7 +199,7 @@ class Ledger:
     @property
     def head(self) -> Head:
         """The end of the chain on disk; `flush` first to have everything in it."""
-        return self._head
+        return self._book.head
 
     @property
     def fsyncs(self) -> int:
@@ -215,7 +213,7 @@ class Ledger:
 
     @property
     def _accounts(self) -> Accounts:
-        return self._drafts.accounts
+        return self._book.drafts.accounts
 
     # Buying ------------------------------------------------------------------------------------
 
@@ -230,9 +228,9 @@ class Ledger:
                 database that cannot be written. Nothing changed then.
         """
         if any(decision.status == "wanted" for decision in decisions):
-            posted = self._durably(lambda drafts: post(drafts, decisions, self._posted))
+            posted = self._book.durably(lambda drafts: post(drafts, decisions, self._book.posted))
         else:
-            posted = self._later(lambda drafts: post(drafts, decisions, self._posted))
+            posted = self._book.later(lambda drafts: post(drafts, decisions, self._book.posted))
         for decision in posted:
             if decision.asked:
                 self._decisions[decision.round] = decision
@@ -241,7 +239,7 @@ class Ledger:
 
     def open_purchases(self) -> list[Purchase]:
         """All unanswered leases, in the order of leasing."""
-        purchases = (self._drafts.purchase(key) for key in self._accounts.open)
+        purchases = (self._book.drafts.purchase(key) for key in self._accounts.open)
         return [purchase for purchase in purchases if purchase is not None]
 
     def take(
@@ -265,15 +263,19 @@ class Ledger:
             LedgerError: the database cannot be written; none was taken.
         """
         answers = list(answers)
-        if not answers or all(self._drafts.came_before(answer) for answer in answers):
+        if not answers or all(self._book.drafts.came_before(answer) for answer in answers):
             return []
-        simple = all(self._drafts.answers_open_lease(answer) for answer in answers)
-        run = self._later if simple and not durable else self._durably
+        simple = all(self._book.drafts.answers_open_lease(answer) for answer in answers)
+        run = self._book.later if simple and not durable else self._book.durably
         accepted = run(lambda drafts: settle(drafts, answers))
-        lessons = [(self._decision(round), Label(index)) for round, index in accepted]
+        lessons = [(self._certificate(round), Label(index)) for round, index in accepted]
         for decision, _ in lessons:
             self._decisions.pop(decision.round, None)
         return lessons
+
+    def _certificate(self, round: int) -> Decision:
+        """The certificate of a round, from memory or from its row."""
+        return self._decisions.get(round) or self._book.certificate(round)
 
     def correct(self, item: str, index: int, labeler: str, *, slot: int = 0) -> None:
         """Replace an accepted answer, as a numbered `corrected` row; the next refit uses it.
@@ -282,7 +284,7 @@ class Ledger:
             LedgerError: the purchase has no answer.
             LabelerError: the index is not one of the item's candidates.
         """
-        self._durably(lambda drafts: correction(drafts, item, slot, index, labeler))
+        self._book.durably(lambda drafts: correction(drafts, item, slot, index, labeler))
 
     # Leases ------------------------------------------------------------------------------------
 
@@ -293,7 +295,7 @@ class Ledger:
             purchase: the lease.
             reason: `expired` or `refused`.
         """
-        released = self._durably(lambda drafts: release(drafts, purchase, reason))
+        released = self._book.durably(lambda drafts: release(drafts, purchase, reason))
         self._note_deadlines()
         return released
 
@@ -303,7 +305,7 @@ class Ledger:
         Raises:
             LedgerError: the purchase was never made, is open, or is answered.
         """
-        purchase = self._durably(lambda drafts: lease(drafts, item, slot))
+        purchase = self._book.durably(lambda drafts: lease(drafts, item, slot))
         self._note_deadlines()
         return purchase
 
@@ -334,18 +336,17 @@ class Ledger:
     def note_refit(self, labels: int, detail: dict[str, object]) -> None:
         """Write that the learner refitted on `labels` labels; `detail` is free (JSON values)."""
         payload = canonical({**detail, "labels": int(labels)})
-        self._durably(lambda drafts: drafts.record("refit", payload=payload))
+        self._book.durably(lambda drafts: drafts.record("refit", payload=payload))
 
     def flush(self) -> None:
         """Make durable what waits in memory."""
-        if self._drafts.entries:
-            self._durably(lambda drafts: None)
+        self._book.flush()
 
     def rows(self, after: int = 0) -> Iterator[Row]:
         """The rows from `after` + 1 on, in chain order; what waits in memory is flushed first."""
         self.flush()
         for link in self._store.links(self.run, after):
-            yield self._row(link)
+            yield self._book.row(link)
 
     def export(self) -> list[dict[str, object]]:
         """One row a purchase, in the order of its first lease.
@@ -354,11 +355,11 @@ class Ledger:
         `open`, `answered`, `released`, or `late` (released, and answered too late to be paid);
         `learnt_at` is in seconds since the epoch, the price in micro-units of money.
         """
-        return self._drafts.export()
+        return self._book.drafts.export()
 
     def seen(self, item: str) -> bool:
         """Whether an item has a certificate, asked or skipped."""
-        return self._register.surrogate(item) in self._accounts.seen
+        return self._book.register.surrogate(item) in self._accounts.seen
 
     def check_items(self, records: Iterable[ItemRecord]) -> None:
         """Hold a data file against the items this run began with, item by item.
@@ -379,19 +380,15 @@ class Ledger:
             LedgerCorrupt: naming the first bad row, or the tail that was cut.
             LedgerError: an event or purpose that this version does not know.
         """
-        accounts = self._fresh().accounts
-        marks = [Head(*head) for head in heads]
-        for link in walk(self.run, self._first, self._store.links(self.run), marks):
-            entry = link.entry
-            if entry.event == "round" and entry.item is not None:
-                self._register.check(entry.item, entry.data().get("item"), link.seq)
-            accounts.apply(entry)
+        self._book.verify([Head(*head) for head in heads])
 
     def close(self) -> None:
         """Flush, and let the file go."""
-        if not self._store.readonly:
-            self.flush()
-        self._store.close()
+        try:
+            if not self._store.readonly:
+                self.flush()
+        finally:
+            self._store.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -406,123 +403,3 @@ class Ledger:
             self.close()
         else:
             self._store.close()  # what waits is safe to lose; a second error would hide the first
-
-    # Transactions ------------------------------------------------------------------------------
-
-    def _durably(self, build: Callable[[Drafts], T]) -> T:
-        """Run `build` on the book as it is on disk now, and commit what it records."""
-        with self._store.writing(self.run):
-            self._catch_up()
-            with self._drafts.tentative():
-                result = build(self._drafts)
-                links = chain(self.run, self._head, self._drafts.entries)
-                self._store.append(self.run, links)
-                self._store.commit()
-        if links:
-            self._head = Head(links[-1].seq, links[-1].hash)
-        self._drafts.entries.clear()
-        return result
-
-    def _later(self, build: Callable[[Drafts], T]) -> T:
-        """Run `build` in memory; what it records waits for the next commit."""
-        if self._store.readonly:
-            raise LedgerError(f"the ledger {self._store.name} was opened for reading only")
-        if len(self._drafts.entries) >= _WAITING:
-            self.flush()
-        with self._drafts.tentative():
-            return build(self._drafts)
-
-    def _catch_up(self) -> None:
-        """Count the rows that another process wrote since."""
-        tail = self._store.tail(self.run) or Head(0, self._first)
-        if tail == self._head:
-            return
-        if tail.count <= self._head.count:
-            raise LedgerCorrupt(
-                f"the ledger {self._store.name} should have {self._head.count} rows, as this "
-                f"process left it, but has {tail.count} others: it was cut or replaced"
-            )
-        if self._drafts.entries:
-            return self._load()
-        with self._accounts.tentative():
-            for link in self._store.links(self.run, self._head.count):
-                self._accounts.apply(link.entry)
-        self._head = tail
-
-    def _load(self) -> None:
-        """Count all rows on disk, then those that wait."""
-        drafts = self._fresh()
-        for link in self._store.links(self.run, without="round"):
-            drafts.accounts.apply(link.entry)
-        head = self._store.tail(self.run) or Head(0, self._first)
-        seen, last_round = self._store.certified(self.run)
-        drafts.accounts.seen, drafts.accounts.last_round = seen, last_round
-        for entry in self._drafts.entries:
-            drafts.accounts.apply(entry)
-        drafts.entries = self._drafts.entries
-        self._drafts, self._head = drafts, head
-
-    def _fresh(self) -> Drafts:
-        accounts = Accounts(self.budget, self.money, self.price)
-        return Drafts(accounts, self._register, self._clock)
-
-    def _posted(self, round: int) -> bool:
-        """Whether a round's certificate is on disk."""
-        return self._store.certificate(self.run, round) is not None
-
-    def _decision(self, round: int) -> Decision:
-        """The certificate of a round, from memory or from its row."""
-        if round in self._decisions:
-            return self._decisions[round]
-        entry = self._store.certificate(self.run, round)
-        item = None if entry is None else self._register.id(entry.item)
-        if entry is None or item is None:
-            raise LedgerCorrupt(f"the certificate of round {round} should be in the ledger, is not")
-        return read_certificate(round, item, entry.data())
-
-    def _row(self, link: Link) -> Row:
-        entry = link.entry
-        return Row(
-            seq=link.seq,
-            time=entry.time / 1e6,
-            event=entry.event,
-            round=entry.round,
-            item=self._register.id(entry.item),
-            surrogate=entry.item,
-            slot=entry.slot,
-            token=entry.token,
-            number=entry.number,
-            purpose=entry.purpose,
-            labeler=entry.labeler,
-            price=entry.price,
-            payload=entry.data(),
-            previous=link.previous,
-            hash=link.hash,
-        )
-
-
-def _expect_file(path: Path) -> None:
-    if path.is_dir():
-        raise LedgerError(f"expected a ledger file, came the folder {path}: name its ledger.db")
-    if not path.exists():
-        raise LedgerError(f"there is no ledger at {path}: name the ledger.db of a run")
-    if path.stat().st_size == 0:
-        raise LedgerError(f"the ledger {path} is empty, it was cut: restore the file from a copy")
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        Path(os.fspath(path) + suffix).unlink(missing_ok=True)
-
-
-def _terms(store: Store, run: str | None) -> Any:
-    """The row of `runs` that is meant."""
-    found = {row.run: row for row in store.connection.execute(select(runs))}
-    if run is None and len(found) == 1:
-        return next(iter(found.values()))
-    if run is None or run not in found:
-        raise LedgerError(
-            f"expected the name of a run in the ledger {store.name}, came {run!r}: it holds "
-            f"{', '.join(sorted(found)) or 'none'}"
-        )
-    return found[run]

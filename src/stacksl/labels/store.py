@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ from stacksl.labels.schema import events, runs
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Store"]
+__all__ = ["Store", "expect_file", "remove_file"]
 
 _PAGE: Final = 4096
 _ENTRY = [events.c[name] for name in Entry.__dataclass_fields__]
@@ -129,9 +130,13 @@ class Store:
         row = self.connection.execute(query.order_by(events.c.seq.desc()).limit(1)).first()
         return None if row is None else Head(row.seq, row.hash)
 
-    def links(self, run: str, after: int = 0, *, without: str | None = None) -> Iterator[Link]:
-        """The chain from row `after` + 1 on, a page at a time; leaving out an event if told."""
+    def links(
+        self, run: str, after: int = 0, *, upto: int | None = None, without: str | None = None
+    ) -> Iterator[Link]:
+        """The chain from row `after` + 1 (to row `upto`), a page at a time, `without` an event."""
         query = select(*_LINK).where(events.c.run == run).order_by(events.c.seq).limit(_PAGE)
+        if upto is not None:
+            query = query.where(events.c.seq <= upto)
         if without is not None:
             query = query.where(events.c.event != without)
         while True:
@@ -169,6 +174,26 @@ class Store:
         with self.sentences():
             self.connection.close()
             self.connection.engine.dispose()
+
+
+def expect_file(path: Path) -> None:
+    """Check that there is a file that could be a ledger.
+
+    Raises:
+        LedgerError: there is none, or a folder, or an empty file.
+    """
+    if path.is_dir():
+        raise LedgerError(f"expected a ledger file, came the folder {path}: name its ledger.db")
+    if not path.exists():
+        raise LedgerError(f"there is no ledger at {path}: name the ledger.db of a run")
+    if path.stat().st_size == 0:
+        raise LedgerError(f"the ledger {path} is empty, it was cut: restore the file from a copy")
+
+
+def remove_file(path: Path) -> None:
+    """Remove a ledger's file and those that SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(os.fspath(path) + suffix).unlink(missing_ok=True)
 
 
 def _url(where: str | Path) -> URL:

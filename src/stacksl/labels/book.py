@@ -1,0 +1,205 @@
+"""The book under a ledger: its terms, its rows on disk, those that wait, and how they get there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sqlalchemy import insert, select
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.items import Decision
+from stacksl.labels.accounts import Accounts
+from stacksl.labels.chain import Link, chain, genesis, walk
+from stacksl.labels.exchange import Drafts
+from stacksl.labels.purchases import Head, ItemRecord
+from stacksl.labels.register import Register
+from stacksl.labels.rows import Row, read_certificate
+from stacksl.labels.schema import runs
+from stacksl.labels.store import Store
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+__all__ = ["Book", "Terms"]
+
+T = TypeVar("T")
+
+_WAITING: Final = 1024  # rows that may wait in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a run may spend: labels, and micro-units of money in all and a label."""
+
+    run: str
+    budget: int
+    money: int | None
+    price: int
+    created: int  # microseconds since the epoch
+
+    @property
+    def genesis(self) -> str:
+        """The hash that row 1 of the chain follows."""
+        return genesis(self.run, self.budget, self.money, self.price, self.created)
+
+
+class Book:
+    """One run's chain in a store, with the entries that are counted but wait to be written.
+
+    Attributes:
+        terms: what the run may spend.
+        register: its items.
+        drafts: what all rows add up to, and the entries that wait.
+        head: the end of the chain on disk, as this process last saw it.
+    """
+
+    def __init__(self, store: Store, run: str | None, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        with store.sentences():
+            self.terms = _terms(store, run)
+            self.register = Register.read(store.connection, self.terms.run)
+        self.head = Head(0, self.terms.genesis)
+        self.drafts = self._empty()
+        self._load()
+
+    @staticmethod
+    def begin(tx: Connection, terms: Terms, items: Iterable[ItemRecord]) -> None:
+        """Write the terms and the items of a new run."""
+        tx.execute(insert(runs).values(asdict(terms)))
+        Register.write(tx, terms.run, items)
+
+    def durably(self, build: Callable[[Drafts], T]) -> T:
+        """Run `build` on the book as it is on disk now, and commit what it records.
+
+        Raises:
+            LedgerError: nothing was written, and nothing is counted that was not before.
+        """
+        with self._store.writing(self.terms.run):
+            self._catch_up()
+            with self.drafts.tentative():
+                result = build(self.drafts)
+                links = chain(self.terms.run, self.head, self.drafts.entries)
+                self._store.append(self.terms.run, links)
+                self._store.commit()
+        if links:
+            self.head = Head(links[-1].seq, links[-1].hash)
+        self.drafts.entries.clear()
+        return result
+
+    def later(self, build: Callable[[Drafts], T]) -> T:
+        """Run `build` in memory; what it records waits for the next commit."""
+        if self._store.readonly:
+            raise LedgerError(f"the ledger {self._store.name} was opened for reading only")
+        if len(self.drafts.entries) >= _WAITING:
+            self.flush()
+        with self.drafts.tentative():
+            return build(self.drafts)
+
+    def flush(self) -> None:
+        """Commit what waits."""
+        if self.drafts.entries:
+            self.durably(lambda drafts: None)
+
+    def posted(self, round: int) -> bool:
+        """Whether a round's certificate is on disk."""
+        return self._store.certificate(self.terms.run, round) is not None
+
+    def certificate(self, round: int) -> Decision:
+        """The certificate of a round, from its row on disk.
+
+        Raises:
+            LedgerCorrupt: there is none.
+        """
+        entry = self._store.certificate(self.terms.run, round)
+        item = None if entry is None else self.register.id(entry.item)
+        if entry is None or item is None:
+            raise LedgerCorrupt(
+                f"the certificate of round {round} should be in the ledger, but is not: restore "
+                "the file from a copy"
+            )
+        return read_certificate(round, item, entry.data())
+
+    def verify(self, heads: Iterable[Head]) -> None:
+        """Walk the chain on disk; see `Ledger.verify`."""
+        accounts = self._empty().accounts
+        links = self._store.links(self.terms.run)
+        for link in walk(self.terms.run, self.terms.genesis, links, heads):
+            entry = link.entry
+            if entry.event == "round" and entry.item is not None:
+                self.register.check(entry.item, entry.data().get("item"), link.seq)
+            accounts.apply(entry)
+
+    def row(self, link: Link) -> Row:
+        """A link with its item's id and its payload."""
+        entry = link.entry
+        return Row(
+            seq=link.seq,
+            time=entry.time / 1e6,
+            event=entry.event,
+            round=entry.round,
+            item=self.register.id(entry.item),
+            surrogate=entry.item,
+            slot=entry.slot,
+            token=entry.token,
+            number=entry.number,
+            purpose=entry.purpose,
+            labeler=entry.labeler,
+            price=entry.price,
+            payload=entry.data(),
+            previous=link.previous,
+            hash=link.hash,
+        )
+
+    def _catch_up(self) -> None:
+        """Count the rows that another process wrote since."""
+        tail = self._tail()
+        if tail == self.head:
+            return
+        if tail.count <= self.head.count:
+            raise LedgerCorrupt(
+                f"the ledger {self._store.name} should have {self.head.count} rows, as this "
+                f"process left it, but has {tail.count}, others: it was cut or replaced"
+            )
+        if self.drafts.entries:
+            self._load()
+            return
+        with self.drafts.tentative():
+            for link in self._store.links(self.terms.run, self.head.count):
+                self.drafts.accounts.apply(link.entry)
+        self.head = tail
+
+    def _load(self) -> None:
+        """Count all rows on disk, then those that wait."""
+        drafts, tail = self._empty(), self._tail()  # the tail first: others may go on writing
+        seen, last_round = self._store.certified(self.terms.run)
+        drafts.accounts.seen, drafts.accounts.last_round = seen, last_round
+        for link in self._store.links(self.terms.run, upto=tail.count, without="round"):
+            drafts.accounts.apply(link.entry)
+        for entry in self.drafts.entries:
+            drafts.accounts.apply(entry)
+        drafts.entries = self.drafts.entries
+        self.drafts, self.head = drafts, tail
+
+    def _tail(self) -> Head:
+        with self._store.sentences():
+            return self._store.tail(self.terms.run) or Head(0, self.terms.genesis)
+
+    def _empty(self) -> Drafts:
+        accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
+        return Drafts(accounts, self.register, self._clock)
+
+
+def _terms(store: Store, run: str | None) -> Terms:
+    """The row of `runs` that is meant."""
+    found = {row.run: Terms(**row._mapping) for row in store.connection.execute(select(runs))}
+    if run is None and len(found) == 1:
+        return next(iter(found.values()))
+    if run is None or run not in found:
+        raise LedgerError(
+            f"expected the name of a run in the ledger {store.name}, came {run!r}: it holds "
+            f"{', '.join(sorted(found)) or 'none'}"
+        )
+    return found[run]
