@@ -25,8 +25,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
         (
-            "The same settings as an earlier run:",
-            "stacksl run train.csv --config runs/first/run.toml",
+            "An earlier run again, with another seed:",
+            "stacksl run --config runs/first/run.toml --seed 1",
         ),
     ),
     "resume": (

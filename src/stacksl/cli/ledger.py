@@ -6,7 +6,7 @@ import csv
 import sys
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, facts
+from stacksl.cli.printing import as_json, count, facts
 
 __all__ = ["export", "path", "replay", "verify"]
 
@@ -30,11 +30,15 @@ def verify(
     hash. Whoever rewrites ledger and checkpoints together is not found.
     """
     from stacksl.api import Run
+    from stacksl.runs.checkpoints import heads
 
-    result = Run.open(run).verify()
-    said = (
-        f"the ledger is whole: {result['rows']:,} rows, {result['checkpoints']} checkpoints agree"
-    )
+    opened = Run.open(run)
+    marks = heads(opened.folder.checkpoints)
+    with opened.ledger as ledger:
+        ledger.verify(marks)
+        rows, tip = ledger.head
+    result = {"run": run, "rows": rows, "tip": tip, "checkpoints": len(marks)}
+    said = f"the ledger is whole: {count(rows)} rows, and {count(len(marks))} checkpoints agree"
     print(as_json(result) if json else said)
 
 
@@ -44,7 +48,8 @@ def export(
     """Print one row a purchase: CSV, or with --json one JSON object a line."""
     from stacksl.api import Run
 
-    rows = Run.open(run).ledger.export()
+    with Run.open(run).ledger as ledger:
+        rows = ledger.export()
     if json:
         for row in rows:
             print(as_json(row))

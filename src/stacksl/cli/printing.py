@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["as_json", "count", "dollars", "facts", "share", "table", "warn"]
+__all__ = ["MICRO", "as_json", "count", "dollars", "facts", "share", "spent", "table", "warn"]
 
 MICRO = 1_000_000
 
@@ -75,6 +75,14 @@ def dollars(micro: int | None) -> str | None:
     whole, rest = divmod(micro, MICRO)
     digits = f"{rest:06d}".rstrip("0").ljust(2, "0")
     return f"${whole:,}.{digits}"
+
+
+def spent(money: Mapping[str, float] | None) -> str | None:
+    """What a run spent of its money, as `status` gives it; None where labels have no price."""
+    if money is None:
+        return None
+    paid, most = (dollars(round(money[key] * MICRO)) for key in ("spent", "budget"))
+    return f"{paid} of {most}"
 
 
 def warn(sentences: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.entry import Stopped
 from stacksl.cli.live import live
-from stacksl.cli.printing import as_json, count, dollars, facts, share, warn
+from stacksl.cli.printing import MICRO, as_json, count, dollars, facts, share, spent, warn
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -68,8 +68,10 @@ def run(
     from stacksl.api import prepare
     from stacksl.runs.settings import resolve
 
-    resolved = resolve(_flags(context, set_ or []), _config(config), preset)
-    plan = prepare(data, test=test, out=out, settings=resolved)
+    table = _config(config)
+    named = table.pop("data", None), table.pop("test", None)  # a run.toml names its files
+    resolved = resolve(_flags(context, set_ or []), table, preset)
+    plan = prepare(data or named[0], test=test or named[1], out=out, settings=resolved)
     warn(plan.warnings)
     if dry_run:
         print(as_json(plan_facts(plan)) if json else _shown_plan(plan))
@@ -126,14 +128,14 @@ def _pair(text: str) -> tuple[str, Any]:
         return name.strip(), value.strip()
 
 
-def _config(path: Path | None) -> dict[str, Any] | None:
-    """The table in a config file.
+def _config(path: Path | None) -> dict[str, Any]:
+    """The table in a config file; an empty one without a file.
 
     Raises:
         SettingsError: if the file cannot be read or is no TOML.
     """
     if path is None:
-        return None
+        return {}
     import tomllib
 
     try:
@@ -152,8 +154,12 @@ def _agree(plan: Plan, yes: bool) -> None:
     """
     bought = f"{count(plan.labels)} labels for {dollars(plan.money)} at most"
     print(bought, file=sys.stderr)
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+    if not yes and _somebody_is_there():
         typer.confirm("Buy them?", abort=True, err=True)
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def plan_facts(plan: Plan) -> dict[str, Any]:
@@ -165,11 +171,17 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "rejected": len(plan.dataset.rejected),
         "labels": plan.labels,
         "rounds": plan.rounds,
-        "money": plan.money,
+        "money": _money(plan),
         "run": plan.out,
         "settings": plan.settings.model_dump(),
         "warnings": list(plan.warnings),
     }
+
+
+def _money(plan: Plan) -> dict[str, float] | None:
+    if plan.money is None:
+        return None
+    return {"price": plan.budget.price / MICRO, "most": plan.money / MICRO}
 
 
 def _shown_plan(plan: Plan) -> str:
@@ -215,7 +227,7 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
                 f"{count(result['asked'])} of {count(result['budget'])} bought in "
                 f"{count(result['rounds'])} rounds",
             ),
-            ("Cost", dollars(result["money"])),
+            ("Cost", spent(result["money"])),
             ("Accuracy before each label", share(result.get("accuracy_before"))),
             ("Accuracy on the test file", share(test.get("accuracy"))),
             ("Report", result["report"]),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, count, dollars, facts, share, table
+from stacksl.cli.printing import as_json, count, facts, share, spent, table
 from stacksl.errors import unknown_name
 
 __all__ = ["KINDS", "ls", "report", "status"]
@@ -41,20 +41,20 @@ def status(
 
 
 def _shown(result: Mapping[str, Any]) -> str:
-    horizon = result.get("horizon")
-    of = f" of {count(horizon)}" if horizon is not None else ""
     labels = f"{count(result['asked'])} of {count(result['budget'])} bought"
+    warnings = [("Warning", sentence) for sentence in result.get("warnings", ())]
     return facts(
         [
             ("Run", result["run"]),
             ("State", result["state"]),
-            ("Rounds", f"{count(result['rounds'])}{of}"),
+            ("Rounds", count(result["rounds"])),
             ("Labels", f"{labels}, {count(result['left'])} left"),
-            ("Cost", dollars(result["money"])),
-            ("Labeler", result.get("labeler")),
+            ("Cost", spent(result["money"])),
+            ("Gate", result.get("gate")),
             ("Accuracy before each label", share(result.get("accuracy_before"))),
             ("Why", result.get("sentence")),
             ("Go on with", result.get("resume")),
+            *warnings,
         ]
     )
 
@@ -122,9 +122,11 @@ def _gates() -> dict[str, str]:
 
 
 def _scorers() -> dict[str, str]:
-    from stacksl.game.scorers import SCORERS
-
-    return _first_lines(SCORERS)
+    return {
+        "newton": "one-pass online Newton on the softmax (the default for items with options)",
+        "ridge": "ridge regression on one-hot targets (the default for a fixed set of classes)",
+        "sgd": "the paper's gradient steps, with KL to a reference and clipping",
+    }
 
 
 def _followers() -> dict[str, str]:

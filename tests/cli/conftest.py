@@ -1,0 +1,123 @@
+"""A command line in the same process, and an api that only plays its part."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stacksl.cli.entry import call
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one call of the command line gave back."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def stacksl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """`stacksl("run", "--json")`, in this process."""
+
+    def type_(*words: str | Path) -> Said:
+        capfd.readouterr()
+        code = call([str(word) for word in words])
+        out, err = capfd.readouterr()
+        return Said(code, out, err)
+
+    return type_
+
+
+@dataclass
+class FakeApi:
+    """What the verbs asked for, and what they get; `fail` is raised when a run starts."""
+
+    out: Path
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    fail: BaseException | None = None
+    state: str = "finished"
+    money: int | None = None
+    steps: Sequence[Any] = ()
+    rows: Sequence[dict[str, Any]] = ({"id": "a", "choice": 1, "probability": 0.5},)
+
+    def module(self) -> ModuleType:
+        module = ModuleType("stacksl.api")
+        module.__dict__.update(prepare=self.prepare, Run=self, list_runs=self.list_runs)
+        return module
+
+    def prepare(self, data: Any, **options: Any) -> SimpleNamespace:
+        self.asked.append(("prepare", {"data": data, **options}))
+        settings = options["settings"].settings
+        return SimpleNamespace(
+            dataset=SimpleNamespace(name="toy", format="jsonl", items=range(50), rejected=()),
+            settings=settings,
+            labels=5,
+            rounds=50,
+            money=self.money,
+            budget=SimpleNamespace(price=2_500_000),
+            out=self.out,
+            warnings=["two prompts are the same"],
+            start=self.start,
+        )
+
+    def start(self, progress: Callable[[Any], None] | None = None) -> Any:
+        self.asked.append(("start", progress))
+        self.out.mkdir()
+        (self.out / "run.toml").write_text("")
+        for step in self.steps:
+            if progress is not None:
+                progress(step)
+        if self.fail is not None:
+            raise self.fail
+        return SimpleNamespace(path=self.out, status=self.status)
+
+    def open(self, path: Path) -> Any:
+        self.asked.append(("open", path))
+        return SimpleNamespace(
+            path=self.out,
+            status=self.status,
+            predict=self.predict,
+            resume=self.start,
+            report=lambda: self.out / "report.html",
+        )
+
+    def predict(self, data: Any, **options: Any) -> Iterator[dict[str, Any]]:
+        self.asked.append(("predict", {"data": data, **options}))
+        yield from self.rows
+        if self.fail is not None:
+            raise self.fail
+
+    def list_runs(self, folder: Path) -> list[dict[str, Any]]:
+        self.asked.append(("list", folder))
+        return [self.status()]
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "run": str(self.out),
+            "state": self.state,
+            "rounds": 50,
+            "budget": 5,
+            "asked": 5,
+            "left": 0,
+            "money": None,
+            "gate": "margin",
+            "accuracy_before": 0.25,
+            "sentence": None,
+            "resume": None,
+        }
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    """An api that plays its part; the verbs cannot tell."""
+    fake = FakeApi(tmp_path / "first")
+    monkeypatch.setitem(sys.modules, "stacksl.api", fake.module())
+    return fake

@@ -1,0 +1,112 @@
+"""Whatever goes wrong, one sentence says what to do, and the code tells what kind it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stacksl.errors import RunError
+
+Type = Callable[..., object]
+
+
+def test_a_mistake_of_the_user_is_one_sentence_and_code_2(stacksl, api) -> None:
+    api.fail = RunError("the disk is full: free some space,\nthen resume")
+    said = stacksl("run", "--quiet")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.splitlines()[-1] == "stacksl: the disk is full: free some space, then resume"
+    assert "Traceback" not in said.err
+
+
+def test_debug_shows_the_traceback_and_the_sentence(stacksl, api) -> None:
+    api.fail = RunError("the disk is full")
+    said = stacksl("run", "--quiet", "--debug")
+    assert said.code == 2
+    assert "Traceback" in said.err
+    assert said.err.endswith("stacksl: the disk is full\n")
+
+
+def test_a_fault_of_ours_asks_to_be_reported(stacksl, api) -> None:
+    api.fail = ZeroDivisionError("division by zero")
+    said = stacksl("run", "--quiet")
+    assert said.code == 1
+    assert "Traceback" not in said.err
+    assert "unexpected ZeroDivisionError" in said.err
+    assert "--debug" in said.err
+
+
+def test_what_the_system_refuses_is_no_fault_of_ours(stacksl, api) -> None:
+    api.fail = PermissionError(13, "Permission denied", "/somewhere")
+    said = stacksl("run", "--quiet")
+    assert said.code == 2
+    assert "/somewhere" in said.err
+
+
+def test_ctrl_c_says_how_to_go_on(stacksl, api) -> None:
+    api.fail = KeyboardInterrupt()
+    said = stacksl("run", "--quiet")
+    assert said.code == 130
+    assert said.err.endswith(f"stacksl: stopped; go on with: stacksl resume {api.out}\n")
+
+
+def test_a_run_that_stopped_itself_ends_like_ctrl_c(stacksl, api) -> None:
+    api.state = "stopped"
+    said = stacksl("run", "--json")
+    assert (said.code, said.out) == (130, "")
+    assert "stacksl resume" in said.err
+
+
+def test_ctrl_c_before_the_folder_says_that_nothing_was_bought(stacksl, api, monkeypatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["stacksl.api"], "prepare", stop)
+    said = stacksl("run")
+    assert said.code == 130
+    assert said.err == "stacksl: stopped; nothing was changed\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["rnu"], "did you mean 'run'? see `stacksl --help`"),
+        (["ledger", "verfy", "x"], "did you mean 'verify'? see `stacksl ledger --help`"),
+        (["run", "--bugdet", "5"], "--budget"),
+        (["evaluate", "runs/first"], "see `stacksl evaluate --help`"),
+        (["run", "--seed", "many"], "see `stacksl run --help`"),
+    ],
+)
+def test_a_mistyped_command_is_one_line_with_a_hint(stacksl, words, hint) -> None:
+    said = stacksl(*words)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("stacksl: ")
+    assert said.err.count("\n") == 1
+    assert hint in said.err
+
+
+@pytest.mark.parametrize("words", [[], ["data"], ["ledger"]])
+def test_no_verb_shows_the_help_once(stacksl, words) -> None:
+    said = stacksl(*words)
+    assert said.code == 0
+    assert said.out.count("Usage:") == 1
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    """A real pipe, closed after one of very many lines: no word on stderr, the code of SIGPIPE."""
+    script = (
+        "import sys; from types import ModuleType, SimpleNamespace as S; m = ModuleType('a');"
+        "m.Run = S(open=lambda path: S(predict=lambda file: ({'id': i} for i in range(10**6))));"
+        "sys.modules['stacksl.api'] = m; from stacksl.cli import main; main()"
+    )
+    words = [sys.executable, "-c", script, "predict", "runs/first", "new.csv"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b'{"id": 0}\n'
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141

@@ -1,0 +1,51 @@
+"""Numbers, tables and JSON as they are shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacksl.cli.printing import as_json, dollars, facts, table
+
+
+@given(st.integers(0, 10**15))
+def test_money_is_shown_exactly(micro: int) -> None:
+    shown = dollars(micro)
+    assert shown is not None
+    whole, _, cents = shown.removeprefix("$").replace(",", "").partition(".")
+    assert int(whole) * 1_000_000 + int(cents.ljust(6, "0")) == micro
+    assert len(cents) >= 2
+
+
+def test_json_has_no_word_that_is_not_json() -> None:
+    value = {
+        "nan": float("nan"),
+        "inf": np.float64("inf"),
+        "array": np.arange(2),
+        "path": Path("a/b"),
+        "pair": (1, None),
+        "flag": True,
+        "text": "Grüße",
+    }
+    assert json.loads(as_json(value)) == {
+        "nan": None,
+        "inf": None,
+        "array": [0, 1],
+        "path": "a/b",
+        "pair": [1, None],
+        "flag": True,
+        "text": "Grüße",
+    }
+    assert "Grüße" in as_json(value)
+
+
+def test_facts_leave_out_what_is_not_there() -> None:
+    assert facts([("Run", "x"), ("Cost", None), ("Labels", 5)]) == "Run     x\nLabels  5"
+
+
+def test_a_table_is_as_wide_as_its_cells() -> None:
+    assert table(("a", "b"), [("long", None), (1, 2)]) == "a     b\nlong\n1     2"
