@@ -26,7 +26,7 @@ def browser():
         opened.close()
 
 
-@pytest.fixture(params=[(1280, "light"), (390, "light"), (390, "dark")], ids=str)
+@pytest.fixture(params=[(1280, "dark"), (700, "light"), (390, "light"), (390, "dark")], ids=str)
 def visit(request, browser, tmp_path):
     """Opens a page; gives it with everything that it said or asked for."""
     width, scheme = request.param
@@ -94,6 +94,18 @@ CONTRAST = """() => {
   const words = getComputedStyle(document.querySelector('.plot text')).fill;
   return Math.min(...[...text, words].map(light).map(against));
 }"""
+
+
+def test_the_headline_fills_its_row(visit, case):
+    page, _, _ = visit(case)
+    covered = page.evaluate(
+        """() => {
+          const area = part => part.offsetWidth * part.offsetHeight;
+          const tiles = document.querySelector('.tiles');
+          return [...tiles.children].map(area).reduce((a, b) => a + b) / area(tiles);
+        }"""
+    )
+    assert covered > 0.96
 
 
 def test_words_stand_out_from_the_paper(visit, made):

@@ -78,7 +78,7 @@ def _use(facts: Facts) -> list[str]:
         "",
         f"run = stacksl.Run.open({json.dumps(wording.clean(facts.run))})",
         'for row in run.predict("items.jsonl"):',
-        '    print(row["id"], row["prediction"], row["probability"])',
+        "    print(row)",
         "```",
         "",
         "or `stacksl predict RUN items.jsonl`. `report.html` shows the run in full.",
@@ -106,7 +106,7 @@ def _budget(facts: Facts) -> list[str]:
         rows.append(("Audit, kept out of training", wording.count(budget.audit)))
     if budget.released:
         rows.append(("Released unanswered", wording.count(budget.released)))
-    return ["## Label budget", "", *_table(("", ""), rows)]
+    return ["## Label budget", "", *_table(rows)]
 
 
 def _result(facts: Facts) -> list[str]:
@@ -125,7 +125,7 @@ def _result(facts: Facts) -> list[str]:
         rows.append(("Expected calibration error", wording.percent(facts.calibration.ece, 2)))
     if test.unusable:
         rows.append(("Unusable rows, counted as wrong", wording.count(test.unusable)))
-    return ["## Result", "", *_table(("", ""), rows)]
+    return ["## Result", "", *_table(rows)]
 
 
 def _certificate(facts: Facts) -> list[str]:
@@ -187,7 +187,7 @@ def _training(facts: Facts) -> list[str]:
     if method.preset:
         rows.append(("Preset", method.preset))
     final = facts.refit.sentence if facts.refit else "There is no final model yet."
-    table = _table(("", ""), [(name, plain(value)) for name, value in rows])
+    table = _table([(name, plain(value)) for name, value in rows])
     return ["## Training", "", plain_sentence(final), "", *table]
 
 
@@ -203,14 +203,14 @@ def _data(facts: Facts) -> list[str]:
     ]
     rows += [(f"– {plain(row.name)}", plain(row.value)) for row in data.rejected]
     source = [plain_sentence(data.source), ""] if data.source else []
-    return ["## Data", "", *source, *_table(("", ""), rows)]
+    return ["## Data", "", *source, *_table(rows)]
 
 
 def _versions(facts: Facts) -> list[str]:
     rows = _named((*facts.versions, *facts.fingerprints))
     if not rows:
         return []
-    return ["## Versions", "", *_table(("", ""), rows)]
+    return ["## Versions", "", *_table(rows)]
 
 
 def _named(rows: Iterable[Named]) -> list[tuple[str, str]]:
@@ -219,13 +219,13 @@ def _named(rows: Iterable[Named]) -> list[tuple[str, str]]:
 
 def plain_sentence(text: str) -> str:
     """A sentence of the run with markup made harmless; code spans stay as they are."""
-    return " ".join(text.replace("<", "&lt;").split())
+    return " ".join(text.replace("<", "&lt;").replace("[", r"\[").split())
 
 
-def _table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> list[str]:
-    """A Markdown table of two columns."""
+def _table(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """A Markdown table of two columns, whose heads Markdown wants and nobody needs."""
     return [
-        f"| {head[0]} | {head[1]} |",
+        "| | |",
         "|---|---|",
         *(f"| {name} | {value} |" for name, value in rows),
     ]
