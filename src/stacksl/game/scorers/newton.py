@@ -246,7 +246,8 @@ def _state(theta: Array, confidence: ConfidenceSet, rounds: int) -> dict[str, ND
 def _restore(
     state: Mapping[str, NDArray[Any]], theta: Array, confidence: ConfidenceSet
 ) -> tuple[Array, int]:
+    theta = restored(state, "theta", theta)
     confidence.gram_inv = restored(state, "gram_inv", confidence.gram_inv)
     learnt, rounds = restored(state, "counts", np.zeros(2, dtype=np.int64))
     confidence.learnt = int(learnt)
-    return restored(state, "theta", theta), int(rounds)
+    return theta, int(rounds)

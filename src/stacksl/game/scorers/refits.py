@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.game.inputs import Array
+from stacksl.game.randomness import generator
 
 __all__ = ["CHOICES", "DEFAULT", "fit_classes", "fit_pairs"]
 
@@ -80,7 +81,7 @@ def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> flo
     """The C with the least held-out loss; `losses` maps (fit on, held out) to one loss a C."""
     if count < _ENOUGH:
         return DEFAULT
-    order = np.random.default_rng((seed, count)).permutation(count)
+    order = generator(seed, "refit", count).permutation(count)
     folds = np.array_split(order, _FOLDS)
     total = np.zeros(len(CHOICES))
     for held in range(_FOLDS):

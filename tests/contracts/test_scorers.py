@@ -1,0 +1,197 @@
+"""What every scorer in the registry promises, for pair features and for class heads."""
+
+import numpy as np
+import pytest
+
+from stacksl.game.inputs import PairBlock, PairFeatures, SharedBlock, SharedFeatures
+from stacksl.game.scorers import SCORERS, ScorerSettings, make_scorer
+from stacksl.items import Label
+
+DIM, COUNT = 6, 4
+ALL = tuple(range(COUNT))
+
+SETTINGS = [
+    ScorerSettings(),
+    ScorerSettings(track="all", reference="ema", clip="literal", radius_counts="rounds"),
+    ScorerSettings(reference="previous", inner_steps=3, clip_level=0.8, action="ucb", ridge=1e-3),
+]
+
+
+@pytest.fixture(params=[False, True], ids=["pairs", "classes"])
+def classes(request):
+    return request.param
+
+
+@pytest.fixture(params=SETTINGS, ids=["default", "all-ema", "proximal-ucb"])
+def settings(request):
+    return request.param
+
+
+@pytest.fixture(params=sorted(SCORERS))
+def name(request):
+    return request.param
+
+
+def _make(name, classes, settings=None):
+    return make_scorer(name, dim=DIM, classes=COUNT if classes else None, settings=settings, seed=5)
+
+
+def _inputs(rng, classes, count=COUNT):
+    if classes:
+        h = rng.normal(size=DIM)
+        return SharedFeatures(h / np.linalg.norm(h), COUNT)
+    phi = rng.normal(size=(count, DIM))
+    return PairFeatures(phi / np.linalg.norm(phi, axis=1, keepdims=True))
+
+
+def _play(scorer, rng, classes, rounds):
+    for turn in range(rounds):
+        inputs, gold = _inputs(rng, classes), int(rng.integers(COUNT))
+        view = scorer.bounds(inputs, ALL)
+        if turn % 3 == 2:
+            scorer.skip(inputs, ALL, view.choice)
+            scorer.step(inputs, ALL, view.choice, None)
+        else:
+            shown = ALL if turn % 2 else tuple(sorted({0, 3, gold}))
+            scorer.step(inputs, shown, view.choice, Label(gold))
+
+
+def _same(one, other):
+    assert one.keys() == other.keys()
+    for key in one:
+        assert one[key].dtype == other[key].dtype
+        np.testing.assert_array_equal(one[key], other[key], strict=True)
+
+
+def test_state_comes_back_bit_for_bit_and_the_run_goes_on_alike(name, classes, settings):
+    scorer, rng = _make(name, classes, settings), np.random.default_rng(0)
+    _play(scorer, rng, classes, 60)
+    state = scorer.state()
+    assert all(isinstance(array, np.ndarray) for array in state.values())
+    other = _make(name, classes, settings)
+    other.restore(state)
+    _same(state, other.state())
+    assert other.learnt == scorer.learnt == 40
+    for each in (scorer, other):
+        _play(each, np.random.default_rng(1), classes, 30)
+    _same(scorer.state(), other.state())
+    probe = _inputs(np.random.default_rng(2), classes)
+    for field in ("scores", "probabilities", "widths", "pair_widths", "radius", "choice"):
+        ours, theirs = (getattr(each.bounds(probe, ALL), field) for each in (scorer, other))
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_state_is_a_copy(name, classes, settings):
+    scorer, rng = _make(name, classes, settings), np.random.default_rng(3)
+    _play(scorer, rng, classes, 10)
+    state = scorer.state()
+    kept = {key: array.copy() for key, array in state.items()}
+    _play(scorer, rng, classes, 10)
+    _same(state, kept)
+    other = _make(name, classes, settings)
+    other.restore(state)
+    _play(other, rng, classes, 10)
+    _same(state, kept)
+
+
+def test_looking_changes_nothing(name, classes, settings):
+    scorer, rng = _make(name, classes, settings), np.random.default_rng(4)
+    _play(scorer, rng, classes, 20)
+    before = scorer.state()
+    inputs = _inputs(rng, classes)
+    scorer.bounds(inputs, ALL)
+    scorer.bounds(inputs, (2,))
+    scorer.scores(inputs)
+    _same(before, scorer.state())
+
+
+def test_inputs_are_never_changed(name, classes, settings):
+    scorer, rng = _make(name, classes, settings), np.random.default_rng(5)
+    inputs = _inputs(rng, classes)
+    array = inputs.h if classes else inputs.phi
+    array.flags.writeable = False
+    kept = array.copy()
+    for shown in (ALL, (1, 2)):
+        scorer.bounds(inputs, shown)
+        scorer.step(inputs, shown, 1, Label(2))
+        scorer.step(inputs, shown, 1, None)
+        scorer.skip(inputs, shown, 1)
+    np.testing.assert_array_equal(array, kept)
+
+
+def test_learnt_counts_labels_alone(name, classes, settings):
+    scorer, inputs = _make(name, classes, settings), _inputs(np.random.default_rng(6), classes)
+    scorer.skip(inputs, ALL, 0)
+    scorer.step(inputs, ALL, 0, None)
+    assert scorer.learnt == 0
+    scorer.step(inputs, ALL, 0, Label(1))
+    assert scorer.learnt == 1
+
+
+def test_zero_rows_and_a_single_candidate_are_free_of_nan(name, classes, settings):
+    scorer = _make(name, classes, settings)
+    zero = SharedFeatures(np.zeros(DIM), COUNT) if classes else PairFeatures(np.zeros((4, DIM)))
+    inputs = _inputs(np.random.default_rng(7), classes)
+    for _ in range(25):
+        scorer.step(zero, ALL, 0, Label(1))
+        scorer.step(inputs, (2,), 2, Label(2))
+        scorer.step(zero, (2,), 2, None)
+        scorer.skip(zero, ALL, 0)
+    for each, shown in ((zero, ALL), (zero, (1,)), (inputs, (2,)), (inputs, ALL)):
+        view = scorer.bounds(each, shown)
+        for field in ("scores", "probabilities", "widths", "pair_widths", "upper", "lower"):
+            assert np.isfinite(getattr(view, field)).all(), field
+        assert view.probabilities.sum() == pytest.approx(1.0)
+    assert scorer.bounds(inputs, (2,)).choice == 0
+    assert all(np.isfinite(array).all() for array in scorer.state().values())
+
+
+def test_presented_restricts_the_same_numbers(name, classes, settings):
+    scorer, rng = _make(name, classes, settings), np.random.default_rng(8)
+    _play(scorer, rng, classes, 20)
+    inputs = _inputs(rng, classes)
+    whole, part = scorer.bounds(inputs, ALL), scorer.bounds(inputs, (3, 1))
+    np.testing.assert_allclose(part.scores, whole.scores[[3, 1]], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(part.widths, whole.widths[[3, 1]], rtol=1e-12)
+    np.testing.assert_allclose(scorer.scores(inputs), whole.scores, rtol=1e-12, atol=1e-14)
+    assert (part.presented, part.dim, part.radius) == ((3, 1), DIM, whole.radius)
+
+
+def test_labels_teach(name, classes):
+    # Separable: the gold is the candidate of a fixed direction (pairs), or its sign (classes).
+    rng = np.random.default_rng(9)
+    scorer = _make(name, classes, ScorerSettings(learning_rate=1.0, kl_weight=0.0))
+    truth = rng.normal(size=DIM)
+    right = []
+    for _ in range(600):
+        inputs = _inputs(rng, classes)
+        gold = int(inputs.h @ truth > 0) if classes else int(np.argmax(inputs.phi @ truth))
+        right.append(scorer.bounds(inputs, ALL).choice == gold)
+        scorer.step(inputs, ALL, 0, Label(gold))
+    assert np.mean(right[-200:]) > 0.85
+
+
+def test_items_may_differ_in_their_number_of_candidates(name):
+    scorer, rng = _make(name, False), np.random.default_rng(10)
+    for count in (1, 2, 9, 70, 3):
+        inputs = _inputs(rng, False, count)
+        view = scorer.bounds(inputs, tuple(range(count)))
+        scorer.step(inputs, view.presented, view.choice, Label(count - 1))
+    assert scorer.learnt == 5
+
+
+def test_refit_gives_a_head_or_none(name, classes):
+    scorer, rng = _make(name, classes), np.random.default_rng(11)
+    labels = rng.integers(COUNT, size=30)
+    if classes:
+        block = SharedBlock(rng.normal(size=(30, DIM)).astype(np.float32), COUNT)
+        assert scorer.refit(block, np.zeros(30, dtype=np.int64)) is None
+    else:
+        block = PairBlock(rng.normal(size=(120, DIM)), np.arange(0, 121, 4))
+    before = scorer.state()
+    head = scorer.refit(block, labels)
+    _same(before, scorer.state())
+    assert head is not None
+    for row in head.probabilities(block):
+        assert row.shape == (COUNT,)
+        assert row.sum() == pytest.approx(1.0)
