@@ -10,14 +10,22 @@ from statistics import mean
 from stacksl.data.tables import Row
 from stacksl.errors import DataError, unknown_name
 
-__all__ = ["ROLES", "check_roles", "find", "guess_label", "guess_prompt", "require"]
+__all__ = [
+    "ROLES",
+    "check_roles",
+    "find",
+    "guess_label",
+    "guess_prompt",
+    "refuse_several",
+    "require",
+]
 
 ROLES = ("prompt", "label", "id", "candidates")
 
 _PROMPTS = """prompt text question sentence query utterance question_stem instruction input message
 content title review comment description body document"""
-_LABELS = """label_text label_name label category class intent topic target answer gold sentiment tag
-labels categories classes intents topics tags y"""
+_LABELS = """label_text label_name label category class intent topic target answer gold sentiment
+tag labels categories classes intents topics tags y"""
 _NAMES = {
     "prompt": _PROMPTS.split(),
     "label": _LABELS.split(),
@@ -101,6 +109,32 @@ def guess_label(columns: Sequence[str], head: Sequence[Row], prompt: str) -> str
             "header: put a line such as text,label on top"
         )
     return free[0] if len(seen) <= max(2, len(head) // 2) else None
+
+
+def refuse_several(label: str, head: Sequence[Row]) -> None:
+    """Refuse a column whose cells hold several labels each: lists, or names joined by | ; or ,.
+
+    Raises:
+        DataError: the data is multi-label.
+    """
+    cells = [row.values.get(label) for row in head if row.fault is None]
+    lists: list[object] = [c for c in cells if isinstance(c, list | tuple) and len(c) > 1]
+    texts = [c.strip() for c in cells if isinstance(c, str)]
+    lists.extend(t for t in texts if t[:1] == "[" and t[-1:] == "]" and "," in t)
+    if not lists and not any(_joined(texts, separator) for separator in "|;,"):
+        return
+    raise DataError(
+        f"the column '{label}' gives several labels an item, and multi-label data is not "
+        "supported: give one label an item, or pick another column with --label-column"
+    )
+
+
+def _joined(texts: Sequence[str], separator: str) -> bool:
+    """Whether the cells are lists: fewer names than there are combinations of them."""
+    several = {t for t in texts if separator in t.strip(separator)}
+    parts = {part.strip() for t in texts for part in t.split(separator)}
+    share = sum(t in several for t in texts) / max(1, len(texts))
+    return len(several) > 1 and share >= 0.1 and len(parts) < len(set(texts))
 
 
 def _refuse_indicators(columns: Sequence[str], head: Sequence[Row]) -> None:

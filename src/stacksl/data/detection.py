@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from stacksl.data.columns import find, guess_label, guess_prompt, require
+from stacksl.data.columns import find, guess_label, guess_prompt, refuse_several, require
 from stacksl.data.shapes import (
     ClassShape,
     LetteredShape,
@@ -27,7 +27,11 @@ _MEDQA = ("question", "options", "answer_idx")
 
 
 def shape_of(
-    table: Table, wanted: str | None, given: Mapping[str, str], seed: int, classes: bool
+    table: Table,
+    wanted: str | None,
+    given: Mapping[str, str],
+    seed: int,
+    classes: tuple[str, ...] | None,
 ) -> Shape:
     """The shape of a table, decided on its columns and first rows.
 
@@ -36,17 +40,20 @@ def shape_of(
         wanted: a name of `SHAPES`, or None to find out.
         given: role to column, as the user says.
         seed: of the permutation of preferences.
-        classes: whether a label set is known already, so that no label column is needed.
+        classes: a label set that is known already, so that no label column is needed.
 
     Raises:
         DataError: the file has no such columns, or is of a kind that cannot be read.
     """
+    if not table.columns:
+        first = next((row.fault for row in table.head if row.fault), "it has no columns")
+        raise DataError(f"no row of the file can be parsed: the first says {first}")
     if "answer_bank_id" in table.columns and wanted is None:
         raise DataError(
             "the file names its answers by 'answer_bank_id': items whose candidates lie in a bank "
             "of answers are not supported yet; give each item its own candidates"
         )
-    roles = {role: _checked(table, role, name, classes) for role, name in given.items()}
+    roles = {role: _checked(table, role, name, classes is not None) for role, name in given.items()}
     named = {role: name for role, name in roles.items() if name is not None}
     name = wanted or _recognised(table, named)
     id = named.get("id") or find("id", table.columns)
@@ -135,13 +142,24 @@ def _preferences(
     return PreferenceShape(require("prompt", prompt, table.columns), seed, id)
 
 
-def _classes(table: Table, given: Mapping[str, str], id: str | None, classes: bool) -> ClassShape:
+def _classes(
+    table: Table, given: Mapping[str, str], id: str | None, classes: tuple[str, ...] | None
+) -> ClassShape:
     taken = [name for name in (given.get("label"), id) if name]
     prompt = given.get("prompt") or guess_prompt(table.columns, table.head, taken)
     label = given.get("label") or guess_label(table.columns, table.head, prompt)
-    if label is None and not classes:
+    if label is None and classes is None:
         raise DataError(
             f"no column looks like the label: the file has {', '.join(table.columns)}; say which "
             "with --label-column, or give each item its own candidates"
         )
+    if label is not None and classes is not None and "label" not in given:
+        label = label if _holds_classes(table, label, classes) else None
+    if label is not None:
+        refuse_several(label, table.head)
     return ClassShape(prompt, label, id if id not in (prompt, label) else None)
+
+
+def _holds_classes(table: Table, label: str, classes: tuple[str, ...]) -> bool:
+    known = set(classes)
+    return any(str(row.values.get(label)).strip() in known for row in table.head)

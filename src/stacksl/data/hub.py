@@ -36,6 +36,8 @@ def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
             loaded = loaded if isinstance(loaded, datasets.Dataset) else loaded[split]
         else:
             loaded = datasets.load_dataset(name, config, split=split)
+    except KeyError:
+        raise DataError(f"'{spec}' has no split '{split}': it has {', '.join(loaded)}") from None
     except Exception as error:  # whatever the library or the network says
         said = " ".join(str(error).split()).rstrip(".")
         raise DataError(f"the data set '{spec}' cannot be loaded: {said[:300]}") from None

@@ -58,12 +58,14 @@ def warnings_of(
 
 
 def _mixed(table: Table, shape: Shape, result: Harvest) -> Iterator[str]:
+    label = shape.columns.get("label")
+    if shape.name == "classes" and label is None and (unread := find("label", table.columns)):
+        yield f"'{unread}' is not read as the label: it holds none of the known classes"
     if result.mixed:
         yield (
             f"classes and options are mixed: {result.mixed} of {len(result.items)} items bring "
             "options of their own, so every item is read as having its own"
         )
-    label = shape.columns.get("label")
     if label is not None:
         types = {type(v).__name__ for r in table.head if (v := r.values.get(label)) is not None}
         if len(types) > 1:

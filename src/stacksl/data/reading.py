@@ -71,7 +71,7 @@ def read(
         name = stem(path)
         opened = open_table(path, container or container_of(path, head), head)
     with opened as table:
-        shape = shape_of(table, wanted, given, seed, known is not None)
+        shape = shape_of(table, wanted, given, seed, known)
         result = harvest(
             table.rows,
             shape,

@@ -21,16 +21,19 @@ __all__ = ["sample"]
 
 FEWEST = 15  # sentences a topic needs to be a class
 _TEST_SHARE = 0.25
-_SHORTEST, _LONGEST = 25, 400  # characters of a sentence
-_FEWEST_WORDS = 5
+_SHORTEST, _LONGEST = 16, 600  # characters of a sentence
+_FEWEST_WORDS = 3
 
 _RULE = re.compile(r"^\s*([=*~^\"#+|-])\1{2,}", re.MULTILINE)
-_CODE = re.compile(r"^\s*(>>>|\.\.\. )|::=|^\s*[+|]|^\s*\$ ", re.MULTILINE)
+_CODE = re.compile(r"^\s*(>>>|\.\.\. )|::=|^\s*\$ ", re.MULTILINE)
+_TABLE = re.compile(r"\s*\+-[-+]+\s*\n")
+_TERM = re.compile(r"(\*\*|\")[^\n]+\n\s+[A-Z]")
 _BULLET = re.compile(r"^\s*([*+-]|\d+\.|[a-z]\))\s+")
 _FOOTNOTE = re.compile(r"\s*\[\d+\]")
-_EMPHASIS = re.compile(r"(?<![\w*])\*{1,2}([^\s*][^*]*?)\*{1,2}(?![\w*])")
-_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\betc)(?<!\bvs)[.!?]\)?\s+(?=[\"'(]?[A-Z])")
+_EMPHASIS = re.compile(r"(?<![\w*\"])\*{1,2}(\w[\w .:-]*?)\*{1,2}(?![\w*\"])")
+_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\betc)(?<!\bvs)[.!?]\)?\s+(?=[\"'(]?[\w*])")
 _FIRST = re.compile(r"[\"'(]?[A-Z]")
+_NAMED = re.compile(r"[\"'(]?[a-z_]\w*\S* [a-z]+ ")  # an entry that begins with an identifier
 _WORD = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -83,24 +86,38 @@ def sentences(text: str) -> Iterator[str]:
     code_deeper_than: int | None = None
     for paragraph in re.split(r"\n[ \t]*\n", text):
         depth = len(paragraph) - len(paragraph.lstrip())
-        if code_deeper_than is not None and depth > code_deeper_than and not _prose(paragraph):
-            continue
-        code_deeper_than = depth if paragraph.rstrip().endswith(":") else None
-        if _RULE.search(paragraph) or _CODE.search(paragraph):
-            continue
-        for line in _entries(paragraph):
-            yield from filter(_reads_well, _split(line))
+        under = code_deeper_than is not None and depth > code_deeper_than
+        table = bool(_TABLE.match(paragraph))
+        if not table:
+            if _CODE.search(paragraph) or _RULE.search(paragraph):
+                continue
+            if under and not _prose(paragraph):
+                continue
+            code_deeper_than = depth if paragraph.rstrip().endswith(":") else None
+        for entry in _cells(paragraph) if table else _entries(paragraph):
+            yield from filter(_reads_well, _split(entry))
 
 
 def _entries(paragraph: str) -> Iterator[str]:
     """The entries of a list, each in one line; a paragraph that is no list is one entry."""
-    entry: list[str] = []
-    for line in paragraph.splitlines():
-        if _BULLET.match(line) and entry:
-            yield " ".join(entry)
-            entry = []
-        entry.append(_BULLET.sub("", line).strip())
-    yield " ".join(entry)
+    for entry in re.split(r"\n(?=\s*(?:[*+-]|\d+\.|[a-z]\))\s)", paragraph):
+        first, _, rest = entry.partition("\n")
+        deeper = len(rest) - len(rest.lstrip()) > len(first) - len(first.lstrip())
+        is_term = bool(rest) and deeper and not _BULLET.match(first)
+        yield _joined(rest if is_term else _BULLET.sub("", entry))
+
+
+def _cells(table: str) -> Iterator[str]:
+    """The cells of a table drawn with + - and |, row by row."""
+    for row in re.split(r"^\s*\+[-=+]+\s*$|^\s*\|[=|]+\s*$", table, flags=re.MULTILINE):
+        lines = [line.strip().strip("|").split(" | ") for line in row.splitlines() if line.strip()]
+        for column in zip(*lines, strict=False):
+            yield _joined("\n".join(column))
+
+
+def _joined(lines: str) -> str:
+    """Lines as one, with a compound that was broken at its hyphen mended."""
+    return " ".join(re.sub(r"(?<=\w-)\s*\n\s*(?=\w)", "", lines).split())
 
 
 def _split(line: str) -> Iterator[str]:
@@ -114,7 +131,8 @@ def _split(line: str) -> Iterator[str]:
 
 def _prose(paragraph: str) -> bool:
     first = paragraph.strip()
-    return bool(_BULLET.match(first) or _FIRST.match(first)) and first.endswith((".", ":"))
+    entry = bool(_BULLET.match(first) or _FIRST.match(first) or _TERM.match(first))
+    return entry and first.endswith((".", ":"))
 
 
 def _reads_well(sentence: str) -> bool:
@@ -122,9 +140,9 @@ def _reads_well(sentence: str) -> bool:
     return (
         _SHORTEST <= len(sentence) <= _LONGEST
         and len(words) >= _FEWEST_WORDS
-        and bool(_FIRST.match(sentence))
-        and sentence.endswith((".", "!", "?", ".)"))
-        and sum(map(len, words)) >= 0.6 * len(sentence)
+        and bool(_FIRST.match(sentence) or _NAMED.match(sentence))
+        and sentence.endswith((".", "!", "?", ".)", ":"))
+        and sum(map(len, words)) >= 0.5 * len(sentence)
         and sentence.count('"') % 2 == 0
     )
 

@@ -139,7 +139,7 @@ def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) 
 
 
 def _header(path: Path, cells: list[str]) -> tuple[str, ...]:
-    names = tuple(cell.strip() for cell in cells)
+    names = tuple(" ".join(cell.split()) for cell in cells)
     twice = [n for n in dict.fromkeys(names) if n and names.count(n) > 1]
     if twice:
         raise DataError(f"the column '{twice[0]}' is there twice in '{path}': rename one of them")
@@ -177,6 +177,8 @@ def _json_rows(path: Path, stream: Any) -> Iterator[Row]:
         values = json.load(stream)
     except (ValueError, RecursionError) as error:
         raise DataError(f"'{path}' is not valid JSON: {error}") from None
+    if not isinstance(values, list):
+        raise DataError(f"'{path}' holds one JSON {type(values).__name__}: a list was expected")
     return (_json_row(number, value) for number, value in enumerate(values, 1))
 
 

@@ -1,0 +1,298 @@
+"""Bad rows are set aside with their reasons; bad files give one sentence; nothing else escapes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stacksl.data import Dataset, Rejected, check, read, write, write_rejected
+from stacksl.errors import DataError, SettingsError, StackslError
+from stacksl.items import Item
+
+Make = Callable[[str, str | bytes], Path]
+
+BAD: dict[str, Any] = {
+    "empty prompt": {"id": "bad", "prompt": "  ", "candidates": ["a", "b"]},
+    "under two options": {"id": "bad", "prompt": "p", "candidates": ["a"]},
+    "equal options": {"id": "bad", "prompt": "p", "candidates": ["a", "b", "a "]},
+    "empty option": {"id": "bad", "prompt": "p", "candidates": ["a", ""]},
+    "too many options": {"id": "bad", "prompt": "p", "candidates": [str(n) for n in range(9)]},
+    "gold out of range": {"id": "bad", "prompt": "p", "candidates": ["a", "b"], "answer": 2},
+    "repeated id": {"id": "i3", "prompt": "p", "candidates": ["a", "b"], "answer": 1},
+    "no options": {"id": "bad", "prompt": "p", "candidates": "a or b"},
+    "the prompt is not text": {"id": "bad", "prompt": ["p"], "candidates": ["a", "b"]},
+    "bad JSON": "{'id': 1",
+    "bad encoding": b'{"id": "bad", "prompt": "caf\xe9", "candidates": ["a", "b"]}',
+}
+
+
+def rows(count: int, *bad: Any) -> bytes:
+    good = [
+        {"id": f"i{n}", "prompt": f"p{n}", "candidates": ["a", "b", str(n)], "answer": 1}
+        for n in range(count)
+    ]
+    out = []
+    for row in (*good, *bad):
+        text = row if isinstance(row, bytes | str) else json.dumps(row)
+        out.append(text if isinstance(text, bytes) else text.encode())
+    return b"\n".join(out) + b"\n"
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_each_fault_is_set_aside_with_its_row_and_reason(make: Make, kind: str) -> None:
+    data = read(make("x.jsonl", rows(5, BAD[kind])), max_candidates=8)
+    assert len(data.items) == 5
+    (rejected,) = data.rejected
+    assert (rejected.row, rejected.kind) == (6, kind)
+    assert rejected.id == {"repeated id": "i3", "bad JSON": None}.get(kind, "bad")
+    assert any("row 6 " in s and kind in s for s in check(data))
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_strict_stops_at_one(make: Make, kind: str) -> None:
+    path = make("x.jsonl", rows(5, BAD[kind]))
+    with pytest.raises(DataError, match=f"row 6.*{kind}"):
+        read(path, max_candidates=8, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "stops"),
+    [(1, 2, False), (57, 3, False), (56, 3, True), (1, 3, True), (95, 5, False)],
+)
+def test_more_than_five_percent_and_more_than_two_stop(
+    make: Make, good: int, bad: int, stops: bool
+) -> None:
+    path = make("x.jsonl", rows(good, *[BAD["bad JSON"]] * bad))
+    if stops:
+        with pytest.raises(DataError, match=rf"{bad} of {good + bad} rows .*bad JSON \({bad}\)"):
+            read(path)
+    else:
+        data = read(path)
+        assert (len(data.items), len(data.rejected), data.total) == (good, bad, good + bad)
+
+
+def test_lenient_never_stops_and_counts(make: Make) -> None:
+    data = read(make("x.jsonl", rows(2, *[BAD["empty prompt"]] * 9)), lenient=True)
+    assert (len(data.items), len(data.rejected), data.total) == (2, 9, 11)
+
+
+def truncated_parquet() -> bytes:
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"text": ["a", "b"] * 500, "label": ["x", "y"] * 500}), sink)
+    return sink.getvalue()[:-40]
+
+
+FILES: dict[str, tuple[str, bytes | Callable[[], bytes], str]] = {
+    "empty": ("x.csv", b"", "is empty"),
+    "blank": ("x.jsonl", b" \n\n", "is empty"),
+    "empty gzip": ("x.jsonl.gz", gzip.compress(b""), "is empty"),
+    "header alone": ("x.csv", b"text,label\n", "no"),
+    "binary": ("x.csv", b"\x7fELF\x00\x01" + bytes(range(256)), "binary"),
+    "utf-16": ("x.csv", "text,label\na,x\n".encode("utf-16"), "UTF-16"),
+    "cut gzip": ("x.jsonl.gz", gzip.compress(os.urandom(9999).hex().encode())[:-900], "truncated"),
+    "cut parquet": ("x.parquet", truncated_parquet, "truncated or damaged"),
+    "no parquet": ("x.parquet", b"text,label\na,x\n", "not a Parquet file"),
+    "unknown": ("x.dat", b"just some words\nand more\n", "cannot tell what"),
+    "one candidate": (
+        "x.jsonl",
+        b'{"prompt": "p", "candidates": ["a"]}\n{"prompt": "q", "candidates": ["b"]}\n',
+        "fewer than two candidates",
+    ),
+    "all bad": ("x.jsonl", b"{nope\n{nope\n", "no row of the file can be parsed: .*bad JSON"),
+    "a JSON object": ("x.json", b"[1, 2", "not valid JSON"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_bad_files_give_one_sentence(make: Make, name: str) -> None:
+    file, content, said = FILES[name]
+    path = make(file, content() if callable(content) else content)
+    with pytest.raises(DataError, match=said) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_names_a_near_one(make: Make) -> None:
+    path = make("train.csv", "text,label\na,x\n")
+    with pytest.raises(DataError, match=r"no file .*did you mean 'train.csv'"):
+        read(path.with_name("trian.csv"))
+    with pytest.raises(DataError, match="the folder"):
+        read(path.parent / "nowhere" / "x.csv")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder"):
+        read(tmp_path)
+
+
+def test_a_file_that_may_not_be_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make("x.csv", "text,label\na,x\nb,y\n")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)  # root may read everything
+    with pytest.raises(DataError, match="permission denied"):
+        read(path)
+
+
+def test_a_prompt_of_a_megabyte_only_warns(make: Make) -> None:
+    data = read(make("x.csv", f"text,label\n{'word ' * 200_000},x\nb,y\n"))
+    assert len(data.items) == 2
+    assert not data.rejected
+    assert any("longer than" in warning for warning in data.warnings)
+
+
+def test_duplicate_prompts_and_overlap_warn(make: Make) -> None:
+    train = read(make("x.csv", "text,label\nSame  text,x\nsame text,y\nother,y\n"))
+    test = read(make("y.csv", "text,label\nother,x\nnew,y\n"))
+    assert len(train.items) == 3
+    assert any("1 prompt more than once" in w for w in train.warnings)
+    assert any("1 of 2 prompts" in s for s in check(train, test))
+    assert any(
+        "no prompt of" in s for s in check(train, read(make("z.csv", "text,label\nq,x\nr,y\n")))
+    )
+
+
+def test_unknown_formats_and_classes(make: Make) -> None:
+    path = make("x.csv", "text,label\na,x\nb,y\n")
+    with pytest.raises(SettingsError, match="did you mean 'medqa'"):
+        read(path, format="medqaa")
+    with pytest.raises(SettingsError, match="two or more different"):
+        read(path, classes=["x"])
+
+
+def test_the_hub_without_its_extra_prints_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(StackslError, match=r"pip install 'stacksl\[hub\]'"):
+        read("hf:nobody/nothing")
+
+
+def test_rejected_rows_are_written_whole_or_not_at_all(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = read(make("x.jsonl", rows(50, BAD["empty prompt"], BAD["bad encoding"])))
+    path = tmp_path / "rejected.jsonl"
+    assert write_rejected(data, path) == 2
+    written = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [Rejected(**row) for row in written] == list(data.rejected)
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(DataError, match="No space left"):
+        write_rejected(data, path)
+    assert path.read_bytes() == before
+    assert {p.name for p in tmp_path.iterdir()} == {"x.jsonl", "rejected.jsonl"}
+
+
+texts = st.text(min_size=1, max_size=12).filter(
+    lambda t: t.strip() == t and "\0" not in t and t.isprintable()
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(texts, st.lists(texts, min_size=2, max_size=5, unique=True), st.integers(-1, 1)),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_what_is_written_is_read_again(tmp_path_factory: Any, drawn: Any) -> None:
+    items = tuple(Item(f"i{n}", p, tuple(c)) for n, (p, c, _) in enumerate(drawn))
+    answers = {f"i{n}": a for n, (_, _, a) in enumerate(drawn) if a >= 0}
+    path = tmp_path_factory.mktemp("w") / "x.jsonl.gz"
+    assert write(Dataset("x", "jsonl:native", items, answers), path) == len(items)
+    again = read(path)
+    assert (again.items, again.answers) == (items, answers)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.text(max_size=200).map(lambda t: t.encode("utf-8", "surrogatepass")),
+        st.lists(
+            st.sampled_from(
+                ['"', ",", "\n", "text", "label", "a", "1", "\\", "{", "[", "}", ":", "\0"]
+            ),
+            max_size=60,
+        ).map(lambda parts: b"text,label\n" + "".join(parts).encode()),
+        st.lists(
+            st.recursive(
+                st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=4),
+                lambda s: (
+                    st.lists(s, max_size=3) | st.dictionaries(st.text(max_size=3), s, max_size=3)
+                ),
+            ).flatmap(
+                lambda v: st.sampled_from(
+                    [
+                        "prompt",
+                        "candidates",
+                        "answer",
+                        "id",
+                        "text",
+                        "label",
+                        "chosen",
+                        "rejected",
+                        "responses",
+                        "options",
+                        "question",
+                        "answer_idx",
+                        "A",
+                        "B",
+                        "best",
+                    ]
+                ).map(lambda k: (k, v))
+            ),
+            max_size=6,
+        ).map(lambda pairs: (json.dumps(dict(pairs)) + "\n").encode() * 2),
+    ),
+    st.sampled_from(["x.csv", "x.jsonl", "x.json", "x", "x.tsv", "x.parquet", "x.csv.gz"]),
+    st.sampled_from(
+        [
+            None,
+            "native",
+            "medqa",
+            "csv",
+            "jsonl",
+            "json",
+            "mmlu",
+            "preferences",
+            "parquet",
+            "classes",
+        ]
+    ),
+)
+def test_no_content_gives_anything_but_items_or_a_sentence(
+    tmp_path_factory: Any, content: bytes, name: str, format: str | None
+) -> None:
+    path = tmp_path_factory.mktemp("f") / name
+    path.write_bytes(content)
+    try:
+        data = read(path, format=format)
+    except StackslError as error:
+        said = str(error)
+    else:
+        assert data.items
+        said = check(data)[0]
+    assert len(said) > 10
+    assert "\n" not in said

@@ -1,0 +1,203 @@
+"""CSV and TSV: delimiters, quotes, columns guessed and given, classes, ids."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stacksl.data import Dataset, check, read
+from stacksl.errors import DataError, SettingsError
+
+Make = Callable[[str, str | bytes], Path]
+ROWS = [("where is my card", "card"), ("top up failed", "top up"), ("card is lost", "card")]
+
+
+def labels(data: Dataset) -> list[str | None]:
+    return [
+        item.candidates[data.answers[item.id]] if item.id in data.answers else None
+        for item in data.items
+    ]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_delimiters_line_ends_marks_and_gzip(
+    make: Make, delimiter: str, end: str, mark: bytes, zipped: bool
+) -> None:
+    lines = [delimiter.join(row) for row in [("text", "label"), *ROWS]]
+    raw = mark + (end.join(lines) + end).encode()
+    path = make("x.csv.gz", gzip.compress(raw)) if zipped else make("x.csv", raw)
+    data = read(path)
+    assert [i.prompt for i in data.items] == [prompt for prompt, _ in ROWS]
+    assert labels(data) == [label for _, label in ROWS]
+    assert [i.id for i in data.items] == ["row-000001", "row-000002", "row-000003"]
+    assert data.name == "x"
+
+
+def test_quotes_hold_delimiters_newlines_and_quotes(make: Make) -> None:
+    data = read(make("x.csv", 'text,label\n"a, b\nand ""c""",x\nplain; text,y\n'))
+    assert [i.prompt for i in data.items] == ['a, b\nand "c"', "plain; text"]
+
+
+def test_an_open_quote_is_an_error_and_not_a_short_file(make: Make) -> None:
+    with pytest.raises(DataError, match="never closes"):
+        read(make("x.csv", 'text,label\na,x\n"b,y\nc,x\nd,y\n'))
+
+
+def test_classes_are_sorted_and_one_tuple(make: Make) -> None:
+    data = read(make("x.csv", "text,label\na,z\nb,10\nc,y\n"))
+    assert data.classes == ("10", "y", "z")
+    assert all(item.candidates is data.classes for item in data.items)
+
+
+def test_columns_are_guessed_said_and_overridden(make: Make) -> None:
+    path = make("x.csv", "id,Text,other,Category\nq1,aa,u,x\nq2,bb,v,y\nq3,cc,u,x\n")
+    data = read(path)
+    assert data.columns == {"prompt": "Text", "label": "Category", "id": "id"}
+    assert [i.id for i in data.items] == ["q1", "q2", "q3"]
+    assert any("'Category'" in sentence for sentence in check(data))
+    other = read(path, columns={"label": "other"})
+    assert other.classes == ("u", "v")
+    assert read(path, columns=data.columns) == data
+
+
+def test_columns_without_telling_names_are_guessed_by_their_values(make: Make) -> None:
+    body = "".join(f"{'xy'[i % 2]},a long enough text number {i}\n" for i in range(8))
+    data = read(make("x.csv", "bucket,verbatim\n" + body))
+    assert data.columns == {"prompt": "verbatim", "label": "bucket"}
+
+
+def test_a_wrong_column_names_those_there_are_and_the_nearest(make: Make) -> None:
+    path = make("x.csv", "text,category\na,x\nb,y\n")
+    with pytest.raises(DataError, match=r"did you mean 'category'\? .*text, category"):
+        read(path, columns={"label": "categry"})
+    with pytest.raises(DataError, match="no column 'nope' for the prompt"):
+        read(path, columns={"prompt": "nope"})
+    with pytest.raises(SettingsError, match="did you mean 'label'"):
+        read(path, columns={"labell": "category"})
+
+
+def test_a_file_without_a_header_is_not_robbed_of_its_first_row(make: Make) -> None:
+    body = "".join(f"some text about things number {i},{'xy'[i % 2]}\n" for i in range(8))
+    with pytest.raises(DataError, match="not like a header"):
+        read(make("x.csv", body))
+
+
+def test_no_label_column_says_what_to_give_unless_classes_are_known(make: Make) -> None:
+    path = make("x.csv", "id,text\n1,one\n2,two\n")
+    with pytest.raises(DataError, match="--label-column"):
+        read(path)
+    data = read(path, classes=("x", "y"), columns={"prompt": "text", "label": "category"})
+    assert (len(data.items), data.answers, data.unlabelled) == (2, {}, 2)
+    assert data.classes == ("x", "y")
+    assert any("category" in warning for warning in data.warnings)
+
+
+def test_a_file_of_prompts_alone_can_be_predicted(make: Make) -> None:
+    data = read(make("x.csv", "text\nhello, you there\nbye\n"), classes=("x", "y"))
+    assert [i.prompt for i in data.items] == ["hello, you there", "bye"]
+
+
+def test_another_column_is_not_taken_for_labels_of_known_classes(make: Make) -> None:
+    path = make("x.csv", "text,customer\nhello,ann\nbye,bob\nagain,ann\nand,ann\n")
+    data = read(path, classes=("x", "y"), lenient=True)
+    assert (data.answers, data.unknown) == ({}, {})
+
+
+def test_items_without_an_answer_are_fine(make: Make) -> None:
+    data = read(make("x.csv", "text,label\na,x\nb,\nc,y\n"))
+    assert labels(data) == ["x", None, "y"]
+    assert data.unlabelled == 1
+
+
+def test_known_classes_keep_their_order_and_strangers_are_counted(make: Make) -> None:
+    path = make("x.csv", "text,label\na,x\nb,new\nc,y\n" + "d,x\n" * 3)
+    known = ("y", "x", "z")
+    data = read(path, classes=known, lenient=True)
+    assert data.classes is known
+    assert [data.answers.get(f"row-00000{i}") for i in (1, 2, 3)] == [1, None, 0]
+    assert data.unknown == {"row-000002": "new"}
+    assert len(data.items) == 6
+    assert data.unlabelled == 0
+    firm = read(path, classes=known)
+    assert [(r.row, r.kind) for r in firm.rejected] == [(2, "unknown class")]
+
+
+def test_a_column_of_free_text_is_no_label(make: Make) -> None:
+    body = "".join(f"text number {i},note {i}\n" for i in range(30))
+    path = make("x.csv", "text,label\n" + body)
+    with pytest.raises(DataError, match="do not look like a label column"):
+        read(path)
+    assert len(read(path, columns={"label": "label"}).classes or ()) == 30
+    with pytest.raises(DataError, match="do not look like a label column"):
+        read(path, columns={"label": "label"}, max_candidates=29)
+
+
+def test_one_label_for_all_is_refused(make: Make) -> None:
+    with pytest.raises(DataError, match="same label 'x'"):
+        read(make("x.csv", "text,label\na,x\nb,x\n"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "text,label1,label2\na,x,y\nb,y,x\n",
+        "text,labels\na,\"['x', 'y']\"\nb,\"['y']\"\n",
+        "text,labels\na,x|y\nb,y\nc,x\nd,x|z\ne,z\nf,y|z\n",
+        "text,toxic,insult,threat\na,0,1,1\nb,0,0,0\nc,1,0,0\n",
+    ],
+)
+def test_several_labels_an_item_are_refused_in_one_sentence(make: Make, content: str) -> None:
+    with pytest.raises(DataError, match="multi-label data is not supported"):
+        read(make("x.csv", content))
+
+
+def test_labels_with_a_comma_are_labels(make: Make) -> None:
+    body = "".join(
+        f'some text {i},"{["Arts, Crafts", "Food, Drink", "Cars"][i % 3]}"\n' for i in range(9)
+    )
+    assert read(make("x.csv", "text,label\n" + body)).classes == (
+        "Arts, Crafts",
+        "Cars",
+        "Food, Drink",
+    )
+
+
+def test_lettered_option_columns_with_a_header(make: Make) -> None:
+    content = "id,prompt,A,B,C,answer\n1,q one,x,y,z,B\n2,q two,x,y,,A\n"
+    data = read(make("x.csv", content))
+    assert data.format == "csv:mmlu"
+    assert [i.candidates for i in data.items] == [("x", "y", "z"), ("x", "y")]
+    assert data.answers == {"1": 1, "2": 0}
+
+
+def test_a_candidates_column_in_json(make: Make) -> None:
+    content = 'prompt;candidates;answer\nq;"[""x"", ""y, z""]";1\nr;"[""u"", ""v""]";u\n'
+    data = read(make("x.csv", content))
+    assert data.format == "csv:native"
+    assert [i.candidates for i in data.items] == [("x", "y, z"), ("u", "v")]
+    assert list(data.answers.values()) == [1, 0]
+
+
+def test_rows_with_too_many_fields_are_set_aside_with_their_line(make: Make) -> None:
+    body = "".join(f"text {i},{'xy'[i % 2]}\n" for i in range(50))
+    data = read(make("x.csv", "text,label\n" + body + "one, two,x\n"))
+    assert [(r.row, r.kind) for r in data.rejected] == [(51, "wrong number of fields")]
+    assert "line 52" in data.rejected[0].reason
+
+
+def test_bytes_that_are_not_utf8_cost_one_row(make: Make) -> None:
+    body = b"".join(b"text %d,%s\n" % (i, b"xy"[i % 2 : i % 2 + 1]) for i in range(50))
+    data = read(make("x.csv", b"text,label\n" + body + b"caf\xe9,x\n"))
+    assert len(data.items) == 50
+    assert [(r.row, r.kind) for r in data.rejected] == [(51, "bad encoding")]
+
+
+def test_the_header_twice_the_same_name(make: Make) -> None:
+    with pytest.raises(DataError, match="'text' is there twice"):
+        read(make("x.csv", "text,text,label\na,b,x\n"))

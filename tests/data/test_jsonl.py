@@ -1,0 +1,231 @@
+"""JSONL and JSON: native, MedQA, options of other names, classes, preferences."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.data import read
+from stacksl.data.shapes import permutation
+from stacksl.errors import DataError
+
+Make = Callable[[str, str | bytes], Path]
+
+
+def lines(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def native(count: int) -> list[dict[str, Any]]:
+    return [
+        {"id": f"i{n}", "prompt": f"p{n}", "candidates": [f"a{n}", f"b{n}"], "answer": n % 2}
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x", "x.txt"])
+def test_native(make: Make, name: str) -> None:
+    raw = lines(native(3)).encode()
+    data = read(make(name, gzip.compress(raw) if name.endswith("gz") else raw))
+    assert data.format == "jsonl:native"
+    assert [(i.id, i.prompt, i.candidates) for i in data.items] == [
+        (f"i{n}", f"p{n}", (f"a{n}", f"b{n}")) for n in range(3)
+    ]
+    assert data.answers == {"i0": 0, "i1": 1, "i2": 0}
+    assert (data.classes, data.columns) == (None, {})
+
+
+def test_the_number_of_options_may_differ_and_answers_may_be_missing(make: Make) -> None:
+    rows = [
+        {"prompt": "p", "candidates": ["a", "b"]},
+        {"prompt": "q", "candidates": ["a", "b", "c"], "answer": None},
+        {"prompt": "r", "candidates": ["c", "d", "e", "f"], "answer": "f"},
+    ]
+    data = read(make("x.jsonl", lines(rows)))
+    assert [len(i.candidates) for i in data.items] == [2, 3, 4]
+    assert data.answers == {"row-000003": 3}
+    assert data.unlabelled == 2
+
+
+def test_numbers_become_text_and_answers_as_text_are_compared_first(make: Make) -> None:
+    rows = [
+        {"id": 7, "prompt": 12, "candidates": [1, 2, 0], "answer": "0"},
+        {"id": 8, "prompt": "q", "candidates": [1, 2, 0], "answer": 0},
+        {"id": 9, "prompt": "r", "candidates": ["x", "y"], "answer": "1"},
+    ]
+    data = read(make("x.jsonl", lines(rows)))
+    assert [i.id for i in data.items] == ["7", "8", "9"]
+    assert data.items[0].candidates == ("1", "2", "0")
+    assert data.items[0].prompt == "12"
+    assert data.answers == {"7": 2, "8": 0, "9": 1}
+
+
+@pytest.mark.parametrize("letters", ["ABCD", "ABCDE"])
+def test_medqa_with_four_and_five_options(make: Make, letters: str) -> None:
+    row = {
+        "question": "q",
+        "options": {letter: f"option {letter}" for letter in letters},
+        "answer": "option C",
+        "answer_idx": "C",
+        "meta_info": "step1",
+    }
+    data = read(make("x.jsonl", lines([row, {**row, "answer_idx": letters[-1]}])))
+    assert data.format == "jsonl:medqa"
+    assert {len(i.candidates) for i in data.items} == {len(letters)}
+    assert list(data.answers.values()) == [2, len(letters) - 1]
+
+
+def test_choices_with_texts_and_keys(make: Make) -> None:
+    rows = [
+        {
+            "id": "a",
+            "question_stem": "q",
+            "choices": {"text": ["x", "y"], "label": ["1", "2"]},
+            "answerKey": "2",
+        },
+        {
+            "id": "b",
+            "question_stem": "r",
+            "choices": {"text": ["u", "v"], "label": ["A", "B"]},
+            "answerKey": "A",
+        },
+    ]
+    data = read(make("x.jsonl", lines(rows)))
+    assert data.format == "jsonl:options"
+    assert data.answers == {"a": 1, "b": 0}
+
+
+def test_a_json_list_is_read_too(make: Make) -> None:
+    data = read(make("x.json", json.dumps(native(4), indent=1)))
+    assert (data.format, len(data.items)) == ("json:native", 4)
+
+
+def test_class_labels_in_jsonl(make: Make) -> None:
+    rows = [{"text": f"t{n}", "label": n % 3} for n in range(9)]
+    data = read(make("x.jsonl", lines(rows)))
+    assert data.format == "jsonl:classes"
+    assert data.classes == ("0", "1", "2")
+
+
+def test_the_same_options_everywhere_are_classes(make: Make) -> None:
+    rows = [{"prompt": f"p{n}", "candidates": ["no", "yes"], "answer": n % 2} for n in range(4)]
+    data = read(make("x.jsonl", lines(rows)))
+    assert data.classes == ("no", "yes")
+    assert all(i.candidates is data.classes for i in data.items)
+
+
+def test_options_in_another_order_are_mapped_to_known_classes(make: Make) -> None:
+    rows = [
+        {"prompt": "p", "candidates": ["yes", "no"], "answer": 0},
+        {"prompt": "q", "candidates": ["no", "yes"], "answer": 0},
+    ]
+    data = read(make("x.jsonl", lines(rows)), classes=("maybe", "no", "yes"))
+    assert [data.answers[i.id] for i in data.items] == [2, 1]
+    assert {i.candidates for i in data.items} == {("maybe", "no", "yes")}
+
+
+def test_classes_mixed_with_options_warn_and_become_options(make: Make) -> None:
+    rows = [{"prompt": f"p{n}", "candidates": ["u", "v", str(n)], "answer": 0} for n in range(6)]
+    rows += [{"prompt": f"r{n}", "label": "xy"[n % 2]} for n in range(4)]
+    data = read(make("x.jsonl", lines(rows)))
+    assert data.classes is None
+    assert len(data.items) == 10
+    assert data.items[-1].candidates == ("x", "y")
+    assert any("mixed" in warning for warning in data.warnings)
+
+
+def test_labels_of_mixed_types_warn(make: Make) -> None:
+    rows = [{"text": f"t{n}", "label": n % 2 if n < 4 else str(n % 2)} for n in range(8)]
+    data = read(make("x.jsonl", lines(rows)))
+    assert data.classes == ("0", "1")
+    assert any("mixed types (int, str)" in warning for warning in data.warnings)
+
+
+def test_lists_of_labels_are_refused(make: Make) -> None:
+    rows = [{"text": "a", "labels": ["x", "y"]}, {"text": "b", "labels": ["x"]}]
+    with pytest.raises(DataError, match="multi-label"):
+        read(make("x.jsonl", lines(rows)))
+
+
+def preferences(count: int) -> list[dict[str, Any]]:
+    return [
+        {"prompt": f"p{n}", "chosen": f"good {n}", "rejected": f"bad {n}"} for n in range(count)
+    ]
+
+
+def test_preferences_hide_the_position_of_the_chosen_one(make: Make) -> None:
+    path = make("x.jsonl", lines(preferences(2000)))
+    data = read(path, seed=3)
+    assert data.format == "jsonl:preferences"
+    for n, item in enumerate(data.items):
+        assert set(item.candidates) == {f"good {n}", f"bad {n}"}
+        assert item.candidates[data.answers[item.id]] == f"good {n}"
+    first = sum(index == 0 for index in data.answers.values())
+    assert abs(first - 1000) < 5 * 2000**0.5 / 2  # five standard deviations of a fair coin
+    assert read(path, seed=3) == data
+    assert read(path, seed=4).answers != data.answers
+
+
+def test_the_permutation_hangs_on_the_id_and_not_on_the_row(make: Make) -> None:
+    rows = [{"id": f"i{n}", **row} for n, row in enumerate(preferences(50))]
+    forth = read(make("x.jsonl", lines(rows)))
+    back = read(make("y.jsonl", lines(rows[::-1])))
+    assert set(forth.items) == set(back.items)
+    assert forth.answers == back.answers
+
+
+def test_every_order_of_three_is_as_likely() -> None:
+    orders = [tuple(permutation(0, f"i{n}", 3)) for n in range(6000)]
+    counts = [orders.count(order) for order in sorted(set(orders))]
+    assert len(counts) == 6
+    # chi-squared with 5 degrees of freedom exceeds 25.7 with probability 1e-4
+    assert sum((c - 1000) ** 2 / 1000 for c in counts) < 25.7
+
+
+def test_responses_are_best_first_unless_best_says_otherwise(make: Make) -> None:
+    rows = [
+        {"id": "a", "prompt": "p", "responses": ["one", "two", "three"]},
+        {"id": "b", "prompt": "p2", "responses": ["one", "two", "three"], "best": 2},
+        {"id": "c", "prompt": "p3", "chosen": "x", "rejected": ["y", "z"]},
+    ]
+    data = read(make("x.jsonl", lines(rows)))
+    gold = {i.id: i.candidates[data.answers[i.id]] for i in data.items}
+    assert gold == {"a": "one", "b": "three", "c": "x"}
+
+
+def test_of_a_chat_the_last_turn_is_the_response(make: Make) -> None:
+    chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "good"}]
+    other = [chat[0], {"role": "assistant", "content": "bad"}]
+    data = read(make("x.jsonl", lines([{"prompt": "hi", "chosen": chat, "rejected": other}])))
+    assert set(data.items[0].candidates) == {"good", "bad"}
+
+
+def test_format_and_columns_override(make: Make) -> None:
+    rows = [{"q": "a", "prompt": "b", "opts": ["x", "y"], "right": 1}] * 2
+    path = make("x.data", lines(rows))
+    data = read(
+        path,
+        format="jsonl:options",
+        columns={"prompt": "q", "candidates": "opts", "label": "right"},
+    )
+    assert [i.prompt for i in data.items] == ["a", "a"]
+    assert list(data.answers.values()) == [1, 1]
+    with pytest.raises(DataError, match="no column 'question'"):
+        read(path, format="medqa")
+
+
+def test_parquet_gives_the_same_items_as_jsonl(make: Make, tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    rows = native(3000)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet")
+    data = read(tmp_path / "x.parquet")
+    same = read(make("x.jsonl", lines(rows)))
+    assert data.format == "parquet:native"
+    assert (data.items, data.answers) == (same.items, same.answers)
