@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -46,7 +46,6 @@ class FakeApi:
     state: str = "finished"
     money: int | None = None
     steps: Sequence[Any] = ()
-    rows: Sequence[dict[str, Any]] = ({"id": "a", "choice": 1, "probability": 0.5},)
 
     def module(self) -> ModuleType:
         module = ModuleType("stacksl.api")
@@ -84,16 +83,9 @@ class FakeApi:
         return SimpleNamespace(
             path=self.out,
             status=self.status,
-            predict=self.predict,
             resume=self.start,
             report=lambda: self.out / "report.html",
         )
-
-    def predict(self, data: Any, **options: Any) -> Iterator[dict[str, Any]]:
-        self.asked.append(("predict", {"data": data, **options}))
-        yield from self.rows
-        if self.fail is not None:
-            raise self.fail
 
     def list_runs(self, folder: Path) -> list[dict[str, Any]]:
         self.asked.append(("list", folder))

@@ -99,8 +99,10 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     """A real pipe, closed after one of very many lines: no word on stderr, the code of SIGPIPE."""
     script = (
         "import sys; from types import ModuleType, SimpleNamespace as S; m = ModuleType('a');"
-        "m.Run = S(open=lambda path: S(predict=lambda file: ({'id': i} for i in range(10**6))));"
-        "sys.modules['stacksl.api'] = m; from stacksl.cli import main; main()"
+        "rows = ({'id': i} for i in range(10**6));"
+        "m.Run = S(open=lambda path: S(predict=lambda data, progress: rows));"
+        "sys.modules['stacksl.api'] = m; import stacksl.cli.results as r;"
+        "r.read_for = lambda *_: S(rejected=()); from stacksl.cli import main; main()"
     )
     words = [sys.executable, "-c", script, "predict", "runs/first", "new.csv"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -30,12 +30,13 @@ def verify(
     hash. Whoever rewrites ledger and checkpoints together is not found.
     """
     from stacksl.api import Run
+    from stacksl.labels.purchases import Head
     from stacksl.runs.checkpoints import heads
 
     opened = Run.open(run)
     marks = heads(opened.folder.checkpoints)
     with opened.ledger as ledger:
-        ledger.verify(marks)
+        ledger.verify(Head(*mark) for mark in marks)
         rows, tip = ledger.head
     result = {"run": run, "rows": rows, "tip": tip, "checkpoints": len(marks)}
     said = f"the ledger is whole: {count(rows)} rows, and {count(len(marks))} checkpoints agree"

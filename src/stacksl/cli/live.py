@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-__all__ = ["PhaseClock", "Step", "describe", "live"]
+__all__ = ["PhaseClock", "Step", "describe", "encoding", "live"]
 
 PHASES = {
     "features": "features",
@@ -94,6 +95,24 @@ def describe(step: Step, seconds_left: float | None) -> str:
     return " · ".join(said)
 
 
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """A step of turning items into features, outside of a run."""
+
+    done: int
+    total: int
+    phase: str = "features"
+    spent: int = 0
+    budget: int = 0
+    accuracy: float | None = None
+    openness: float | None = None
+
+
+def encoding(show: Show | None) -> Callable[[int, int], None] | None:
+    """A function of (done, total) that shows how far the features are."""
+    return None if show is None else lambda done, total: show(Encoding(done, total))
+
+
 class PhaseClock:
     """The time left in a phase, from its pace so far; it starts again with each phase."""
 
@@ -130,6 +149,7 @@ class _Plain:
         self._every = every
         self._clock = PhaseClock()
         self._phase = ""
+        self._said = ""
         self._next = 0.0
 
     def __call__(self, step: Step) -> None:
@@ -139,8 +159,15 @@ class _Plain:
             return
         self._phase, self._next = step.phase, now + self._every
         facts = describe(step, left)
-        line = f"{PHASES.get(step.phase, step.phase)} {step.done:,} of {step.total:,}"
-        print(f"{line} · {facts}" if facts else line, file=self._target, flush=True)
+        line = PHASES.get(step.phase, step.phase)
+        if step.total > 1:  # a phase of one step is only named
+            line += f" {step.done:,} of {step.total:,}"
+        self._say(f"{line} · {facts}" if facts else line)
+
+    def _say(self, line: str) -> None:
+        if line != self._said:
+            print(line, file=self._target, flush=True)
+        self._said = line
 
 
 def _bar(target: TextIO) -> Bar:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, count, facts, share
+from stacksl.cli.live import encoding, live
+from stacksl.cli.printing import as_json, count, facts, share, warn
 from stacksl.errors import RunError
 
-__all__ = ["evaluate", "predict"]
+if TYPE_CHECKING:
+    from stacksl.api import Run
+    from stacksl.data import Dataset
+
+__all__ = ["evaluate", "predict", "read_for"]
 
 PredictOut = Annotated[
     Path | None,
@@ -28,6 +33,7 @@ def evaluate(
     prompt_column: options.PromptColumn = None,
     label_column: options.LabelColumn = None,
     json: options.Json = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """Accuracy and macro F1 of a run's model on a file with answers.
@@ -37,19 +43,27 @@ def evaluate(
     """
     from stacksl.api import Run
 
-    reading = _reading(format, prompt_column, label_column)
-    result = Run.open(run).evaluate(file, **reading)
+
+    opened = Run.open(run)
+    dataset = read_for(opened, file, _reading(format, prompt_column, label_column))
+    with live(quiet=quiet) as show:
+        result = opened.evaluate(dataset, progress=encoding(show))
+    result["rejected"] = _rejected(dataset)
+    if not json:
+        warn(dataset.warnings)
     print(as_json(result) if json else _shown(result))
 
 
 def _shown(result: dict[str, Any]) -> str:
     low, high = result["interval"]
+    unusable = result["rejected"]
     return facts(
         [
             ("Accuracy", f"{share(result['accuracy'])} (95 % interval {low:.3f} to {high:.3f})"),
             ("Macro F1", share(result["macro_f1"])),
             ("Items", count(result["n"])),
-            ("Unusable, counted as wrong", result.get("unusable") or None),
+            ("Of other classes, counted as wrong", result["unknown_classes"] or None),
+            *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )
 
@@ -62,6 +76,7 @@ def predict(
     prompt_column: options.PromptColumn = None,
     label_column: options.LabelColumn = None,
     json: options.Json = False,
+    quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
     """What a run's model says about the items of a file: one JSON object a line.
@@ -72,19 +87,56 @@ def predict(
     from stacksl.api import Run
 
     opened = Run.open(run)
-    rows = opened.predict(file, **_reading(format, prompt_column, label_column))
-    if out is None:
-        for row in rows:
-            print(as_json(row))
-        return
-    n = _write(out, rows)
-    said = f"{count(n)} predictions in {out}"
-    print(as_json({"run": run, "file": out, "n": n}) if json else said)
+    dataset = read_for(opened, file, _reading(format, prompt_column, label_column))
+    left_out = (
+        f"row {row['row']} has no prediction: {row['reason']}" for row in _rejected(dataset)
+    )
+    warn(left_out)
+    with live(quiet=quiet) as show:
+        rows = opened.predict(dataset, progress=encoding(show))
+        n = _write(out, rows) if out is not None else _print(rows)
+    if out is not None:
+        result = {"run": run, "file": out, "n": n, "rejected": _rejected(dataset)}
+        print(as_json(result) if json else f"{count(n)} predictions in {out}")
+
+
+def read_for(run: Run, file: str, given: Mapping[str, str]) -> Dataset:
+    """The items of a `file`, read as the run's own data was but for what is `given`.
+
+    Raises:
+        DataError: if the file cannot be read.
+    """
+    from stacksl.data import read
+
+    model = run.model
+    settings = run.folder.read_toml("resolved.toml")
+    columns = {**model.columns, **{k: v for k, v in given.items() if k != "format"}}
+    return read(
+        file,
+        format=given.get("format", settings.get("format")),
+        columns=columns or None,
+        classes=model.classes,
+        max_candidates=int(settings["max_candidates"]),
+        seed=int(settings["seed"]),
+        lenient=True,
+    )
 
 
 def _reading(format: str | None, prompt: str | None, label: str | None) -> dict[str, str]:
-    given = {"format": format, "prompt_column": prompt, "label_column": label}
+    given = {"format": format, "prompt": prompt, "label": label}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _rejected(dataset: Dataset) -> list[dict[str, Any]]:
+    return [{"row": each.row, "id": each.id, "reason": each.reason} for each in dataset.rejected]
+
+
+def _print(rows: Iterable[dict[str, Any]]) -> int:
+    n = 0
+    for row in rows:
+        print(as_json(row))
+        n += 1
+    return n
 
 
 def _write(path: Path, rows: Iterable[dict[str, Any]]) -> int:

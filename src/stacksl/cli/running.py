@@ -205,7 +205,23 @@ def _stopped(folder: Path) -> Stopped:
 
 def run_facts(run: Run) -> dict[str, Any]:
     """What a run came to, as the JSON of `run` and `resume`."""
-    return {**run.status(), "report": run.path / "report.html", "model": run.path / "model"}
+    return {
+        **run.status(),
+        "test": _tested(run.path / "facts.json"),
+        "report": run.path / "report.html",
+        "model": run.path / "model",
+    }
+
+
+def _tested(path: Path) -> dict[str, Any] | None:
+    """The final model on the test file, as the report has it; None without one."""
+    import json
+
+    found = json.loads(path.read_text(encoding="utf-8"))["test"] if path.is_file() else None
+    if found is None:
+        return None
+    shown = {name: found[name] for name in ("n", "accuracy", "macro_f1")}
+    return {**shown, "interval": [found["low"], found["high"]]}
 
 
 def _finish(run: Run, json: bool) -> None:
@@ -218,7 +234,6 @@ def _finish(run: Run, json: bool) -> None:
 
 def _shown(folder: Path, result: dict[str, Any]) -> str:
     word = _word(folder)
-    test = result.get("test") or {}
     lines = facts(
         [
             ("Run", f"{result['run']}, {result['state']}"),
@@ -229,13 +244,20 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ),
             ("Cost", spent(result["money"])),
             ("Accuracy before each label", share(result.get("accuracy_before"))),
-            ("Accuracy on the test file", share(test.get("accuracy"))),
+            ("Accuracy on the test set", _accuracy(result["test"])),
             ("Report", result["report"]),
             ("Model", result["model"]),
         ]
     )
     commands = (f"stacksl evaluate {word} FILE", f"stacksl predict {word} FILE")
     return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
+
+
+def _accuracy(test: dict[str, Any] | None) -> str | None:
+    if test is None:
+        return None
+    low, high = test["interval"]
+    return f"{share(test['accuracy'])} (95 % interval {low:.3f} to {high:.3f}, {test['n']:,} items)"
 
 
 def _word(path: Path) -> str:
