@@ -11,6 +11,7 @@ from ..errors import FeatureError, unknown_name
 from .encoders import Encoder
 from .hashing import HashingEncoder
 from .maps import FeatureMap, TextMap
+from .sentences import SentenceEncoder
 
 __all__ = ["ENCODERS", "Encoder", "FeatureMap", "make_features"]
 
@@ -21,7 +22,16 @@ def _hashing(name: str) -> Encoder:
     return HashingEncoder()
 
 
-ENCODERS: dict[str, Callable[[str], Encoder]] = {"hashing": _hashing}
+def _sentences(name: str) -> Encoder:
+    if not name:
+        raise FeatureError(
+            "features 'sentences' need a name: write sentences:minilm, sentences:FOLDER or a name "
+            "on the hub after the colon"
+        )
+    return SentenceEncoder(name)
+
+
+ENCODERS: dict[str, Callable[[str], Encoder]] = {"hashing": _hashing, "sentences": _sentences}
 """What may stand before the colon of a spec, with what makes its encoder from the rest."""
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Encoder", "Progress", "Vectors"]
+__all__ = ["Encoder", "Progress", "Vectors", "readable"]
 
 Progress: TypeAlias = Callable[[int, int], None]
 Vectors: TypeAlias = NDArray[np.float32]
@@ -23,12 +23,14 @@ class Encoder(Protocol):
     Attributes:
         spec: what a user writes to get it, such as `hashing`.
         bias: the constant column that class features get, 0 for none.
-        truncated: how many of the distinct texts encoded so far were cut.
     """
 
     spec: str
     bias: float
-    truncated: int
+
+    @property
+    def truncated(self) -> int:
+        """How many of the distinct texts encoded so far were cut."""
 
     @property
     def identity(self) -> str:
@@ -53,3 +55,8 @@ class Encoder(Protocol):
         Raises:
             FeatureError: the arrays do not fit this encoder.
         """
+
+
+def readable(text: str) -> str:
+    """`text` with lone surrogates, which no tokenizer takes, replaced by question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import FeatureError
 from ..game.inputs import Array
-from .encoders import Progress, Vectors
+from .encoders import Progress, Vectors, readable
 from .subspace import ENTRY_BITS, leading_subspace
 
 __all__ = ["HashingEncoder"]
@@ -142,12 +142,10 @@ class HashingEncoder:
 
 def _thin(texts: Sequence[str]) -> list[str]:
     """The distinct texts in the order of their hashes, at most 2^15 of them."""
-    keyed = sorted((hashlib.sha256(_bytes(text)).digest(), text) for text in set(texts))
+    keyed = sorted(
+        (hashlib.sha256(text.encode()).digest(), text) for text in map(readable, set(texts))
+    )
     return [text for _, text in keyed[:_MOST_TEXTS]]
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _counts(texts: Sequence[str]) -> Any:
@@ -161,9 +159,7 @@ def _counts(texts: Sequence[str]) -> Any:
         )
         return vectorizer.transform(clean)
 
-    clean = [
-        unicodedata.normalize("NFKC", _bytes(text).decode("utf-8", "replace")) for text in texts
-    ]
+    clean = [unicodedata.normalize("NFKC", readable(text)) for text in texts]
     words = count(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b")
     characters = count(analyzer="char_wb", ngram_range=(3, 5))
     return sp.hstack([words, characters], format="csr")

@@ -1,0 +1,151 @@
+"""Vectors on disk, so that a text is encoded once in the life of a machine.
+
+A text is stored under its SHA-256, never as text. SQLite makes the file safe for several processes
+at once; a digest per entry makes sure that a damaged one is not read. Deleting the folder is always
+safe: the vectors are made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from .encoders import Vectors
+
+__all__ = ["Entry", "VectorCache", "cache_folder", "text_key"]
+
+Entry: TypeAlias = tuple[Vectors, bool]
+"""A text's vector (d,) and whether the encoder cut the text."""
+
+_Result = TypeVar("_Result")
+_KEYS_AT_ONCE = 500  # below SQLite's oldest limit on the variables of a statement
+_PATIENCE = 30.0  # seconds to wait for another process that writes
+_TABLE = """CREATE TABLE IF NOT EXISTS vectors (
+    key BLOB PRIMARY KEY, vector BLOB NOT NULL, cut INTEGER NOT NULL, digest BLOB NOT NULL)"""
+
+
+def cache_folder() -> Path | None:
+    """Where vectors are kept, or None where the environment turns the cache off.
+
+    `$XDG_CACHE_HOME/stacksl`, else `~/.cache/stacksl`; `STACKSL_NO_CACHE=1` turns it off.
+    """
+    if os.environ.get("STACKSL_NO_CACHE", "0") not in ("", "0"):
+        return None
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(root):  # the XDG rule: a relative path is to be ignored
+        return Path(root) / "stacksl"
+    try:
+        return Path.home() / ".cache" / "stacksl"
+    except RuntimeError:  # no home folder
+        return None
+
+
+def text_key(text: str) -> bytes:
+    """The SHA-256 of `text`, under which its vector is kept."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+class VectorCache:
+    """The vectors of one encoder, in one SQLite file named by the encoder's identity.
+
+    A cache that cannot be used (read-only folder, full disk, damaged file) gives one warning and
+    from then on holds nothing: the work goes on without it.
+
+    Args:
+        identity: the hash of the encoder's weights and settings; None for no cache.
+    """
+
+    def __init__(self, identity: str | None) -> None:
+        folder = cache_folder()
+        usable = folder is not None and identity is not None
+        self.path = folder / "vectors-1" / f"{identity}.sqlite" if usable and folder else None
+
+    def dim(self) -> int | None:
+        """The columns of the vectors kept, None where there is none."""
+
+        def read(database: sqlite3.Connection) -> int | None:
+            row = database.execute(
+                "SELECT key, vector, cut, digest FROM vectors LIMIT 1"
+            ).fetchone()
+            found = _read(row) if row else None
+            return len(found[0]) if found else None
+
+        return self._use(read, None)
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Entry]:
+        """The entries kept under `keys`; what is absent or damaged is left out."""
+
+        def read(database: sqlite3.Connection) -> dict[bytes, Entry]:
+            found = {}
+            for row in _select(database, keys):
+                if (entry := _read(row)) is not None:
+                    found[row[0]] = entry
+            return found
+
+        return self._use(read, {})
+
+    def put(self, entries: Iterable[tuple[bytes, Entry]]) -> None:
+        """Keep `entries`, all or none of them."""
+        rows = [
+            (key, vector.tobytes(), int(cut), _digest(key, vector.tobytes(), int(cut)))
+            for key, (vector, cut) in entries
+        ]
+
+        def write(database: sqlite3.Connection) -> None:
+            with database:
+                database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", rows)
+
+        self._use(write, None)
+
+    def _use(self, work: Callable[[sqlite3.Connection], _Result], otherwise: _Result) -> _Result:
+        if self.path is None:
+            return otherwise
+        try:
+            with _opened(self.path) as database:
+                return work(database)
+        except (sqlite3.Error, OSError) as error:
+            warnings.warn(
+                f"the cache of text vectors {self.path} cannot be used ({error}): every text is "
+                "encoded anew; deleting the file is safe, and STACKSL_NO_CACHE=1 turns it off",
+                stacklevel=2,
+            )
+            self.path = None
+            return otherwise
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # vectors tell about their texts
+    with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database:
+        database.execute(_TABLE)
+        yield database
+
+
+def _select(
+    database: sqlite3.Connection, keys: Sequence[bytes]
+) -> Iterator[tuple[bytes, bytes, int, bytes]]:
+    for start in range(0, len(keys), _KEYS_AT_ONCE):
+        some = keys[start : start + _KEYS_AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        yield from database.execute(
+            f"SELECT key, vector, cut, digest FROM vectors WHERE key IN ({marks})", some
+        )
+
+
+def _read(row: tuple[bytes, bytes, int, bytes]) -> Entry | None:
+    key, vector, cut, digest = row
+    if _digest(key, vector, cut) != digest or len(vector) % 4:
+        return None
+    return np.frombuffer(vector, np.float32), bool(cut)
+
+
+def _digest(key: bytes, vector: bytes, cut: int) -> bytes:
+    return hashlib.sha256(key + bytes([cut & 255]) + vector).digest()[:16]

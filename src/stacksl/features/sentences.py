@@ -1,0 +1,263 @@
+"""`sentences:NAME_OR_DIR`: any encoder that sentence-transformers loads, with its own pooling.
+
+The one module of the package that imports torch, and only when a text has to be encoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FeatureError
+from .cache import Entry, VectorCache, text_key
+from .encoders import Progress, Vectors, readable
+from .weights import find_weights, folder_hash
+
+__all__ = ["SentenceEncoder"]
+
+_ROWS = 16  # of every batch; the first is the filler that sets its length
+_LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 2**15)
+_KEPT_AT_ONCE = 512  # texts between two writes to the cache
+
+
+class SentenceEncoder:
+    """A frozen sentence encoder: v(text) / ‖v(text)‖ in float32.
+
+    The bits of a matrix product depend on its shape, so every text is encoded in a shape that
+    follows from its own length alone: 16 rows, padded to the next of a few fixed lengths. The
+    first row is a filler of exactly that length, and rows without a text are fillers too.
+
+    Args:
+        name: `minilm`, a folder, or a name on the Hugging Face hub.
+        threads: of torch while it encodes; default `$STACKSL_ENCODER_THREADS`, else 2. Another
+            number may change last bits.
+
+    Raises:
+        FeatureError: the encoder cannot be found.
+        MissingExtra: sentence-transformers is not installed.
+
+    Source: Reimers and Gurevych (2019), "Sentence-BERT".
+    """
+
+    bias = 0.0  # a vector of norm 1 is never zero, and the refit has an intercept of its own
+
+    def __init__(self, name: str, *, threads: int | None = None) -> None:
+        self.spec = f"sentences:{name}"
+        self.threads = threads or _threads()
+        self.encoded = 0  # texts that went through the model, not the cache
+        self._folder = find_weights(name)
+        self._cut: set[bytes] = set()
+        self._fillers: dict[int, str] = {}
+
+    @cached_property
+    def identity(self) -> str:
+        """The hash of weights, tokenizer and settings, wherever the folder lies."""
+        return hashlib.sha256(f"sentences 1: {folder_hash(self._folder)}".encode()).hexdigest()
+
+    @cached_property
+    def dim(self) -> int:
+        """The columns of a vector; from the cache if it knows, so that nothing is loaded."""
+        return self._cache.dim() or len(self._run([""])[0])
+
+    @property
+    def truncated(self) -> int:
+        """How many distinct texts were longer than the encoder reads."""
+        return len(self._cut)
+
+    def fit(self, texts: Sequence[str]) -> None:
+        """Nothing: the encoder is frozen."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Nothing is fitted, so nothing is kept but the map's own seal."""
+        return {}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Check that there is nothing to take back.
+
+        Raises:
+            FeatureError: the state holds arrays.
+        """
+        if state:
+            raise FeatureError(
+                f"features '{self.spec}' expected a state without fitted arrays and got "
+                f"{', '.join(sorted(state))}: another feature map made it"
+            )
+
+    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """The vectors (n, d) of `texts`, from the cache where they are known."""
+        clean = [readable(text) for text in texts]
+        keys = [text_key(text) for text in clean]
+        known = self._cache.get(list(dict.fromkeys(keys)))
+        todo = {key: text for key, text in zip(keys, clean, strict=True) if key not in known}
+        done = len(texts) - len(todo)
+        if progress is not None:
+            progress(done, len(texts))
+        for fresh in self._encode_new(todo):
+            known.update(fresh)
+            done += len(fresh)
+            if progress is not None:
+                progress(done, len(texts))
+        self._cut.update(key for key, (_, cut) in known.items() if cut)
+        vectors = np.empty((len(texts), self.dim), np.float32)
+        for row, key in enumerate(keys):
+            vectors[row] = known[key][0]
+        return vectors
+
+    def _encode_new(self, todo: dict[bytes, str]) -> Iterator[dict[bytes, Entry]]:
+        """Encode `todo` batch by batch, writing to the cache from time to time."""
+        unkept: dict[bytes, Entry] = {}
+        try:
+            for batch, length in self._batches(todo):
+                keys = [key for key, _ in batch]
+                vectors = self._run([todo[key] for key in keys], length)
+                self.encoded += len(keys)
+                fresh = {k: (v, cut) for (k, cut), v in zip(batch, vectors, strict=True)}
+                unkept.update((k, e) for k, e in fresh.items() if np.isfinite(e[0]).all())
+                if len(unkept) >= _KEPT_AT_ONCE:
+                    self._cache.put(unkept.items())
+                    unkept.clear()
+                yield fresh
+        finally:  # what was paid for is kept, also when the user stops
+            if unkept:
+                self._cache.put(unkept.items())
+
+    def _batches(
+        self, todo: dict[bytes, str]
+    ) -> Iterator[tuple[list[tuple[bytes, bool]], int | None]]:
+        """Batches of (key, cut) that share a padded length, the shortest first."""
+        by_length: dict[int | None, list[tuple[bytes, bool]]] = {}
+        for key, length in zip(todo, self._lengths(list(todo.values())), strict=True):
+            cut = self._longest is not None and length is not None and length > self._longest
+            by_length.setdefault(self._padded(length), []).append((key, cut))
+        for padded in sorted(by_length, key=lambda length: length or 0):
+            rows = 1 if padded is None else _ROWS - 1
+            queue = by_length[padded]
+            for start in range(0, len(queue), rows):
+                yield queue[start : start + rows], padded
+
+    def _padded(self, length: int | None) -> int | None:
+        """The padded length of a text of `length` tokens."""
+        if length is None:
+            return None
+        length = min(length, self._longest or length)
+        bucket = next((fixed for fixed in _LENGTHS if fixed >= length), length)
+        return min(bucket, self._longest or bucket)
+
+    def _run(self, texts: list[str], padded: int | None = None) -> Vectors:
+        """Unit vectors (n, d) of `texts` in one batch of the fixed shape for `padded` tokens."""
+        rows = texts
+        if padded is not None:
+            filler = self._filler(padded)
+            rows = [filler, *texts, *[filler] * (_ROWS - 1 - len(texts))]
+        with _torch_threads(self.threads):
+            raw = self._model.encode(
+                rows, batch_size=len(rows), show_progress_bar=False, convert_to_numpy=True
+            )
+        wanted = raw[1 : 1 + len(texts)] if padded is not None else raw
+        return _normalised(np.asarray(wanted, np.float64))
+
+    def _filler(self, padded: int) -> str:
+        """The shortest run of one word that has at least `padded` tokens, found by bisection."""
+        if padded not in self._fillers:
+            low, high = 0, padded + 1
+            while low < high:
+                middle = (low + high) // 2
+                (found,) = self._lengths(["a " * middle])
+                if found is not None and found >= padded:
+                    high = middle
+                else:
+                    low = middle + 1
+            self._fillers[padded] = "a " * low
+        return self._fillers[padded]
+
+    def _lengths(self, texts: list[str]) -> list[int | None]:
+        """Tokens of each text, special ones and the model's own prompt included.
+
+        None where the encoder has no tokenizer of the usual kind: such texts are run one by one.
+        """
+        tokenizer = self._tokenizer
+        if tokenizer is None or not texts:
+            return [None] * len(texts)
+        prompt = self._model.prompts.get(self._model.default_prompt_name or "", "") or ""
+        tokens = tokenizer([prompt + text for text in texts], truncation=False, verbose=False)
+        return [len(ids) for ids in tokens["input_ids"]]
+
+    @cached_property
+    def _longest(self) -> int | None:
+        """The most tokens that the encoder reads, None where there is no bound."""
+        most = self._model.max_seq_length
+        return most if self._tokenizer is not None and most and most < 10**6 else None
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from transformers import PreTrainedTokenizerBase
+
+        tokenizer = getattr(self._model, "tokenizer", None)
+        return tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else None
+
+    @cached_property
+    def _cache(self) -> VectorCache:
+        return VectorCache(self.identity)
+
+    @cached_property
+    def _model(self) -> Any:
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            with _quiet():
+                model = SentenceTransformer(str(self._folder), local_files_only=True)
+        except Exception as error:  # whatever a foreign folder makes the loader raise
+            raise FeatureError(
+                f"features '{self.spec}' cannot be loaded by sentence-transformers "
+                f"({str(error).strip().splitlines()[0]}): check the folder {self._folder}"
+            ) from error
+        return model.float().eval()
+
+
+def _threads() -> int:
+    text = os.environ.get("STACKSL_ENCODER_THREADS", "2")
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise FeatureError(
+            f"STACKSL_ENCODER_THREADS should be a number from 1 and is '{text}': correct it"
+        )
+    return int(text)
+
+
+@contextmanager
+def _torch_threads(count: int) -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No loading bar: progress is the caller's to show."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _normalised(rows: NDArray[np.float64]) -> Vectors:
+    length = np.sqrt(np.sum(rows * rows, axis=1, keepdims=True))
+    scale = np.where(length > 0.0, length, 1.0) * (1.0 + 2.0**-22)  # rounding stays below 1
+    unit: Vectors = (rows / scale).astype(np.float32)
+    return unit

