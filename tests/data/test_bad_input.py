@@ -112,7 +112,7 @@ FILES: dict[str, tuple[str, bytes | Callable[[], bytes], str]] = {
         "fewer than two candidates",
     ),
     "all bad": ("x.jsonl", b"{nope\n{nope\n", "no row of the file can be parsed: .*bad JSON"),
-    "a JSON object": ("x.json", b"[1, 2", "not valid JSON"),
+    "cut JSON": ("x.json", b"[1, 2", "not valid JSON"),
 }
 
 
@@ -136,6 +136,12 @@ def test_a_missing_file_names_a_near_one(make: Make) -> None:
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is a folder"):
         read(tmp_path)
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.csv")
+    with pytest.raises(DataError, match="a pipe or a device"):
+        read(tmp_path / "x.csv")
 
 
 def test_a_file_that_may_not_be_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

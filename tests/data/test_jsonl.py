@@ -52,6 +52,16 @@ def test_the_number_of_options_may_differ_and_answers_may_be_missing(make: Make)
     assert data.unlabelled == 2
 
 
+def test_answers_and_ids_may_begin_late(make: Make) -> None:
+    rows: list[dict[str, Any]] = [
+        {"prompt": f"p{n}", "candidates": ["a", "b", str(n)]} for n in range(1500)
+    ]
+    rows.append({"id": "late", "prompt": "q", "candidates": ["a", "b"], "answer": 1})
+    data = read(make("x.jsonl", lines(rows)))
+    assert data.answers == {"late": 1}
+    assert data.unlabelled == 1500
+
+
 def test_numbers_become_text_and_answers_as_text_are_compared_first(make: Make) -> None:
     rows = [
         {"id": 7, "prompt": 12, "candidates": [1, 2, 0], "answer": "0"},

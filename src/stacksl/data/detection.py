@@ -115,8 +115,11 @@ def _options(table: Table, name: str, given: Mapping[str, str], id: str | None) 
     candidates = require(
         "candidates", given.get("candidates", defaults[1] or "candidates"), columns
     )
-    label = given.get("label") or (defaults[2] if defaults[2] in columns else None)
-    return OptionsShape(name, prompt, candidates, label, id)
+    # the first rows may all be without the answer or the id that later ones have
+    label = given.get("label") or defaults[2]
+    return OptionsShape(
+        name, prompt, candidates, label, id or ("id" if name != "options" else None)
+    )
 
 
 def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> LetteredShape:

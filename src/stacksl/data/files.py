@@ -85,6 +85,8 @@ def head_of(path: Path) -> bytes:
     with reading(path):
         if path.is_dir():
             raise DataError(f"'{path}' is a folder: give one file of items ({_KNOWN})")
+        if path.exists() and not path.is_file():
+            raise DataError(f"'{path}' is a pipe or a device: save it as a file, it is read twice")
         with _open(path) as stream:
             head = stream.read(HEAD)
     if not head.strip():

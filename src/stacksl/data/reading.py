@@ -46,8 +46,8 @@ def read(
         max_candidates: items with more options are set aside.
         seed: permutes the responses of preference files, together with the item's id.
         strict: the first unusable row is an error.
-        lenient: rows are set aside however many they are, and an item with a label outside
-            `classes` is kept without an answer and noted in `Dataset.unknown`.
+        lenient: rows are set aside however many they are (while one is left), and an item with a
+            label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
 
     Returns:
         The items in the order of the file. Where the file gives no id, row 17 is `row-000017`.

@@ -16,7 +16,7 @@ from stacksl.errors import DataError, MissingExtra
 
 __all__ = ["LOOK", "Row", "Table", "open_table"]
 
-LOOK = 200  # rows looked at before the columns' meaning is decided
+LOOK = 1000  # rows looked at before the columns' meaning is decided
 _FIELD_LIMIT = 1 << 27  # a CSV field longer than this is refused
 _NO_DELIMITER = "\x1f"
 _END = "\x1e\x1fend"
