@@ -1,0 +1,232 @@
+"""docs/cli.md against what the verbs print, on a run that really takes place."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stacksl.cli.entry import call
+
+DOC = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+TOPICS = {
+    "bread": "flour dough oven crust loaf yeast knead bake",
+    "sea": "wave salt tide harbour ship anchor sail gull",
+    "night": "star moon dark lamp sleep owl dream shadow",
+}
+
+
+def documented() -> dict[str, set[str]]:
+    """The keys that each section of the contract lists."""
+    parts = re.split(r"^### ", DOC.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    return {
+        part.split("\n", 1)[0].strip("`"): set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE))
+        for part in parts
+    }
+
+
+KEYS = documented()
+
+
+def write(path: Path, rows: int, start: int = 0) -> Path:
+    """Sentences of the topics' words, in turn."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "topic"])
+        for n in range(start, start + rows):
+            topic, words = list(TOPICS.items())[n % 3]
+            word = words.split()
+            writer.writerow([f"{word[n % 8]} {word[n // 3 % 8]} {word[n // 5 % 8]} {n}", topic])
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A finished run, its data and its test file."""
+    folder = tmp_path_factory.mktemp("contract")
+    data, test = write(folder / "data.csv", 120), write(folder / "test.csv", 30, start=1000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        words = ["run", str(data), "--budget", "30", "--test", str(test), "--out", "runs/first"]
+        assert call([*words, "--price", "0.5", "--quiet"]) == 0
+        yield folder
+
+
+def test_the_verbs_of_the_contract_are_those_of_the_command_line() -> None:
+    from stacksl.cli.examples import EXAMPLES
+
+    assert {"run --dry-run", "predict --out", *EXAMPLES} == {*KEYS, "resume"}
+
+
+def printed(stacksl, *words: object) -> object:
+    said = stacksl(*words, "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ("status", ["status", "runs/first"]),
+        ("report", ["report", "runs/first"]),
+        ("evaluate", ["evaluate", "runs/first", "test.csv"]),
+        ("predict --out", ["predict", "runs/first", "test.csv", "--out", "answers.jsonl"]),
+        ("run --dry-run", ["run", "data.csv", "--dry-run"]),
+        ("data check", ["data", "check", "data.csv", "--against", "test.csv"]),
+        ("ledger path", ["ledger", "path", "runs/first"]),
+        ("ledger verify", ["ledger", "verify", "runs/first"]),
+        ("ledger replay", ["ledger", "replay", "runs/first"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_verb_prints_the_keys_of_its_contract(stacksl, folder, section, words) -> None:
+    told = printed(stacksl, *words)
+    assert isinstance(told, dict)
+    assert set(told) == KEYS[section]
+
+
+def test_run_and_resume_print_status_and_more(stacksl, folder) -> None:
+    told = printed(stacksl, "run", "data.csv", "--budget", "9", "--out", "runs/second", "--quiet")
+    assert isinstance(told, dict)
+    assert set(told) == KEYS["status"] | KEYS["run"]
+    assert (told["budget"], told["asked"], told["left"], told["rounds"]) == (9, 9, 0, 120)
+    assert (told["state"], told["money"], told["test"]) == ("finished", None, None)
+    again = printed(stacksl, "resume", "runs/second", "--quiet")
+    assert again == told, "a finished run is left as it is"
+
+
+def test_money_and_the_test_file_are_told(stacksl, folder) -> None:
+    told = printed(stacksl, "resume", "runs/first")
+    assert isinstance(told, dict)
+    assert told["money"] == {"price": 0.5, "budget": 15.0, "spent": 15.0}
+    evaluated = printed(stacksl, "evaluate", "runs/first", "test.csv")
+    assert isinstance(evaluated, dict)
+    assert told["test"] == {name: evaluated[name] for name in told["test"]}
+    assert "interval" in told["test"]
+    assert "$15.00 of $15.00" in stacksl("status", "runs/first").out
+
+
+@pytest.mark.parametrize(
+    ("section", "words", "lines"),
+    [
+        ("predict", ["predict", "runs/first", "test.csv"], 30),
+        ("ledger export", ["ledger", "export", "runs/first"], 30),
+    ],
+)
+def test_a_verb_of_many_lines(stacksl, folder, section, words, lines) -> None:
+    said = stacksl(*words, "--json")
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    assert len(rows) == lines
+    assert all(set(row) == KEYS[section] for row in rows)
+
+
+def test_the_export_is_the_same_as_csv(stacksl, folder) -> None:
+    rows = list(csv.DictReader(io.StringIO(stacksl("ledger", "export", "runs/first").out)))
+    lines = stacksl("ledger", "export", "runs/first", "--json").out.splitlines()
+    assert [row["item"] for row in rows] == [json.loads(line)["item"] for line in lines]
+    assert set(rows[0]) == KEYS["ledger export"]
+
+
+def test_runs_are_listed(stacksl, folder) -> None:
+    told = printed(stacksl, "ls")
+    assert isinstance(told, list)
+    assert "runs/first" in [row["run"] for row in told]
+    assert set(told[0]) == KEYS["status"]
+    assert "runs/first" in stacksl("ls").out
+    assert "no runs in nowhere" in stacksl("ls", "runs", "--folder", "nowhere").out
+
+
+@pytest.mark.parametrize(
+    "kind", ["gates", "scorers", "followers", "labelers", "features", "presets"]
+)
+def test_names_are_listed(stacksl, kind) -> None:
+    told = printed(stacksl, "ls", kind)
+    assert isinstance(told, list)
+    assert told
+    for row in told:
+        assert set(row) == KEYS["ls"]
+        assert row["about"], f"{row['name']} says what it is"
+        assert row["name"] in stacksl("ls", kind).out
+
+
+def test_scorers_listed_are_those_there_are(stacksl) -> None:
+    from stacksl.game.scorers import SCORERS
+
+    told = printed(stacksl, "ls", "scorers")
+    assert isinstance(told, list)
+    assert {row["name"] for row in told} == set(SCORERS)
+
+
+def test_an_unknown_kind_has_its_nearest_match(stacksl) -> None:
+    said = stacksl("ls", "gats")
+    assert said.code == 2
+    assert "did you mean 'gates'" in said.err
+
+
+def test_predictions_written_are_those_printed(stacksl, folder) -> None:
+    assert stacksl("predict", "runs/first", "test.csv", "--out", "there.jsonl").code == 0
+    assert (folder / "there.jsonl").read_text() == stacksl("predict", "runs/first", "test.csv").out
+    assert not list(folder.glob(".there*"))
+
+
+def test_predictions_need_no_answers_and_other_columns_are_named(stacksl, folder) -> None:
+    rows = list(csv.DictReader(io.StringIO((folder / "test.csv").read_text(encoding="utf-8"))))
+    (folder / "other.csv").write_text(
+        "".join(["q,n\n", *(f"{row['text']},{n}\n" for n, row in enumerate(rows))])
+    )
+    said = stacksl("predict", "runs/first", "other.csv")
+    assert said.code == 2
+    assert "text" in said.err
+    said = stacksl("predict", "runs/first", "other.csv", "--prompt-column", "q")
+    same = stacksl("predict", "runs/first", "test.csv")
+    picked = [json.loads(line)["choice"] for line in said.out.splitlines()]
+    assert picked == [json.loads(line)["choice"] for line in same.out.splitlines()]
+
+
+def test_a_row_that_cannot_be_read_is_wrong_and_reported(stacksl, folder) -> None:
+    text = (folder / "test.csv").read_text(encoding="utf-8")
+    (folder / "faulty.csv").write_text(text + ",sea\n", encoding="utf-8")
+    told = printed(stacksl, "evaluate", "runs/first", "faulty.csv")
+    assert isinstance(told, dict)
+    assert (told["n"], told["unusable"]) == (31, 1)
+    assert told["rejected"][0]["row"] == 31
+    assert "row 31" in stacksl("evaluate", "runs/first", "faulty.csv").out
+    said = stacksl("predict", "runs/first", "faulty.csv")
+    assert len(said.out.splitlines()) == 30
+    assert "row 31 has no prediction" in said.err
+
+
+def test_a_file_that_a_run_would_refuse_is_refused_by_the_check(stacksl, folder) -> None:
+    (folder / "bad.csv").write_text("text,topic\na,x\nb,y\n,x\n,y\n,x\n", encoding="utf-8")
+    said = stacksl("data", "check", "bad.csv", "--json")
+    assert said.code == 2
+    assert len(json.loads(said.out)["rejected"]) == 3
+    assert said.err.startswith("stacksl: ")
+
+
+def test_an_earlier_run_is_played_again_from_its_config(stacksl, folder) -> None:
+    words = ("--config", "runs/first/run.toml", "--out", "runs/again", "--yes", "--quiet")
+    told = printed(stacksl, "run", *words)
+    assert isinstance(told, dict)
+    mine = stacksl("ledger", "export", "runs/again").out.splitlines()
+    first = stacksl("ledger", "export", "runs/first").out.splitlines()
+    assert [line.split(",")[:4] for line in mine] == [line.split(",")[:4] for line in first]
+
+
+@pytest.mark.parametrize("verb", ["status", "report", "resume", "ledger verify", "ledger path"])
+def test_what_is_no_run_is_told_in_a_sentence(stacksl, folder, verb) -> None:
+    said = stacksl(*verb.split(), "runs/nowhere")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.count("\n") == 1
+    assert "stacksl ls" in said.err
+
+
+def test_predictions_into_a_folder_that_is_not_there(stacksl, folder) -> None:
+    said = stacksl("predict", "runs/first", "test.csv", "--out", "nowhere/a.jsonl", "--quiet")
+    assert said.code == 2
+    assert "give another --out" in said.err
