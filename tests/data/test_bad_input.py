@@ -166,7 +166,7 @@ def test_duplicate_prompts_and_overlap_warn(make: Make) -> None:
     train = read(make("x.csv", "text,label\nSame  text,x\nsame text,y\nother,y\n"))
     test = read(make("y.csv", "text,label\nother,x\nnew,y\n"))
     assert len(train.items) == 3
-    assert any("1 prompt more than once" in w for w in train.warnings)
+    assert any("1 prompt already seen" in w for w in train.warnings)
     assert any("1 of 2 prompts" in s for s in check(train, test))
     assert any(
         "no prompt of" in s for s in check(train, read(make("z.csv", "text,label\nq,x\nr,y\n")))

@@ -44,7 +44,7 @@ def warnings_of(
         yield f"{_count(len(result.unknown), 'item')} with a label outside the known classes"
     twice = duplicates(result.items)
     if twice:
-        yield f"{_count(twice, 'prompt')} more than once (each is its own item)"
+        yield f"{_count(twice, 'prompt')} already seen in an earlier row (each stays its own item)"
     long = [len(i.prompt) for i in result.items if len(i.prompt) > LONG_TEXT]
     if long:
         yield (
