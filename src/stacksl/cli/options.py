@@ -188,7 +188,7 @@ Set = Annotated[
         "--set",
         metavar="NAME=VALUE",
         rich_help_panel=_LEARN,
-        help="Any other setting (docs/settings.md), such as ridge=0.1; may be repeated.",
+        help="Any other setting, such as ridge=0.1; `run --dry-run --json` names them all.",
     ),
 ]
 Seed = Annotated[
