@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 from sqlalchemy import insert, select
 
@@ -13,14 +14,12 @@ from stacksl.items import Decision
 from stacksl.labels.accounts import Accounts
 from stacksl.labels.chain import Link, chain, genesis, walk
 from stacksl.labels.exchange import Drafts
+from stacksl.labels.migrations import migrate
 from stacksl.labels.purchases import Head, ItemRecord
 from stacksl.labels.register import Register
 from stacksl.labels.rows import Row, read_certificate
 from stacksl.labels.schema import runs
-from stacksl.labels.store import Store
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+from stacksl.labels.store import Store, place_file, remove_file
 
 __all__ = ["Book", "Terms"]
 
@@ -66,10 +65,31 @@ class Book:
         self._load()
 
     @staticmethod
-    def begin(tx: Connection, terms: Terms, items: Iterable[ItemRecord]) -> None:
-        """Write the terms and the items of a new run."""
-        tx.execute(insert(runs).values(asdict(terms)))
-        Register.write(tx, terms.run, items)
+    def found(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
+        """Write the terms and the items of a new run; a file appears whole or not at all.
+
+        Raises:
+            LedgerError: the terms cannot be, or the place is taken or cannot be written.
+        """
+        if min(terms.budget, terms.price, terms.money or 0) < 0:
+            raise LedgerError(
+                "budget, money and price should not be negative, came "
+                f"{terms.budget}, {terms.money}, {terms.price}"
+            )
+        if "://" in str(where):
+            _write_new(where, terms, items)
+            return
+        path = Path(where)
+        if path.exists():
+            raise LedgerError(f"{path} exists: open it, or name a path that is free")
+        draft = path.with_name(path.name + ".new")
+        remove_file(draft)  # of a process that was killed here
+        try:
+            _write_new(draft, terms, items)
+            place_file(draft, path)
+        except BaseException:
+            remove_file(draft)
+            raise
 
     def durably(self, build: Callable[[Drafts], T]) -> T:
         """Run `build` on the book as it is on disk now, and commit what it records.
@@ -190,6 +210,18 @@ class Book:
     def _empty(self) -> Drafts:
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
         return Drafts(accounts, self.register, self._clock)
+
+
+def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
+    store = Store(where)
+    try:
+        with store.writing() as tx:
+            migrate(tx)
+            tx.execute(insert(runs).values(asdict(terms)))
+            Register.write(tx, terms.run, items)
+            store.commit()
+    finally:
+        store.close()
 
 
 def _terms(store: Store, run: str | None) -> Terms:

@@ -19,7 +19,7 @@ from stacksl.labels.migrations import migrate, pending
 from stacksl.labels.purchases import Answer, Head, ItemRecord, Purchase
 from stacksl.labels.register import compare
 from stacksl.labels.rows import Row, canonical
-from stacksl.labels.store import Store, expect_file, remove_file
+from stacksl.labels.store import Store, expect_file
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -85,26 +85,9 @@ class Ledger:
         Raises:
             LedgerError: the run has a ledger already, or the database cannot be written.
         """
-        if budget < 0 or price < 0 or (money is not None and money < 0):
-            raise LedgerError(
-                f"a budget, money and price should not be negative, came {budget}, {money}, {price}"
-            )
-        is_file = "://" not in str(path)
-        if is_file and Path(path).exists():
-            raise LedgerError(f"{path} exists: open it, or name a path that is free")
-        store = Store(path)
         terms = Terms(run, budget, money, price, created=int(clock() * 1e6))
-        try:
-            with store.writing() as tx:
-                migrate(tx)
-                Book.begin(tx, terms, items)
-                store.commit()
-        except BaseException:
-            store.close()
-            if is_file:
-                remove_file(Path(path))
-            raise
-        return cls(store, run, clock, lease)
+        Book.found(path, terms, items)
+        return cls(Store(path), run, clock, lease)
 
     @classmethod
     def open(

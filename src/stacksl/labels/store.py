@@ -23,7 +23,7 @@ from stacksl.labels.schema import events, runs
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Store", "expect_file", "remove_file"]
+__all__ = ["Store", "expect_file", "place_file", "remove_file"]
 
 _PAGE: Final = 4096
 _ENTRY = [events.c[name] for name in Entry.__dataclass_fields__]
@@ -107,9 +107,11 @@ class Store:
                 self.connection.execute(row.with_for_update())
             try:
                 yield self.connection
-            finally:
-                if self.connection.in_transaction():
-                    self.connection.rollback()
+            except BaseException:
+                self.connection.rollback()
+                # SQLAlchemy takes a transaction whose commit failed for over; the file does not
+                self.connection.connection.rollback()
+                raise
 
     def commit(self) -> None:
         """Make the transaction durable, and count it."""
@@ -194,6 +196,16 @@ def remove_file(path: Path) -> None:
     """Remove a ledger's file and those that SQLite keeps beside it."""
     for suffix in ("", "-wal", "-shm"):
         Path(os.fspath(path) + suffix).unlink(missing_ok=True)
+
+
+def place_file(draft: Path, path: Path) -> None:
+    """Give a closed ledger its name, durably."""
+    os.replace(draft, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _url(where: str | Path) -> URL:
