@@ -50,6 +50,7 @@ def scorer_settings(settings: Settings) -> ScorerSettings:
         norm_bound=settings.norm_bound,
         learning_rate=settings.learning_rate,
         kl_weight=settings.kl_weight,
+        kl_target=settings.kl_target,
         reference=settings.reference,
         ema_decay=settings.ema_decay,
         clip=settings.clip,

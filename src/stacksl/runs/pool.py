@@ -33,7 +33,7 @@ def pool(
 
     A batch is posted in one transaction, so an interrupted run never splits one.
     """
-    learner, ledger = table.learner, table.ledger
+    learner = table.learner
     for batch in range(batches):
         target = learner.budget * (batch + 1) // batches
         if target > learner.round:
@@ -80,10 +80,9 @@ def _certificate(row: int, table: Table, head: Head | None, ahead: int) -> Decis
     """The numbers of one item under the refit's scores and the online state's widths."""
     learner, inputs = table.learner, table.block[row]
     presented = table.follower.respond([inputs], learner.scorer)[0]
-    view = learner.scorer.bounds(inputs, presented)
-    if head is not None:
-        scores = _head_scores(head, row, table)[list(presented)]
-        view = learner.scorer.with_scores(inputs, view, scores)
+    scores = None if head is None else _policy(head, row, table)
+    view = learner.scorer.bounds(inputs, presented, scores)
+    policy = view.probabilities if scores is None else view.scores
     position = view.choice
     clock = Clock(table.ledger.asked, learner.budget, learner.round + ahead, learner.horizon)
     reach = view.radius * view.widths[position]
@@ -98,7 +97,7 @@ def _certificate(row: int, table: Table, head: Head | None, ahead: int) -> Decis
         score=float(view.scores[position]),
         lower=float(view.scores[position] - reach),
         upper=float(view.scores[position] + reach),
-        probability=float(view.probabilities[position]),
+        probability=float(policy[position]),
         gate_score=contested_score(view, learner.width_scale),
         state=learner.gate_state,
         skip_state=learner.gate_state,
@@ -106,5 +105,6 @@ def _certificate(row: int, table: Table, head: Head | None, ahead: int) -> Decis
     )
 
 
-def _head_scores(head: Head, row: int, table: Table) -> Array:
+def _policy(head: Head, row: int, table: Table) -> Array:
+    """The refit's probabilities of the item's candidates, (K,): the scores of a pool."""
     return np.asarray(head.probabilities(table.block.take([row]))[0], dtype=np.float64)

@@ -52,8 +52,13 @@ class Scorer(Protocol):
         """(K,) scores of all candidates; changes nothing."""
         ...
 
-    def bounds(self, inputs: Inputs, presented: tuple[int, ...]) -> Bounds:
-        """Scores, policy, widths and the action among the presented; changes nothing."""
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
+        """Scores, policy, widths and the action among the presented; changes nothing.
+
+        `scores`, (K,), stand in for θᵀφ where they come from elsewhere, such as a refit.
+        """
         ...
 
     def step(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.game.calibration import adjusted_kl_weight
 from stacksl.game.inputs import Array, Block, Inputs
 from stacksl.game.losses import clip, cross_entropy, kl, softmax
 from stacksl.game.scorers.bounds import Bounds, assemble
@@ -48,7 +49,8 @@ class GradientScorer:
     that of φ's full dimension, K·d for class heads. The policy is the softmax of the scores.
 
     `rounds` counts steps with feedback and skips: the n of the radius when it counts rounds.
-    `clipped` counts the learnt labels whose loss was above the level.
+    `clipped` counts the learnt labels whose loss was above the level. With `kl_target` the KL
+    weight is adjusted after every step (`calibration.adjusted_kl_weight`).
 
     Source: Algorithms 1 and 2. Deviation: DESIGN D2, D3, D10; the radius was proved for the ridge
     estimate, not for this θ (notes A7).
@@ -67,15 +69,18 @@ class GradientScorer:
         self.learnt = 0
         self.rounds = 0
         self.clipped = 0
+        self.kl_weight = settings.kl_weight
         self._losses = np.zeros(_WINDOW)
 
     def scores(self, inputs: Inputs) -> Array:
         """θᵀφ(z, x) of all K candidates."""
         return all_scores(self.theta, inputs)
 
-    def bounds(self, inputs: Inputs, presented: tuple[int, ...]) -> Bounds:
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
         """Scores, policy and widths of the presented candidates; changes nothing."""
-        scores = pick(self.scores(inputs), presented)
+        scores = pick(self.scores(inputs) if scores is None else scores, presented)
         widths, against = self.tracker.widths(inputs, presented)
         size = self.dim * (self.classes or 1)
         reach = current_radius(self.settings, size, self.learnt, self.rounds)
@@ -100,6 +105,8 @@ class GradientScorer:
         for inner in range(self.settings.inner_steps):
             first = self._descend(inputs, presented, gold, level, anchor)
             loss = first if inner == 0 else loss
+        if self.settings.kl_target is not None:
+            self._steady(inputs, presented, anchor, self.settings.kl_target)
         if self.settings.reference == "ema":
             self.reference *= self.settings.ema_decay
             self.reference += (1.0 - self.settings.ema_decay) * self.theta
@@ -121,12 +128,14 @@ class GradientScorer:
         """Everything that a step changes, as copies."""
         counts = np.array([self.learnt, self.rounds, self.clipped], dtype=np.int64)
         own = {"theta": self.theta.copy(), "reference": self.reference.copy()}
+        own["kl_weight"] = np.array([self.kl_weight])
         return {**own, "losses": self._losses.copy(), "counts": counts, **self.tracker.state()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Be as the scorer that gave `state`, bit for bit."""
         self.theta = restored(state, "theta", self.theta)
         self.reference = restored(state, "reference", self.reference)
+        self.kl_weight = float(restored(state, "kl_weight", np.zeros(1))[0])
         self._losses = restored(state, "losses", self._losses)
         counts = restored(state, "counts", np.zeros(3, dtype=np.int64))
         self.learnt, self.rounds, self.clipped = (int(count) for count in counts)
@@ -146,11 +155,19 @@ class GradientScorer:
         if gold is not None:
             loss, raw = cross_entropy(scores, gold)
             slope += clip(loss, raw, level, self.settings.clip)[1]
-        if self.settings.kl_weight > 0.0:
+        if self.kl_weight > 0.0:
             pull = kl(scores, pick(all_scores(anchor, inputs), presented))[1]
-            slope += self.settings.kl_weight * pull
+            slope += self.kl_weight * pull
         add_rows(self.theta, inputs, presented, -self.settings.learning_rate * slope)
         return loss
+
+    def _steady(
+        self, inputs: Inputs, presented: tuple[int, ...], anchor: Array, target: float
+    ) -> None:
+        """Adjust the KL weight by what the step's KL(π_θ ‖ π_ref) came to."""
+        now = pick(self.scores(inputs), presented)
+        observed = kl(now, pick(all_scores(anchor, inputs), presented))[0]
+        self.kl_weight = adjusted_kl_weight(max(self.kl_weight, 1e-6), observed, target)
 
     def _level(self) -> float:
         if self.settings.clip_level is not None:

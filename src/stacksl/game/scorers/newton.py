@@ -61,10 +61,12 @@ class PairNewton:
         """θᵀφ(z, x) of all K candidates."""
         return all_scores(self.theta, inputs)
 
-    def bounds(self, inputs: Inputs, presented: tuple[int, ...]) -> Bounds:
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
         """Scores, policy, widths and information; changes nothing. O(m d²)."""
         assert isinstance(inputs, PairFeatures)
-        scores = pick(self.scores(inputs), presented)
+        scores = pick(self.scores(inputs) if scores is None else scores, presented)
         policy = softmax(scores)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
@@ -176,10 +178,12 @@ class ClassNewton:
         """θ_xᵀh of all K classes."""
         return all_scores(self.theta, inputs)
 
-    def bounds(self, inputs: Inputs, presented: tuple[int, ...]) -> Bounds:
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
         """Scores, policy, widths and information; changes nothing. O(d² + K d)."""
         assert isinstance(inputs, SharedFeatures)
-        scores = pick(self.scores(inputs), presented)
+        scores = pick(self.scores(inputs) if scores is None else scores, presented)
         policy = softmax(scores)
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
         common = float(inputs.h @ inputs.h) / (self.classes * self.settings.ridge)

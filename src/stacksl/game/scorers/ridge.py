@@ -78,10 +78,12 @@ class PairRidge:
         """θ̂ᵀφ(z, x) of all K candidates."""
         return all_scores(self.theta, inputs)
 
-    def bounds(self, inputs: Inputs, presented: tuple[int, ...]) -> Bounds:
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
         """Scores, policy and widths of the presented candidates; changes nothing. O(m d²)."""
         assert isinstance(inputs, PairFeatures)
-        scores = pick(self.scores(inputs), presented)
+        scores = pick(self.scores(inputs) if scores is None else scores, presented)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
         return assemble(
@@ -190,10 +192,12 @@ class ClassRidge:
         """θ̂_xᵀh of all K classes."""
         return all_scores(self.theta, inputs)
 
-    def bounds(self, inputs: Inputs, presented: tuple[int, ...]) -> Bounds:
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
         """Scores, policy and widths of the presented classes; changes nothing. O(d² + K d)."""
         assert isinstance(inputs, SharedFeatures)
-        scores = pick(self.scores(inputs), presented)
+        scores = pick(self.scores(inputs) if scores is None else scores, presented)
         square = float(inputs.h @ (self.confidence.gram_inv @ inputs.h))
         widths = np.full(len(presented), math.sqrt(max(square, 0.0)))
         return assemble(

@@ -29,6 +29,8 @@ class ScorerSettings:
         feature_norm: L, a bound on ‖φ‖.
         learning_rate: η of the gradient step; `sgd` alone.
         kl_weight: λ of the term λ·KL(π_θ ‖ π_ref); `sgd` alone.
+        kl_target: τ; the weight is adjusted after every step to keep the observed KL near it (D16);
+            None leaves the weight alone; `sgd` alone.
         reference: π_ref: the starting policy, its exponential moving average, or the policy at
             the beginning of the step (whose gradient there is zero: D3); `sgd` alone.
         ema_decay: α of θ_ref ← α·θ_ref + (1 − α)·θ; `sgd` with `ema` alone.
@@ -51,6 +53,7 @@ class ScorerSettings:
     feature_norm: float = 1.0
     learning_rate: float = 0.1
     kl_weight: float = 0.1
+    kl_target: float | None = None
     reference: Reference = "frozen"
     ema_decay: float = 0.99
     clip: Reading = "scale"
@@ -87,6 +90,12 @@ class ScorerSettings:
                 _finite(self.learning_rate) and self.learning_rate > 0,
             ),
             ("kl_weight", self.kl_weight, "a number of at least 0", _at_least_0(self.kl_weight)),
+            (
+                "kl_target",
+                self.kl_target,
+                "a number above 0",
+                self.kl_target is None or (_finite(self.kl_target) and self.kl_target > 0),
+            ),
             ("ema_decay", self.ema_decay, "a number from 0 to below 1", 0 <= self.ema_decay < 1),
             ("clip_level", self.clip_level, "a number above 0", level > 0),
             ("inner_steps", self.inner_steps, "1 or more", self.inner_steps >= 1),
