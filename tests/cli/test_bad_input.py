@@ -1,0 +1,185 @@
+"""Bad input, as a user would give it: one sentence, code 2, no traceback, nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+GOOD = "text,topic\n" + "".join(f"word{n} and {n % 5},{'ab'[n % 2]}\n" for n in range(40))
+
+
+def refused(said, *hints: str) -> None:
+    """What every refusal looks like."""
+    assert said.code == 2, said
+    assert said.out == ""
+    last = said.err.splitlines()[-1]
+    assert last.startswith("stacksl: ")
+    assert "Traceback" not in said.err
+    for hint in hints:
+        assert hint in last, last
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with one good file; it is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.csv").write_text(GOOD, encoding="utf-8")
+    return tmp_path
+
+
+def files(home: Path) -> dict[str, bytes]:
+    row = {"id": "a", "prompt": "p", "candidates": ["x", "y"], "answer": 0}
+    native = "".join(json.dumps({**row, "id": str(n)}) + "\n" for n in range(40))
+    single = json.dumps({**row, "candidates": ["x"]}) + "\n"
+    return {
+        "empty.csv": b"",
+        "blank.jsonl": b"\n\n",
+        "binary.csv": bytes(range(256)) * 20,
+        "truncated.jsonl.gz": gzip.compress(native.encode())[:60],
+        "truncated.parquet": b"PAR1" + b"\x00" * 40,
+        "single.jsonl": (single * 3).encode(),
+        "nothing.jsonl": b'{"id": 1}\n{"id": 2}\n{"id": 3}\n',
+        "half.jsonl": native.encode()[:-20] + b'{"id": \n' * 9,
+        "header.csv": b"text,topic\n",
+        "labels.json": b"[1, 2",
+    }
+
+
+@pytest.mark.parametrize("verb", ["run", "data check"])
+@pytest.mark.parametrize("name", sorted(files(Path())))
+def test_a_file_that_cannot_be_used(stacksl, home, name: str, verb: str) -> None:
+    (home / name).write_bytes(files(home)[name])
+    said = stacksl(*verb.split(), name)
+    if verb == "run":
+        refused(said)
+    assert said.code == 2, said
+    assert "Traceback" not in said.err
+    assert not (home / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["nowhere.csv"], "nowhere.csv"),
+        (["."], "folder"),
+        (["good.csv", "--prompt-column", "txet"], "txet"),
+        (["good.csv", "--label-column", "nothing"], "nothing"),
+        (["good.csv", "--format", "cvs"], "csv"),
+        (["good.csv", "--test", "nowhere.csv"], "nowhere.csv"),
+        (["good.csv", "--max-candidates", "1"], "max_candidates"),
+        (["good.csv", "--budget", "0"], "budget"),
+        (["good.csv", "--budget=-3"], "budget"),
+        (["good.csv", "--budget", "41"], "at most 40"),
+        (["good.csv", "--budget", "1.5"], "budget"),
+        (["good.csv", "--budget", "abc"], "budget"),
+        (["good.csv", "--budget", "nan"], "budget"),
+        (["good.csv", "--budget", "0.01"], "0.025"),
+        (["good.csv", "--budget", "$40"], "--price"),
+        (["good.csv", "--budget", "$1", "--price", "2"], "no label"),
+        (["good.csv", "--budget", "$x", "--price", "2"], "budget"),
+        (["good.csv", "--price", "cheap"], "price"),
+        (["good.csv", "--price=-1"], "price"),
+        (["good.csv", "--gate", "magrin"], "did you mean 'margin'"),
+        (["good.csv", "--scorer", "rigde"], "did you mean 'ridge'"),
+        (["good.csv", "--follower", "hrad"], "did you mean 'hard'"),
+        (["good.csv", "--features", "hashign"], "did you mean 'hashing'"),
+        (["good.csv", "--labeler", "orcale"], "did you mean 'oracle'"),
+        (["good.csv", "--labeler", "noisy:2"], "noisy"),
+        (["good.csv", "--aim", "modle"], "model"),
+        (["good.csv", "--mode", "lake"], "stream"),
+        (["good.csv", "--order", "any"], "shuffled"),
+        (["good.csv", "--seed=-1"], "seed"),
+        (["good.csv", "--preset", "paper-table"], "studies"),
+        (["good.csv", "--gate", "contested", "--set", "width_scale=0"], "width_scale"),
+        (["good.csv", "--mode", "pool", "--gate", "llf"], "llf"),
+        (["good.csv", "--set", "rigde=1"], "did you mean 'ridge'"),
+        (["good.csv", "--set", "kl_weight=0.1"], "sgd"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_refused_before_anything_is_written(
+    stacksl, home, words, hint
+) -> None:
+    refused(stacksl("run", *words, "--quiet"), hint)
+    assert sorted(path.name for path in home.iterdir()) == ["good.csv"]
+
+
+def test_an_oracle_needs_every_answer(stacksl, home) -> None:
+    (home / "some.csv").write_text(GOOD + "word and,\nword or,\n", encoding="utf-8")
+    refused(stacksl("run", "some.csv", "--quiet"), "2")
+    assert not (home / "runs").exists()
+
+
+def test_a_folder_is_never_two_runs_and_never_a_file(stacksl, home) -> None:
+    assert stacksl("run", "good.csv", "--out", "one", "--quiet").code == 0
+    before = (home / "one" / "ledger.db").read_bytes()
+    refused(stacksl("run", "good.csv", "--out", "one", "--quiet"), "another run")
+    assert (home / "one" / "ledger.db").read_bytes() == before
+    refused(stacksl("run", "good.csv", "--out", "good.csv", "--quiet"), "good.csv")
+    (home / "mine").mkdir()
+    (home / "mine" / "thesis.txt").write_text("years of work")
+    refused(stacksl("run", "good.csv", "--out", "mine", "--quiet"), "not empty")
+    assert [path.name for path in (home / "mine").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_that_may_not_be_written(stacksl, home) -> None:
+    (home / "locked").mkdir(mode=0o500)
+    refused(stacksl("run", "good.csv", "--out", "locked/run", "--quiet"), "locked")
+
+
+def test_a_run_that_somebody_holds_says_who(stacksl, home) -> None:
+    from stacksl.runs.folder import RunFolder
+
+    assert stacksl("run", "good.csv", "--out", "one", "--quiet").code == 0
+    folder = RunFolder(home / "one")
+    folder.write_state("stopped")
+    with folder.locked():
+        refused(stacksl("resume", "one", "--quiet"), str(os.getpid()))
+
+
+def test_evaluation_needs_answers(stacksl, home) -> None:
+    assert stacksl("run", "good.csv", "--out", "one", "--quiet").code == 0
+    (home / "bare.csv").write_text("text\nhello there\n", encoding="utf-8")
+    refused(stacksl("evaluate", "one", "bare.csv", "--quiet"), "answer")
+    assert stacksl("predict", "one", "bare.csv", "--quiet").code == 0
+
+
+def test_a_long_prompt_only_warns(stacksl, home) -> None:
+    (home / "long.csv").write_text(GOOD + "word " * 200_000 + ",a\n", encoding="utf-8")
+    said = stacksl("run", "long.csv", "--quiet")
+    assert said.code == 0
+    assert "warning: " in said.err
+
+
+def test_strict_stops_at_one_row_that_is_otherwise_set_aside(stacksl, home) -> None:
+    (home / "one.csv").write_text(GOOD + ",a\n", encoding="utf-8")
+    refused(stacksl("run", "one.csv", "--strict", "--quiet"), "41")
+    assert stacksl("run", "one.csv", "--out", "here", "--quiet").code == 0
+    lines = (home / "here" / "rejected.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["row"] for line in lines] == [41]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update events set payload = replace(payload, '0', '1') where seq = 7",
+        "delete from events where seq = 7",
+        "delete from events where seq = (select max(seq) from events)",
+    ],
+    ids=["edited", "a row gone", "the tail cut"],
+)
+def test_a_ledger_that_was_tampered_with_is_found(stacksl, home, change: str) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    assert stacksl("run", "good.csv", "--out", "one", "--quiet").code == 0
+    assert stacksl("ledger", "verify", "one").code == 0
+    with closing(sqlite3.connect(home / "one" / "ledger.db")) as database:
+        assert database.execute(change).rowcount == 1
+        database.commit()
+    refused(stacksl("ledger", "verify", "one"))
