@@ -44,9 +44,14 @@ def leading_subspace(matrix: Any, dim: int, *, iterations: int = 5) -> Array:
         Cholesky QR twice as in Yamamoto et al. (2015).
     """
     rng = np.random.Generator(np.random.PCG64(20240229))  # a constant: no run's seed moves features
-    basis = rng.integers(0, 2, size=(matrix.shape[1], dim)).astype(np.float64) * 2.0 - 1.0
+    start = rng.integers(0, 2, size=(matrix.shape[1], dim)).astype(np.float64) * 2.0 - 1.0
     transposed = matrix.T.tocsr()
+    basis = _orthonormal(start)
     for _ in range(iterations):
+        # A direction far weaker than the first ones drowns in their rounding and comes out as 0:
+        # start it again, orthogonal to those that were found, so that they no longer cover it.
+        lost = ~basis.any(axis=0)
+        basis = _orthonormal(np.where(lost, start, basis)) if lost.any() else basis
         image = _as_integers(matrix @ _as_integers(basis))
         basis = _orthonormal(transposed @ image)
     return basis
@@ -88,7 +93,7 @@ def _inverse_factor(gram: Array) -> Array:
 
 def _as_integers(block: Array) -> Array:
     """Each column scaled by a power of two to below 2^18 and rounded; its direction is kept."""
-    peak = np.max(np.abs(block), axis=0, keepdims=True)
+    peak = np.max(np.abs(block), axis=0, keepdims=True, initial=0.0)
     rounded: Array = np.rint(block * _power_of_two(peak, _BLOCK_BITS))
     return rounded
 

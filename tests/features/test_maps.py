@@ -1,0 +1,129 @@
+"""The parts of a map that no encoder decides: seals, errors, counting."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from stacksl.errors import FeatureError, SettingsError
+from stacksl.features import make_features
+from stacksl.features.encoders import Progress, Vectors
+from stacksl.features.maps import TextMap
+from stacksl.items import Item
+
+
+class Lengths:
+    """An encoder whose vectors hold the text's length; counts what it is given."""
+
+    spec = "lengths"
+    bias = 0.0
+    truncated = 0
+    identity = "lengths 1"
+
+    def __init__(self, dim: int = 3, broken: str | None = None) -> None:
+        self.dim = dim
+        self.broken = broken
+        self.seen: list[str] = []
+        self.fitted: list[str] = []
+
+    def fit(self, texts: Sequence[str]) -> None:
+        self.fitted = list(texts)
+
+    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        self.seen += texts
+        rows = np.array([[len(t), *range(1, self.dim)] for t in texts], np.float32)
+        rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        rows[[t == self.broken for t in texts]] = np.nan
+        return rows
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"fitted": np.array(len(self.fitted))}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self.fitted = ["?"] * int(state["fitted"])
+
+
+ITEMS = [
+    Item("a", "shared prompt", ("yes", "no", "perhaps")),
+    Item("b", "shared prompt", ("no", "never")),
+    Item("c", "yes", ("shared prompt", "no")),
+]
+
+
+def test_each_distinct_text_is_encoded_once() -> None:
+    encoder = Lengths()
+    block = TextMap(encoder, None).transform(ITEMS)
+    assert encoder.seen == ["shared prompt", "yes", "no", "perhaps", "never"]
+    assert [len(inputs.phi) for inputs in block] == [3, 2, 2]
+
+
+def test_class_map_reads_prompts_alone() -> None:
+    encoder = Lengths()
+    features = TextMap(encoder, ("x", "y"))
+    features.fit(ITEMS)
+    features.transform(ITEMS)
+    assert encoder.fitted == encoder.seen == ["shared prompt", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "broken", "item"),
+    [(None, "perhaps", "a"), (None, "never", "b"), (None, "yes", "a"), (("x", "y"), "yes", "c")],
+)
+def test_features_that_are_not_finite_name_the_item(classes, broken, item) -> None:
+    with pytest.raises(FeatureError, match=f"item '{item}'"):
+        TextMap(Lengths(broken=broken), classes).transform(ITEMS)
+
+
+def test_fingerprint_tells_encoder_settings_and_fit_apart() -> None:
+    maps = [TextMap(Lengths(), None), TextMap(Lengths(), ("x",)), TextMap(Lengths(4), None)]
+    maps.append(TextMap(Lengths(), None))
+    maps[-1].fit(ITEMS)
+    assert len({m.fingerprint for m in maps}) == 4
+    assert TextMap(Lengths(), None).fingerprint == maps[0].fingerprint
+
+
+def test_wrong_dimension_is_named() -> None:
+    state = TextMap(Lengths(4), ("x", "y")).state()
+    with pytest.raises(FeatureError, match="dimension 3 and got one of 4"):
+        TextMap(Lengths(3), ("x", "y")).restore(state)
+
+
+@pytest.mark.parametrize("state", [{}, {"identity": np.zeros(32, np.uint8)}, {"dim": np.zeros(2)}])
+def test_foreign_state_is_refused(state) -> None:
+    with pytest.raises(FeatureError, match="use the features that the model was trained with"):
+        TextMap(Lengths(), None).restore(state)
+
+
+def test_other_weights_are_refused() -> None:
+    state = TextMap(Lengths(), None).state()
+    encoder = Lengths()
+    encoder.identity = "lengths 2"
+    with pytest.raises(FeatureError, match="other weights"):
+        TextMap(encoder, None).restore(state)
+
+
+@pytest.mark.parametrize(
+    ("spec", "near"), [("hashin", "hashing"), ("sentence:minilm", "sentences")]
+)
+def test_unknown_features_are_named_with_the_nearest(spec: str, near: str) -> None:
+    with pytest.raises(SettingsError, match=f"did you mean '{near}'"):
+        make_features(spec, classes=None)
+
+
+@pytest.mark.parametrize("spec", ["hashing:300", "sentences", "sentences:"])
+def test_names_that_are_missing_or_too_many(spec: str) -> None:
+    with pytest.raises(FeatureError, match="name"):
+        make_features(spec, classes=None)
+
+
+def test_making_features_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from stacksl.features import make_features; make_features('hashing', "
+        "classes=None); heavy = {'torch', 'sklearn', 'scipy', 'transformers'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
