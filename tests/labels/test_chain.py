@@ -79,10 +79,8 @@ def test_a_whole_ledger_passes(kept, path):
 )
 def test_an_edit_of_any_column_is_found(kept, path, column, value):
     edit(path, f"UPDATE events SET {column} = ? WHERE seq = 6", value)
-    with pytest.raises(LedgerError) as caught:  # `open` itself may find it
+    with pytest.raises(LedgerError):  # `open` finds some of them before `verify` does
         verify(path)
-    if isinstance(caught.value, LedgerCorrupt) and "row" in str(caught.value):
-        assert "ledger" in str(caught.value)
 
 
 @pytest.mark.parametrize("seq", range(1, 11))

@@ -167,10 +167,23 @@ def test_a_late_answer_takes_over_the_open_lease(book, decision, slow):
     assert ledger.take(slow.answers()) == [(posted, Label(3))]
     assert ledger.open_purchases() == []
     assert ledger.spent == 1
+    (row,) = (row for row in ledger.rows() if row.event == "answered")
+    assert (row.token, row.payload["given"]) == (2, 1)  # the lease it closes, the one it came on
     slow.say("q0", token=2, index=3)  # the same answer from the other lease buys nothing more
     assert ledger.take(slow.answers()) == []
     assert (ledger.spent, ledger.learnt) == (1, 1)
     assert sum(row.charge for row in ledger.rows()) == 1
+
+
+def test_a_late_answer_never_waits_since_it_needs_budget(book, decision, path):
+    ledger = book(budget=1)
+    ledger.post([decision(1)])
+    ledger.release(ledger.open_purchases()[0], "expired")
+    with Ledger.open(path) as other:
+        other.post([decision(2)])
+    assert ledger.left == 1  # not looked yet
+    assert ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False) == []
+    assert (ledger.spent, ledger.left, events(ledger)[-1]) == (1, 0, "late")
 
 
 def test_a_lease_again_needs_budget_and_a_released_purchase(book, decision):
