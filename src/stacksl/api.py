@@ -344,17 +344,21 @@ def _in_memory(
 ) -> Dataset:
     """A data set of items made in Python."""
     from stacksl.data import Dataset
-    from stacksl.runs.job import with_classes
 
     if isinstance(items, Dataset):
-        return with_classes(items)
+        return items
     listed = tuple(items)
     if not listed or not all(isinstance(item, Item) for item in listed):
         raise DataError("items should be a path, a data set, or a list of stacksl.Item")
     if len({item.id for item in listed}) != len(listed):
         raise DataError("every item needs an id of its own, but some are repeated")
     gold = _gold(listed, answers)
-    return with_classes(Dataset("items", "memory", listed, gold))
+    first = listed[0].candidates
+    if len(listed) < 2 or any(item.candidates != first for item in listed):
+        return Dataset("items", "memory", listed, gold)
+    # the same candidates everywhere are a fixed label set, as the readers have it
+    listed = tuple(Item(item.id, item.prompt, first) for item in listed)
+    return Dataset("items", "memory", listed, gold, first)
 
 
 def _gold(
@@ -372,7 +376,8 @@ def _gold(
             raise DataError(f"an answer for '{name}' came, but no item has this id")
         if not 0 <= int(index) < sizes[name]:
             raise DataError(
-                f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1}, not {index}"
+                f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1},"
+                f" not {index}"
             )
     return {name: int(index) for name, index in answers.items()}
 

@@ -178,7 +178,8 @@ def clip_at_quantile(losses: Array, quantile: float = 0.95) -> float:
             f"the clip level needs at least one loss and a quantile in (0, 1], got {len(losses)} "
             f"losses and {quantile}"
         )
-    return float(np.quantile(losses, quantile))
+    rank = math.ceil(quantile * len(losses))
+    return float(np.sort(losses)[rank - 1])  # a loss that was seen, not one between two
 
 
 def clip_at_median(losses: Array, multiple: float = 3.0) -> float:

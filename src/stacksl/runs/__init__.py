@@ -1,0 +1,1 @@
+"""One run: settings, folder, rounds, checkpoints, resume."""

@@ -55,6 +55,7 @@ def scorer_settings(settings: Settings) -> ScorerSettings:
         ema_decay=settings.ema_decay,
         clip=settings.clip,
         clip_level=settings.clip_level,
+        clip_multiple=settings.clip_multiple,
         inner_steps=settings.inner_steps,
         track=settings.track,
         radius_counts=settings.radius_counts,

@@ -28,7 +28,7 @@ from stacksl.labels.rows import Row
 from stacksl.runs import arrays, checkpoints
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.finish import finish
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.folder import TIMES, RunFolder
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.job import Job, content
 from stacksl.runs.pool import pool
@@ -146,14 +146,13 @@ def _recorded(job: Job) -> Iterator[dict[str, Any]]:
         job.folder.write_state("stopped", **state)
         raise
     except BaseException as fault:
-        sentence = (
-            str(fault) if isinstance(fault, StackslError) else f"{type(fault).__name__}: {fault}"
-        )
+        known = isinstance(fault, StackslError)
+        sentence = str(fault) if known else f"{type(fault).__name__}: {fault}"
         with suppress(StackslError):  # the disk may be what failed
             job.folder.write_state("failed", **state, sentence=sentence)
         raise
     name = state.pop("state", "finished")
-    job.folder.write_state(name, **state, **({"finished": _now()} if name == "finished" else {}))
+    job.folder.write_state(name, **state)
 
 
 def _was(before: dict[str, Any]) -> str:
@@ -161,7 +160,7 @@ def _was(before: dict[str, Any]) -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return datetime.now(UTC).strftime(TIMES)
 
 
 def _unique(known: list[str], new: list[str] | tuple[str, ...]) -> list[str]:
@@ -223,7 +222,7 @@ def _table(job: Job, players: Players, block: Block, ledger: Ledger, who: Labele
 
 
 def _restore(job: Job, table: Table, refits: Refits) -> list[str]:
-    """Bring the learner to where the ledger is: the last good checkpoint, then the rows after it."""
+    """Bring the learner to where the ledger is: the last good checkpoint, then the rows on."""
     checkpoint, warnings = checkpoints.latest(job.folder.checkpoints)
     after = 0
     if checkpoint is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from stacksl.features import FeatureMap
 from stacksl.game.inputs import Array, Block
 from stacksl.runs.building import scorer_settings
 from stacksl.runs.evaluation import Evaluation, judge
-from stacksl.runs.folder import RunFolder, write_atomic
+from stacksl.runs.folder import TIMES, RunFolder, write_atomic
 from stacksl.runs.job import Job
 from stacksl.runs.metrics import wilson
 from stacksl.runs.model import Model
@@ -54,6 +55,7 @@ def finish(
     report(Progress("report", 0, 1))
     write_rounds(table.ledger, job.folder.path / "rounds.parquet")
     write_metrics(table, job.folder.path / "metrics.jsonl")
+    state["finished"] = datetime.now(UTC).strftime(TIMES)
     facts = facts_of(job, table, refits, features, evaluation, curve, state)
     write_atomic(job.folder.path / "facts.json", facts.to_json())
     write_pages(job.folder)

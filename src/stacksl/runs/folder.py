@@ -15,7 +15,9 @@ from typing import IO, Any, Literal
 
 from stacksl.errors import RunError, RunLocked
 
-__all__ = ["RunFolder", "State", "new_folder_name", "write_atomic"]
+__all__ = ["TIMES", "RunFolder", "State", "new_folder_name", "write_atomic"]
+
+TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
 
 State = Literal["running", "waiting", "finished", "stopped", "failed"]
 
@@ -88,7 +90,8 @@ class RunFolder:
         """
         if (path / "run.toml").exists():
             raise RunError(
-                f"the folder {path} holds another run: give another --out, or `stacksl resume {path}`"
+                f"the folder {path} holds another run: give another --out,"
+                f" or `stacksl resume {path}`"
             )
         if path.is_file():
             raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")

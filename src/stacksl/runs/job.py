@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from stacksl.runs.settings import Resolved, Settings
 if TYPE_CHECKING:
     from stacksl.runs.model import Model
 
-__all__ = ["SAMPLE", "Job", "content", "load", "read_again", "versions", "with_classes"]
+__all__ = ["SAMPLE", "Job", "content", "load", "read_again", "versions"]
 
 SAMPLE = "sample"  # the data source that is the built-in sample
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers")
@@ -118,10 +118,10 @@ def load(
 ) -> tuple[Dataset, Dataset | None]:
     """The data set and the test set that `source` and `test` name."""
     if source == SAMPLE:
-        train, held = sample()
-        return train, (
-            held if test == SAMPLE else None if test is None else _test(test, train, settings)
-        )
+        dataset, held = sample()
+        if test == SAMPLE:
+            return dataset, held
+        return dataset, None if test is None else _test(test, dataset, settings)
     wanted = dict(columns or {})
     if settings.prompt_column:
         wanted["prompt"] = settings.prompt_column
@@ -135,19 +135,7 @@ def load(
         seed=settings.seed,
         strict=settings.strict,
     )
-    dataset = with_classes(dataset)
     return dataset, None if test is None else _test(test, dataset, settings)
-
-
-def with_classes(dataset: Dataset) -> Dataset:
-    """`dataset`; where all items have the same candidates, these are its fixed label set."""
-    first = dataset.items[0].candidates
-    if dataset.classes is not None or len(dataset.items) < 2:
-        return dataset
-    if any(item.candidates != first for item in dataset.items):
-        return dataset
-    items = tuple(Item(item.id, item.prompt, first) for item in dataset.items)
-    return replace(dataset, items=items, classes=first)
 
 
 def read_again(folder: RunFolder, model: Model, path: str | Path) -> Dataset:
@@ -191,7 +179,7 @@ def content(item: Item) -> str:
 def versions() -> dict[str, str]:
     """The versions that decide bits: of Python, stacksl and the numeric libraries installed."""
     found = {
-        "version_python": f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}",
+        "version_python": ".".join(str(part) for part in sys.version_info[:3]),
         "version_stacksl": __version__,
     }
     for name in LIBRARIES:

@@ -35,16 +35,13 @@ def replay(
     certificates: dict[str, Decision] = {}
     for row in rows:
         _refuse_later(row)
+        asked += row.charge
         if row.event == "round":
             decision = row.decision()
             certificates[decision.item] = decision
             if row.seq > after:
                 _adopt(decision, table, asked, compare)
                 effects += 1
-        elif row.event == "reserved":
-            asked += 1
-        elif row.event == "released":
-            asked -= 1
         elif row.event == "learnt":
             decision = certificates[str(row.item)]
             if row.seq > after:

@@ -23,9 +23,12 @@ REGULARISED = (
     "ema_decay",
     "kl_weight",
     "kl_target",
+    "kl_on_skips",
     "clip",
     "clip_level",
+    "clip_multiple",
     "inner_steps",
+    "learning_rate",
 )
 
 
@@ -64,9 +67,7 @@ class Settings(BaseModel):
     # gates
     gate_scale: float | None = Field(None, ge=0, description="c of llf; calibrated if absent (D16)")
     kappa: float = Field(1.0, gt=0, description="paper: 0.5 to 1.5, times the median spread")
-    warmup: int | None = Field(
-        None, ge=1, description="items that calibrate c; max(1, min(500, T/20))"
-    )
+    warmup: int | None = Field(None, ge=1, description="T0 of c: max(1, min(500, T/20)) if absent")
     reading: Literal["else", "literal"] = Field("else", description="branch of Algorithm 2 (D1)")
     width_scale: float | None = Field(None, description="α of contested; σ√d if absent (D8)")
     reserve: float = Field(0.7, gt=0, le=1, description="f of contested: how far ahead it may run")
@@ -82,6 +83,7 @@ class Settings(BaseModel):
     ema_decay: float = Field(0.99, ge=0, lt=1, description="paper: 0.9 to 0.999")
     clip: Literal["scale", "literal", "none"] = Field("scale", description="D10")
     clip_level: float | None = Field(None, gt=0, description="ρ in nats; 95 % quantile if absent")
+    clip_multiple: float | None = Field(None, gt=0, description="ρ as a multiple of the median")
     inner_steps: int = Field(1, ge=1, description="gradient steps a label (D3, proximal)")
 
     # reading the data
@@ -207,7 +209,10 @@ def _conflicts(settings: Settings, explicit: set[str]) -> list[str]:
     from stacksl.game.scorers import SCORERS
 
     found: list[str] = []
-    registries = [("gate", settings.gate, GATES), ("follower", settings.follower, FOLLOWERS)]
+    registries: list[tuple[str, str, Any]] = [
+        ("gate", settings.gate, GATES),
+        ("follower", settings.follower, FOLLOWERS),
+    ]
     if settings.scorer is not None:
         registries.append(("scorer", settings.scorer, SCORERS))
     for kind, name, known in registries:
@@ -228,8 +233,12 @@ def _conflicts(settings: Settings, explicit: set[str]) -> list[str]:
             )
     if settings.follower == "given" and settings.k is not None and "k" in explicit:
         found.append("k is the number of hard negatives: it needs --follower hard")
-    if settings.track == "theta" and (
-        settings.gate in ("llf", "contested") or settings.action == "ucb"
-    ):
-        found.append("track='theta' keeps no matrix, so it has no widths for this gate or action")
+    needs_widths = settings.gate in ("llf", "contested") or settings.action == "ucb"
+    if settings.track == "theta" and (needs_widths or settings.scorer != "sgd"):
+        found.append(
+            "track='theta' keeps no matrix: it needs --scorer sgd, and a gate and an action"
+            " without widths"
+        )
+    if settings.clip_level is not None and settings.clip_multiple is not None:
+        found.append("clip_level and clip_multiple exclude each other: give one of them")
     return found

@@ -1,4 +1,4 @@
-"""From a run to the facts of its report: everything comes from the ledger, the data and the test."""
+"""From a run to the facts of its report: all of it from the ledger, the data and the test."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from stacksl.data import Dataset
 from stacksl.features import FeatureMap
+from stacksl.game.scorers.refits import ENOUGH
 from stacksl.items import Decision
 from stacksl.report import facts as f
 from stacksl.runs.building import default_scorer, width_scale
@@ -67,7 +68,10 @@ def facts_of(
         versions=tuple(
             f.Named(name.removeprefix("version_"), value) for name, value in versions().items()
         ),
-        fingerprints=(f.Named("features", features.fingerprint),),
+        fingerprints=(
+            f.Named("features", features.fingerprint),
+            f.Named("ledger", f"{table.ledger.head.count} rows, last {table.ledger.head.hash}"),
+        ),
         warnings=tuple(state["warnings"]),
     )
 
@@ -87,7 +91,7 @@ def _data(job: Job) -> f.DataCard:
         rejected=tuple(f.Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(dataset.rejected),
         python=versions()["version_python"],
-        source="Python's own reference documentation (pydoc_data)" if job.data == "sample" else "",
+        source="Python's own reference documentation (pydoc_data)." if job.data == "sample" else "",
     )
 
 
@@ -104,6 +108,7 @@ def _budget(job: Job, table: Table, rounds: int) -> f.Budget:
         price=job.budget.price if priced else None,
         money=job.budget.money,
         spent_money=ledger.spent_money if priced else None,
+        released=sum(row.event == "released" for row in ledger.rows()),
     )
 
 
@@ -244,7 +249,10 @@ def _with_labels(decisions: Sequence[Decision], table: Table) -> list[tuple[Deci
 def _contested(
     dataset: Dataset, table: Table, decisions: Sequence[Decision]
 ) -> tuple[f.Contested, ...]:
-    """The rounds with the largest gate score, or statistic where no matrix is kept."""
+    """The rounds of the second half with the largest gate score (statistic without a matrix).
+
+    In the first half every width is large, so that being early would count as being hard.
+    """
     labels = {table.ids[row]: label for row, label, _ in table.bought}
 
     def score(decision: Decision) -> float:
@@ -253,7 +261,8 @@ def _contested(
         return value if math.isfinite(value) else -math.inf
 
     found = []
-    for decision in sorted(decisions, key=lambda d: (-score(d), d.round))[:SHOWN]:
+    late = decisions[len(decisions) // 2 :]
+    for decision in sorted(late, key=lambda d: (-score(d), d.round))[:SHOWN]:
         item = dataset.items[table.row[decision.item]]
         label = labels.get(item.id)
         found.append(
@@ -280,7 +289,10 @@ def _refit(job: Job, refits: Refits) -> f.Refit | None:
             " online state is the final model.",
             False,
         )
-    return f.Refit(f"The final model was refitted on all {labels} labels bought.", True)
+    strength = refits.head.strength
+    how = "chosen by three shuffled folds of them" if labels >= ENOUGH else "the default"
+    sentence = f"The final model was refitted on all {labels} labels bought, with C = {strength:g}"
+    return f.Refit(f"{sentence}, {how}.", True, c=strength)
 
 
 def _clipped(table: Table) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.calibration import adjusted_kl_weight
+from stacksl.game.calibration import adjusted_kl_weight, clip_at_median, clip_at_quantile
 from stacksl.game.inputs import Array, Block, Inputs
 from stacksl.game.losses import clip, cross_entropy, kl, softmax
 from stacksl.game.scorers.bounds import Bounds, assemble
@@ -41,7 +41,8 @@ class GradientScorer:
     π_ref as `reference` says: the starting policy (θ = 0), its moving average
     θ_ref ← α·θ_ref + (1 − α)·θ after every step, or the policy at the step's beginning. With
     `inner_steps` above 1 the same objective is descended that often, π_ref fixed meanwhile. The
-    clip level is `clip_level`, or the 95 % quantile of the last 200 losses (no clipping before 20).
+    clip level is `clip_level`, or `clip_multiple` times the median, or the 95 % quantile, of the
+    last 200 losses (no clipping before 20).
 
     V: `labelled` adds φ(z, x̂) of the choice when a label is learnt; `all`, as printed, adds it on
     unlabelled rounds too, through `skip`; `theta` keeps no V. For class heads V is
@@ -175,7 +176,9 @@ class GradientScorer:
         seen = min(self.learnt, _WINDOW)
         if seen < _ENOUGH:
             return math.inf
-        return float(np.sort(self._losses[:seen])[math.ceil(_QUANTILE * seen) - 1])
+        if self.settings.clip_multiple is not None:
+            return clip_at_median(self._losses[:seen], self.settings.clip_multiple)
+        return clip_at_quantile(self._losses[:seen], _QUANTILE)
 
     def _count(self, loss: float, level: float) -> None:
         self._losses[self.learnt % _WINDOW] = loss

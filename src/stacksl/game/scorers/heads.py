@@ -20,7 +20,15 @@ _CLASSES, _PAIRS = 0, 1
 
 
 class Head(Protocol):
-    """A final model: probabilities of every candidate of every item of a block."""
+    """A final model: probabilities of every candidate of every item of a block.
+
+    `strength` is the C it was fitted with.
+    """
+
+    @property
+    def strength(self) -> float:
+        """C, the weight of the log-loss against ½‖θ‖²."""
+        ...
 
     def probabilities(self, block: Block) -> Array | list[Array]:
         """(n, K) for class heads, n arrays of (K_i,) for pair features; each row adds to 1."""
@@ -40,6 +48,7 @@ class ClassHead:
 
     coefficients: Array
     intercepts: Array
+    strength: float
 
     def probabilities(self, block: Block) -> Array:
         """(n, K) probabilities of the classes."""
@@ -57,6 +66,7 @@ class ClassHead:
             "kind": np.array([_CLASSES], dtype=np.int64),
             "coefficients": self.coefficients.copy(),
             "intercepts": self.intercepts.copy(),
+            "strength": np.array([self.strength]),
         }
 
 
@@ -68,6 +78,7 @@ class PairHead:
     """
 
     theta: Array
+    strength: float
 
     def probabilities(self, block: Block) -> list[Array]:
         """One (K_i,) array an item."""
@@ -77,7 +88,11 @@ class PairHead:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """See `Head`."""
-        return {"kind": np.array([_PAIRS], dtype=np.int64), "theta": self.theta.copy()}
+        return {
+            "kind": np.array([_PAIRS], dtype=np.int64),
+            "theta": self.theta.copy(),
+            "strength": np.array([self.strength]),
+        }
 
 
 def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
@@ -88,9 +103,10 @@ def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
     """
     kind = int(state["kind"][0]) if "kind" in state else -1
     if kind == _CLASSES:
-        return ClassHead(np.array(state["coefficients"]), np.array(state["intercepts"]))
+        arrays = np.array(state["coefficients"]), np.array(state["intercepts"])
+        return ClassHead(*arrays, float(state["strength"][0]))
     if kind == _PAIRS:
-        return PairHead(np.array(state["theta"]))
+        return PairHead(np.array(state["theta"]), float(state["strength"][0]))
     raise FeatureError(
         f"a saved head is of kind {_CLASSES} or {_PAIRS}, but this one is of kind {kind}; "
         "it was written by another version or by something else"
@@ -112,12 +128,12 @@ def refit(
         fitted = fit_classes(block.h, labels, seed, tune)
         if fitted is None:
             return None
-        seen, weights, offsets = fitted
+        seen, weights, offsets, strength = fitted
         coefficients, intercepts = theta.copy(), np.zeros(len(theta))
         coefficients[seen], intercepts[seen] = weights, offsets
-        return ClassHead(coefficients, intercepts)
+        return ClassHead(coefficients, intercepts, strength)
     found = fit_pairs(block.phi, block.offsets, labels, seed, tune)
-    return None if found is None else PairHead(found)
+    return None if found is None else PairHead(*found)
 
 
 def _check(came: int, expected: int) -> None:

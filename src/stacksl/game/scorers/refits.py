@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from stacksl.game.inputs import Array
 from stacksl.game.randomness import generator
 
-__all__ = ["CHOICES", "DEFAULT", "fit_classes", "fit_pairs"]
+__all__ = ["CHOICES", "DEFAULT", "ENOUGH", "fit_classes", "fit_pairs"]
 
 DEFAULT = 20.0
 CHOICES = (1.0, 5.0, 20.0, 100.0)
-_ENOUGH = 60
+ENOUGH = 60
 _FOLDS = 3
 _FINAL = 1e-6  # of the mean loss per label: the largest entry of its gradient
 _TRIAL = 1e-5  # the same while C is chosen: only the order of the losses matters there
@@ -42,8 +42,8 @@ class _Problem(Protocol):
 
 def fit_classes(
     h: NDArray[Any], labels: Rows, seed: int, tune: bool
-) -> tuple[Rows, Array, Array] | None:
-    """The k classes seen, (k,), with their coefficients, (k, d), and intercepts, (k,).
+) -> tuple[Rows, Array, Array, float] | None:
+    """The k classes seen, (k,), their coefficients, (k, d), and intercepts, (k,), and C.
 
     Multinomial logistic regression; intercepts are not penalised. `h` is (n, d), `labels` is
     (n,), `seed` draws the folds, and without `tune` C = 20. None with fewer than two classes.
@@ -57,13 +57,13 @@ def fit_classes(
         strength = _choose(len(labels), seed, lambda a, b: _class_losses(rows, labels, a, b))
     theta = _minimise(_Classes(rows, np.searchsorted(seen, labels), len(seen)), strength, _FINAL)
     fitted = theta.reshape(len(seen), -1)
-    return seen, fitted[:, :-1].copy(), fitted[:, -1].copy()
+    return seen, fitted[:, :-1].copy(), fitted[:, -1].copy(), strength
 
 
 def fit_pairs(
     phi: NDArray[Any], offsets: Rows, labels: Rows, seed: int, tune: bool
-) -> Array | None:
-    """θ, (d,), of the conditional logit over each item's own candidates.
+) -> tuple[Array, float] | None:
+    """θ, (d,), of the conditional logit over each item's own candidates, and C.
 
     `phi` is (ΣK, d), item i owning the rows `offsets`[i] to `offsets`[i + 1]; `labels` are gold
     indices within an item, (n,). None without a label.
@@ -74,12 +74,12 @@ def fit_pairs(
     strength = DEFAULT
     if tune:
         strength = _choose(len(labels), seed, lambda a, b: _pair_losses(items, labels, a, b))
-    return _minimise(_Choices(items, labels), strength, _FINAL)
+    return _minimise(_Choices(items, labels), strength, _FINAL), strength
 
 
 def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> float:
     """The C with the least held-out loss; `losses` maps (fit on, held out) to one loss a C."""
-    if count < _ENOUGH:
+    if count < ENOUGH:
         return DEFAULT
     order = generator(seed, "refit", count).permutation(count)
     folds = np.array_split(order, _FOLDS)

@@ -36,6 +36,7 @@ class ScorerSettings:
         ema_decay: α of θ_ref ← α·θ_ref + (1 − α)·θ; `sgd` with `ema` alone.
         clip: how a loss above the level is clipped (D10); `sgd` alone.
         clip_level: ρ in nats; None is the 95 % quantile of the last losses; `sgd` alone.
+        clip_multiple: ρ as a multiple of the median of the last losses instead; `sgd` alone.
         inner_steps: gradient steps on the same objective in one round, 2 or more being the
             proximal reading of the trust region (D3); `sgd` alone.
         track: what enters V (D2); `theta` keeps no V at all and is for `sgd` alone.
@@ -58,6 +59,7 @@ class ScorerSettings:
     ema_decay: float = 0.99
     clip: Reading = "scale"
     clip_level: float | None = None
+    clip_multiple: float | None = None
     inner_steps: int = 1
     track: Track = "labelled"
     radius_counts: RadiusCounts = "learnt"
@@ -98,6 +100,12 @@ class ScorerSettings:
             ),
             ("ema_decay", self.ema_decay, "a number from 0 to below 1", 0 <= self.ema_decay < 1),
             ("clip_level", self.clip_level, "a number above 0", level > 0),
+            (
+                "clip_multiple",
+                self.clip_multiple,
+                "a number above 0, without a clip_level",
+                self.clip_multiple is None or (self.clip_multiple > 0 and self.clip_level is None),
+            ),
             ("inner_steps", self.inner_steps, "1 or more", self.inner_steps >= 1),
         ]
         return [f"{name} must be {want}, not {got}" for name, got, want, good in checks if not good]
