@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,8 +67,18 @@ def write_modules(folder: Path, pooling: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small encoder with mean pooling."""
+def make_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Writes a small encoder into a folder of its own and gives the folder."""
     if find_spec("sentence_transformers") is None or find_spec("torch") is None:
         pytest.skip("the extra 'sentences' is not installed")
-    return write_encoder(tmp_path_factory.mktemp("encoder") / "mean")
+
+    def make(**settings: Any) -> Path:
+        return write_encoder(tmp_path_factory.mktemp("encoder") / "files", **settings)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def encoder_folder(make_encoder: Callable[..., Path]) -> Path:
+    """A small encoder with mean pooling; not to be changed."""
+    return make_encoder()

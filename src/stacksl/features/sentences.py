@@ -64,7 +64,7 @@ class SentenceEncoder:
     @cached_property
     def dim(self) -> int:
         """The columns of a vector; from the cache if it knows, so that nothing is loaded."""
-        return self._cache.dim() or len(self._run([""])[0])
+        return self._cache.dim() or len(self._run([""], self._padded(*self._lengths([""])))[0])
 
     @property
     def truncated(self) -> int:
@@ -99,16 +99,15 @@ class SentenceEncoder:
         done = len(texts) - len(todo)
         if progress is not None:
             progress(done, len(texts))
-        for fresh in self._encode_new(todo):
+        for fresh in self._encode_new(todo) if todo else ():  # without it no model is loaded
             known.update(fresh)
             done += len(fresh)
             if progress is not None:
                 progress(done, len(texts))
         self._cut.update(key for key, (_, cut) in known.items() if cut)
-        vectors = np.empty((len(texts), self.dim), np.float32)
-        for row, key in enumerate(keys):
-            vectors[row] = known[key][0]
-        return vectors
+        if not texts:
+            return np.zeros((0, self.dim), np.float32)
+        return np.stack([known[key][0] for key in keys])
 
     def _encode_new(self, todo: dict[bytes, str]) -> Iterator[dict[bytes, Entry]]:
         """Encode `todo` batch by batch, writing to the cache from time to time."""

