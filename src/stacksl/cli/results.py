@@ -43,7 +43,6 @@ def evaluate(
     """
     from stacksl.api import Run
 
-
     opened = Run.open(run)
     dataset = read_for(opened, file, _reading(format, prompt_column, label_column))
     with live(quiet=quiet) as show:
