@@ -19,7 +19,8 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write `arrays` to `path`, whole or not at all."""
     from safetensors.numpy import save as to_bytes
 
-    write_atomic(path, to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}))
+    # not `ascontiguousarray`, which gives a scalar a dimension
+    write_atomic(path, to_bytes({k: np.asarray(v, order="C") for k, v in arrays.items()}))
 
 
 def load(path: Path) -> dict[str, NDArray[Any]]:

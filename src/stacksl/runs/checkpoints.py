@@ -37,8 +37,8 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; the ledger must be on disk up to its head already."""
     from safetensors.numpy import save as to_bytes
 
-    arrays = {k: np.ascontiguousarray(v) for k, v in checkpoint.arrays.items()}
-    data = to_bytes(arrays)
+    # not `ascontiguousarray`, which gives a scalar a dimension
+    data = to_bytes({k: np.asarray(v, order="C") for k, v in checkpoint.arrays.items()})
     stem = f"{checkpoint.count:09d}"
     about = {
         "count": checkpoint.count,
