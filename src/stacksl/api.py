@@ -29,7 +29,7 @@ class Plan:
     """What a run would do: nothing is written until `start`.
 
     `labels` of `rounds` items are to be bought; `money` is what they cost in micro-units, None
-    without a price.
+    without a price. `warnings` are sentences on what is odd about the data and the settings.
     """
 
     dataset: Dataset
@@ -40,6 +40,7 @@ class Plan:
     data_source: str | None
     test_source: str | None
     labeler: Labeler | None
+    warnings: tuple[str, ...] = ()
 
     @property
     def settings(self) -> Settings:
@@ -61,11 +62,6 @@ class Plan:
         """What the labels cost at most, in micro-units."""
         return self.budget.cost
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What is odd about the data, in sentences."""
-        return (*self.dataset.warnings, *self.resolved.warnings)
-
     def start(self, progress: Callable[[Progress], None] | None = None) -> Run:
         """Make the folder and play the run to its end.
 
@@ -86,7 +82,7 @@ class Plan:
         job.write()
         if self.dataset.rejected:
             write_rejected(self.dataset, folder.path / "rejected.jsonl")
-        execute(job, progress or _silent, self.labeler)
+        execute(job, progress or _silent, self.labeler, self.warnings)
         return Run(folder.path)
 
 
@@ -127,12 +123,21 @@ def prepare(
     if held is not None and held.classes != dataset.classes:
         raise DataError("the test set's classes should be those of the data, but they differ")
     budget = parse_budget(wanted.budget, len(dataset.items), wanted.price)
+    advice = _recipe_advice(resolved.preset, budget.labels / len(dataset.items))
     if labeler is None:
         _check_labeler(wanted, dataset)
     _check_pool(wanted)
     folder = Path(out) if out is not None else _default_folder(dataset.name)
     return Plan(
-        dataset, held, resolved, budget, folder, _absolute(source), _absolute(test_source), labeler
+        dataset,
+        held,
+        resolved,
+        budget,
+        folder,
+        _absolute(source),
+        _absolute(test_source),
+        labeler,
+        (*dataset.warnings, *resolved.warnings, *advice),
     )
 
 
@@ -303,6 +308,19 @@ def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     found = [path.parent for path in root.glob("*/run.toml")]
     found.sort(key=lambda path: (path / "run.toml").stat().st_mtime, reverse=True)
     return [Run(path).status() for path in found]
+
+
+def _recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
+    """A sentence where a recipe of the paper is used outside its range of budgets."""
+    from stacksl.game.calibration import RECIPES, recipe
+
+    fitting = recipe(share).name
+    if preset is None or preset == fitting or preset not in {known.name for known in RECIPES}:
+        return ()
+    return (
+        f"the preset '{preset}' is not for a budget of {100 * share:.3g} % of the items: the"
+        f" paper's recipe for it is '{fitting}'",
+    )
 
 
 def _silent(progress: Progress) -> None:

@@ -6,7 +6,7 @@ A fresh run is a resumed run with nothing behind it: every phase looks at what i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,13 +61,16 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
-def execute(job: Job, report: Report, labeler: Labeler | None = None) -> None:
+def execute(
+    job: Job, report: Report, labeler: Labeler | None = None, warnings: Sequence[str] = ()
+) -> None:
     """Play the run to its end, or to where it waits for answers.
 
     Args:
         job: the run; its folder may hold anything from nothing to a finished run.
         report: told how far it is, some ten times a second.
         labeler: who answers, where it is not the one the settings name.
+        warnings: what was odd before the run began, for its report.
 
     Raises:
         RunLocked: another process holds the run.
@@ -80,9 +83,8 @@ def execute(job: Job, report: Report, labeler: Labeler | None = None) -> None:
         block = _features(job, features, report)
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
         players = assemble(job.settings, block, order, job.budget.labels)
-        state["warnings"] = _unique(
-            state["warnings"], [*job.dataset.warnings, *job.resolved.warnings, *players.warnings]
-        )
+        found = [*warnings, *_cut(features), *players.warnings]
+        state["warnings"] = _unique(state["warnings"], found)
         with _ledger(job) as ledger:
             table = _table(job, players, block, ledger, labeler or _labeler(job))
             refits = Refits(table)
@@ -187,6 +189,12 @@ def _features(job: Job, features: FeatureMap, report: Report) -> Block:
     arrays.save(folder / "map.safetensors", features.state())
     freeze(folder, block, features.fingerprint)
     return thaw(folder, features.fingerprint)
+
+
+def _cut(features: FeatureMap) -> list[str]:
+    if not features.truncated:
+        return []
+    return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
 
 
 def _ledger(job: Job) -> Ledger:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,15 @@ class Model:
     ) -> Iterator[dict[str, Any]]:
         """One row an item, in order: what `stacksl predict` writes."""
         for start in range(0, len(items), 1024):
-            chunk = items[start : start + 1024]
+            chunk = [self._own(item) for item in items[start : start + 1024]]
             block = self.features.transform(chunk, progress)
             rows = zip(chunk, block, self.probabilities(block), strict=True)
             for item, inputs, policy in rows:
                 yield self._prediction(item, inputs, policy)
+
+    def _own(self, item: Item) -> Item:
+        """`item` with the model's classes as candidates, where it has a fixed label set."""
+        return item if self.classes is None else replace(item, candidates=self.classes)
 
     def _prediction(self, item: Item, inputs: Any, policy: Array) -> dict[str, Any]:
         view = self.scorer.bounds(inputs, tuple(range(len(item.candidates))))
