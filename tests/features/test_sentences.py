@@ -68,7 +68,7 @@ def test_the_folders_own_pooling_is_used(make_encoder: MakeEncoder) -> None:
 
 def test_a_text_alone_and_among_others_has_the_same_bits(encoder, monkeypatch) -> None:
     monkeypatch.setenv("STACKSL_NO_CACHE", "1")
-    many = [f"{text} {'how do i ' * (i % 5)}" for i in range(12) for text in TEXTS]
+    many = [f"{text} {'how do i ' * (i % 5)}" for i in range(5) for text in TEXTS]
     folder = str(encoder._folder)
     whole = SentenceEncoder(folder).encode(many)
     backwards = SentenceEncoder(folder).encode(many[::-1])[::-1]

@@ -1,7 +1,7 @@
 """Rows: from the vectors of an item's texts to its features.
 
-Sums are of integers below 2^53 in float64 or run left to right, so the bits of a row depend on its
-own vectors alone, not on the block that it is computed in.
+There is no matrix product here, and sums are of integers below 2^53 or run left to right: the bits
+of a row depend on its own vectors alone, not on the block that it is computed in.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from .encoders import Vectors
 
 __all__ = ["ClassRows", "PairRows", "Rows"]
 
-_BITS = 24  # products and differences are rounded to multiples of 2^-24
-_SEED = 20240301  # of the projections: a constant, so that every run's features are comparable
+_BITS = 24  # products are rounded to multiples of 2^-24 before they are summed
 _PAIRS_AT_ONCE = 4096
 
 
@@ -86,43 +85,53 @@ class ClassRows:
 
 @dataclass(frozen=True, slots=True)
 class PairRows:
-    """φ(z, x) = [a·√e·R₁(p ∘ c), b·R₂|p − c|, g·pᵀc, h], cut to norm 1 where it is longer.
+    """φ(z, x) = [a·√e·(p ∘ c), b·(c − p), g·pᵀc, h], cut to norm 1 where it is longer.
 
-    p and c are the unit vectors (e,) of prompt and candidate; R₁ and R₂ are random signs over
-    √(their rows) where 2e + 2 is above `largest`, so that lengths are kept on average, and the
-    identity elsewhere. The weights a, b, g, h are fixed for every row, so a row keeps what its
-    length says; only the few rows longer than 1 are scaled down.
+    p and c are the unit vectors (e,) of prompt and candidate. The difference has its sign: its part
+    in p is the same for all candidates of an item and drops out of a softmax, so it says what the
+    candidate itself is worth. Where 2e + 2 is above `largest`, the product keeps its first third
+    and the difference its first two thirds of the columns, leading coordinates first; the cosine
+    is always that of the whole vectors. The weights a, b, g, h are the same for every row, so a
+    row's length keeps its meaning; only the few rows longer than 1 are scaled down.
 
     Args:
         encoded: e, the columns of p and c.
         largest: the most columns that φ may have.
+        product, difference, cosine, bias: the weights a, b, g, h.
 
-    Source: the [p ∘ c, |p − c|] form is that of InferSent (Conneau et al. 2017); Achlioptas (2003)
-        for projections by random signs.
+    Source: the parts are those of InferSent (Conneau et al. 2017), the difference signed; weights,
+        sign and the choice of leading coordinates are measured in `docs/features.md`.
     """
 
     encoded: int
     largest: int = 384
-    product: float = 0.5
-    difference: float = 0.35
-    cosine: float = 0.5
+    product: float = 0.2
+    difference: float = 0.6
+    cosine: float = 0.35
     bias: float = 0.1
 
     @property
-    def part(self) -> int:
-        """The columns of each of the two projected parts."""
-        return min(self.encoded, (self.largest - 2) // 2)
+    def products(self) -> int:
+        """The columns of p ∘ c that are kept."""
+        fits = 2 * self.encoded + 2 <= self.largest
+        return self.encoded if fits else self.largest - 2 - self.differences
+
+    @property
+    def differences(self) -> int:
+        """The columns of c − p that are kept."""
+        fits = 2 * self.encoded + 2 <= self.largest
+        return self.encoded if fits else min(self.encoded, 2 * (self.largest - 2) // 3 + 1)
 
     @property
     def dim(self) -> int:
         """d, the number of columns of φ."""
-        return 2 * self.part + 2
+        return self.products + self.differences + 2
 
     @property
     def description(self) -> str:
         """What fixes the rows, for fingerprints."""
         weights = (self.product, self.difference, self.cosine, self.bias)
-        return f"pairs 1: {self.encoded} to {self.dim}, weights {weights}, seed {_SEED}"
+        return f"pair rows 1: {self.encoded} to {self.products}+{self.differences}, {weights}"
 
     def texts(self, item: Item) -> tuple[str, ...]:
         """The prompt, then the candidates."""
@@ -145,25 +154,13 @@ class PairRows:
     def rows(self, prompts: Vectors, candidates: Vectors) -> Vectors:
         """φ (n, d) of n pairs, from the vectors (n, e) of their prompts and candidates."""
         p, c = prompts.astype(np.float64), candidates.astype(np.float64)
-        product, difference = np.rint(p * c * 2**_BITS), np.rint(np.abs(p - c) * 2**_BITS)
+        product = p * c
         phi = np.empty((len(p), self.dim))
-        phi[:, : self.part] = self._project(product, 0) * self.product * np.sqrt(self.encoded)
-        phi[:, self.part : -2] = self._project(difference, 1) * self.difference
-        phi[:, -2] = np.sum(product, axis=1) * 2.0**-_BITS * self.cosine
+        phi[:, : self.products] = product[:, : self.products] * self.product * np.sqrt(self.encoded)
+        phi[:, self.products : -2] = (c - p)[:, : self.differences] * self.difference
+        phi[:, -2] = np.sum(np.rint(product * 2**_BITS), axis=1) * 2.0**-_BITS * self.cosine
         phi[:, -1] = self.bias
         return _cut(phi)
-
-    def _project(self, whole: Array, which: int) -> Array:
-        if self.part == self.encoded:
-            return whole * 2.0**-_BITS
-        projected = whole @ _signs(self.encoded, self.part, which)
-        return np.asarray(projected * 2.0**-_BITS / np.sqrt(self.part), np.float64)
-
-
-def _signs(rows: int, columns: int, which: int) -> NDArray[np.float64]:
-    """A matrix (rows, columns) of random signs, the same on every machine and in every run."""
-    rng = np.random.Generator(np.random.PCG64([_SEED, which]))
-    return rng.integers(0, 2, size=(rows, columns)).astype(np.float64) * 2.0 - 1.0
 
 
 def _cut(phi: Array) -> Vectors:
