@@ -70,7 +70,7 @@ browser:
 test: $(VENV)/.extras $(VENV)/.bench browser lint types
 	@$(RUN) -m pytest -n $(WORKERS) -m "not slow"; code=$$?; \
 	echo "left out:"; \
-	echo "  $$($(RUN) -m pytest -m slow --collect-only -q | grep -c '::') slow tests (make test-slow)"; \
+	echo "  $$($(RUN) -m pytest -m slow --collect-only | grep -c '::') slow tests (make test-slow)"; \
 	$(HAS_BROWSER) \
 	|| echo "  the report in a real browser (no Chromium here; as root, make test installs it)"; \
 	if [ -f $(VENV)/.left-out ]; then sed 's/^/  /' $(VENV)/.left-out; fi; \

@@ -67,7 +67,7 @@ class FakeApi:
             start=self.start,
         )
 
-    def start(self, progress: Callable[[Any], None] | None = None) -> Any:
+    def start(self, progress: Callable[[Any], None] | None = None, **_: Any) -> Any:
         self.asked.append(("start", progress))
         self.out.mkdir()
         (self.out / "run.toml").write_text("")

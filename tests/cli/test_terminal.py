@@ -43,14 +43,16 @@ def test_ctrl_c_and_resume_end_as_if_nothing_had_happened(
     assert said.out == ""
     assert said.err.endswith(f"stacksl: stopped; go on with: stacksl resume {cut}\n")
     assert "stopped" in stacksl("status", cut).out
-    assert stacksl("resume", cut, "--quiet").code == 0
+    moved = data.rename(tmp_path / "moved.csv")
+    assert stacksl("resume", cut, "--quiet").code == 2, "its file is gone"
+    assert stacksl("resume", cut, "--quiet", "--data", moved).code == 0
 
     def purchases(run: Path) -> list[list[str]]:
         lines = stacksl("ledger", "export", run).out.splitlines()
         return [line.split(",")[:4] for line in lines]
 
     assert purchases(cut) == purchases(calm)
-    one, other = (stacksl("predict", run, data, "--quiet").out for run in (calm, cut))
+    one, other = (stacksl("predict", run, moved, "--quiet").out for run in (calm, cut))
     assert one == other
 
 

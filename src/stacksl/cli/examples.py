@@ -31,6 +31,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "resume": (
         ("Go on where a run stopped:", "stacksl resume runs/first"),
+        ("Its file has moved:", "stacksl resume runs/first --data ~/new/train.csv"),
         ("The same, with the end result as JSON:", "stacksl resume runs/first --json --quiet"),
     ),
     "evaluate": (

@@ -88,6 +88,10 @@ def run(
 
 def resume(
     run: options.RunFolder,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the run's data lies now, if it was moved."),
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -102,7 +106,7 @@ def resume(
     opened = Run.open(run)
     try:
         with live(quiet=quiet) as show:
-            done = opened.resume(show)
+            done = opened.resume(show, data=data)
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
     _finish(done, json)
