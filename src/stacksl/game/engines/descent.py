@@ -1,0 +1,169 @@
+"""The gradient step of `sgd` on the scores of one item, and what it remembers of its losses."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stacksl.game.engines.algebra import combine, project
+from stacksl.game.engines.compiling import compiled
+from stacksl.game.engines.plans import (
+    CLIPPED,
+    EMA,
+    LEARNT,
+    LITERAL_CLIP,
+    NO_CLIP,
+    PREVIOUS,
+    WINDOW,
+    Memory,
+    Plan,
+    Space,
+)
+from stacksl.game.inputs import Array
+
+__all__ = ["gradient_step", "policy_of"]
+
+_ENOUGH = 20  # losses before their quantile means anything
+_QUANTILE = 0.95
+_FACTOR = 1.5  # by which the KL weight is adjusted
+
+
+@compiled
+def gradient_step(plan: Plan, memory: Memory, space: Space, rows: Array, gold: int) -> None:
+    """`sgd` on the clipped loss and the KL term, or on the KL term alone (`gold` = −1)."""
+    level = _clip_level(plan, memory)
+    weight = memory.kl_weight[0]
+    steady = not math.isnan(plan.kl_target)
+    loss = 0.0
+    for inner in range(plan.inner_steps):
+        if inner > 0 or not space.current[0]:
+            project(rows, memory.theta, space.scores)
+        if inner == 0 and (weight > 0.0 or steady):
+            _anchor(plan, memory, space, rows)
+        size = policy_of(space.scores, space.policy)
+        value = size - space.scores[gold] if gold >= 0 else 0.0
+        if inner == 0:
+            loss = value
+        _slope(plan, space, gold, value, level, size, weight)
+        combine(memory.theta, -plan.learning_rate, space.slope, rows)
+        space.current[0] = False
+    if steady:
+        _adjust(plan, memory, space, rows)
+    if plan.reference == EMA:
+        for j in range(len(memory.theta)):
+            memory.reference[j] *= plan.ema_decay
+            memory.reference[j] += (1.0 - plan.ema_decay) * memory.theta[j]
+    if gold >= 0:
+        _count_loss(plan, memory, loss, level)
+
+
+@compiled
+def policy_of(scores: Array, policy: Array) -> float:
+    """Set `policy` to softmax(scores), (m,); gives log Σ exp s."""
+    largest = scores[0]
+    for x in range(1, len(scores)):
+        largest = max(largest, scores[x])
+    total = 0.0
+    for x in range(len(scores)):
+        policy[x] = math.exp(scores[x] - largest)
+        total += policy[x]
+    shrink = 1.0 / total
+    for x in range(len(scores)):
+        policy[x] *= shrink
+    return float(largest + math.log(total))
+
+
+@compiled
+def _slope(
+    plan: Plan, space: Space, gold: int, loss: float, level: float, size: float, weight: float
+) -> None:
+    """The gradient over the scores, from the policy and `size` = log Σ exp s."""
+    keep = 0.0
+    if gold >= 0:
+        keep = 1.0
+        if plan.clip != NO_CLIP and loss > level:
+            keep = 0.0 if plan.clip == LITERAL_CLIP else level / loss
+    for x in range(len(space.slope)):
+        space.slope[x] = keep * space.policy[x]
+    if gold >= 0:
+        space.slope[gold] -= keep
+    if not weight > 0.0:
+        return
+    mean = _divergence(space, size)
+    for x in range(len(space.slope)):
+        ratio = space.scores[x] - size - space.anchor[x]
+        space.slope[x] += weight * space.policy[x] * (ratio - mean)
+
+
+@compiled
+def _divergence(space: Space, size: float) -> float:
+    """KL(π ‖ π_ref), from the policy and `size` = log Σ exp s."""
+    total = 0.0
+    for x in range(len(space.policy)):
+        total += space.policy[x] * (space.scores[x] - size - space.anchor[x])
+    return total
+
+
+@compiled
+def _adjust(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
+    """The KL weight after the step, by `calibration.adjusted_kl_weight`."""
+    project(rows, memory.theta, space.scores)
+    observed = _divergence(space, policy_of(space.scores, space.policy))
+    weight = max(memory.kl_weight[0], 1e-6)
+    if observed > _FACTOR * plan.kl_target:
+        weight = min(1e6, weight * _FACTOR)
+    elif observed < plan.kl_target / _FACTOR:
+        weight = max(1e-6, weight / _FACTOR)
+    memory.kl_weight[0] = weight
+
+
+@compiled
+def _anchor(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
+    """Write log π_ref of the rows into `space.anchor`; the frozen reference is θ = 0."""
+    if plan.reference == PREVIOUS:
+        space.anchor[:] = space.scores
+    elif plan.reference == EMA:
+        project(rows, memory.reference, space.anchor)
+    else:
+        space.anchor[:] = -math.log(len(rows))
+        return
+    size = policy_of(space.anchor, space.slope)
+    for x in range(len(rows)):
+        space.anchor[x] -= size
+
+
+@compiled
+def _clip_level(plan: Plan, memory: Memory) -> float:
+    """ρ: as given, or a multiple of the median, or the 95 % quantile, of the last losses."""
+    if not math.isnan(plan.clip_level):
+        return plan.clip_level
+    seen = min(memory.counts[LEARNT], WINDOW)
+    if seen < _ENOUGH:
+        return math.inf
+    if not math.isnan(plan.clip_multiple):
+        middle = memory.ordered[seen // 2] + memory.ordered[(seen - 1) // 2]
+        return float(plan.clip_multiple * 0.5 * middle)
+    return float(memory.ordered[math.ceil(_QUANTILE * seen) - 1])
+
+
+@compiled
+def _count_loss(plan: Plan, memory: Memory, loss: float, level: float) -> None:
+    """The ring of losses and its sorted copy, one loss further."""
+    if plan.clip != NO_CLIP and loss > level:
+        memory.counts[CLIPPED] += 1
+    if plan.clip == NO_CLIP or not math.isnan(plan.clip_level):
+        return
+    learnt = memory.counts[LEARNT]
+    slot, last = learnt % WINDOW, min(learnt, WINDOW)
+    ordered = memory.ordered
+    if learnt >= WINDOW:
+        last -= 1
+        place = np.searchsorted(ordered, memory.losses[slot])
+        for x in range(place, last):
+            ordered[x] = ordered[x + 1]
+    memory.losses[slot] = loss
+    while last > 0 and ordered[last - 1] > loss:
+        ordered[last] = ordered[last - 1]
+        last -= 1
+    ordered[last] = loss

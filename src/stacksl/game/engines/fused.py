@@ -1,0 +1,126 @@
+"""The engine `fused` on pair features: one compiled loop from features to labels learnt."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.game import confidence, rules
+from stacksl.game.engines import algebra, descent, judging, learning, plans
+from stacksl.game.engines.compiling import compiled, kept, stamp
+from stacksl.game.engines.plans import ASKED, THETA, Certificates, Memory, Plan, Space
+from stacksl.game.inputs import Array
+from stacksl.game.rules import Clock
+
+__all__ = ["play_pairs"]
+
+
+@compiled
+def _play(
+    plan: Plan,
+    memory: Memory,
+    space: Space,
+    out: Certificates,
+    phi: Array,
+    labels: NDArray[np.int64],
+    rewards: Array,
+    uniforms: Array,
+    start: int,
+) -> None:
+    """The rounds start + 1 to start + n of Algorithms 1 and 2, item by item."""
+    for i in range(len(phi)):
+        t = start + i
+        rows = phi[i]
+        clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
+        verdict = judging.forced(clock, plan.exact_spend)
+        choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, t)
+        asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
+        if judging.steadies(plan, asks, verdict):
+            descent.gradient_step(plan, memory, space, rows, -1)
+        if asks:
+            memory.counts[ASKED] += 1
+            gold = labels[i] if len(labels) > 0 else -1
+            reward = rewards[i, choice] if len(rewards) > 0 else 0.0
+            learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
+        else:
+            learning.count_skip(plan, memory, space, rows, choice, fresh)
+
+
+@compiled
+def _judge(
+    plan: Plan,
+    memory: Memory,
+    space: Space,
+    out: Certificates,
+    rows: Array,
+    clock: Clock,
+    verdict: int,
+    t: int,
+) -> tuple[int, bool]:
+    """The action, and whether the images in `space` were computed; writes the certificate."""
+    reach = judging.reach_of(plan, memory, rows.shape[1])
+    algebra.project(rows, memory.theta, space.scores)
+    space.current[0] = True
+    fresh = plan.track != THETA and (
+        judging.needs_widths(plan, verdict) or _in_doubt(plan, space, rows, reach)
+    )
+    if fresh:
+        algebra.images(memory.gram_inv, rows, space.products)
+        algebra.squares(rows, space.products, space.widths)
+        for x in range(len(rows)):
+            space.widths[x] = math.sqrt(max(space.widths[x], 0.0))
+    choice = judging.action_of(plan, space.scores, space.widths, reach, fresh, space.values)
+    by_pairs = fresh and (plan.certificates or plan.gate == judging.CONTESTED)
+    if by_pairs:
+        algebra.pair_squares(rows, space.products, choice, space.pairs)
+        for x in range(len(rows)):
+            space.pairs[x] = math.sqrt(max(space.pairs[x], 0.0))
+    out.choices[t] = choice
+    out.scores[t] = space.scores[choice]
+    if plan.certificates:
+        out.reaches[t] = reach * space.widths[choice]
+        out.gate_scores[t] = judging.contested_statistic(
+            space.scores, space.pairs, choice, plan.width_scale
+        )
+    if judging.known(plan, verdict):
+        out.statistics[t] = judging.statistic(
+            plan, clock, space.scores, space.widths, space.pairs, reach, choice
+        )
+    return choice, fresh
+
+
+@compiled
+def _in_doubt(plan: Plan, space: Space, rows: Array, reach: float) -> bool:
+    """Whether the tie rule could go either way without widths, which are below ‖φ‖/√ridge."""
+    longest = 0.0
+    for x in range(len(rows)):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            total += rows[x, j] * rows[x, j]
+        longest = max(longest, total)
+    return judging.ambiguous(space.scores, reach * math.sqrt(longest / plan.ridge))
+
+
+def _entry(mark: int) -> Any:
+    @kept
+    def play(
+        plan: Plan,
+        memory: Memory,
+        space: Space,
+        out: Certificates,
+        phi: Array,
+        labels: NDArray[np.int64],
+        rewards: Array,
+        uniforms: Array,
+        start: int,
+    ) -> None:
+        assert mark >= 0
+        _play(plan, memory, space, out, phi, labels, rewards, uniforms, start)
+
+    return play
+
+
+play_pairs = _entry(stamp(algebra, confidence, descent, judging, learning, plans, rules))

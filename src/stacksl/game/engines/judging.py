@@ -1,0 +1,185 @@
+"""What is decided in a round: the action, the gate's statistic, threshold and next state.
+
+Every gate's arithmetic is that of `rules`, compiled unchanged and dispatched on the gate's code.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stacksl.game import confidence, rules
+from stacksl.game.engines.compiling import compiled
+from stacksl.game.engines.plans import LEARNT, ROUNDS, SGD, Certificates, Memory, Plan
+from stacksl.game.inputs import Array
+from stacksl.game.rules import Clock, GateState
+
+__all__ = [
+    "CONTESTED",
+    "LLF",
+    "action_of",
+    "ambiguous",
+    "contested_statistic",
+    "forced",
+    "known",
+    "largest_absolute",
+    "needs_widths",
+    "pick_action",
+    "reach_of",
+    "settle",
+    "statistic",
+    "steadies",
+]
+
+forced = compiled(rules.forced)
+contested_statistic = compiled(rules.contested_statistic)
+_random_statistic = compiled(rules.random_statistic)
+_uniform_statistic = compiled(rules.uniform_statistic)
+_llf_statistic = compiled(rules.llf_statistic)
+_llf_threshold = compiled(rules.llf_threshold)
+_margin_statistic = compiled(rules.margin_statistic)
+_margin_advance = compiled(rules.margin_advance)
+_contested_threshold = compiled(rules.contested_threshold)
+_contested_advance = compiled(rules.contested_advance)
+_radius = compiled(confidence.radius)
+
+_TIE = 1e-9  # of the largest absolute bound: DESIGN D17
+RANDOM, UNIFORM, LLF, MARGIN, CONTESTED = 1, 2, 3, 4, 5  # the gates' codes
+
+
+@compiled
+def reach_of(plan: Plan, memory: Memory, dim: int) -> float:
+    """The radius now, for bounds in `dim` dimensions (score units)."""
+    count = memory.counts[LEARNT] if plan.counting == 0 else memory.counts[ROUNDS]
+    return _radius(
+        plan.noise, dim, count, plan.ridge, plan.delta, plan.norm_bound, plan.feature_norm
+    )
+
+
+@compiled
+def needs_widths(plan: Plan, verdict: int) -> bool:
+    """Whether this round's decision, or a wanted certificate, is made of widths."""
+    by_gate = plan.gate in (LLF, CONTESTED)
+    return plan.certificates or plan.ucb or (by_gate and verdict != -1)
+
+
+@compiled
+def known(plan: Plan, verdict: int) -> bool:
+    """Whether the gate's statistic is told: without certificates not from widths in vain."""
+    return plan.certificates or verdict != -1 or plan.gate not in (LLF, CONTESTED)
+
+
+@compiled
+def largest_absolute(values: Array) -> float:
+    """The largest |v_x| of (m,) `values`."""
+    largest = 0.0
+    for x in range(len(values)):
+        largest = max(largest, abs(values[x]))
+    return largest
+
+
+@compiled
+def action_of(
+    plan: Plan, scores: Array, widths: Array, reach: float, fresh: bool, values: Array
+) -> int:
+    """The action: the argmax of the scores or of the UCB, which `values` receives."""
+    scale = 0.0
+    for x in range(len(scores)):
+        span = reach * widths[x] if fresh else 0.0
+        scale = max(scale, abs(scores[x]) + span)
+        values[x] = scores[x] + span if plan.ucb else scores[x]
+    return pick_action(values, scale)
+
+
+@compiled
+def pick_action(values: Array, scale: float) -> int:
+    """The lowest index within 1e-9·`scale` of the largest of `values`, (m,)."""
+    largest = values[0]
+    for x in range(1, len(values)):
+        largest = max(largest, values[x])
+    level = largest - _TIE * scale
+    for x in range(len(values)):
+        if values[x] >= level:
+            return x
+    return 0
+
+
+@compiled
+def ambiguous(scores: Array, most: float) -> bool:
+    """Whether the greedy action depends on widths, by way of the tie rule's tolerance.
+
+    A width times the radius lies between 0 and `most` (and a little, for rounding); where both
+    ends choose alike, so does the truth.
+    """
+    largest = largest_absolute(scores)
+    return pick_action(scores, largest) != pick_action(scores, largest + 1.001 * most)
+
+
+@compiled
+def statistic(
+    plan: Plan,
+    clock: Clock,
+    scores: Array,
+    widths: Array,
+    pair_widths: Array,
+    radius: float,
+    choice: int,
+) -> float:
+    """The gate's g (score units); NaN where it is made of widths and they are."""
+    if plan.gate == RANDOM:
+        return _random_statistic(clock)
+    if plan.gate == UNIFORM:
+        return _uniform_statistic(clock)
+    if plan.gate == LLF:
+        return _llf_statistic(scores, widths, radius, plan.literal)
+    if plan.gate == MARGIN:
+        return _margin_statistic(scores)
+    if plan.gate == CONTESTED:
+        return contested_statistic(scores, pair_widths, choice, plan.gate_width)
+    return float(clock.budget - clock.asked)
+
+
+@compiled
+def settle(
+    plan: Plan,
+    memory: Memory,
+    out: Certificates,
+    u: float,
+    clock: Clock,
+    verdict: int,
+    t: int,
+) -> bool:
+    """Whether round t + 1 asks, from its statistic in `out`; moves the gate's state."""
+    g = out.statistics[t]
+    state = (memory.gate_state[0], memory.gate_state[1], memory.gate_state[2])
+    level = _threshold(plan, g, u, clock, state)
+    asks = verdict == 1 or (verdict == 0 and g > level)
+    out.thresholds[t], out.asked[t] = level, asks
+    if plan.gate == MARGIN:
+        state = _margin_advance(g, asks, clock, state, plan.pace, plan.adaptive)
+    elif plan.gate == CONTESTED and not np.isnan(g):
+        state = _contested_advance(g, state)
+    memory.gate_state[0], memory.gate_state[1], memory.gate_state[2] = state
+    return asks
+
+
+@compiled
+def steadies(plan: Plan, asks: bool, verdict: int) -> bool:
+    """Whether the KL-only step runs: on unasked rounds, on asked ones in the literal reading."""
+    literal = plan.literal and plan.gate == LLF
+    return plan.kl_on_skips and plan.scorer == SGD and verdict != -1 and asks == literal
+
+
+@compiled
+def _threshold(plan: Plan, g: float, u: float, clock: Clock, state: GateState) -> float:
+    """The number that g must exceed; NaN where it needs a g that is not known."""
+    if plan.gate == RANDOM:
+        return u
+    if plan.gate == LLF:
+        return _llf_threshold(clock, plan.gate_scale, plan.literal)
+    if plan.gate == MARGIN:
+        return state[0]
+    if plan.gate == CONTESTED:
+        if np.isnan(g):
+            return np.nan
+        return _contested_threshold(g, clock, state, plan.reserve, plan.floor)
+    return 0.0

@@ -1,0 +1,188 @@
+"""What a label, a reward or an unasked round does to θ and V of pair features.
+
+`products` is rows·V⁻¹ where `fresh` says that it was computed under the present V⁻¹; every update
+of V⁻¹ uses it up.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stacksl.game.engines.algebra import (
+    absorb,
+    combine,
+    image,
+    images,
+    project,
+    rank_one,
+)
+from stacksl.game.engines.compiling import compiled
+from stacksl.game.engines.descent import gradient_step, policy_of
+from stacksl.game.engines.plans import (
+    ALL,
+    LEARNT,
+    RIDGE,
+    ROUNDS,
+    SGD,
+    THETA,
+    Memory,
+    Plan,
+    Space,
+)
+from stacksl.game.inputs import Array
+
+__all__ = ["count_skip", "learn"]
+
+
+@compiled
+def learn(
+    plan: Plan,
+    memory: Memory,
+    space: Space,
+    rows: Array,
+    choice: int,
+    gold: int,
+    reward: float,
+    fresh: bool,
+) -> None:
+    """One feedback: the label `gold`, or, where that is −1, the `reward` of the choice."""
+    if plan.scorer == SGD:
+        gradient_step(plan, memory, space, rows, gold)
+        _enter(plan, memory, space, rows, choice, fresh)
+    elif plan.scorer == RIDGE:
+        _regress(memory, space, rows, choice, gold, reward, fresh)
+    else:
+        _newton_step(memory, space, rows, gold, fresh)
+    memory.counts[LEARNT] += 1
+    memory.counts[ROUNDS] += 1
+
+
+@compiled
+def count_skip(
+    plan: Plan, memory: Memory, space: Space, rows: Array, choice: int, fresh: bool
+) -> None:
+    """An unasked round: it is counted, and under track='all' it enters V."""
+    memory.counts[ROUNDS] += 1
+    if plan.track != ALL:
+        return
+    if plan.scorer in (SGD, RIDGE):
+        _enter(plan, memory, space, rows, choice, fresh)
+        if plan.scorer == RIDGE:
+            image(memory.gram_inv, memory.moment, memory.theta)
+        return
+    if not fresh:
+        images(memory.gram_inv, rows, space.products)
+    _inform(memory, space, rows)
+
+
+@compiled
+def _enter(plan: Plan, memory: Memory, space: Space, rows: Array, choice: int, fresh: bool) -> None:
+    """V ← V + φφᵀ for the choice's row."""
+    if plan.track == THETA:
+        return
+    product = space.products[choice]
+    if not fresh:
+        image(memory.gram_inv, rows[choice], product)
+    rank_one(memory.gram_inv, rows[choice], product)
+
+
+@compiled
+def _regress(
+    memory: Memory,
+    space: Space,
+    rows: Array,
+    choice: int,
+    gold: int,
+    reward: float,
+    fresh: bool,
+) -> None:
+    """The ridge estimate of one more label (all rows enter V) or reward (the choice's row)."""
+    if gold >= 0:
+        if not fresh:
+            images(memory.gram_inv, rows, space.products)
+        for j in range(rows.shape[1]):
+            memory.moment[j] += rows[gold, j]
+        absorb(memory.gram_inv, rows, space.products, space.small)
+    else:
+        product = space.products[choice]
+        if not fresh:
+            image(memory.gram_inv, rows[choice], product)
+        for j in range(rows.shape[1]):
+            memory.moment[j] += reward * rows[choice, j]
+        rank_one(memory.gram_inv, rows[choice], product)
+    image(memory.gram_inv, memory.moment, memory.theta)
+
+
+@compiled
+def _newton_step(memory: Memory, space: Space, rows: Array, gold: int, fresh: bool) -> None:
+    """θ ← θ − (H + F(θ))⁻¹g, then H ← H + F(θ); see `scorers.newton.PairNewton`."""
+    m = len(rows)
+    if not fresh:
+        images(memory.gram_inv, rows, space.products)
+    project(rows, memory.theta, space.scores)
+    policy_of(space.scores, space.policy)
+    slope = space.policy.copy()
+    slope[gold] -= 1.0
+    direction = np.zeros(rows.shape[1])
+    combine(direction, 1.0, slope, space.products)
+    _centre(rows, space.policy, space.factors)
+    _centre(space.products, space.policy, space.spare)
+    against = np.empty(m)
+    project(space.factors, direction, against)
+    _solve(space.factors, space.spare, space.small, against)
+    combine(memory.theta, -1.0, slope, space.products)
+    combine(memory.theta, 1.0, against, space.spare)
+    project(rows, memory.theta, space.scores)
+    policy_of(space.scores, space.policy)
+    _inform_from(memory, space, rows)
+
+
+@compiled
+def _inform(memory: Memory, space: Space, rows: Array) -> None:
+    project(rows, memory.theta, space.scores)
+    policy_of(space.scores, space.policy)
+    _inform_from(memory, space, rows)
+
+
+@compiled
+def _inform_from(memory: Memory, space: Space, rows: Array) -> None:
+    """H ← H + F for the policy in `space`, from the rows' images under the present H⁻¹."""
+    _centre(rows, space.policy, space.factors)
+    _centre(space.products, space.policy, space.spare)
+    absorb(memory.gram_inv, space.factors, space.spare, space.small)
+
+
+@compiled
+def _centre(rows: Array, policy: Array, out: Array) -> None:
+    """out_x ← sqrt(π_x)·(rows_x − Σ_y π_y rows_y), (m, d)."""
+    mean = np.zeros(rows.shape[1])
+    combine(mean, 1.0, policy, rows)
+    for x in range(rows.shape[0]):
+        root = math.sqrt(policy[x])
+        for j in range(rows.shape[1]):
+            out[x, j] = root * (rows[x, j] - mean[j])
+
+
+@compiled
+def _solve(factors: Array, products: Array, small: Array, right: Array) -> None:
+    """Solve (I + factors·productsᵀ)·x = `right` in place, (m,), by Cholesky in `small`."""
+    m = len(right)
+    for x in range(m):
+        project(factors[: x + 1], products[x], small[x, : x + 1])
+        small[x, x] += 1.0
+        for y in range(x):
+            for z in range(y):
+                small[x, y] -= small[x, z] * small[y, z]
+            small[x, y] /= small[y, y]
+            small[x, x] -= small[x, y] * small[x, y]
+        small[x, x] = math.sqrt(small[x, x])
+    for x in range(m):
+        for y in range(x):
+            right[x] -= small[x, y] * right[y]
+        right[x] /= small[x, x]
+    for x in range(m - 1, -1, -1):
+        for y in range(x + 1, m):
+            right[x] -= small[y, x] * right[y]
+        right[x] /= small[x, x]

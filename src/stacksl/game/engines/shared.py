@@ -1,0 +1,132 @@
+"""The engine of ridge class heads: one (d, d) matrix for all K classes, O(d² + K d) a round.
+
+V is I_K ⊗ A with A = ridge·I + Σ hhᵀ (DESIGN D14). A⁻¹ is symmetric, and its lower triangle alone
+is read and written: half of the memory is half of the time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.game import confidence, rules
+from stacksl.game.engines import algebra, judging, plans, triangle
+from stacksl.game.engines.compiling import compiled, kept, stamp
+from stacksl.game.engines.plans import ALL, ASKED, LEARNT, ROUNDS, Certificates, Heads, Memory, Plan
+from stacksl.game.inputs import Array
+from stacksl.game.rules import Clock
+
+__all__ = ["play_classes"]
+
+_SQRT2 = math.sqrt(2.0)
+
+
+@compiled
+def _play(
+    plan: Plan,
+    memory: Memory,
+    heads: Heads,
+    out: Certificates,
+    features: Array,
+    labels: NDArray[np.int64],
+    uniforms: Array,
+    start: int,
+) -> None:
+    """The rounds start + 1 to start + n, item by item."""
+    for i in range(len(features)):
+        t = start + i
+        h = features[i]
+        clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
+        verdict = judging.forced(clock, plan.exact_spend)
+        square = _judge(plan, memory, heads, out, h, clock, verdict, t)
+        asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
+        memory.counts[ROUNDS] += 1
+        if asks:
+            memory.counts[ASKED] += 1
+            memory.counts[LEARNT] += 1
+            _regress(memory, heads, h, square, labels[i])
+        elif plan.track == ALL:
+            _regress(memory, heads, h, square, -1)
+
+
+@compiled
+def _judge(
+    plan: Plan,
+    memory: Memory,
+    heads: Heads,
+    out: Certificates,
+    h: Array,
+    clock: Clock,
+    verdict: int,
+    t: int,
+) -> float:
+    """The action with its certificate; gives ‖h‖² in A⁻¹, or −1 where it was not computed."""
+    scores = heads.scores
+    reach = judging.reach_of(plan, memory, len(h))
+    triangle.project_heads(memory.theta, h, scores)
+    square = -1.0
+    if judging.needs_widths(plan, verdict) or _in_doubt(plan, scores, h, reach):
+        square = max(triangle.image(memory.gram_inv, h, heads.image), 0.0)
+        heads.widths[:] = math.sqrt(square)
+    fresh = square >= 0.0
+    choice = judging.action_of(plan, scores, heads.widths, reach, fresh, heads.values)
+    out.choices[t] = choice
+    out.scores[t] = scores[choice]
+    if fresh:
+        heads.pairs[:] = _SQRT2 * heads.widths[0]
+        heads.pairs[choice] = 0.0
+    if fresh and plan.certificates:
+        out.reaches[t] = reach * heads.widths[choice]
+        out.gate_scores[t] = judging.contested_statistic(
+            scores, heads.pairs, choice, plan.width_scale
+        )
+    if judging.known(plan, verdict):
+        out.statistics[t] = judging.statistic(
+            plan, clock, scores, heads.widths, heads.pairs, reach, choice
+        )
+    return square
+
+
+@compiled
+def _in_doubt(plan: Plan, scores: Array, h: Array, reach: float) -> bool:
+    """Whether the tie rule could go either way without the width, which is below ‖h‖/√ridge."""
+    longest = 0.0
+    for j in range(len(h)):
+        longest += h[j] * h[j]
+    return judging.ambiguous(scores, reach * math.sqrt(longest / plan.ridge))
+
+
+@compiled
+def _regress(memory: Memory, heads: Heads, h: Array, square: float, gold: int) -> None:
+    """θ_x ← θ_x + (y_x − s_x)·A⁻¹h with h in A; no label (−1) has all targets 0."""
+    if square < 0.0:
+        square = max(triangle.image(memory.gram_inv, h, heads.image), 0.0)
+    for x in range(len(heads.scores)):
+        target = 1.0 if x == gold else 0.0
+        heads.values[x] = (target - heads.scores[x]) / (1.0 + square)
+    triangle.add_outer(memory.theta, heads.values, heads.image)
+    triangle.rank_one(memory.gram_inv, heads.image, 1.0 / math.sqrt(1.0 + square))
+
+
+def _entry(mark: int) -> Any:
+    @kept
+    def play(
+        plan: Plan,
+        memory: Memory,
+        heads: Heads,
+        out: Certificates,
+        features: Array,
+        labels: NDArray[np.int64],
+        uniforms: Array,
+        start: int,
+    ) -> None:
+        assert mark >= 0
+        _play(plan, memory, heads, out, features, labels, uniforms, start)
+
+    return play
+
+
+play_classes = _entry(stamp(algebra, confidence, judging, plans, rules, triangle))
