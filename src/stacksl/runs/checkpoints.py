@@ -48,9 +48,10 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     }
     write_atomic(folder / f"{stem}.safetensors", data)
     write_atomic(folder / f"{stem}.json", json.dumps(about))
-    for old in sorted(folder.glob("*.json"))[:-KEPT]:
-        old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    kept = {path.stem for path in sorted(folder.glob("*.json"))[-KEPT:]}
+    for path in sorted(folder.iterdir()):  # a .json goes before its arrays: none is left alone
+        if path.stem not in kept:
+            path.unlink()
 
 
 def latest(folder: Path) -> tuple[Checkpoint | None, list[str]]:

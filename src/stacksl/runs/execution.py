@@ -253,9 +253,7 @@ def _play(job: Job, order: list[int], table: Table, refits: Refits, report: Repo
     driver = (
         stream(order, table)
         if job.settings.mode == "stream"
-        else pool(
-            order, table, batches=job.settings.batches, head=lambda: refits.head, refit=refits.again
-        )
+        else pool(order, table, batches=job.settings.batches, refits=refits)
     )
     for posted in driver:
         watch(posted)

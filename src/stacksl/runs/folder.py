@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from stacksl.errors import RunError, RunLocked
 
 __all__ = ["TIMES", "RunFolder", "State", "new_folder_name", "write_atomic"]
 
+LOCK = ".lock"
+DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
 
 State = Literal["running", "waiting", "finished", "stopped", "failed"]
@@ -29,16 +30,17 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         RunError: if the disk is full or the folder cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
+    draft = path.with_name(f"{DRAFT}{os.getpid()}-{path.name}")
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".tmp-", delete=False) as file:
-            try:
+        try:
+            with draft.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+            os.replace(draft, path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
         _sync_folder(path.parent)
     except OSError as fault:
         raise RunError(
@@ -83,7 +85,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """A new folder at `path`, which must not exist or be empty.
+        """A new folder at `path`, which must not exist, be empty, or hold a start that was cut off.
 
         Raises:
             RunError: if it is another run's, holds other files, or cannot be written.
@@ -96,10 +98,13 @@ class RunFolder:
         if path.is_file():
             raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")
         try:
-            if path.exists() and any(path.iterdir()):
+            names = {each.name for each in path.iterdir()} if path.exists() else set()
+            if names and LOCK not in names:  # with it, a start that was cut off before run.toml
                 raise RunError(f"the folder {path} is not empty and is no run: give another --out")
-            for folder in (path, path / "checkpoints", path / "features", path / "model"):
-                folder.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
+            (path / LOCK).touch()
+            for folder in (path / "checkpoints", path / "features", path / "model"):
+                folder.mkdir(exist_ok=True)
         except OSError as fault:
             raise RunError(
                 f"cannot write the run's folder {path}: {fault.strerror}; give another --out"
@@ -139,18 +144,24 @@ class RunFolder:
             file.truncate()
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
+            self._sweep()
             yield
+
+    def _sweep(self) -> None:
+        """Remove what a killed process had half written."""
+        for draft in self.path.rglob(f"{DRAFT}*"):
+            draft.unlink(missing_ok=True)
 
     def _lock_file(self) -> IO[str]:
         try:
-            return (self.path / ".lock").open("a+")
+            return (self.path / LOCK).open("a+")
         except OSError as fault:
             raise RunError(f"cannot lock the run {self.path}: {fault.strerror}") from fault
 
     def held(self) -> bool:
         """Whether some process holds the run right now."""
         try:
-            with (self.path / ".lock").open("r") as file:
+            with (self.path / LOCK).open("r") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True

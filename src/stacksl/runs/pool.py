@@ -7,7 +7,7 @@ made, and each item that was never asked leaves one at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from stacksl.game.gates import Clock, contested_score
 from stacksl.game.inputs import Array
 from stacksl.game.scorers import Head
 from stacksl.items import Decision
+from stacksl.runs.refits import Refits
 from stacksl.runs.rounds import Table, settle
 
 __all__ = ["pool"]
@@ -26,22 +27,25 @@ def pool(
     table: Table,
     *,
     batches: int,
-    head: Callable[[], Head | None],
-    refit: Callable[[], None],
+    refits: Refits,
 ) -> Iterator[list[Decision]]:
     """Buy the budget in `batches`, refitting between them; then certify what was never asked.
 
-    A batch is posted in one transaction, so an interrupted run never splits one.
+    A batch is posted in one transaction, so an interrupted run never splits one. The next one
+    ranks by the answers to this one: the pool ends early where they are still out.
     """
     learner = table.learner
-    for batch in range(batches):
-        target = learner.budget * (batch + 1) // batches
+    targets = {learner.budget * batch // batches for batch in range(1, batches + 1)} - {0}
+    for number, target in enumerate(sorted(targets), start=1):
         if target > learner.round:
-            decisions = _rank(order, table, head(), target - learner.round)
-            yield _buy(decisions, table)
-            refit()
+            yield _buy(_rank(order, table, refits.head, target - learner.round), table)
+        if table.ledger.open_purchases():
+            return
+        if refits.count < number:
+            refits.again()
     while rest := _unseen(order, table)[:256]:
-        yield _buy([_certificate(r, table, head(), n + 1) for n, r in enumerate(rest)], table)
+        head = refits.head
+        yield _buy([_certificate(r, table, head, n + 1) for n, r in enumerate(rest)], table)
 
 
 def _buy(decisions: list[Decision], table: Table) -> list[Decision]:

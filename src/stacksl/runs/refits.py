@@ -15,14 +15,19 @@ from stacksl.runs.rounds import Table
 __all__ = ["Refits"]
 
 PREFIX = "head."
+COUNT = "refits"
 
 
 @dataclass(slots=True, eq=False)
 class Refits:
-    """The head as it is now; `final` once it was fitted on the whole budget, C chosen by folds."""
+    """The head as it is now, after `count` refits.
+
+    `final` says that the last was on the whole budget, with C chosen by folds.
+    """
 
     table: Table
     head: Head | None = None
+    count: int = 0
     final: bool = False
 
     def again(self, *, tune: bool = False) -> None:
@@ -33,6 +38,7 @@ class Refits:
     def apply(self, *, tune: bool) -> None:
         """Refit the head without a word in the ledger, as its replay does."""
         self.head = self.on_first(len(self.table.bought), tune=tune)
+        self.count += 1
         self.final = self.final or tune
 
     def on_first(self, labels: int, *, tune: bool) -> Head | None:
@@ -45,12 +51,12 @@ class Refits:
         return self.table.learner.scorer.refit(block, gold, tune=tune)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The head's arrays for a checkpoint; empty before the first refit."""
-        if self.head is None:
-            return {}
-        return {PREFIX + name: array for name, array in self.head.state().items()}
+        """The count and the head's arrays, for a checkpoint."""
+        head = {} if self.head is None else self.head.state()
+        return {COUNT: np.array(self.count), **{PREFIX + k: v for k, v in head.items()}}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """The head that `state` described."""
+        """What `state` described."""
+        self.count = int(arrays[COUNT])
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
