@@ -1,0 +1,230 @@
+"""Small real jobs, the process that plays and kills them, and what two runs are compared by."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import Head
+from stacksl.runs.checkpoints import heads
+
+WORKER = Path(__file__).with_name("worker.py")
+TIMES = ("created", "finished", "interruptions")
+
+
+@dataclass
+class Worker:
+    """The other process: `play` gives its reply."""
+
+    process: subprocess.Popen[str]
+
+    def play(self, **order: Any) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, "the worker itself died"
+        reply = dict(json.loads(line))
+        assert reply["killed"] or reply["code"] == 0, reply["fault"]
+        return reply
+
+
+@pytest.fixture(scope="session")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    fault = tmp_path_factory.mktemp("worker") / "fault"
+    process = subprocess.Popen(
+        [sys.executable, str(WORKER), str(fault)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield Worker(process)
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(30)
+    process.stdout.close()
+
+
+def _words(rng: random.Random, topic: str, purity: float) -> str:
+    pick = [topic if rng.random() < purity else rng.choice("abcd") for _ in range(6)]
+    return " ".join(f"{each}{rng.randrange(8)}" for each in pick)
+
+
+def write_classes(path: Path, rows: int, seed: int = 0) -> Path:
+    """Sentences of four topics, hard enough that a gate has something to choose."""
+    rng = random.Random(seed)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        for n in range(rows):
+            topic = "abcd"[n % 4]
+            writer.writerow([f"{_words(rng, topic, 0.6)} n{n}", topic])
+    return path
+
+
+def write_pairs(path: Path, rows: int, seed: int = 0) -> Path:
+    """Questions with two to five options of their own; the right one shares the topic."""
+    rng = random.Random(seed)
+    with path.open("w", encoding="utf-8") as file:
+        for n in range(rows):
+            gold = rng.randrange(size := rng.randrange(2, 6))
+            topic = rng.choice("abcd")
+            options = [_words(rng, rng.choice("abcd"), 0.7) + f" o{k}" for k in range(size)]
+            options[gold] = _words(rng, topic, 0.8)
+            row = {"id": f"q{n}", "prompt": f"{_words(rng, topic, 0.7)} n{n}"}
+            file.write(json.dumps({**row, "candidates": options, "answer": gold}) + "\n")
+    return path
+
+
+@dataclass
+class Kind:
+    """One sort of job, with the undisturbed run of it."""
+
+    name: str
+    data: Path
+    test: Path
+    settings: dict[str, Any]
+    reference: Path = field(default_factory=Path)
+    seconds: float = 0.0
+
+    def order(self, out: Path) -> dict[str, Any]:
+        return {
+            "data": str(self.data),
+            "test": str(self.test),
+            "out": str(out),
+            "settings": self.settings,
+        }
+
+    def answers(self) -> dict[str, int]:
+        from stacksl.data import read
+
+        return dict(read(self.data).answers)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "classes-stream": {"budget": 16, "checkpoint_every": 16},
+    "pairs-stream": {"budget": 14, "checkpoint_every": 16, "gate": "contested", "price": "0.25"},
+    "classes-pool": {"budget": 20, "mode": "pool", "batches": 5, "checkpoint_every": 8},
+    "pairs-paper": {"budget": 20, "preset": "paper", "checkpoint_every": 16, "gate_scale": 0.001},
+}
+
+
+@pytest.fixture(scope="session")
+def kinds(tmp_path_factory: pytest.TempPathFactory, worker: Worker) -> dict[str, Kind]:
+    """Every sort of job, each played once without disturbance."""
+    folder = tmp_path_factory.mktemp("jobs")
+    classes = write_classes(folder / "c.csv", 72), write_classes(folder / "ct.csv", 40, seed=1)
+    pairs = write_pairs(folder / "p.jsonl", 64), write_pairs(folder / "pt.jsonl", 32, seed=1)
+    found = {}
+    for name, settings in KINDS.items():
+        data, test = classes if name.startswith("classes") else pairs
+        out = folder / name / "run"
+        kind = Kind(name, data, test, settings, out)
+        kind.seconds = worker.play(**kind.order(out))["seconds"]
+        found[name] = kind
+    return found
+
+
+def chain(path: Path) -> list[dict[str, Any]]:
+    """The ledger's rows without clock times, salted hashes and random surrogates."""
+    found = []
+    with Ledger.open(path / "ledger.db", readonly=True) as ledger:
+        for row in ledger.rows():
+            payload = {k: v for k, v in row.payload.items() if k != "item"}
+            found.append(
+                {
+                    name: getattr(row, name)
+                    for name in (
+                        "seq", "event", "round", "item", "slot", "token", "number", "purpose",
+                        "labeler", "price",
+                    )
+                }
+                | {"payload": payload}
+            )  # fmt: skip
+    return found
+
+
+def expect_sound(path: Path, budget: int) -> None:
+    """What must hold at any moment: the budget, the chain, one answer a purchase."""
+    if not (path / "ledger.db").exists():
+        return
+    with Ledger.open(path / "ledger.db", readonly=True) as ledger:
+        ledger.verify(Head(*mark) for mark in heads(path / "checkpoints"))
+        assert ledger.spent <= budget
+        rows = list(ledger.rows())
+    for event in ("reserved", "answered", "learnt"):
+        items = [row.item for row in rows if row.event == event]
+        assert len(items) == len(set(items)) <= budget, f"'{event}' twice, or above the budget"
+
+
+def facts(path: Path) -> dict[str, Any]:
+    """The facts of the report, without clock times and the note of an interruption."""
+    found = dict(json.loads((path / "facts.json").read_text()))
+    for name in TIMES:
+        found.pop(name)
+    for mark in found["fingerprints"]:
+        if mark["name"] == "ledger":  # its hash is of clock times and random salts too
+            mark["value"] = mark["value"].split(",")[0]
+    return found
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir())}
+
+
+def expect_same(path: Path, kind: Kind) -> None:
+    """The run at `path` ended as the undisturbed one: purchases, θ, head, predictions, report."""
+    reference = kind.reference
+    assert Run.open(path).status()["state"] == "finished"
+    assert chain(path) == chain(reference)
+    assert files(path / "model") == files(reference / "model")
+    assert files(path / "features") == files(reference / "features")
+    for name in ("rounds.parquet", "metrics.jsonl"):
+        assert (path / name).read_bytes() == (reference / name).read_bytes(), name
+    assert facts(path) == facts(reference)
+    assert [*Run.open(path).predict(kind.test)] == [*Run.open(reference).predict(kind.test)]
+    assert (path / "report.html").stat().st_size > 10_000
+    assert (path / "README.md").exists()
+    assert not list(path.rglob(".tmp-*")), "half-written files stayed behind"
+
+
+def budget_of(kind: Kind) -> int:
+    return int(kind.settings["budget"])
+
+
+@pytest.fixture
+def resumed(worker: Worker, tmp_path: Path) -> Iterator[Any]:
+    """Play a kind of job with a kill, look at what is left, resume it, and compare the end."""
+    number = 0
+
+    def play(kind: Kind, **moment: Any) -> Path:
+        nonlocal number
+        number += 1
+        out = tmp_path / str(number) / "run"
+        reply = worker.play(**kind.order(out), **moment)
+        assert reply["killed"], "the moment never came"
+        expect_sound(out, budget_of(kind))
+        again = dict(moment)
+        again.pop("kill")
+        reply = worker.play(**kind.order(out), **again)
+        assert not reply["killed"]
+        expect_sound(out, budget_of(kind))
+        return out
+
+    yield play
+    shutil.rmtree(tmp_path, ignore_errors=True)

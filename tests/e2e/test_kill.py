@@ -1,0 +1,259 @@
+"""The resume promise: after kill -9 at any moment, `resume` ends as the undisturbed run does."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run
+
+from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound
+
+RUNS, LABELS = "stacksl.runs", "stacksl.labels"
+PURCHASE = {
+    "before its reservation is on disk": (f"{LABELS}.store:Store.commit", 4, "before"),
+    "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 11, "after"),
+    "before it is asked": (f"{LABELS}.labelers:OracleLabeler.ask", 11, "before"),
+    "when it was asked": (f"{LABELS}.labelers:OracleLabeler.ask", 11, "after"),
+    "before its answer is taken": (f"{LABELS}.ledger:Ledger.take", 12, "before"),
+    "when its answer was taken": (f"{LABELS}.ledger:Ledger.take", 12, "after"),
+    "when its answer was learnt": ("stacksl.game.learner:Learner.learn", 7, "after"),
+}
+DISK = {
+    "before the waiting rows are flushed": (f"{LABELS}.ledger:Ledger.flush", 4, "before"),
+    "when the waiting rows were flushed": (f"{LABELS}.ledger:Ledger.flush", 4, "after"),
+    "between a checkpoint's two files": (f"{RUNS}.checkpoints:write_atomic", 3, "after"),
+    "when a checkpoint was written": (f"{RUNS}.checkpoints:save", 2, "after"),
+    "between an atomic write and its rename": ("os:replace", 20, "before"),
+}
+START = {
+    "before the settings are written": (f"{RUNS}.folder:RunFolder.write_toml", 1, "before"),
+    "between the two files of settings": (f"{RUNS}.folder:RunFolder.write_toml", 1, "after"),
+    "between the files of the features": (f"{RUNS}.frozen:write_atomic", 1, "after"),
+    "before the features count as frozen": (f"{RUNS}.frozen:write_atomic", 2, "after"),
+    "before the ledger has its name": (f"{LABELS}.book:place_file", 1, "before"),
+    "when the ledger is there": (f"{LABELS}.book:place_file", 1, "after"),
+}
+END = {
+    "before the refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 1, "before"),
+    "when the refit was noted": (f"{LABELS}.ledger:Ledger.note_refit", 1, "after"),
+    "in the middle of the model": (f"{RUNS}.arrays:save", 3, "before"),
+    "before the model counts": (f"{RUNS}.model:write_atomic", 1, "before"),
+    "when the model was written": (f"{RUNS}.model:Model.save", 1, "after"),
+    "between table and facts": (f"{RUNS}.finish:write_metrics", 1, "after"),
+    "before the report": (f"{RUNS}.finish:write_pages", 1, "before"),
+    "between report and card": (f"{RUNS}.finish:write_atomic", 2, "after"),
+    "before the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 2, "before"),
+    "when the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 2, "after"),
+}
+POOL = {
+    "before a batch is reserved": (f"{LABELS}.ledger:Ledger.post", 3, "before"),
+    "when a batch was reserved": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
+    "when a batch was answered": (f"{LABELS}.ledger:Ledger.take", 3, "after"),
+    "before a batch's refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
+    "when a batch's refit was noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
+    "among those never asked": (f"{LABELS}.ledger:Ledger.post", 6, "before"),
+}
+
+
+@pytest.mark.parametrize("moment", [*PURCHASE, *DISK])
+def test_a_stream_killed_at_a_step_of_a_purchase(resumed, kinds, moment) -> None:
+    kind = kinds["classes-stream"]
+    expect_same(resumed(kind, kill=(PURCHASE | DISK)[moment]), kind)
+
+
+@pytest.mark.parametrize("moment", [*START, *END])
+def test_a_run_killed_at_its_start_or_end(resumed, kinds, moment) -> None:
+    kind = kinds["pairs-stream"]
+    expect_same(resumed(kind, kill=(START | END)[moment]), kind)
+
+
+@pytest.mark.parametrize("moment", POOL)
+def test_a_pool_killed_at_a_step_of_a_batch(resumed, kinds, moment) -> None:
+    kind = kinds["classes-pool"]
+    expect_same(resumed(kind, kill=POOL[moment]), kind)
+
+
+@pytest.mark.parametrize(
+    "moment", ["when its reservation is on disk", "between a checkpoint's two files"]
+)
+def test_the_papers_algorithm_killed_in_the_middle(resumed, kinds, moment) -> None:
+    kind = kinds["pairs-paper"]
+    expect_same(resumed(kind, kill=(PURCHASE | DISK)[moment]), kind)
+
+
+def played_by_chance(worker: Worker, kind: Kind, out: Path, rng: random.Random, kills: int) -> int:
+    """Kill a run again and again at random moments, then let it finish; how often it died."""
+    died = 0
+    while died < kills:
+        moment = rng.uniform(0.02, 0.9) * kind.seconds * 0.8 ** (died % 4)
+        reply = worker.play(**kind.order(out), after=moment)
+        expect_sound(out, budget_of(kind))
+        if not reply["killed"]:
+            break
+        died += 1
+    assert not worker.play(**kind.order(out))["killed"]
+    return died
+
+
+@pytest.mark.parametrize("name", ["classes-stream", "pairs-stream", "classes-pool"])
+def test_kills_at_random_moments(worker, kinds, tmp_path, name) -> None:
+    kind, rng, died = kinds[name], random.Random(name), 0
+    for attempt in range(9):
+        out = tmp_path / str(attempt) / "run"
+        died += played_by_chance(worker, kind, out, rng, kills=min(5, 9 - died))
+        expect_same(out, kind)
+        if died >= 9:
+            return
+    pytest.fail(f"only {died} kills in 9 runs: the moments came too late")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["classes-stream", "pairs-stream", "classes-pool", "pairs-paper"])
+def test_many_kills_at_random_moments(worker, kinds, tmp_path, name) -> None:
+    kind, rng, died = kinds[name], random.Random(f"many {name}"), 0
+    for attempt in range(60):
+        out = tmp_path / str(attempt) / "run"
+        died += played_by_chance(worker, kind, out, rng, kills=8)
+        expect_same(out, kind)
+        if died >= 100:
+            return
+    pytest.fail(f"only {died} kills in 60 runs: the moments came too late")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["classes-stream", "classes-pool"])
+@pytest.mark.parametrize("step", ["os:replace", f"{LABELS}.store:Store.commit", "os:fsync"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_at_every_write(worker, kinds, tmp_path, name, step, when) -> None:
+    kind = kinds[name]
+    for call in range(1, 400):
+        out = tmp_path / str(call) / "run"
+        reply = worker.play(**kind.order(out), kill=(step, call, when))
+        expect_sound(out, budget_of(kind))
+        if not reply["killed"]:
+            assert call > 10, "no write was seen"
+            return
+        assert not worker.play(**kind.order(out))["killed"]
+        expect_same(out, kind)
+    pytest.fail("a small run writes fewer than 400 times")
+
+
+PAID = {
+    "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 9, "after"),
+    "when it was asked and paid": ("__main__:PaidLabeler.ask", 9, "after"),
+    "when the answer was heard": ("__main__:PaidLabeler.answers", 9, "after"),
+    "before the answer is on disk": (f"{LABELS}.store:Store.commit", 9, "before"),
+    "when the answer is on disk": (f"{LABELS}.ledger:Ledger.take", 9, "after"),
+    "when the answer was learnt": ("stacksl.game.learner:Learner.learn", 5, "after"),
+}
+
+
+@pytest.mark.parametrize("moment", PAID)
+def test_nothing_is_paid_twice(worker, resumed, kinds, tmp_path, moment) -> None:
+    kind = kinds["classes-stream"]
+    paid = {"paid": str(tmp_path / "log"), "answers": kind.answers()}
+    out = resumed(kind, kill=PAID[moment], **paid)
+    bought = [tuple(json.loads(line)) for line in (tmp_path / "log").read_text().splitlines()]
+    assert len(bought) == len(set(bought)) == budget_of(kind)
+    assert len({item for item, _, _ in bought}) == budget_of(kind)
+    mine, reference = chain(out), chain(kind.reference)
+    for row in reference:
+        row["labeler"] = None if row["labeler"] is None else "paid"
+    assert mine == reference, "who answers changes nothing but the name"
+
+
+def stacksl(*words: object, **options: Any) -> subprocess.Popen[str]:
+    """The real command line, as a user types it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "stacksl", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def wait_until(process: subprocess.Popen[str], condition: Any) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "the run never came so far"
+        time.sleep(0.005)
+
+
+def certified(path: Path) -> int:
+    """Rounds on disk, as far as another process can see."""
+    if not (path / "ledger.db").exists():
+        return 0
+    return sum(row["event"] == "round" for row in chain(path))
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Kind:
+    """A job that plays for a second or so: enough to step in."""
+    from .conftest import write_classes
+
+    folder = tmp_path_factory.mktemp("long")
+    data, test = write_classes(folder / "c.csv", 1500), write_classes(folder / "t.csv", 40, seed=1)
+    return Kind("long", data, test, {"budget": 500}, folder / "undisturbed" / "run")
+
+
+def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_path) -> None:
+    out = tmp_path / "run"
+    words = ("run", long.data, "--test", long.test, "--budget", 500, "--quiet", "--out")
+    process = stacksl(*words, out)
+    wait_until(process, lambda: certified(out) > 20)
+
+    os.kill(process.pid, signal.SIGSTOP)  # it holds the run, and cannot finish meanwhile
+    assert Run.open(out).status()["state"] == "running"
+    second = stacksl("resume", out)
+    _, told = second.communicate(timeout=60)
+    assert second.returncode == 2
+    assert f"is held by process {process.pid} on " in told
+    assert told.count("\n") == 1
+    os.kill(process.pid, signal.SIGCONT)
+
+    process.send_signal(signal.SIGINT)
+    said, told = process.communicate(timeout=60)
+    assert process.returncode == 130, (said, told)
+    assert f"stacksl resume {out}" in told
+    assert "Traceback" not in told
+    status = Run.open(out).status()
+    assert status["state"] == "stopped"
+    assert status["resume"] == f"stacksl resume {out}"
+    expect_sound(out, 500)
+
+    again = stacksl("resume", out, "--quiet", "--json")
+    said, told = again.communicate(timeout=120)
+    assert again.returncode == 0, told
+    assert json.loads(said)["state"] == "finished"
+    assert json.loads(said)["asked"] == 500
+    undisturbed = stacksl(*words, long.reference)
+    assert undisturbed.wait(120) == 0
+    undisturbed.communicate()
+    expect_same(out, long)
+    noted = json.loads((out / "facts.json").read_text())["interruptions"]
+    assert len(noted) == 1
+    assert "stopped" in noted[0]
+
+
+def test_kill_9_is_shown_as_interrupted_with_the_command_that_resumes(
+    worker, kinds, tmp_path
+) -> None:
+    kind, out = kinds["pairs-stream"], tmp_path / "run"
+    worker.play(**kind.order(out), kill=PURCHASE["when its reservation is on disk"])
+    status = Run.open(out).status()
+    assert status["state"] == "interrupted"
+    assert status["resume"] == f"stacksl resume {out}"
+    assert status["asked"] == status["answered"] + 1, "one promise is open"
+    assert status["left"] == status["budget"] - status["asked"]

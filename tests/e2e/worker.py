@@ -1,0 +1,144 @@
+"""A process that plays runs in forked children, and kills them where it is told to.
+
+It imports everything once and then reads one order a line from stdin: a job, and perhaps a moment.
+The moment is either `after` so many seconds, or the n-th call of a function, `before` or `after`
+it. The child dies by SIGKILL, so nothing of the package gets to clean up. One reply a line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+from stacksl import api
+from stacksl.labels.purchases import Answer
+
+
+class PaidLabeler:
+    """Answers once for each token and writes down what it was paid for; nothing is repeatable."""
+
+    name = "paid"
+    repeatable = False
+
+    def __init__(self, log: Path, answers: dict[str, int]) -> None:
+        self._log, self._answers = log, answers
+        self._ready: list[Answer] = []
+        lines = log.read_text().splitlines() if log.exists() else []
+        self._paid = {tuple(json.loads(line)) for line in lines}
+
+    def ask(self, purchases: Any) -> None:
+        for p in purchases:
+            key = (p.item, p.slot, p.token)
+            if key not in self._paid:
+                with self._log.open("a") as file:
+                    file.write(json.dumps(key) + "\n")
+                self._paid.add(key)
+            self._ready.append(Answer(*key, self._answers[p.item], self.name, p.price))
+
+    def answers(self) -> list[Answer]:
+        given, self._ready = self._ready, []
+        return given
+
+
+def arm(where: str, call: int, when: str) -> None:
+    """Die at the `call`-th call of `module:name` or `module:Class.name`."""
+    module, _, path = where.partition(":")
+    owner: Any = importlib.import_module(module)
+    *classes, name = path.split(".")
+    for each in classes:
+        owner = getattr(owner, each)
+    original, calls = getattr(owner, name), 0
+
+    def deadly(*words: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*words, **named)
+        if calls == call and when == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, deadly)
+
+
+def play(order: dict[str, Any]) -> None:
+    """Start the job, or take it up where it was cut off."""
+    out = Path(order["out"])
+    labeler = None
+    if order.get("paid"):
+        labeler = PaidLabeler(Path(order["paid"]), order["answers"])
+    if (out / "run.toml").exists():
+        api.Run.open(out).resume(labeler=labeler)
+    else:
+        api.run(
+            order["data"], test=order.get("test"), out=out, labeler=labeler, **order["settings"]
+        )
+
+
+def child(order: dict[str, Any], fault: Path) -> None:
+    """The forked process; never returns."""
+    code = 3
+    try:
+        warnings.simplefilter("error")
+        if order.get("kill"):
+            arm(*order["kill"])
+        play(order)
+        code = 0
+    except BaseException:
+        fault.write_text(traceback.format_exc())
+    finally:
+        os._exit(code)
+
+
+def wait(pid: int, after: float | None) -> int:
+    """The child's wait status; it is killed after so many seconds."""
+    if after is None:
+        return os.waitpid(pid, 0)[1]
+    end = time.monotonic() + after
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1]
+
+
+def main() -> None:
+    import jinja2  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+    import scipy.optimize  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
+
+    for name in ("execution", "job", "tables", "summary", "status", "evaluation"):
+        importlib.import_module(f"stacksl.runs.{name}")
+    fault = Path(sys.argv[1])
+    print("ready", flush=True)
+    for line in sys.stdin:
+        order = json.loads(line)
+        fault.unlink(missing_ok=True)
+        begun = time.monotonic()
+        pid = os.fork()
+        if not pid:
+            child(order, fault)
+        status = wait(pid, order.get("after"))
+        reply = {
+            "killed": os.WIFSIGNALED(status),
+            "code": None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status),
+            "seconds": time.monotonic() - begun,
+            "fault": fault.read_text() if fault.exists() else "",
+        }
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    main()
