@@ -33,6 +33,7 @@ from stacksl.data import Dataset, read
 from stacksl.features import make_features
 from stacksl.game.inputs import Block
 from stacksl.game.randomness import generator
+from stacksl.game.threads import one_thread
 from stacksl.items import Label
 from stacksl.runs.budget import parse_budget
 from stacksl.runs.building import assemble
@@ -164,14 +165,12 @@ _WORLD: list[World] = []
 
 
 def _begin(folder: str, features: str) -> None:
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1)
     _WORLD.append(load(Path(folder), features))
 
 
 def _measure(cell: Cell) -> dict[str, Any]:
-    return measure(cell, _WORLD[0])
+    with one_thread():
+        return measure(cell, _WORLD[0])
 
 
 def cells(seeds: int, quick: bool) -> list[Cell]:

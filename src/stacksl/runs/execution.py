@@ -20,6 +20,7 @@ from stacksl.features import FeatureMap, make_features
 from stacksl.game.inputs import Block
 from stacksl.game.learner import Learner
 from stacksl.game.randomness import generator
+from stacksl.game.threads import one_thread
 from stacksl.items import Decision
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
@@ -76,9 +77,7 @@ def execute(
         RunLocked: another process holds the run.
         StackslError: one sentence on what went wrong; the state `failed` holds it too.
     """
-    from threadpoolctl import threadpool_limits
-
-    with job.folder.locked(), _recorded(job) as state, threadpool_limits(1, "blas"):
+    with job.folder.locked(), _recorded(job) as state, one_thread():
         features = _feature_map(job)
         block = _features(job, features, report)
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
@@ -103,9 +102,7 @@ def replay_run(job: Job) -> dict[str, Any]:
         RunError: if a decision differs.
         LedgerError: if a row cannot be replayed.
     """
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, "blas"), Ledger.open(job.folder.ledger, readonly=True) as ledger:
+    with one_thread(), Ledger.open(job.folder.ledger, readonly=True) as ledger:
         features = _feature_map(job)
         block = _features(job, features, lambda progress: None)
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
