@@ -99,25 +99,23 @@ def order_for(cell: Cell, world: World) -> list[int]:
     rng = generator(cell.seed, f"stream/{cell.stream}")
     half = set(rng.permutation(world.classes)[: world.classes // 2].tolist())
     if cell.stream == "rare":
-        return _thinned(rows, half, world)
+        return _thinned(rows, half, world, rng)
     early = [r for r in rows if int(world.answers[r]) not in half]
     cut = len(early) * 3 // 4
     rest = [r for r in rows if int(world.answers[r]) in half] + early[cut:]
     return early[:cut] + [rest[i] for i in rng.permutation(len(rest))]
 
 
-def _thinned(rows: list[int], rare: set[int], world: World) -> list[int]:
-    """The rows, a tenth (rounded up) of those of each rare class."""
-    left = {c: -(-int((world.answers == c).sum()) // 10) for c in rare}
-    kept = []
-    for row in rows:
-        label = int(world.answers[row])
-        if label in left:
-            if left[label] == 0:
-                continue
-            left[label] -= 1
-        kept.append(row)
-    return kept
+def _thinned(rows: list[int], rare: set[int], world: World, rng: np.random.Generator) -> list[int]:
+    """The rows in their order, with a tenth (rounded up) of those of each rare class.
+
+    Which ones stay is drawn: keeping the first ones would bring the rare classes early.
+    """
+    kept = set(range(len(world.answers)))
+    for label in sorted(rare):
+        mine = np.flatnonzero(world.answers == label)
+        kept -= set(rng.permutation(mine)[-(-len(mine) // 10) :].tolist())
+    return [row for row in rows if row in kept]
 
 
 def measure(cell: Cell, world: World) -> dict[str, Any]:
@@ -213,7 +211,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             mean, half = interval(list(mine.values()))
             gain = ""
             if base and gate != "random":
-                difference, wide = interval([mine[s] - base[s] for s in mine])
+                difference, wide = interval([mine[s] - base[s] for s in mine if s in base])
                 gain = f"{difference:+.3f} ± {wide:.3f}"
             share = "all" if budget == "all" else f"{100 * float(budget):g} %"
             name = "all labels" if budget == "all" else NAMES[gate]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,6 @@ from stacksl.cli.printing import as_json, count, facts, share, warn
 from stacksl.errors import RunError
 
 if TYPE_CHECKING:
-    from stacksl.api import Run
     from stacksl.data import Dataset
 
 __all__ = ["evaluate", "predict", "read_for"]
@@ -42,9 +41,11 @@ def evaluate(
     and format are those of the run unless given.
     """
     from stacksl.api import Run
+    from stacksl.runs.job import read_again
 
     opened = Run.open(run)
-    dataset = read_for(opened, file, _reading(format, prompt_column, label_column))
+    given = _reading(format, prompt_column, label_column)
+    dataset = read_again(opened.folder, opened.model, file, given)
     with live(quiet=quiet) as show:
         result = opened.evaluate(dataset, progress=encoding(show))
     result["rejected"] = _rejected(dataset)
@@ -84,9 +85,11 @@ def predict(
     stdout; without --out the lines are JSON anyway.
     """
     from stacksl.api import Run
+    from stacksl.runs.job import read_again
 
     opened = Run.open(run)
-    dataset = read_for(opened, file, _reading(format, prompt_column, label_column))
+    given = _reading(format, prompt_column, label_column)
+    dataset = read_again(opened.folder, opened.model, file, given)
     left_out = (
         f"row {row['row']} has no prediction: {row['reason']}" for row in _rejected(dataset)
     )
@@ -97,28 +100,6 @@ def predict(
     if out is not None:
         result = {"run": run, "file": out, "n": n, "rejected": _rejected(dataset)}
         print(as_json(result) if json else f"{count(n)} predictions in {out}")
-
-
-def read_for(run: Run, file: str, given: Mapping[str, str]) -> Dataset:
-    """The items of a `file`, read as the run's own data was but for what is `given`.
-
-    Raises:
-        DataError: if the file cannot be read.
-    """
-    from stacksl.data import read
-
-    model = run.model
-    settings = run.folder.read_toml("resolved.toml")
-    columns = {**model.columns, **{k: v for k, v in given.items() if k != "format"}}
-    return read(
-        file,
-        format=given.get("format", settings.get("format")),
-        columns=columns or None,
-        classes=model.classes,
-        max_candidates=int(settings["max_candidates"]),
-        seed=int(settings["seed"]),
-        lenient=True,
-    )
 
 
 def _reading(format: str | None, prompt: str | None, label: str | None) -> dict[str, str]:

@@ -138,13 +138,20 @@ def load(
     return dataset, None if test is None else _test(test, dataset, settings)
 
 
-def read_again(folder: RunFolder, model: Model, path: str | Path) -> Dataset:
-    """A file to predict or evaluate on, read as the run's own data was."""
+def read_again(
+    folder: RunFolder, model: Model, path: str | Path, given: Mapping[str, str] | None = None
+) -> Dataset:
+    """A file to predict or evaluate on, read as the run's own data was but for what is `given`.
+
+    `given` may hold `format`, `prompt` and `label`.
+    """
     table = folder.read_toml("resolved.toml")
+    other = dict(given or {})
+    form = other.pop("format", table.get("format"))
     return read(
         path,
-        format=table.get("format"),
-        columns=dict(model.columns) or None,
+        format=form,
+        columns={**model.columns, **other} or None,
         classes=model.classes,
         max_candidates=int(table["max_candidates"]),
         seed=int(table["seed"]),
