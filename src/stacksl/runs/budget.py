@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 
 from stacksl.errors import SettingsError
 
-__all__ = ["MICRO", "Budget", "micro_units", "parse_budget"]
+__all__ = ["MICRO", "Budget", "budget_mistake", "micro_units", "parse_budget"]
 
 MICRO = 1_000_000  # money is counted in integer millionths, so that no cent is ever rounded away
+WIDEST = 15  # digits before or after the point of a number that can be meant
+MANY = 10**WIDEST  # items, more than any file has
 
 FORMS = "a fraction such as 0.1 or 10%, a count from 2, '$40' with --price, or 'all'"
 
@@ -62,6 +65,15 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
     return Budget(labels, None if price is None else labels * each, each)
 
 
+def budget_mistake(text: str, price: str | None) -> str | None:
+    """What is wrong with a budget however many items there are; None where nothing is."""
+    try:
+        parse_budget(text, MANY, price)
+    except SettingsError as fault:
+        return str(fault)
+    return None
+
+
 def _labels(word: str, items: int) -> int:
     if word.lower() == "all":
         return items
@@ -87,7 +99,7 @@ def _labels(word: str, items: int) -> int:
 
 
 def _fraction(value: Decimal, word: str, items: int) -> int:
-    labels = int(value * items)
+    labels = math.floor(Fraction(value) * items)
     if labels == 0:
         smallest = math.ceil(Decimal(1_000_000) / items) / 1_000_000
         raise SettingsError(
@@ -117,6 +129,6 @@ def _decimal(text: str, fault: str) -> Decimal:
         value = Decimal(text.strip().replace("_", ""))
     except InvalidOperation:
         raise SettingsError(fault) from None
-    if not value.is_finite():
+    if not value.is_finite() or abs(value.adjusted()) > WIDEST:
         raise SettingsError(fault)
     return value

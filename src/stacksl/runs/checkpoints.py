@@ -1,7 +1,8 @@
 """Checkpoints: the learner's arrays with the ledger's head they belong to.
 
 A checkpoint is two files, `NUMBER.safetensors` and, written last, `NUMBER.json` with the hash of
-the first. The newest whole one counts; a damaged one is passed over and named.
+the first and a seal over itself. The newest whole one counts; a damaged one is passed over and
+named.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         "sha256": hashlib.sha256(data).hexdigest(),
     }
     write_atomic(folder / f"{stem}.safetensors", data)
-    write_atomic(folder / f"{stem}.json", json.dumps(about))
+    write_atomic(folder / f"{stem}.json", json.dumps({**about, "seal": _seal(about)}))
     kept = {path.stem for path in sorted(folder.glob("*.json"))[-KEPT:]}
     for path in sorted(folder.iterdir()):  # a .json goes before its arrays: none is left alone
         if path.stem not in kept:
@@ -60,7 +62,7 @@ def latest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     for path in sorted(folder.glob("*.json"), reverse=True):
         try:
             return _read(path), warnings
-        except (OSError, ValueError, KeyError) as fault:
+        except (OSError, ValueError) as fault:
             warnings.append(
                 f"the checkpoint {path.stem} is damaged ({fault}) and was passed over:"
                 " the run is rebuilt from the one before and the ledger"
@@ -72,18 +74,27 @@ def heads(folder: Path) -> list[tuple[int, str]]:
     """The ledger heads (count, hash) that the readable checkpoints name."""
     found = []
     for path in sorted(folder.glob("*.json")):
-        try:
-            about = json.loads(path.read_text())
+        with suppress(OSError, ValueError):
+            about = _about(path)
             found.append((int(about["count"]), str(about["tip"])))
-        except (OSError, ValueError, KeyError):
-            continue
     return found
+
+
+def _seal(about: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _about(path: Path) -> dict[str, Any]:
+    about = json.loads(path.read_bytes())
+    if not isinstance(about, dict) or about.pop("seal", None) != _seal(about):
+        raise ValueError("its description does not match its seal")
+    return about
 
 
 def _read(path: Path) -> Checkpoint:
     from safetensors.numpy import load as from_bytes
 
-    about = json.loads(path.read_text())
+    about = _about(path)
     data = path.with_suffix(".safetensors").read_bytes()
     if hashlib.sha256(data).hexdigest() != about["sha256"]:
         raise ValueError("its bytes do not match their hash")

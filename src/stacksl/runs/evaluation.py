@@ -65,8 +65,14 @@ def evaluate(
     """The model's `Evaluation` on a data set read leniently.
 
     Raises:
-        DataError: if items have no answer.
+        DataError: if items have no answer, or another label set than the model's.
     """
+    if dataset.classes != model.classes and model.classes is not None:
+        raise DataError(
+            f"the candidates of {dataset.name} should be the model's {len(model.classes)} classes"
+            f" in their order ({', '.join(model.classes[:3])}, ...), but are others: give items"
+            " with the same candidates"
+        )
     if dataset.unlabelled:
         raise DataError(
             f"to evaluate, every row of {dataset.name} should have an answer, but"

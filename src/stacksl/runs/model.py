@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stacksl import __version__
-from stacksl.errors import RunError
+from stacksl.errors import DataError, RunError
 from stacksl.features import FeatureMap, make_features
 from stacksl.game.inputs import Array, Block
 from stacksl.game.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
@@ -51,7 +51,26 @@ class Model:
     def predict(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """One row an item, in order: what `stacksl predict` writes."""
+        """One row an item, in order: what `stacksl predict` writes.
+
+        Raises:
+            DataError: where the model has classes and an item brings other candidates.
+        """
+        self._expect_classes(items)
+        return self._predictions(items, progress)
+
+    def _expect_classes(self, items: Sequence[Item]) -> None:
+        for item in items if self.classes is not None else ():
+            if item.candidates is not self.classes and item.candidates != self.classes:
+                raise DataError(
+                    f"the candidates of item '{item.id}' should be the classes of the model"
+                    f" ({', '.join((self.classes or ())[:3])}, ...), but are others: give it the"
+                    " model's classes in their order"
+                )
+
+    def _predictions(
+        self, items: Sequence[Item], progress: Callable[[int, int], None] | None
+    ) -> Iterator[dict[str, Any]]:
         for start in range(0, len(items), 1024):
             chunk = [self._own(item) for item in items[start : start + 1024]]
             block = self.features.transform(chunk, progress)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stacksl.errors import SettingsError
+from stacksl.runs.budget import budget_mistake
 from stacksl.runs.presets import AIMS, PRESETS
 
 __all__ = ["Resolved", "Settings", "resolve"]
@@ -35,7 +36,7 @@ REGULARISED = (
 class Settings(BaseModel):
     """Everything that decides what a run does. `None` means: chosen from the data or the scorer."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     # what is bought
     budget: str = Field("0.1", description="0.1, 10%, 500, '$40' (needs price) or all")
@@ -145,9 +146,8 @@ def resolve(
     merged, origin = _merge(layers)
     settings = _validated(merged, mistakes)
     explicit = {name for name, where in origin.items() if where in ("flag", "config")}
-    if settings is not None:
-        mistakes += _conflicts(settings, explicit)
-    if mistakes or settings is None:
+    mistakes += [*_unknown_names(settings), *_conflicts(settings, explicit)]
+    if mistakes:
         raise SettingsError("; ".join(mistakes))
     everything = {name: origin.get(name, "default") for name in Settings.model_fields}
     return Resolved(settings, everything, preset)
@@ -180,13 +180,14 @@ def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
     return PRESETS[name]
 
 
-def _validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings | None:
+def _validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings:
+    """The settings in `values`; those that are wrong go to `mistakes`, the others still count."""
     try:
         return Settings(**values)
     except ValidationError as fault:
-        for error in fault.errors():
-            mistakes.append(_sentence(error))
-        return None
+        mistakes += [_sentence(error) for error in fault.errors()]
+        wrong = {str(error["loc"][0]) for error in fault.errors()}
+        return Settings(**{name: v for name, v in values.items() if name not in wrong})
 
 
 def _sentence(error: Any) -> str:
@@ -202,23 +203,33 @@ def _nearest(name: str, known: Any) -> str:
     return f": did you mean '{near[0]}'?" if near else ""
 
 
-def _conflicts(settings: Settings, explicit: set[str]) -> list[str]:
-    """The mistakes that only show when settings are seen together."""
+def _unknown_names(settings: Settings) -> list[str]:
+    """A sentence for each name that no registry has, and for a budget that is none."""
+    from stacksl.features import ENCODERS
     from stacksl.game.followers import FOLLOWERS
     from stacksl.game.gates import GATES
     from stacksl.game.scorers import SCORERS
+    from stacksl.labels.labelers import LABELERS
 
-    found: list[str] = []
-    registries: list[tuple[str, str, Any]] = [
+    named: list[tuple[str, str | None, Any]] = [
         ("gate", settings.gate, GATES),
         ("follower", settings.follower, FOLLOWERS),
+        ("scorer", settings.scorer, SCORERS),
+        ("features", settings.features.partition(":")[0], ENCODERS),
+        ("labeler", settings.labeler.partition(":")[0], LABELERS),
     ]
-    if settings.scorer is not None:
-        registries.append(("scorer", settings.scorer, SCORERS))
-    for kind, name, known in registries:
-        if name not in known:
-            listed = ", ".join(sorted(known))
-            found.append(f"unknown {kind} '{name}'{_nearest(name, known) or ':'} known: {listed}")
+    found = [
+        f"unknown {kind} '{name}'{_nearest(name, known) or ':'} known: {', '.join(sorted(known))}"
+        for kind, name, known in named
+        if name is not None and name not in known
+    ]
+    wrong = budget_mistake(settings.budget, settings.price)
+    return found if wrong is None else [*found, wrong]
+
+
+def _conflicts(settings: Settings, explicit: set[str]) -> list[str]:
+    """The mistakes that only show when settings are seen together."""
+    found: list[str] = []
     if settings.width_scale is not None and settings.width_scale <= 0:
         found.append(
             f"width_scale must be above 0, not {settings.width_scale:g}: at 0 the gate 'contested'"
