@@ -17,7 +17,7 @@ from stacksl.errors import RunError
 if TYPE_CHECKING:
     from stacksl.data import Dataset
 
-__all__ = ["evaluate", "predict", "read_for"]
+__all__ = ["evaluate", "predict"]
 
 PredictOut = Annotated[
     Path | None,
