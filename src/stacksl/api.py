@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from stacksl.data import Dataset
     from stacksl.labels.labelers import Labeler
     from stacksl.labels.ledger import Ledger
-    from stacksl.runs.execution import Progress
     from stacksl.runs.model import Model
+    from stacksl.runs.progress import Progress
 
 __all__ = ["Plan", "Run", "list_runs", "prepare", "resolve", "run"]
 

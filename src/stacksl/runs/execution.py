@@ -5,23 +5,16 @@ A fresh run is a resumed run with nothing behind it: every phase looks at what i
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from stacksl.errors import StackslError
 from stacksl.features import FeatureMap, make_features
 from stacksl.game.inputs import Block
-from stacksl.game.learner import Learner
 from stacksl.game.randomness import generator
 from stacksl.game.threads import one_thread
-from stacksl.items import Decision
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Head, ItemRecord
@@ -29,37 +22,16 @@ from stacksl.labels.rows import Row
 from stacksl.runs import arrays, checkpoints
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.finish import finish
-from stacksl.runs.folder import TIMES, RunFolder
+from stacksl.runs.folder import TIMES
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.job import Job, content
 from stacksl.runs.pool import pool
+from stacksl.runs.progress import Progress, Report, Watch, checkpoint, throttled
 from stacksl.runs.refits import Refits
 from stacksl.runs.replay import replay
 from stacksl.runs.rounds import Table, settle, stream
 
-__all__ = ["Progress", "Report", "execute", "order_of", "replay_run"]
-
-HEAVY = 0.1  # seconds between two reports of progress
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run is: `done` of `total` in a phase, and what was `spent` of the `budget`.
-
-    `accuracy` is the share of right choices before each label was seen, on asked items; `openness`
-    the share of asked rounds among the last ones.
-    """
-
-    phase: Literal["features", "rounds", "refit", "test", "report"]
-    done: int
-    total: int
-    spent: int = 0
-    budget: int = 0
-    accuracy: float | None = None
-    openness: float | None = None
-
-
-Report = Callable[[Progress], None]
+__all__ = ["execute", "order_of", "replay_run"]
 
 
 def execute(
@@ -91,7 +63,9 @@ def execute(
             _play(job, order, table, refits, report)
             if ledger.open_purchases():
                 state["state"] = "waiting"
+                checkpoint(job.folder, table, refits)
             else:
+                _conclude(job, table, refits, report)
                 finish(job, table, refits, features, report, state)
 
 
@@ -178,7 +152,7 @@ def _features(job: Job, features: FeatureMap, report: Report) -> Block:
         features.restore(arrays.load(folder / "map.safetensors"))
         return thaw(folder, features.fingerprint)
     features.fit(job.dataset.items)
-    tell = _throttled(report)
+    tell = throttled(report)
     block = features.transform(
         job.dataset.items, lambda done, n: tell(Progress("features", done, n), done == n)
     )
@@ -246,7 +220,7 @@ def _restore(job: Job, table: Table, refits: Refits) -> list[str]:
 def _play(job: Job, order: list[int], table: Table, refits: Refits, report: Report) -> None:
     table.labeler.ask(table.ledger.open_purchases())  # what was asked before the run was cut off
     settle(table)
-    watch = _Watch(job, table, refits, report)
+    watch = Watch(job, table, refits, report)
     driver = (
         stream(order, table)
         if job.settings.mode == "stream"
@@ -257,52 +231,9 @@ def _play(job: Job, order: list[int], table: Table, refits: Refits, report: Repo
     table.ledger.flush()
 
 
-class _Watch:
-    """Looks on after each block: tells how far the run is and writes checkpoints when due."""
-
-    def __init__(self, job: Job, table: Table, refits: Refits, report: Report) -> None:
-        self._folder: RunFolder = job.folder
-        self._every = job.settings.checkpoint_every
-        self._table, self._refits = table, refits
-        self._tell = _throttled(report)
-        self._openness = 1.0
-        self._right = sum(label == choice for _, label, choice in table.bought)
-        self._counted = len(table.bought)
-
-    def __call__(self, posted: list[Decision]) -> None:
-        learner, ledger = self._table.learner, self._table.ledger
-        for decision in posted:
-            self._openness += 0.01 * (float(decision.asked) - self._openness)
-        new = self._table.bought[self._counted :]
-        self._right += sum(label == choice for _, label, choice in new)
-        self._counted += len(new)
-        accuracy = self._right / self._counted if self._counted else None
-        state = Progress(
-            "rounds", learner.round, learner.horizon, ledger.asked, learner.budget, accuracy,
-            self._openness,
-        )  # fmt: skip
-        self._tell(state, learner.round == learner.horizon)
-        if learner.round // self._every > (learner.round - len(posted)) // self._every:
-            self.checkpoint(learner)
-
-    def checkpoint(self, learner: Learner) -> None:
-        self._table.ledger.flush()  # the ledger is on disk before any checkpoint that names it
-        count, tip = self._table.ledger.head
-        state: dict[str, NDArray[Any]] = {**learner.state(), **self._refits.state()}
-        state = {name: np.asarray(array) for name, array in state.items()}
-        checkpoints.save(
-            self._folder.checkpoints, checkpoints.Checkpoint(count, tip, learner.round, state)
-        )
-
-
-def _throttled(report: Report) -> Callable[[Progress, bool], None]:
-    last = 0.0
-
-    def tell(progress: Progress, always: bool) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if always or now - last >= HEAVY:
-            last = now
-            report(progress)
-
-    return tell
+def _conclude(job: Job, table: Table, refits: Refits, report: Report) -> None:
+    """The last refit, and a checkpoint that knows the ledger's end: `verify` finds a cut tail."""
+    if job.settings.refit and not refits.final:
+        report(Progress("refit", 0, 1))
+        refits.again(tune=True)
+    checkpoint(job.folder, table, refits)

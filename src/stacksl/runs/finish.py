@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +17,7 @@ from stacksl.runs.folder import TIMES, RunFolder, write_atomic
 from stacksl.runs.job import Job
 from stacksl.runs.metrics import wilson
 from stacksl.runs.model import Model
+from stacksl.runs.progress import Progress, Report
 from stacksl.runs.refits import Refits
 from stacksl.runs.rounds import Table
 from stacksl.runs.summary import facts_of
@@ -33,15 +33,10 @@ def finish(
     table: Table,
     refits: Refits,
     features: FeatureMap,
-    report: Callable[[Any], None],
+    report: Report,
     state: dict[str, Any],
 ) -> None:
-    """Fit, save and test the final model, then write the report, the card and the tables."""
-    from stacksl.runs.execution import Progress
-
-    if job.settings.refit and not refits.final:
-        report(Progress("refit", 0, 1))
-        refits.again(tune=True)
+    """Save and test the final model, then write the report, the card and the tables."""
     model = Model(
         features, table.learner.scorer, refits.head, job.dataset.classes, job.dataset.columns
     )

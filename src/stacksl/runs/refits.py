@@ -51,12 +51,15 @@ class Refits:
         return self.table.learner.scorer.refit(block, gold, tune=tune)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The count and the head's arrays, for a checkpoint."""
+        """The count, whether it was final, and the head's arrays, for a checkpoint."""
         head = {} if self.head is None else self.head.state()
-        return {COUNT: np.array(self.count), **{PREFIX + k: v for k, v in head.items()}}
+        return {
+            COUNT: np.array([self.count, self.final]),
+            **{PREFIX + k: v for k, v in head.items()},
+        }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """What `state` described."""
-        self.count = int(arrays[COUNT])
+        self.count, self.final = int(arrays[COUNT][0]), bool(arrays[COUNT][1])
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None

@@ -1,0 +1,91 @@
+"""How far a run is: what its callers are told, and the checkpoints on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from stacksl.items import Decision
+from stacksl.runs.folder import RunFolder
+from stacksl.runs.job import Job
+from stacksl.runs.refits import Refits
+from stacksl.runs.rounds import Table
+
+__all__ = ["Progress", "Report", "Watch", "checkpoint", "throttled"]
+
+OFTEN = 0.1  # seconds between two reports of progress
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: `done` of `total` in a phase, and what was `spent` of the `budget`.
+
+    `accuracy` is the share of right choices before each label was seen, on asked items; `openness`
+    the share of asked rounds among the last ones.
+    """
+
+    phase: Literal["features", "rounds", "refit", "test", "report"]
+    done: int
+    total: int
+    spent: int = 0
+    budget: int = 0
+    accuracy: float | None = None
+    openness: float | None = None
+
+
+Report = Callable[[Progress], None]
+
+
+def throttled(report: Report) -> Callable[[Progress, bool], None]:
+    """`report`, at most ten times a second unless it is told `always`."""
+    last = 0.0
+
+    def tell(progress: Progress, always: bool) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if always or now - last >= OFTEN:
+            last = now
+            report(progress)
+
+    return tell
+
+
+class Watch:
+    """Looks on after each block: tells how far the run is and writes checkpoints when due."""
+
+    def __init__(self, job: Job, table: Table, refits: Refits, report: Report) -> None:
+        self._folder: RunFolder = job.folder
+        self._every = job.settings.checkpoint_every
+        self._table, self._refits = table, refits
+        self._tell = throttled(report)
+        self._openness = 1.0
+        self._right = sum(label == choice for _, label, choice in table.bought)
+        self._counted = len(table.bought)
+
+    def __call__(self, posted: list[Decision]) -> None:
+        """Look at a block of rounds that has just been played."""
+        learner, ledger = self._table.learner, self._table.ledger
+        for decision in posted:
+            self._openness += 0.01 * (float(decision.asked) - self._openness)
+        new = self._table.bought[self._counted :]
+        self._right += sum(label == choice for _, label, choice in new)
+        self._counted += len(new)
+        accuracy = self._right / self._counted if self._counted else None
+        state = Progress(
+            "rounds", learner.round, learner.horizon, ledger.asked, learner.budget, accuracy,
+            self._openness,
+        )  # fmt: skip
+        self._tell(state, learner.round == learner.horizon)
+        if learner.round // self._every > (learner.round - len(posted)) // self._every:
+            checkpoint(self._folder, self._table, self._refits)
+
+
+def checkpoint(folder: RunFolder, table: Table, refits: Refits) -> None:
+    """Write the learner and the head as they are now, and the ledger's head they belong to."""
+    table.ledger.flush()  # the ledger is on disk before any checkpoint that names it
+    count, tip = table.ledger.head
+    learner = table.learner
+    state = {name: np.asarray(a) for name, a in (learner.state() | refits.state()).items()}
+    checkpoints.save(folder.checkpoints, checkpoints.Checkpoint(count, tip, learner.round, state))
