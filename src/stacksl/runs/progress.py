@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from stacksl.items import Decision
+from stacksl.runs import checkpoints
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job
 from stacksl.runs.refits import Refits
