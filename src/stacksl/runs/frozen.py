@@ -21,6 +21,7 @@ from stacksl.runs.folder import write_atomic
 __all__ = ["freeze", "is_frozen", "thaw"]
 
 DIGEST = 16  # bytes of BLAKE2b per row
+KEYS = {"kind", "classes", "dim", "fingerprint", "offsets"}  # of features.json
 
 
 def is_frozen(folder: Path) -> bool:
@@ -41,6 +42,7 @@ def freeze(folder: Path, block: Block, fingerprint: str) -> None:
         "items": len(block),
         "dim": block.dim,
         "fingerprint": fingerprint,
+        "offsets": _digest(block.offsets).hex() if isinstance(block, PairBlock) else None,
     }
     write_atomic(folder / "features.json", json.dumps(about))
 
@@ -66,13 +68,22 @@ def thaw(folder: Path, fingerprint: str | None = None) -> Block:
         )
     if about["kind"] == "shared":
         return SharedBlock(rows, int(about["classes"]))
-    return PairBlock(rows, np.asarray(_load(folder / "offsets.npy"), dtype=np.int64))
+    offsets = np.array(_load(folder / "offsets.npy"))
+    if _digest(offsets).hex() != about["offsets"]:
+        raise FeatureError(
+            f"{folder / 'offsets.npy'} does not match its hash: the file was changed; restore it"
+            " or start a new run"
+        )
+    return PairBlock(rows, offsets)
 
 
 def _about(folder: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads((folder / "features.json").read_text()))
-    except (OSError, ValueError) as fault:
+        about = dict(json.loads((folder / "features.json").read_text()))
+        if missing := KEYS - about.keys():
+            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+        return about
+    except (OSError, ValueError, TypeError) as fault:
         raise FeatureError(f"the run's features in {folder} cannot be read: {fault}") from fault
 
 
@@ -84,7 +95,7 @@ def _save(path: Path, array: NDArray[Any]) -> None:
 
 def _load(path: Path) -> NDArray[Any]:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        return np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError) as fault:
         raise FeatureError(f"the run's features in {path} cannot be read: {fault}") from fault
 
