@@ -1,0 +1,129 @@
+"""Small items made in Python, finished runs of them, and copies that a test may spoil."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl import Item
+from stacksl.api import Run, run
+from stacksl.game.followers import make_follower
+from stacksl.game.gates import make_gate
+from stacksl.game.inputs import Block, SharedBlock
+from stacksl.game.learner import Learner
+from stacksl.game.scorers import make_scorer
+from stacksl.labels.labelers import Labeler, OracleLabeler
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import ItemRecord
+from stacksl.runs.rounds import Table
+
+CLASSES = ("bread", "sea", "night")
+WORDS = {"bread": "flour dough oven loaf", "sea": "wave salt tide ship", "night": "star moon owl"}
+Corpus = tuple[list[Item], dict[str, int]]
+
+
+def sentence(rng: random.Random, topic: str) -> str:
+    return " ".join(rng.choice(WORDS[topic].split()) for _ in range(4))
+
+
+def class_items(count: int, seed: int = 0) -> Corpus:
+    """Sentences of three topics, with their answers."""
+    rng = random.Random(seed)
+    topics = [rng.choice(CLASSES) for _ in range(count)]
+    items = [Item(f"i{n}", f"{sentence(rng, t)} {n}", CLASSES) for n, t in enumerate(topics)]
+    return items, {item.id: CLASSES.index(t) for item, t in zip(items, topics, strict=True)}
+
+
+def pair_items(count: int, seed: int = 0) -> Corpus:
+    """Questions with two to four options of their own, with their answers."""
+    rng = random.Random(seed)
+    items, answers = [], {}
+    for n in range(count):
+        topics = [rng.choice(CLASSES) for _ in range(rng.randrange(2, 5))]
+        options = tuple(f"{sentence(rng, t)} o{k}" for k, t in enumerate(topics))
+        answers[f"p{n}"] = rng.randrange(len(options))
+        items.append(Item(f"p{n}", f"{sentence(rng, topics[answers[f'p{n}']])} {n}", options))
+    return items, answers
+
+
+@dataclass
+class Finished:
+    """A finished run with what it was made from."""
+
+    run: Run
+    items: list[Item]
+    answers: dict[str, int]
+    test: Corpus
+
+
+@pytest.fixture(scope="package")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    items, answers = class_items(60)
+    test = class_items(30, seed=9)
+    out = tmp_path_factory.mktemp("classes") / "run"
+    done = run(items, answers, budget=12, test=test, out=out, checkpoint_every=10)
+    return Finished(done, items, answers, test)
+
+
+@pytest.fixture(scope="package")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    items, answers = pair_items(50)
+    test = pair_items(24, seed=9)
+    out = tmp_path_factory.mktemp("pairs") / "run"
+    done = run(items, answers, budget=10, test=test, out=out, checkpoint_every=10)
+    return Finished(done, items, answers, test)
+
+
+@pytest.fixture
+def spoil(tmp_path: Path) -> Callable[[Finished], Run]:
+    """A copy of a finished run that looks cut off just before its end, to be spoilt."""
+
+    def copy(finished: Finished) -> Run:
+        path = tmp_path / "run"
+        shutil.copytree(finished.run.path, path)
+        (path / "state.json").write_text('{"state": "running", "created": "then"}')
+        return Run(path)
+
+    return copy
+
+
+def table_of(
+    folder: Path,
+    corpus: Corpus,
+    *,
+    budget: int,
+    gate: str = "margin",
+    labeler: Labeler | None = None,
+    **parameters: Any,
+) -> Table:
+    """A table over class items with random features: the drivers without files or text."""
+    items, answers = corpus
+    rng = np.random.default_rng(3)
+    h = rng.normal(size=(len(items), 8)) + 2.0 * np.eye(8)[[answers[i.id] for i in items]]
+    block: Block = SharedBlock((h / np.linalg.norm(h, axis=1, keepdims=True)), len(CLASSES))
+    follower = make_follower("given", None)
+    scorer = make_scorer("ridge", dim=8, classes=len(CLASSES))
+    learner = Learner(
+        scorer,
+        make_gate(gate, **parameters),
+        budget=budget,
+        horizon=len(items),
+        follower=follower,
+    )
+    ledger = Ledger.create(
+        folder / "ledger.db",
+        run="test",
+        budget=budget,
+        items=[ItemRecord(i.id, i.prompt, len(i.candidates)) for i in items],
+    )
+    who = labeler or OracleLabeler(answers, {i.id: len(i.candidates) for i in items})
+    ids = [item.id for item in items]
+    row = {name: n for n, name in enumerate(ids)}
+    return Table(follower, learner, ledger, who, ids, block, row)

@@ -1,0 +1,111 @@
+"""What a user may write as a budget, and what it comes to."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacksl.errors import SettingsError
+from stacksl.runs.budget import MICRO, Budget, micro_units, parse_budget
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("0.1", 200), (0.1, 200), ("10%", 200), (" 10 % ".replace(" ", ""), 200), ("500", 500),
+        (500, 500), ("all", 2001), ("ALL", 2001), ("1", 2001), (1, 2001), ("1.0", 2001),
+        ("100%", 2001), ("2", 2), ("2001", 2001), ("0.29", 580), ("0.0005", 1), ("2.0", 2),
+        ("0.999999", 2000),
+    ],
+)  # fmt: skip
+def test_a_budget_of_labels(text: object, labels: int) -> None:
+    assert parse_budget(text, 2001, None) == Budget(labels, None, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("0", "above 0"), ("-5", "above 0"), ("-0.1", "above 0"), ("0%", "above 0"),
+        ("1.5", "not '1.5'"), ("150%", "not '150%'"), ("abc", "not 'abc'"), ("", "not ''"),
+        ("nan", "not 'nan'"), ("inf", "not 'inf'"), ("1e999999999", "not '1e999999999'"),
+        ("2002", "above the 2001 usable items"), ("$40", "needs --price"),
+        ("0.0004", "the smallest fraction that works is 0.0005"), ("%", "not '%'"),
+    ],
+)  # fmt: skip
+def test_a_budget_that_is_none(text: str, hint: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_budget(text, 2001, None)
+    assert hint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_smallest_fraction_named_works() -> None:
+    for items in (1, 2, 3, 7, 99, 2001, 10_178, 999_999):
+        with pytest.raises(SettingsError) as caught:
+            parse_budget("0.0000001", items, None)
+        smallest = str(caught.value).split(" is ")[-1]
+        assert parse_budget(smallest, items, None).labels >= 1
+
+
+@given(st.decimals("0.000001", "0.999999", places=6).filter(lambda d: d > 0), st.integers(1, 10**6))
+def test_a_fraction_is_exact_and_rounded_down(fraction: Decimal, items: int) -> None:
+    wanted = Fraction(fraction) * items // 1
+    if wanted:
+        assert parse_budget(str(fraction), items, None).labels == wanted
+        assert parse_budget(f"{fraction * 100}%", items, None).labels == wanted
+    else:
+        with pytest.raises(SettingsError):
+            parse_budget(str(fraction), items, None)
+
+
+@given(
+    st.decimals("0.01", "10000", places=2),
+    st.decimals("0.01", "100", places=2),
+    st.integers(1, 9999),
+)
+def test_money_never_buys_more_than_it_can_pay(money: Decimal, price: Decimal, items: int) -> None:
+    affordable = min(items, int(money / price) if money % price else int(money // price))
+    if affordable < 1:
+        with pytest.raises(SettingsError):
+            parse_budget(f"${money}", items, price)
+        return
+    budget = parse_budget(f"${money}", items, price)
+    assert budget.labels == affordable
+    assert budget.cost is not None
+    assert budget.money == money * MICRO
+    assert budget.cost <= budget.money
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_budget_or_a_sentence(text: str) -> None:
+    with suppress(SettingsError):
+        assert 1 <= parse_budget(text, 100, "0.5").labels <= 100
+
+
+def test_a_price_turns_labels_into_money() -> None:
+    assert parse_budget("10", 50, "2.50") == Budget(10, 25 * MICRO, 2_500_000)
+    assert parse_budget("10", 50, "0.1").cost == MICRO
+
+
+@pytest.mark.parametrize(
+    ("text", "price", "hint"),
+    [
+        ("$1", "2", "buys no label"), ("$-4", "2", "buys no label"), ("$x", "2", "not '$x'"),
+        ("$40", "0", "above 0"), ("10", "-1", "at least 0"), ("10", "cheap", "such as 2.50"),
+        ("$1e99999999", "2", "not '$1e99999999'"), ("10", "1e99999999", "such as 2.50"),
+    ],
+)  # fmt: skip
+def test_money_that_makes_no_sense(text: str, price: str, hint: str) -> None:
+    with pytest.raises(SettingsError, match=None) as caught:
+        parse_budget(text, 50, price)
+    assert hint in str(caught.value)
+
+
+def test_money_is_counted_in_whole_millionths() -> None:
+    assert micro_units("0.000001") == 1
+    assert micro_units(Decimal("2.50")) == 2_500_000

@@ -1,0 +1,190 @@
+"""A run's folder: whose it is, who holds it, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stacksl.errors import RunError, RunLocked
+from stacksl.runs import folder as folders
+from stacksl.runs.folder import RunFolder, new_folder_name, write_atomic
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from stacksl.runs.folder import RunFolder
+with RunFolder(Path(sys.argv[1])).locked():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> RunFolder:
+    folder = RunFolder.create(tmp_path / "run")
+    folder.write_toml("run.toml", {}, "nothing")
+    return folder
+
+
+def test_a_second_process_is_told_who_holds_the_run(made) -> None:
+    words = [sys.executable, "-c", HOLD, str(made.path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        assert made.held()
+        with pytest.raises(RunLocked, match=f"held by process {other.pid} on "), made.locked():
+            pytest.fail("two processes held one run")
+        other.kill()  # kill -9: the kernel drops the lock
+        other.wait()
+    assert not made.held()
+    with made.locked():
+        assert made.held()
+
+
+def test_looking_at_a_run_does_not_take_it(made) -> None:
+    assert not made.held()
+    with made.locked():
+        pass
+    assert not made.held()
+
+
+def test_what_a_killed_process_had_half_written_is_swept(made) -> None:
+    half = made.path / "checkpoints" / ".tmp-1-000000001.json"
+    half.write_text("{")
+    with made.locked():
+        assert not half.exists()
+
+
+def test_a_folder_is_made_once(made, tmp_path) -> None:
+    with pytest.raises(RunError, match=r"holds another run.*stacksl resume"):
+        RunFolder.create(made.path)
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(RunError, match="is not empty and is no run"):
+        RunFolder.create(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_is_no_folder(tmp_path) -> None:
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(RunError, match="but it is a file"):
+        RunFolder.create(tmp_path / "run")
+    with pytest.raises(RunError, match="cannot write the run's folder"):
+        RunFolder.create(tmp_path / "run" / "below")
+
+
+def test_an_empty_folder_and_a_start_that_was_cut_off_are_taken(tmp_path) -> None:
+    (tmp_path / "run").mkdir()
+    RunFolder.create(tmp_path / "run")
+    (tmp_path / "run" / "resolved.toml").write_text("half = true")
+    RunFolder.create(tmp_path / "run")
+
+
+def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch) -> None:
+    def refuse(self: Path, *words: object, **named: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)  # root may write anywhere, so it is injected
+    with pytest.raises(RunError, match="Permission denied; give another --out"):
+        RunFolder.create(tmp_path / "run")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write into a read-only folder")
+def test_a_read_only_folder(tmp_path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(RunError, match="Permission denied"):
+        RunFolder.create(tmp_path / "run")
+
+
+def test_no_run_is_named(tmp_path) -> None:
+    with pytest.raises(RunError, match="stacksl ls"):
+        RunFolder.open(tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"has no run\.toml"):
+        RunFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, step) -> None:
+    path = tmp_path / "state.json"
+    write_atomic(path, "old")
+
+    def full(*words: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, step, full)
+    with pytest.raises(RunError, match=r"cannot write state\.json in .*No space left.*resume"):
+        write_atomic(path, "new")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_an_atomic_write_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch) -> None:
+    steps = []
+    monkeypatch.setattr(os, "fsync", lambda handle: steps.append(_kind(handle)))
+    rename = os.replace
+    monkeypatch.setattr(os, "replace", lambda *a: (steps.append("rename"), rename(*a)))
+    write_atomic(tmp_path / "a", b"bytes")
+    assert steps == ["file", "rename", "folder"]
+    assert (tmp_path / "a").read_bytes() == b"bytes"
+
+
+def _kind(handle: int) -> str:
+    return "folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"
+
+
+def test_written_files_may_be_read_by_whom_the_umask_lets(tmp_path) -> None:
+    before = os.umask(0o022)
+    try:
+        write_atomic(tmp_path / "report.html", "x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "report.html").stat().st_mode) == 0o644
+
+
+def test_states_and_the_one_that_is_read_off_the_lock(made) -> None:
+    assert made.read_state()["state"] == "interrupted", "nothing recorded, nobody there"
+    for state in ("waiting", "finished", "stopped", "failed"):
+        made.write_state(state, sentence="so")
+        assert made.read_state() == {"state": state, "sentence": "so"}
+    made.write_state("running")
+    assert made.read_state()["state"] == "interrupted"
+    with made.locked():
+        assert made.read_state()["state"] == "running"
+    (made.path / "state.json").write_text("{half")
+    assert made.read_state()["state"] == "interrupted"
+
+
+def test_toml_comes_back_as_it_went(made) -> None:
+    table = {"a": 1, "b": 0.1, "c": True, "d": 'say "é\x7f\\\n\t', "e": -0.0, "f": 1e-300, "g": ""}
+    made.write_toml("t.toml", table, "all sorts")
+    assert made.read_toml("t.toml") == table
+    (made.path / "t.toml").write_text("a = ")
+    with pytest.raises(RunError, match="cannot read t.toml"):
+        made.read_toml("t.toml")
+    with pytest.raises(RunError, match="cannot read nowhere.toml"):
+        made.read_toml("nowhere.toml")
+
+
+def test_a_free_name_is_found(tmp_path) -> None:
+    first = new_folder_name(tmp_path, "2026-01-02", "my data")
+    assert first.name == "2026-01-02-my-data"
+    first.mkdir()
+    assert new_folder_name(tmp_path, "2026-01-02", "my data").name == "2026-01-02-my-data-2"
+    assert new_folder_name(tmp_path, "d", "../..").parent == tmp_path
+    assert new_folder_name(tmp_path, "d", "///").name == "d-run"
+
+
+def test_a_lock_that_cannot_be_written_is_a_sentence(made, monkeypatch) -> None:
+    (made.path / folders.LOCK).unlink()
+    (made.path / folders.LOCK).mkdir()
+    with pytest.raises(RunError, match="cannot lock the run"), made.locked():
+        pass

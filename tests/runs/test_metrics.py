@@ -1,0 +1,80 @@
+"""The numbers of an evaluation against second implementations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacksl.runs.metrics import calibration_bins, confusions, macro_f1, wilson
+
+
+@given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_solves_the_score_equation(counts: tuple[int, int]) -> None:
+    """Both ends p satisfy |share - p| = z sqrt(p (1 - p) / n): that is what defines them."""
+    correct, n = counts
+    z = 1.959963984540054
+    low, high = wilson(correct, n)
+    assert 0.0 <= low <= correct / n + 1e-15
+    assert correct / n <= high + 1e-15
+    assert high <= 1.0
+    for end in (low, high):
+        assert (correct / n - end) ** 2 == pytest.approx(z * z * end * (1 - end) / n, abs=1e-14)
+
+
+def test_wilson_is_scipys() -> None:
+    from scipy.stats import binomtest
+
+    for correct, n in ((0, 10), (3, 10), (8, 10), (870, 1000)):
+        theirs = binomtest(correct, n).proportion_ci(0.95, method="wilson")
+        assert wilson(correct, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=60))
+def test_macro_f1_by_hand(pairs: list[tuple[int, int]]) -> None:
+    gold, said = zip(*pairs, strict=True)
+    scores = []
+    for label in set(gold):
+        hits = sum(g == p == label for g, p in pairs)
+        scores.append(2 * hits / (gold.count(label) + said.count(label)))
+    assert macro_f1(gold, said) == pytest.approx(np.mean(scores))
+
+
+def test_macro_f1_of_nothing_and_of_a_prediction_that_is_none() -> None:
+    assert macro_f1([], []) == 0.0
+    assert macro_f1([0, 1], [-1, 1]) == 0.5
+
+
+def test_confusions_are_the_off_diagonal_of_scikit_learns_matrix() -> None:
+    from sklearn.metrics import confusion_matrix
+
+    rng = np.random.default_rng(0)
+    gold, said = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
+    matrix = confusion_matrix(gold, said)
+    found = confusions(gold.tolist(), said.tolist())
+    assert {(g, p): n for g, p, n in found} == {
+        (g, p): matrix[g, p] for g in range(4) for p in range(4) if g != p
+    }
+    assert [n for _, _, n in found] == sorted((n for _, _, n in found), reverse=True)
+
+
+def test_calibration_bins_against_scikit_learn() -> None:
+    from sklearn.calibration import calibration_curve
+
+    rng = np.random.default_rng(1)
+    confidence = rng.uniform(0.2, 1.0, 500)
+    correct = rng.uniform(size=500) < confidence**2
+    bins, error = calibration_bins(confidence, correct)
+    share, mean = calibration_curve(correct, confidence, n_bins=10)
+    assert [b[0] for b in bins] == pytest.approx(list(mean))
+    assert [b[1] for b in bins] == pytest.approx(list(share))
+    assert sum(b[2] for b in bins) == 500
+    assert error == pytest.approx(sum(n / 500 * abs(s - m) for m, s, n in bins))
+
+
+def test_full_confidence_falls_into_the_last_bin() -> None:
+    bins, error = calibration_bins(np.array([1.0, 1.0]), np.array([True, False]))
+    assert bins == [(1.0, 0.5, 2)]
+    assert error == 0.5

@@ -1,0 +1,158 @@
+"""Layers of settings, their origins, their mistakes, and the presets as the design has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from stacksl.errors import SettingsError
+from stacksl.runs.building import default_scorer
+from stacksl.runs.settings import Settings, resolve
+
+
+def test_a_flag_is_over_the_config_over_the_preset_over_the_aim_over_the_default() -> None:
+    def seen(**layers: object) -> tuple[str, str]:
+        resolved = resolve(**layers)  # type: ignore[arg-type]
+        return resolved.settings.gate, resolved.origin["gate"]
+
+    flags, config = {"gate": "first", "aim": "regret"}, {"gate": "random", "aim": "regret"}
+    assert seen(flags=flags, config=config, preset="paper") == ("first", "flag")
+    assert seen(flags={"aim": "regret"}, config=config, preset="paper") == ("random", "config")
+    assert seen(flags={"aim": "regret"}, preset="paper") == ("llf", "preset")
+    assert seen(flags={"aim": "regret"}) == ("contested", "aim")
+    assert seen() == ("margin", "aim")
+    assert resolve().origin["ridge"] == "default"
+
+
+def test_a_config_may_name_the_preset_and_a_flag_names_another() -> None:
+    assert resolve(config={"preset": "paper"}).preset == "paper"
+    assert resolve(config={"preset": "paper"}, preset="paper-stacksl").preset == "paper-stacksl"
+
+
+def test_an_absent_flag_is_no_flag() -> None:
+    resolved = resolve({"ridge": None, "gate": None}, {"ridge": 0.5})
+    assert (resolved.settings.ridge, resolved.origin["ridge"]) == (0.5, "config")
+
+
+def test_what_run_toml_holds_is_what_differs_from_the_defaults() -> None:
+    assert resolve({"seed": 3}).explicit() == {"gate": "margin", "seed": 3}
+    again = resolve(config=resolve({"seed": 3}, preset="paper").explicit())
+    assert again.settings == resolve({"seed": 3}, preset="paper").settings
+
+
+@pytest.mark.parametrize("budget", [0.1, "0.1", 5, "$4"])
+def test_a_budget_keeps_its_decimals(budget: object) -> None:
+    settings = resolve({"budget": budget, "price": 2.50}).settings
+    assert (settings.budget, settings.price) == (str(budget), "2.5")
+
+
+PAPER = {
+    "scorer": "sgd", "action": "ucb", "track": "all", "radius_counts": "rounds",
+    "clip": "literal", "clip_level": 5.0, "ridge": 1.0, "delta": 0.05, "noise": 1.0,
+    "norm_bound": 1.0, "learning_rate": 0.1, "kl_weight": 0.5, "refit": False,
+}  # fmt: skip
+TABLE = {
+    None: {
+        "scorer": None, "action": "greedy", "gate": "margin", "track": "labelled",
+        "radius_counts": "learnt", "reference": "frozen", "kl_on_skips": False, "clip": "scale",
+        "clip_level": None, "ridge": 1.0, "delta": 0.05, "noise": 1.0, "norm_bound": 1.0,
+        "learning_rate": 0.1, "kl_weight": 0.1, "refit": True, "follower": "given",
+        "labeler": "oracle", "mode": "stream", "order": "shuffled", "budget": "0.1",
+        "features": "hashing", "aim": "model", "reserve": 0.7, "floor": 0.01, "batches": 10,
+    },
+    "paper-stacksl": {**PAPER, "gate": "always", "reference": "previous", "kl_on_skips": False},
+    "paper": {
+        **PAPER, "gate": "llf", "gate_scale": None, "kappa": 1.0, "reference": "frozen",
+        "kl_on_skips": True, "reading": "else",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("preset", TABLE)
+def test_a_preset_is_the_column_of_the_designs_table(preset: str | None) -> None:
+    settings = resolve(preset=preset).settings
+    assert {name: getattr(settings, name) for name in TABLE[preset]} == TABLE[preset]
+
+
+def test_the_other_aim_has_its_own_gate_and_nothing_else() -> None:
+    model, regret = resolve().settings, resolve({"aim": "regret"}).settings
+    assert regret == model.model_copy(update={"aim": "regret", "gate": "contested"})
+    assert (default_scorer(3), default_scorer(None)) == ("ridge", "newton")
+
+
+def test_the_three_recipes_are_presets_of_their_own() -> None:
+    from stacksl.game.calibration import RECIPES
+
+    assert len(RECIPES) == 3
+    for each in RECIPES:
+        settings = resolve(preset=each.name).settings
+        found = settings.gate, settings.kappa, settings.kl_weight, settings.learning_rate
+        assert found == ("llf", each.kappa, each.kl_weight, each.learning_rate)
+
+
+def mistake(**layers: object) -> str:
+    with pytest.raises(SettingsError) as caught:
+        resolve(**layers)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "hints"),
+    [
+        (
+            {"bugdet": 5, "ridge": -1, "gate": "margn"},
+            ["did you mean 'budget'", "ridge must be greater than 0, not -1", "'margin'"],
+        ),
+        (
+            {"budget": "abc", "features": "hashin", "labeler": "oracel"},
+            ["not 'abc'", "did you mean 'hashing'", "did you mean 'oracle'"],
+        ),
+        (
+            {"mode": "lake", "noise": float("inf"), "k": 2},
+            ["'stream' or 'pool'", "noise must be a finite number", "--follower hard"],
+        ),
+        (
+            {"preset": "papr", "delta": float("nan"), "kl_weight": 0.5},
+            ["did you mean 'paper'", "delta", "belongs to the scorer 'sgd'"],
+        ),
+        (
+            {"width_scale": 0, "seed": "x", "scorer": "newtn"},
+            ["width_scale must be above 0", "seed", "did you mean 'newton'"],
+        ),
+    ],
+)
+def test_three_mistakes_are_named_at_once(config: dict, hints: list[str]) -> None:
+    said = mistake(config=config)
+    assert all(hint in said for hint in hints), said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("name", ["reference", "ema_decay", "kl_weight", "clip", "inner_steps"])
+@pytest.mark.parametrize("scorer", [None, "ridge", "newton"])
+def test_kl_and_clipping_belong_to_sgd(name: str, scorer: str | None) -> None:
+    value = Settings.model_fields[name].default
+    assert "belongs to the scorer 'sgd'" in mistake(flags={"scorer": scorer, name: value})
+    assert resolve({"scorer": "sgd", name: value}).settings.scorer == "sgd"
+
+
+def test_contested_needs_a_width() -> None:
+    said = mistake(flags={"gate": "contested", "width_scale": 0})
+    assert "never asks" in said
+
+
+@pytest.mark.parametrize("gate", ["llf", "contested"])
+def test_without_a_matrix_there_are_no_widths(gate: str) -> None:
+    said = mistake(flags={"scorer": "sgd", "track": "theta", "gate": gate})
+    assert "keeps no matrix" in said
+
+
+def test_the_presets_of_studies_are_refused_in_a_sentence() -> None:
+    assert "belongs to the studies" in mistake(preset="paper-table")
+
+
+def test_values_outside_the_papers_ranges_warn_and_are_kept() -> None:
+    inside = resolve({"delta": 0.1, "ridge": 0.01}).warnings
+    assert inside == []
+    outside = resolve({"ridge": 50.0, "kappa": 3.0, "gate": "llf", "scorer": "sgd"})
+    assert outside.settings.ridge == 50.0
+    assert len(outside.warnings) == 2
+    assert resolve().warnings == []
