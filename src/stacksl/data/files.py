@@ -17,6 +17,7 @@ from stacksl.errors import DataError
 __all__ = ["HEAD", "container_of", "head_of", "open_text", "reading", "stem"]
 
 HEAD = 1 << 16  # bytes looked at to tell what a file is
+_SAYS_NOTHING = frozenset({"train", "test", "dev", "val", "valid", "data", "items"})
 
 _EXTENSIONS = {
     ".csv": "csv",
@@ -59,9 +60,15 @@ def _near(path: Path) -> str:
 
 
 def stem(path: Path) -> str:
-    """The file's name without its endings: `train.jsonl.gz` is `train`."""
+    """The file's name without its endings: `pool.jsonl.gz` is `pool`.
+
+    A name that says nothing has its folder's before it: `banking77/train.csv` is
+    `banking77-train`.
+    """
     name = path.name.removesuffix(".gz")
-    return Path(name).stem or name
+    name = Path(name).stem or name
+    folder = path.resolve().parent.name
+    return f"{folder}-{name}" if name.lower() in _SAYS_NOTHING and folder else name
 
 
 @contextmanager
