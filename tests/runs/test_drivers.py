@@ -1,0 +1,270 @@
+"""Stream and pool over a real ledger, with labelers that answer at once, late, twice or never."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, prepare, run
+from stacksl.errors import LabelerError, SettingsError
+from stacksl.labels.labelers import NoisyLabeler
+from stacksl.labels.purchases import Answer, Purchase
+from stacksl.runs.pool import pool
+from stacksl.runs.refits import Refits
+from stacksl.runs.rounds import Table, play, settle, stream
+from stacksl.runs.settings import resolve
+
+from .conftest import class_items, pair_items, table_of
+
+
+@dataclass
+class Slow:
+    """Someone who answers out of order, some twice, some later, some never.
+
+    Nothing is answered while `closed`; `never` names items that stay open.
+    """
+
+    gold: dict[str, int]
+    closed: bool = False
+    never: frozenset[str] = frozenset()
+    twice: bool = False
+    name: str = "slow"
+    repeatable: bool = False
+    asked: dict[tuple[str, int, int], Purchase] = field(default_factory=dict)
+    given: set[tuple[str, int, int]] = field(default_factory=set)
+    patience: int = 3
+
+    def ask(self, purchases: Sequence[Purchase]) -> None:
+        for p in purchases:
+            self.asked[p.item, p.slot, p.token] = p
+
+    def answers(self) -> list[Answer]:
+        if self.closed:
+            return []
+        ready = [key for key in self.asked if key not in self.given and key[0] not in self.never]
+        if len(ready) < self.patience and self.patience > 0:
+            return []
+        random.Random(len(ready)).shuffle(ready)
+        self.given.update(ready)
+        found = [Answer(*key, self.gold[key[0]], self.name) for key in ready]
+        return [*found, *reversed(found)] if self.twice else found
+
+
+def rounds_of(table: Table) -> list[int]:
+    return [row.round for row in table.ledger.rows() if row.event == "round" and row.round]
+
+
+def test_a_stream_sees_each_item_once_in_order(tmp_path) -> None:
+    corpus = class_items(40)
+    table = table_of(tmp_path, corpus, budget=9)
+    order = random.Random(1).sample(range(40), 40)
+    blocks = list(stream(order, table))
+    assert [d.item for block in blocks for d in block] == [table.ids[r] for r in order]
+    assert rounds_of(table) == list(range(1, 41))
+    assert table.ledger.asked == len(table.bought) == 9
+    assert {table.ids[r]: label for r, label, _ in table.bought}.items() <= corpus[1].items()
+
+
+def test_a_streams_blocks_are_cut_at_absolute_positions(tmp_path) -> None:
+    table = table_of(tmp_path, class_items(40), budget=9)
+    table.learner.round = 13
+    assert [len(block) for block in stream(range(40), table, size=8)] == [3, 8, 8, 8]
+
+
+def test_a_refused_want_skips_and_the_budget_is_never_exceeded(tmp_path) -> None:
+    table = table_of(tmp_path, class_items(40), budget=2, gate="always")
+    table.learner.budget = 40  # the learner believes in more than the ledger has
+    posted = play(range(10), table)
+    assert [d.status for d in posted] == ["reserved"] * 2 + ["refused"] * 8
+    assert table.ledger.asked == 2
+
+
+def test_one_label_more_is_learnt_by_the_time_of_the_next_round(tmp_path) -> None:
+    table = table_of(tmp_path, class_items(40), budget=40, gate="always")
+    learnt = []
+    for _ in stream(range(40), table):
+        learnt.append(table.learner.scorer.learnt)
+    assert learnt == list(range(1, 41))
+
+
+# A pool ------------------------------------------------------------------------------------------
+
+
+def pooled(table: Table, batches: int = 10) -> list[list[Any]]:
+    refits = Refits(table)
+    return list(pool(range(len(table.ids)), table, batches=batches, refits=refits))
+
+
+@pytest.mark.parametrize(("budget", "batches"), [(25, 10), (30, 10), (7, 10), (40, 10), (12, 1)])
+def test_a_pool_buys_exactly_its_budget_in_batches(tmp_path, budget, batches) -> None:
+    table = table_of(tmp_path, class_items(40), budget=budget)
+    blocks = pooled(table, batches)
+    bought = [block for block in blocks if block[0].asked]
+    assert len(bought) == min(budget, batches)
+    assert max(map(len, bought)) - min(map(len, bought)) <= 1
+    assert all(d.asked for block in bought for d in block)
+    assert table.ledger.asked == len(table.bought) == budget
+    refitted = [row.payload["labels"] for row in table.ledger.rows() if row.event == "refit"]
+    sizes = [len(block) for block in bought]
+    assert refitted == [sum(sizes[: n + 1]) for n in range(len(sizes))]
+
+
+def test_every_item_of_a_pool_has_a_certificate(tmp_path) -> None:
+    table = table_of(tmp_path, class_items(40), budget=11)
+    pooled(table)
+    decisions = [row.decision() for row in table.ledger.rows() if row.event == "round"]
+    assert sorted(d.item for d in decisions) == sorted(table.ids)
+    assert [d.round for d in decisions] == list(range(1, 41))
+    assert [d.status for d in decisions] == ["reserved"] * 11 + ["skipped"] * 29
+    assert {d.reason for d in decisions[:1]} == {"order"}
+    assert {d.reason for d in decisions[11:]} == {"rest"}
+
+
+def test_a_pool_buys_the_items_that_the_refit_is_least_sure_of(tmp_path) -> None:
+    import numpy as np
+
+    table = table_of(tmp_path, class_items(40), budget=20)
+    refits = Refits(table)
+    blocks = pool(range(40), table, batches=2, refits=refits)
+    first = next(blocks)
+    assert [d.item for d in first] == table.ids[:10], "the first batch follows the order"
+    rest = [r for r in range(40) if not table.ledger.seen(table.ids[r])]
+    second = next(blocks)  # the refit is made when the pool goes on
+    head = Refits(table).on_first(10, tune=False)
+    assert head is not None
+    policy = np.sort(np.asarray(head.probabilities(table.block.take(rest))), axis=1)
+    margin = policy[:, -1] - policy[:, -2]
+    sure = sorted(range(len(rest)), key=lambda n: (margin[n], n))[:10]
+    assert {d.item for d in second} == {table.ids[rest[n]] for n in sure}
+    assert all(d.statistic >= d.threshold for d in second)
+
+
+def test_a_pool_at_random_takes_the_seeded_order(tmp_path) -> None:
+    table = table_of(tmp_path, class_items(40), budget=12, gate="random")
+    asked = [d.item for block in pooled(table) for d in block if d.asked]
+    assert asked == table.ids[:12]
+
+
+@pytest.mark.parametrize("gate", ["first", "always", "uniform", "llf"])
+def test_a_gate_without_a_ranking_is_refused(tmp_path, gate) -> None:
+    items, answers = class_items(40)
+    with pytest.raises(SettingsError, match=gate):
+        run(items, answers, mode="pool", gate=gate, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("gate", ["margin", "contested", "random"])
+@pytest.mark.parametrize("make", [class_items, pair_items])
+def test_a_pool_runs_on_either_kind_of_item(tmp_path, gate, make) -> None:
+    items, answers = make(30)
+    done = run(items, answers, mode="pool", gate=gate, budget=8, batches=4, out=tmp_path / "run")
+    status = done.status()
+    assert (status["state"], status["asked"], status["rounds"]) == ("finished", 8, 30)
+    assert done.replay()["labels"] == 8
+
+
+# Who answers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_late_answers_are_learnt_once_each_in_the_order_they_came(tmp_path, twice) -> None:
+    corpus = class_items(40)
+    slow = Slow(corpus[1], twice=twice)
+    table = table_of(tmp_path, corpus, budget=12, gate="always", labeler=slow)
+    list(stream(range(40), table))
+    slow.patience = 0
+    settle(table)
+    order = [row.item for row in table.ledger.rows() if row.event == "learnt"]
+    assert sorted(order) == sorted(table.ids[:12])
+    assert order != table.ids[:12], "they came out of order"
+    assert [table.ids[r] for r, _, _ in table.bought] == order
+    assert table.learner.scorer.learnt == 12
+    assert table.ledger.open_purchases() == []
+
+
+def status(done: Any, *names: str) -> list[Any]:
+    return [done.status()[name] for name in names]
+
+
+@pytest.mark.parametrize("mode", ["stream", "pool"])
+@pytest.mark.parametrize("make", [class_items, pair_items])
+def test_a_run_waits_for_answers_and_goes_on_when_they_come(tmp_path, mode, make) -> None:
+    items, answers = make(30)
+    out = tmp_path / "run"
+    slow = Slow(answers, closed=True, twice=True, patience=0)
+    settings = {"mode": mode, "budget": 6, "batches": 3, "out": out, "gate": "margin"}
+    done = run(items, answers, labeler=slow, **settings)
+    asked = 6 if mode == "stream" else 2  # a pool ranks its next batch by the answers
+    assert status(done, "state", "asked", "answered") == ["waiting", asked, 0]
+    assert done.status()["resume"] == f"stacksl resume {out}"
+    assert not (out / "report.html").exists()
+
+    missing = next(iter(slow.asked))[0]
+    later = Slow(answers, never=frozenset([missing]), patience=0)
+    done.resume(labeler=later)
+    assert status(done, "state", "asked", "answered") == ["waiting", asked, asked - 1]
+    assert len(later.asked) == asked, "every open lease is asked for again"
+
+    done.resume(labeler=Slow(answers, patience=0))
+    assert status(done, "state", "asked", "answered") == ["finished", 6, 6]
+    assert done.replay()["labels"] == 6
+    rows = list(done.ledger.rows())
+    assert sum(row.event == "answered" for row in rows) == 6
+    assert [*done.predict(items)]
+
+
+def test_the_end_is_the_same_given_the_order_of_the_answers(tmp_path) -> None:
+    """An interrupted run of a slow labeler ends as one that heard the same at the same rounds."""
+    items, answers = class_items(30)
+    models = []
+    for name, pauses in (("a", 0), ("b", 3)):
+        done = run(
+            items, answers, budget=6, out=tmp_path / name / "run",
+            labeler=Slow(answers, closed=True),
+        )  # fmt: skip
+        for _ in range(pauses):
+            done.resume(labeler=Slow(answers, closed=True))
+        done.resume(labeler=Slow(answers, patience=0))
+        models.append({p.name: p.read_bytes() for p in (done.path / "model").iterdir()})
+    assert models[0] == models[1]
+
+
+class Liar(Slow):
+    """Answers what nobody asked."""
+
+    def answers(self) -> list[Answer]:
+        return [Answer("i0", 0, 7, 0, "liar")]
+
+
+def test_an_answer_to_nothing_is_a_sentence_and_the_run_is_kept(tmp_path) -> None:
+    items, answers = class_items(30)
+    with pytest.raises(LabelerError, match="liar"):
+        run(items, answers, budget=6, out=tmp_path / "run", labeler=Liar(answers))
+    failed = Run.open(tmp_path / "run")
+    assert failed.status()["state"] == "failed"
+    assert "liar" in failed.status()["sentence"]
+    assert failed.resume().status()["state"] == "finished"
+
+
+def test_noise_is_learnt_as_it_was_told(tmp_path) -> None:
+    items, answers = class_items(60)
+    settings = resolve({"budget": "all", "labeler": "noisy:0.4", "seed": 5})
+    noisy = prepare(items, answers, out=tmp_path / "run", settings=settings).start()
+    teller = NoisyLabeler(0.4, answers, {item.id: 3 for item in items}, seed=5)
+    teller.ask([Purchase(item.id, 0, 1, 1, "train", 0) for item in items])
+    told = {answer.item: answer.index for answer in teller.answers()}
+    assert {row["item"]: row["answer"] for row in noisy.ledger.export()} == told
+    wrong = sum(told[name] != answers[name] for name in told)
+    assert 10 <= wrong <= 38, "24 of 60 expected, give or take 3.7 standard deviations"
+
+
+def test_the_oracle_is_refused_a_file_with_missing_answers(tmp_path) -> None:
+    items, answers = class_items(30)
+    del answers["i4"], answers["i9"]
+    with pytest.raises(LabelerError, match=r"2 have none \(the first is 'i4'\)"):
+        run(items, answers, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
