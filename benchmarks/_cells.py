@@ -32,9 +32,11 @@ class Cell:
 
 
 def gate_cells(world: str, scorer: str, metrics: tuple[str, ...], **margin: Any) -> list[Cell]:
-    names = ("first", "llf", "random", "uniform", "contested", "margin")
+    """Every gate at one budget, and `contested` with less room to run ahead."""
+    parameters = {"margin": margin, "contested, f = 0.3": {"reserve": 0.3}}
+    names = ("first", "llf", "random", "uniform", "contested", "contested, f = 0.3", "margin")
     return [
-        Cell(n, world, scorer, n, parameters=margin if n == "margin" else {}, metrics=metrics)
+        Cell(n, world, scorer, n.split(",")[0], parameters=parameters.get(n, {}), metrics=metrics)
         for n in names
     ]
 
@@ -179,7 +181,7 @@ STUDIES: dict[str, list[Cell]] = {
         kl_cell("previous", False, reference="previous"),
         kl_cell("previous, KL-only steps", True, reference="previous"),
         kl_cell(
-            "previous, five inner steps of η/5",
+            "previous, 5 inner steps",
             False,
             reference="previous",
             inner_steps=5,
@@ -294,7 +296,7 @@ STUDIES: dict[str, list[Cell]] = {
             "ridge",
             gate,
             labels=share,
-            settings=UCB,
+            settings={**UCB, "radius_counts": "rounds"},
             parameters={"gate_scale": 1.0} if gate == "llf" else {},
             metrics=("regret", "asked"),
         )

@@ -219,9 +219,13 @@ DECIMALS = {"regret": 4, "coverage": 2, "radius": 2, "total": 0}
 
 
 def shown(values: list[float], metric: str, sign: bool = False) -> str:
-    """Mean ± half-width; only the mean where every seed gave the same."""
+    """mean ± half-width; the mean alone where every seed gave the same, 0 where all are 0."""
     mean, half = interval(values)
+    if not any(values):
+        return "0"
     places = DECIMALS.get(metric, 3)
+    if metric == "regret" and abs(mean) < 0.005:
+        places = 5
     text = f"{mean:{'+' if sign else ''}.{places}f}".replace("-", "\u2212")
     return text if not half else f"{text} ± {half:.{places}f}"
 
@@ -284,9 +288,13 @@ def number(record: dict[str, Any], name: str) -> str:
 def run(studies: list[str], seeds: list[int], json_file: Path | None) -> dict[str, Any]:
     """Measure the studies and, with `json_file`, write what was found."""
     start, rows = time.process_time(), []
+    if json_file and json_file.exists() and set(studies) < set(STUDIES):
+        kept = json.loads(json_file.read_text(encoding="utf-8"))["rows"]
+        rows = [r for r in kept if r["study"] not in studies]
     for study in studies:
         rows += rows_of(study, STUDIES[study], seeds)
         print(f"{study}: {time.process_time() - start:.0f} s", file=sys.stderr)
+    rows.sort(key=lambda r: list(STUDIES).index(r["study"]))
     record = {
         "version": __version__,
         "command": f"python benchmarks/preset_differences.py --seeds {len(seeds)}",
@@ -306,8 +314,13 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--quick", action="store_true", help="two seeds, without the long streams")
-    parser.add_argument("--only", nargs="+", choices=list(STUDIES), help="these studies alone")
-    parser.add_argument("--json", type=Path, help="write the rows here")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=list(STUDIES),
+        help="these studies alone; others in --json stay",
+    )
+    parser.add_argument("--json", type=Path, help="write the rows here; --only keeps the others")
     parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
     parser.add_argument("--write", type=Path, nargs="+", help="refresh the numbers of these pages")
     words = parser.parse_args()
