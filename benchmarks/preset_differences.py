@@ -313,6 +313,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--first", type=int, default=FIRST_SEED, help="the first seed")
     parser.add_argument("--quick", action="store_true", help="two seeds, without the long streams")
     parser.add_argument(
         "--only",
@@ -328,7 +329,7 @@ def main() -> None:
         record = json.loads(words.source.read_text(encoding="utf-8"))
     else:
         studies = words.only or [s for s in STUDIES if not (words.quick and s == LONG)]
-        seeds = range(FIRST_SEED, FIRST_SEED + (2 if words.quick else words.seeds))
+        seeds = range(words.first, words.first + (2 if words.quick else words.seeds))
         record = run(studies, list(seeds), words.json)
     for page in words.write or ():
         page.write_text(refreshed(page.read_text(encoding="utf-8"), record), encoding="utf-8")
