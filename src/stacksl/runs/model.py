@@ -26,6 +26,7 @@ from stacksl.runs.folder import write_atomic
 __all__ = ["FORMAT", "Model"]
 
 FORMAT = 1  # of the folder; raised when its files change meaning
+KEYS = {"features", "fingerprint", "dim", "scorer", "scorer_settings", "head", "classes", "columns"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,6 +168,8 @@ def _about(folder: Path) -> dict[str, Any]:
             f"the model in {folder} has format {version} (stacksl {about.get('stacksl')}), and this"
             f" is stacksl {__version__} with format {FORMAT}: use that version, or run again"
         )
+    if missing := KEYS - about.keys():
+        raise RunError(f"{path} cannot be read: it lacks {', '.join(sorted(missing))}")
     return about
 
 

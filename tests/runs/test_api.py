@@ -1,0 +1,243 @@
+"""The facade: items made in Python, a crash on the way, and what `status` promises."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import stacksl
+from stacksl import Item
+from stacksl.api import Run, list_runs, prepare, run
+from stacksl.errors import DataError, RunError, SettingsError, StackslError
+from stacksl.runs.folder import RunFolder
+
+from .conftest import CLASSES, class_items, pair_items
+
+CONTRACT = {"run", "state", "rounds", "budget", "asked", "left", "money"}
+
+
+@pytest.mark.parametrize("which", ["classes", "pairs"])
+def test_a_run_of_items_made_in_python(request, which) -> None:
+    finished = request.getfixturevalue(which)
+    done, items = finished.run, finished.items
+    status = done.status()
+    assert status.keys() >= CONTRACT
+    assert status["state"] == "finished"
+    assert status["rounds"] == len(items)
+    assert status["asked"] == status["budget"] == status["answered"]
+    assert (status["left"], status["money"], status["resume"]) == (0, None, None)
+    bought = {row["item"]: row["answer"] for row in done.ledger.export()}
+    assert len(bought) == status["asked"]
+    assert bought.items() <= finished.answers.items()
+    names = {p.name for p in done.path.iterdir()}
+    assert names >= {
+        "run.toml", "resolved.toml", "ledger.db", "metrics.jsonl", "checkpoints", "features",
+        "model", "report.html", "README.md", "rounds.parquet", "facts.json",
+    }  # fmt: skip
+    done.ledger.verify()
+
+
+def test_the_public_names_lead_here() -> None:
+    assert (stacksl.run, stacksl.Run) == (run, Run)
+
+
+def test_answers_may_come_in_the_items_order(classes, tmp_path) -> None:
+    ordered = [classes.answers[item.id] for item in classes.items]
+    again = run(
+        classes.items, ordered, budget=12, test=classes.test, out=tmp_path / "run",
+        checkpoint_every=10,
+    )  # fmt: skip
+    first, second = classes.run.path / "model", again.path / "model"
+    assert {p.name: p.read_bytes() for p in first.iterdir()} == {
+        p.name: p.read_bytes() for p in second.iterdir()
+    }, "the same settings give the same bits"
+
+
+def test_tables_of_a_run(classes) -> None:
+    import pyarrow.parquet as parquet
+
+    table = parquet.read_table(classes.run.path / "rounds.parquet").to_pylist()
+    assert [row["round"] for row in table] == list(range(1, 61))
+    bought = {row["item"]: row["label"] for row in table if row["label"] is not None}
+    assert bought == {row["item"]: row["answer"] for row in classes.run.ledger.export()}
+    lines = (classes.run.path / "metrics.jsonl").read_text().splitlines()
+    metrics = [json.loads(line) for line in lines]
+    assert [row["labels"] for row in metrics] == list(range(1, 13))
+    assert classes.run.status()["accuracy_before"] == metrics[-1]["accuracy_before"]
+
+
+def test_a_crash_is_recorded_and_resumed_to_the_same_end(classes, tmp_path, monkeypatch) -> None:
+    from stacksl.labels.ledger import Ledger
+
+    class Cut(Exception):
+        pass
+
+    post, calls = Ledger.post, []
+
+    def failing(self: Ledger, decisions: object) -> object:
+        calls.append(1)
+        if len(calls) == 25:
+            raise Cut("lightning")
+        return post(self, decisions)  # type: ignore[arg-type]
+
+    out = tmp_path / "run"
+    monkeypatch.setattr(Ledger, "post", failing)
+    with pytest.raises(Cut):
+        run(
+            classes.items, classes.answers, budget=12, test=classes.test, out=out,
+            checkpoint_every=10,
+        )  # fmt: skip
+    monkeypatch.undo()
+    failed = Run.open(out)
+    status = failed.status()
+    assert (status["state"], status["sentence"]) == ("failed", "Cut: lightning")
+    assert status["resume"] == f"stacksl resume {out}"
+    done = failed.resume()
+    assert done.status()["state"] == "finished"
+    assert {p.name: p.read_bytes() for p in (out / "model").iterdir()} == {
+        p.name: p.read_bytes() for p in (classes.run.path / "model").iterdir()
+    }
+    assert "failed" in json.loads((out / "facts.json").read_text())["interruptions"][0]
+    before = (out / "facts.json").read_bytes()
+    assert done.resume() == done
+    assert (out / "facts.json").read_bytes() == before, "a finished run is left alone"
+
+
+@pytest.mark.parametrize("step", [3, 9, 14, 20, 26])
+def test_a_full_disk_is_a_sentence_and_nothing_is_lost(tmp_path, monkeypatch, step) -> None:
+    items, answers = class_items(30)
+    fsync, calls = os.fsync, []
+
+    def full(handle: int) -> None:
+        calls.append(1)
+        if len(calls) >= step:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(handle)
+
+    out = tmp_path / "run"
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match="No space left") as caught:
+        run(items, answers, budget=6, out=out, checkpoint_every=10)
+    monkeypatch.undo()
+    assert "\n" not in str(caught.value)
+    assert not list(out.rglob(".tmp-*"))
+    if (out / "run.toml").exists():
+        done = Run.open(out).resume()
+    else:
+        done = run(items, answers, budget=6, out=out, checkpoint_every=10)
+    assert done.status()["state"] == "finished"
+    assert done.status()["asked"] == 6
+
+
+def test_plans_write_nothing(tmp_path) -> None:
+    items, answers = class_items(30)
+    plan = prepare(items, answers, out=tmp_path / "run", settings={"budget": "$5", "price": "0.5"})
+    assert (plan.labels, plan.rounds, plan.money) == (10, 30, 5_000_000)
+    assert list(tmp_path.iterdir()) == []
+    done = plan.start()
+    assert done.status()["money"] == {"price": 0.5, "budget": 5.0, "spent": 5.0}
+
+
+def test_progress_is_told(tmp_path) -> None:
+    items, answers = class_items(30)
+    seen = []
+    run(items, answers, budget=6, test=class_items(10, 2), out=tmp_path / "r", progress=seen.append)
+    phases = list(dict.fromkeys(step.phase for step in seen))
+    assert phases == ["features", "rounds", "refit", "test", "report"]
+    last = [step for step in seen if step.phase == "rounds"][-1]
+    assert (last.done, last.total, last.spent, last.budget) == (30, 30, 6, 6)
+    assert 0 <= last.accuracy <= 1
+
+
+def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    items, answers = class_items(20)
+    first = run(items, answers, budget=2).path
+    second = run(items, answers, budget=3).path
+    assert first.parent == second.parent == Path("runs")
+    assert first != second
+    os.utime(first / "run.toml", (1, 1))
+    (tmp_path / "runs" / "notes").mkdir()
+    found = list_runs("runs")
+    assert [row["run"] for row in found] == [str(second), str(first)]
+    assert all(row.keys() >= CONTRACT for row in found)
+    assert list_runs("nowhere") == []
+
+
+def test_status_before_the_first_round(tmp_path, monkeypatch) -> None:
+    from stacksl.runs import execution
+
+    def cut(*words: object) -> None:
+        raise KeyboardInterrupt
+
+    items, answers = class_items(20)
+    monkeypatch.setattr(execution, "assemble", cut)
+    with pytest.raises(KeyboardInterrupt):
+        run(items, answers, budget=4, out=tmp_path / "run")
+    monkeypatch.undo()
+    stopped = Run.open(tmp_path / "run")
+    status = stopped.status()
+    assert (status["state"], status["rounds"], status["asked"], status["left"]) == (
+        "stopped", 0, 0, 4,
+    )  # fmt: skip
+    with pytest.raises(RunError, match="no ledger yet"):
+        _ = stopped.ledger
+    with pytest.raises(RunError, match="it is stopped.*stacksl resume"):
+        stopped.report()
+    assert stopped.resume().status()["state"] == "finished"
+
+
+def test_the_report_is_written_again_from_its_facts(classes, spoil) -> None:
+    again = spoil(classes)
+    before = (again.path / "report.html").read_bytes()
+    (again.path / "report.html").unlink()
+    assert again.report().read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("items", "answers", "hint"),
+    [
+        ([], {}, "a list of stacksl.Item"),
+        ([1, 2], {}, "a list of stacksl.Item"),
+        ([Item("a", "x", CLASSES)] * 2, {"a": 1}, "some are repeated"),
+        ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], [0], "as many answers, not 1"),
+        ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], {"c": 0}, "no item has this id"),
+        ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], [0, 3], "an index from 0 to 2"),
+    ],
+)
+def test_items_that_make_no_run(tmp_path, items, answers, hint) -> None:
+    with pytest.raises(DataError, match=hint):
+        run(items, answers, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_settings_make_no_folder(tmp_path) -> None:
+    items, answers = class_items(20)
+    for wrong in ({"gate": "margn"}, {"features": "hashin"}, {"budget": 0}, {"budget": 21}):
+        with pytest.raises(SettingsError):
+            run(items, answers, out=tmp_path / "run", **wrong)
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_gate_that_never_opens_is_told_before_round_1(tmp_path, monkeypatch) -> None:
+    items, answers = pair_items(40)
+    settings = {"preset": "paper", "noise": 0.0, "norm_bound": 0.0}
+    with pytest.raises(StackslError, match="no c would open it"):
+        run(items, answers, out=tmp_path / "run", budget=5, **settings)
+    assert not RunFolder(tmp_path / "run").ledger.exists()
+
+
+def test_a_library_that_changed_is_told(classes, spoil) -> None:
+    again = spoil(classes)
+    path = again.path / "resolved.toml"
+    lines = path.read_text().splitlines()
+    swapped = ['version_numpy = "1.0"' if x.startswith("version_numpy") else x for x in lines]
+    path.write_text("\n".join(swapped))
+    again.resume()
+    said = [w for w in again.status()["warnings"] if "numpy 1.0" in w]
+    assert len(said) == 1
+    assert "may differ" in said[0]

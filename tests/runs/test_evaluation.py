@@ -1,0 +1,113 @@
+"""Evaluation: no row is dropped in silence, and the numbers are what they say."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.errors import DataError
+from stacksl.runs.metrics import wilson
+
+from .conftest import CLASSES, class_items, pair_items
+
+KEYS = {"run", "n", "accuracy", "macro_f1", "interval"}
+
+
+def write(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["text", "topic"], *rows])
+    return path
+
+
+def rows_of(count: int, seed: int) -> list[list[str]]:
+    items, answers = class_items(count, seed)
+    return [[item.prompt, CLASSES[answers[item.id]]] for item in items]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("evaluation")
+    data = write(folder / "train.csv", rows_of(60, 0))
+    return run(data, budget=15, out=folder / "run")
+
+
+def test_the_numbers_agree_with_the_predictions(trained, tmp_path) -> None:
+    rows = rows_of(40, 5)
+    told = trained.evaluate(write(tmp_path / "t.csv", rows))
+    said = [row["choice"] for row in trained.predict(tmp_path / "t.csv")]
+    right = sum(a == b[1] for a, b in zip(said, rows, strict=True))
+    assert told.keys() >= KEYS
+    assert (told["n"], told["correct"], told["accuracy"]) == (40, right, right / 40)
+    assert told["interval"] == list(wilson(right, 40))
+    assert (told["unusable"], told["unknown_classes"]) == (0, 0)
+
+
+def test_unusable_rows_and_unknown_classes_count_as_wrong(trained, tmp_path) -> None:
+    rows = rows_of(40, 5)
+    clean = trained.evaluate(write(tmp_path / "t.csv", rows))
+    worse = [*rows, ["", "sea"], ["   ", "bread"], ["a word", "weather"]]
+    told = trained.evaluate(write(tmp_path / "w.csv", worse))
+    assert (told["n"], told["unusable"], told["unknown_classes"]) == (43, 2, 1)
+    assert told["correct"] == clean["correct"]
+    assert told["accuracy"] == clean["correct"] / 43
+
+
+def test_a_file_with_nothing_usable_is_a_sentence(trained, tmp_path) -> None:
+    with pytest.raises(DataError, match="none is left"):
+        trained.evaluate(write(tmp_path / "w.csv", [["", "sea"], ["", "bread"]]))
+
+
+def test_unlabelled_rows_are_one_sentence(trained, tmp_path) -> None:
+    rows = rows_of(20, 5)
+    rows[3][1] = rows[8][1] = ""
+    with pytest.raises(DataError, match="2 of 20 have none: .*stacksl predict"):
+        trained.evaluate(write(tmp_path / "w.csv", rows))
+    assert len(list(trained.predict(tmp_path / "w.csv"))) == 20
+
+
+def test_items_in_memory_are_evaluated_like_a_file(trained, tmp_path) -> None:
+    items, answers = class_items(40, 5)
+    names = trained.model.classes
+    assert names is not None
+    told = trained.evaluate(write(tmp_path / "t.csv", rows_of(40, 5)))
+    from stacksl import Item
+
+    mine = [Item(item.id, item.prompt, names) for item in items]
+    gold = {name: names.index(CLASSES[index]) for name, index in answers.items()}
+    assert trained.evaluate(mine, gold) == told
+
+
+def test_another_label_set_is_refused_and_never_scored(trained, classes) -> None:
+    assert trained.model.classes != CLASSES, "files sort their classes"
+    with pytest.raises(DataError, match="should be the model's 3 classes"):
+        trained.evaluate(*class_items(10))
+    with pytest.raises(DataError):
+        trained.evaluate(*pair_items(10))
+    assert classes.run.evaluate(*class_items(10))["n"] == 10
+
+
+def test_the_report_has_the_same_numbers_as_evaluate(classes) -> None:
+    import json
+
+    test = json.loads((classes.run.path / "facts.json").read_text())["test"]
+    told = classes.run.evaluate(*classes.test)
+    assert test["accuracy"] == told["accuracy"]
+    assert [test["low"], test["high"]] == told["interval"]
+    assert test["macro_f1"] == pytest.approx(told["macro_f1"])
+
+
+def test_macro_f1_is_scikit_learns(trained, tmp_path) -> None:
+    from sklearn.metrics import f1_score
+
+    rows = rows_of(60, 7)
+    told = trained.evaluate(write(tmp_path / "t.csv", rows))
+    said = [row["choice"] for row in trained.predict(tmp_path / "t.csv")]
+    assert told["macro_f1"] == pytest.approx(
+        f1_score([row[1] for row in rows], said, average="macro")
+    )
+    assert 0 <= told["calibration_error"] <= 1
+    assert np.isfinite(told["calibration_error"])
