@@ -219,7 +219,7 @@ DECIMALS = {"regret": 4, "coverage": 2, "radius": 2, "total": 0}
 
 
 def shown(values: list[float], metric: str, sign: bool = False) -> str:
-    """mean ± half-width; the mean alone where every seed gave the same, 0 where all are 0."""
+    """Mean ± half-width; the mean alone where every seed gave the same, 0 where all are 0."""
     mean, half = interval(values)
     if not any(values):
         return "0"
