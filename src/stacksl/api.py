@@ -149,7 +149,7 @@ def run(
     test: Any = None,
     out: str | Path | None = None,
     preset: str | None = None,
-    labeler: Labeler | None = None,
+    labeler: Labeler | str | None = None,
     progress: Callable[[Progress], None] | None = None,
     **settings: Any,
 ) -> Run:
@@ -163,15 +163,16 @@ def run(
         test: a path, or (items, answers), to measure the final model on.
         out: the run's folder; `runs/DATE-NAME` where there is none.
         preset: a named layer of settings, such as `paper`.
-        labeler: who answers, where `settings` name none.
+        labeler: who answers: a name such as `oracle` or `noisy:0.1`, or an object of yours.
         progress: told how far the run is.
         settings: any field of `stacksl.Settings`.
 
     Raises:
         StackslError: one sentence on what is wrong or what went wrong.
     """
-    resolved = resolve({"budget": budget, **settings}, preset=preset)
-    plan = prepare(items, answers, test=test, out=out, settings=resolved, labeler=labeler)
+    who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
+    resolved = resolve({"budget": budget, "labeler": name, **settings}, preset=preset)
+    plan = prepare(items, answers, test=test, out=out, settings=resolved, labeler=who)
     return plan.start(progress)
 
 
