@@ -1,0 +1,282 @@
+"""Each kind of bad input, through the real command line and the real package beneath it.
+
+One sentence on stderr, exit code 2, no traceback, and nothing new on the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.cli.entry import call
+
+from .conftest import write_classes, write_pairs
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with good files, one finished run of classes and one of pairs."""
+    folder = tmp_path_factory.mktemp("bad")
+    write_classes(folder / "good.csv", 60)
+    write_pairs(folder / "pairs.jsonl", 40)
+    for data, out in (("good.csv", "one"), ("pairs.jsonl", "two")):
+        words = ["run", folder / data, "--budget", 8, "--out", folder / out, "--quiet"]
+        assert call([*map(str, words), "--set", "checkpoint_every=10"]) == 0
+    return folder
+
+
+@pytest.fixture
+def home(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a copy that a test may spoil."""
+    shutil.copytree(base, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"
+
+
+def disk(folder: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and not p.name.endswith(("-shm", "-wal"))
+    }
+
+
+@pytest.fixture
+def refused(home: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The sentence with which a call is refused; nothing may change on the disk."""
+
+    def check(*words: object, changes: bool = False) -> str:
+        before = disk(home)
+        capfd.readouterr()
+        code = call([str(word) for word in words])
+        out, err = capfd.readouterr()
+        assert code == 2, (code, out, err)
+        assert out == ""
+        assert "Traceback" not in err
+        sentences = [line for line in err.splitlines() if line.startswith("stacksl: ")]
+        assert len(sentences) == 1, err
+        assert err.splitlines()[-1] == sentences[0]
+        if not changes:
+            assert disk(home) == before
+        return sentences[0]
+
+    return check
+
+
+SINGLE = json.dumps({"prompt": "p", "candidates": ["x"], "answer": 0}) + "\n"
+FILES: dict[str, tuple[bytes, str]] = {
+    "empty.csv": (b"", "is empty"),
+    "binary.csv": (bytes(range(256)) * 9, "is binary"),
+    "cut.jsonl.gz": (gzip.compress(SINGLE.encode() * 99)[:40], "truncated or damaged"),
+    "cut.parquet": (b"PAR1" + b"\x15\x04" * 40, "cut.parquet"),
+    "single.jsonl": (SINGLE.encode() * 4, "fewer than two candidates"),
+    "unlabelled.csv": (b"text,label\n" + b"some words,\nothers,a\nmore,b\n" * 9, "answer"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_cannot_be_used(home, refused, name) -> None:
+    content, hint = FILES[name]
+    (home / name).write_bytes(content)
+    assert hint in refused("run", name, "--out", "new", "--quiet")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["godo.csv"], "did you mean 'good.csv'"),
+        ([".", "--budget", "5"], "is a folder"),
+        (["good.csv", "--label-column", "labl"], "label"),
+        (["good.csv", "--prompt-column", "txt"], "text"),
+        (["good.csv", "--budget", "0"], "above 0"),
+        (["good.csv", "--budget=-3"], "above 0"),
+        (["good.csv", "--budget", "61"], "above the 60 usable items"),
+        (["good.csv", "--budget", "1.5"], "not '1.5'"),
+        (["good.csv", "--budget", "abc"], "not 'abc'"),
+        (["good.csv", "--budget", "$40"], "needs --price"),
+        (["good.csv", "--budget", "0.001"], "the smallest fraction that works is 0.016667"),
+        (["good.csv", "--gate", "contested", "--set", "width_scale=0"], "never asks"),
+        (["good.csv", "--gate", "margn"], "did you mean 'margin'"),
+        (["good.csv", "--features", "hashin"], "did you mean 'hashing'"),
+        (["good.csv", "--scorer", "newtn"], "did you mean 'newton'"),
+        (["good.csv", "--follower", "hrad"], "did you mean 'hard'"),
+        (["good.csv", "--labeler", "oracel"], "did you mean 'oracle'"),
+        (["good.csv", "--labeler", "noisy:2"], "from 0 to 1"),
+        (["good.csv", "--preset", "papr"], "did you mean 'paper'"),
+        (["good.csv", "--mode", "pool", "--gate", "llf"], "llf"),
+        (["good.csv", "--set", "noise=inf"], "finite"),
+        (["good.csv", "--test", "nowhere.csv"], "nowhere.csv"),
+        (["good.csv", "--test", "pairs.jsonl"], ""),
+        (["pairs.jsonl", "--out", "one"], "holds another run"),
+        (["pairs.jsonl", "--out", "."], "is not empty and is no run"),
+        (["pairs.jsonl", "--out", "good.csv"], "it is a file"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_run_that_cannot_be(refused, words, hint) -> None:
+    if not any(w == "--out" for w in words):
+        words = [*words, "--out", "new"]
+    assert hint in refused("run", *words, "--quiet")
+
+
+def test_an_encoder_that_is_not_there(home, refused) -> None:
+    words = ("--features", "sentences:/nowhere/at-all", "--out", "new", "--quiet")
+    assert "/nowhere/at-all" in refused("run", "good.csv", *words, changes=True)
+    assert not (home / "new" / "ledger.db").exists(), "nothing was bought"
+
+
+def test_three_mistakes_of_a_config_are_named_at_once(home, refused) -> None:
+    (home / "my.toml").write_text('bugdet = 5\nridge = -1\ngate = "margn"\n')
+    said = refused("run", "good.csv", "--config", "my.toml", "--out", "new")
+    for hint in ("did you mean 'budget'", "ridge must be greater than 0", "'margin'"):
+        assert hint in said
+
+
+def test_a_prompt_of_a_megabyte_only_warns(home, capfd) -> None:
+    with (home / "good.csv").open("a") as file:
+        file.write("word " * 200_000 + ",a\n")
+    assert call(["run", "good.csv", "--budget", "5", "--out", "new", "--quiet"]) == 0
+    assert "warning" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_features_that_are_not_numbers(home, refused, monkeypatch, value) -> None:
+    from stacksl.features.hashing import HashingEncoder
+
+    transform = HashingEncoder.encode
+
+    def spoilt(self: Any, *words: Any, **named: Any) -> Any:
+        rows = transform(self, *words, **named)
+        rows[3] = float(value)
+        return rows
+
+    monkeypatch.setattr(HashingEncoder, "encode", spoilt)
+    said = refused("run", "good.csv", "--out", "new", "--quiet", changes=True)
+    assert "the features of item 'row-000004' should be finite" in said
+    assert not (home / "new" / "ledger.db").exists(), "nothing was bought"
+
+
+def unfinish(home: Path, name: str = "one") -> Path:
+    """A finished run, as it is a moment before its end."""
+    (home / name / "state.json").write_text('{"state": "running", "created": "then"}')
+    return home / name
+
+
+def edit(home: Path, statement: str) -> None:
+    with closing(sqlite3.connect(home / "one" / "ledger.db")) as database:
+        database.execute(statement)
+        database.commit()
+
+
+@pytest.mark.parametrize("verb", ["resume", "ledger verify"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update events set payload = replace(payload, '1', '2') where seq = 9",
+        "delete from events where seq = (select max(seq) from events)",
+        "delete from events where seq = 9",
+    ],
+    ids=["edited", "cut", "a row gone"],
+)
+def test_an_edited_or_cut_ledger(home, refused, verb, statement) -> None:
+    unfinish(home)
+    edit(home, statement)
+    assert "ledger" in refused(*verb.split(), "one", changes=True) or verb == "resume"
+
+
+def test_a_ledger_of_a_newer_schema(home, refused) -> None:
+    unfinish(home)
+    edit(home, "insert into schema_steps values (99, 'wonders')")
+    said = refused("resume", "one", changes=True)
+    assert "'wonders'" in said
+    assert "install a newer stacksl" in said
+
+
+def test_features_of_another_dimension_on_resume(home, refused) -> None:
+    path = unfinish(home) / "features" / "features.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({**about, "dim": about["dim"] + 1}))
+    assert "dimension" in refused("resume", "one", changes=True)
+
+
+@pytest.mark.parametrize("verb", [["evaluate", "one", "good.csv"], ["predict", "one", "good.csv"]])
+def test_a_model_folder_of_another_version(home, refused, verb) -> None:
+    path = home / "one" / "model" / "model.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
+    assert "has format 99" in refused(*verb)
+
+
+def test_a_corrupted_checkpoint_is_passed_over_and_told(home, capfd) -> None:
+    newest = max((unfinish(home) / "checkpoints").glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-9])
+    before = (home / "one" / "model" / "head.safetensors").read_bytes()
+    assert call(["resume", "one", "--quiet"]) == 0
+    assert (home / "one" / "model" / "head.safetensors").read_bytes() == before
+    capfd.readouterr()
+    assert call(["status", "one", "--json"]) == 0
+    warnings = json.loads(capfd.readouterr().out)["warnings"]
+    assert any("is damaged" in w and newest.stem in w for w in warnings)
+
+
+def test_unlabelled_items_cannot_be_evaluated(home, refused) -> None:
+    (home / "bare.csv").write_text("text,label\nsome words,\nothers,a\n")
+    assert "1 of 2 have none" in refused("evaluate", "one", "bare.csv")
+
+
+def test_a_full_disk(home, refused, monkeypatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    said = refused("run", "good.csv", "--out", "new", "--quiet", changes=True)
+    assert "No space left on device" in said
+    assert not any(p.is_file() for p in (home / "new").rglob("*") if p.name != ".lock")
+
+
+def test_a_read_only_folder(home, refused, monkeypatch) -> None:
+    make = Path.mkdir
+
+    def refuse(self: Path, *words: Any, **named: Any) -> None:
+        if "new" in self.parts:  # root may write anywhere, so it is injected
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        make(self, *words, **named)
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert "Permission denied" in refused("run", "good.csv", "--out", "new", "--quiet")
+
+
+@pytest.mark.parametrize("verb", ["status", "report", "resume", "evaluate", "predict"])
+def test_a_run_that_is_none(refused, verb) -> None:
+    more = ["good.csv"] if verb in ("evaluate", "predict") else []
+    assert "stacksl ls" in refused(verb, "nowhere", *more)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "missing.csv"],
+        ["run", "good.csv", "--budget", "abc", "--out", "new"],
+        ["predict", "one", "missing.csv"],
+    ],
+)
+def test_the_same_from_a_shell(home, words) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stacksl", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("stacksl: ")
+    assert done.stderr.count("\n") == 1
+    assert not (home / "new").exists()

@@ -1,0 +1,93 @@
+"""The official files of real data sets run through unchanged, with the default features."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.cli.entry import call
+
+MEDQA = "medqa/US/4_options"
+FILES: dict[str, tuple[str, str, int, str]] = {
+    # data, test, items, format
+    "medqa": (f"{MEDQA}/train_sample1000.jsonl", f"{MEDQA}/test.jsonl", 1000, "jsonl:medqa"),
+    "mmlu": (
+        "mmlu/test/clinical_knowledge_test.csv", "mmlu/val/clinical_knowledge_val.csv", 265,
+        "csv:mmlu",
+    ),
+    "openbookqa": ("openbookqa/train.jsonl.gz", "openbookqa/test.jsonl.gz", 4957, "jsonl:native"),
+    "banking77": ("banking77/train.csv", "banking77/test.csv", 10_003, "csv:classes"),
+}  # fmt: skip
+
+
+def some_of(path: Path, rows: int, folder: Path) -> Path:
+    """Rows from all over the file, byte for byte, under its own name; a header comes along."""
+    folder.mkdir(exist_ok=True)
+    content = path.read_bytes()
+    lines = (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines(True)
+    step = max(1, len(lines) // rows)
+    out = folder / path.name.removesuffix(".gz")
+    out.write_bytes(b"".join([lines[0], *lines[step::step]]))
+    return out
+
+
+def ran(capfd: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
+    capfd.readouterr()
+    code = call([*map(str, words), "--json"])
+    out, err = capfd.readouterr()
+    assert code == 0, err
+    return dict(json.loads(out))
+
+
+def found(shared_data: Path, name: str) -> Path:
+    if not (shared_data / name).exists():
+        pytest.skip(f"the shared data sets lack {name}")
+    return shared_data / name
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_some_rows_of_an_official_file(shared_data, tmp_path, capfd, name) -> None:
+    data, test, _, form = FILES[name]
+    rows = 600 if name == "banking77" else 120  # 77 classes of fewer rows look like no labels
+    few = some_of(found(shared_data, data), rows, tmp_path / "data")
+    held = some_of(found(shared_data, test), 40, tmp_path / "test")
+    out = tmp_path / "run"
+    words = ("--budget", 12, "--out", out, "--test", held, "--order", "file", "--quiet")
+    told = ran(capfd, "run", few, *words)
+    assert (told["state"], told["budget"], told["asked"], told["left"]) == ("finished", 12, 12, 0)
+    assert told["rounds"] >= 100
+    planned = ran(capfd, "run", few, "--dry-run")
+    assert planned["format"] == form
+    evaluated = ran(capfd, "evaluate", out, held)
+    for measure in ("n", "accuracy", "interval"):
+        assert evaluated[measure] == told["test"][measure]
+    assert ran(capfd, "ledger", "replay", out)["labels"] == 12
+
+
+def test_mmlus_official_file_in_whole(shared_data, tmp_path, capfd) -> None:
+    data, test, items, _ = FILES["mmlu"]
+    out = tmp_path / "run"
+    words = ("--budget", "10%", "--out", out, "--test", found(shared_data, test), "--quiet")
+    told = ran(capfd, "run", found(shared_data, data), *words)
+    assert (told["rounds"], told["asked"]) == (items, items // 10)
+    assert told["test"]["n"] == 29
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_an_official_file_in_whole(shared_data, tmp_path, capfd, name) -> None:
+    data, test, items, _ = FILES[name]
+    out = tmp_path / "run"
+    words = ("--budget", "0.05", "--out", out, "--test", found(shared_data, test), "--quiet")
+    told = ran(capfd, "run", found(shared_data, data), *words)
+    assert told["state"] == "finished"
+    assert told["rounds"] == items
+    assert told["asked"] == told["budget"] == items // 20
+    low, high = told["test"]["interval"]
+    assert low <= told["test"]["accuracy"] <= high
+    if name == "banking77":  # the four-option questions stay near chance with such features
+        assert told["test"]["accuracy"] > 0.5
