@@ -241,3 +241,15 @@ def test_a_library_that_changed_is_told(classes, spoil) -> None:
     said = [w for w in again.status()["warnings"] if "numpy 1.0" in w]
     assert len(said) == 1
     assert "may differ" in said[0]
+
+
+def test_a_run_that_was_moved_goes_on_where_it_is(tmp_path) -> None:
+    import shutil
+
+    items, answers = class_items(20)
+    done = run(items, answers, budget=4, test=class_items(8, 1), out=tmp_path / "here")
+    shutil.move(done.path, tmp_path / "there")
+    (tmp_path / "there" / "state.json").write_text('{"state": "running", "created": "then"}')
+    moved = Run.open(tmp_path / "there").resume()
+    assert moved.status()["state"] == "finished"
+    assert moved.replay()["labels"] == 4

@@ -89,7 +89,7 @@ class Job:
             budget = Budget(
                 int(table["labels"]), table.get("money_micro"), int(table["price_micro"])
             )
-            source = data or str(table["data"])
+            source = data or _beside(folder, str(table["data"]))
         except (KeyError, ValueError) as fault:
             raise RunError(
                 f"resolved.toml of the run {folder.path} is not of this version of stacksl"
@@ -98,9 +98,10 @@ class Job:
         columns = {
             k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
         }
-        dataset, test = load(source, table.get("test"), settings, columns)
+        held = None if table.get("test") is None else _beside(folder, str(table["test"]))
+        dataset, test = load(source, held, settings, columns)
         resolved = Resolved(settings, origin, table.get("preset"))
-        return cls(folder, resolved, dataset, test, budget, source, table.get("test"))
+        return cls(folder, resolved, dataset, test, budget, source, held)
 
     def changed_versions(self) -> list[str]:
         """A sentence for each library that is not the one the run began with."""
@@ -111,6 +112,12 @@ class Job:
             for name, now in versions().items()
             if name in table and table[name] != now
         ]
+
+
+def _beside(folder: RunFolder, source: str) -> str:
+    """`source`, or the file of its name in the run's own folder where that was moved."""
+    mine = folder.path / Path(source).name
+    return str(mine.resolve()) if mine.is_file() and not Path(source).exists() else source
 
 
 def load(
