@@ -1,7 +1,7 @@
 """A job: everything a run needs to know before its first round, and how it is read back.
 
-`run.toml` holds what differs from the defaults, `resolved.toml` every setting with where the data
-came from, the versions and what was calibrated.
+`run.toml` holds what differs from the defaults, `resolved.toml` every setting with its origin,
+where the data came from, and the versions.
 """
 
 from __future__ import annotations

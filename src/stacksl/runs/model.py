@@ -62,11 +62,11 @@ class Model:
 
     def _expect_classes(self, items: Sequence[Item]) -> None:
         for item in items if self.classes is not None else ():
-            if item.candidates is not self.classes and item.candidates != self.classes:
+            if item.candidates not in ((), self.classes):
                 raise DataError(
                     f"the candidates of item '{item.id}' should be the classes of the model"
                     f" ({', '.join((self.classes or ())[:3])}, ...), but are others: give it the"
-                    " model's classes in their order"
+                    " model's classes in their order, or no candidates"
                 )
 
     def _predictions(

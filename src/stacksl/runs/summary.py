@@ -64,7 +64,7 @@ def facts_of(
         refit=_refit(job, refits),
         clipped_share=_clipped(table),
         gold_outside=gold_outside if job.settings.follower != "given" else None,
-        settings=_settings(job),
+        settings=_settings(job, table),
         versions=tuple(
             f.Named(name.removeprefix("version_"), value) for name, value in versions().items()
         ),
@@ -301,13 +301,20 @@ def _clipped(table: Table) -> float | None:
     return None if clipped is None or not learnt else clipped / learnt
 
 
-def _settings(job: Job) -> tuple[f.SettingRow, ...]:
-    values = job.settings.model_dump()
-    return tuple(
-        f.SettingRow(name, "chosen from the data" if value is None else str(value), where)
-        for name, value in values.items()
-        for where in [job.resolved.origin[name]]
-    )
+def _settings(job: Job, table: Table) -> tuple[f.SettingRow, ...]:
+    """Every setting; those left open with what was chosen for them."""
+    chosen = {
+        "scorer": table.learner.scorer.name,
+        "gate_scale": getattr(table.learner.gate, "gate_scale", None),
+        "pace": getattr(table.learner.gate, "pace", None),
+        "width_scale": table.learner.width_scale,
+    }
+    rows = []
+    for name, given in job.settings.model_dump().items():
+        value = chosen.get(name) if given is None else given
+        shown = "none" if value is None else str(value)
+        rows.append(f.SettingRow(name, shown, job.resolved.origin[name]))
+    return tuple(rows)
 
 
 def _finite(value: float) -> float | None:
