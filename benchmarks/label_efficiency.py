@@ -200,8 +200,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         "| stream | labels | gate | test accuracy | gain over random, paired |",
         "|---|---|---|---|---|",
     ]
-    keys = list(dict.fromkeys((r["stream"], r["budget"]) for r in rows))
-    for stream, budget in keys:
+    keys = {(r["budget"], STREAMS.index(r["stream"])) for r in rows}
+    for budget, number in sorted(keys):
+        stream = STREAMS[number]
         here = [r for r in rows if (r["stream"], r["budget"]) == (stream, budget)]
         base = {r["seed"]: r["accuracy"] for r in here if r["gate"] == "random"}
         for gate in GATES:

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.errors import DataError, RunError
+from stacksl.errors import DataError, RunError, StackslError
 from stacksl.items import Item
 from stacksl.runs.budget import Budget, parse_budget
 from stacksl.runs.folder import RunFolder, new_folder_name
@@ -79,9 +79,9 @@ class Plan:
         if test is None and self.test is not None:
             test = _keep(self.test, folder.path / "test.jsonl")
         job = Job(folder, self.resolved, self.dataset, self.test, self.budget, data, test)
-        job.write()
         if self.dataset.rejected:
             write_rejected(self.dataset, folder.path / "rejected.jsonl")
+        job.write()  # run.toml last: with it the folder is a run
         execute(job, progress or _silent, self.labeler, self.warnings)
         return Run(folder.path)
 
@@ -108,6 +108,7 @@ def prepare(
     Raises:
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
+    from stacksl.features import make_features
     from stacksl.runs.job import SAMPLE, load
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
@@ -122,6 +123,7 @@ def prepare(
         held = _in_memory(*test) if isinstance(test, tuple) else _in_memory(test, None)
     if held is not None and held.classes != dataset.classes:
         raise DataError("the test set's classes should be those of the data, but they differ")
+    make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)  # refused early
     budget = parse_budget(wanted.budget, len(dataset.items), wanted.price)
     advice = _recipe_advice(resolved.preset, budget.labels / len(dataset.items))
     if labeler is None:
@@ -308,7 +310,16 @@ def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
         return []
     found = [path.parent for path in root.glob("*/run.toml")]
     found.sort(key=lambda path: (path / "run.toml").stat().st_mtime, reverse=True)
-    return [Run(path).status() for path in found]
+    return [_status_or_fault(path) for path in found]
+
+
+def _status_or_fault(path: Path) -> dict[str, Any]:
+    """A run's status; one that cannot be read hides none of the others."""
+    try:
+        return Run(path).status()
+    except StackslError as fault:
+        counts = dict.fromkeys(("rounds", "budget", "asked", "left", "money"))
+        return {"run": str(path), "state": "unreadable", **counts, "sentence": str(fault)}
 
 
 def _recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:

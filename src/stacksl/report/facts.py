@@ -133,7 +133,8 @@ class TestResult:
         correct: rows answered rightly.
         accuracy: correct / n.
         low, high: the 95 % Wilson interval of the accuracy.
-        macro_f1: the mean F1 over classes; None where items bring their own options.
+        macro_f1: the mean F1 over classes, or over the positions of the gold option where items
+            bring their own options.
         unusable: rows that could not be read.
         chance: the accuracy of guessing uniformly; None if unknown.
     """

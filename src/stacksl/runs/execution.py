@@ -17,7 +17,7 @@ from stacksl.game.randomness import generator
 from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Head, ItemRecord
+from stacksl.labels.purchases import Answer, Head, ItemRecord, Purchase
 from stacksl.labels.rows import Row
 from stacksl.runs import arrays, checkpoints
 from stacksl.runs.building import Players, assemble
@@ -81,7 +81,7 @@ def replay_run(job: Job) -> dict[str, Any]:
         block = _features(job, features, lambda progress: None)
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
         players = assemble(job.settings, block, order, job.budget.labels)
-        table = _table(job, players, block, ledger, _labeler(job))
+        table = _table(job, players, block, ledger, _Nobody())
         refits = Refits(table)
         rows = replay(
             ledger.rows(),
@@ -91,6 +91,20 @@ def replay_run(job: Job) -> dict[str, Any]:
             compare=job.settings.mode == "stream",
         )
         return {"rows": rows, "rounds": table.learner.round, "labels": len(table.bought)}
+
+
+class _Nobody:
+    """The labeler of a replay: every answer is in the ledger already."""
+
+    name = "nobody"
+    repeatable = True
+
+    def ask(self, purchases: Sequence[Purchase]) -> None:
+        """Ask nothing."""
+
+    def answers(self) -> list[Answer]:
+        """None."""
+        return []
 
 
 def order_of(order: str, seed: int, items: int) -> list[int]:

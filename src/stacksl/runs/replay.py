@@ -1,6 +1,7 @@
 """Replay: the ledger's rows, played again in their order of effects, rebuild the learner.
 
-Rows of `round`, `learnt` and `refit` have effects; the others only count. Every decision of a
+Rows of `round`, `learnt` and `refit` have effects on the learner, and `corrected` on what refits
+learn from; the others only count. Every decision of a
 stream is computed again and compared with what was recorded.
 """
 
@@ -49,6 +50,8 @@ def replay(
                 effects += 1
             else:
                 table.record(decision, row.label())
+        elif row.event == "corrected":
+            table.correct(str(row.item), row.label())
         elif row.event == "refit" and row.seq > after:
             refit(row)
             effects += 1

@@ -49,6 +49,13 @@ class Table:
         """Count a label among the bought ones without learning it."""
         self.bought.append((self.row[decision.item], label.index, decision.choice))
 
+    def correct(self, item: str, label: Label) -> None:
+        """Put a corrected label in the place of the first, for the refits to come."""
+        row = self.row[item]
+        for place, (bought, _, choice) in enumerate(self.bought):
+            if bought == row:
+                self.bought[place] = (row, label.index, choice)
+
 
 def play(rows: Sequence[int], table: Table) -> list[Decision]:
     """One block of rounds over the items in `rows`: decide, reserve, adopt, ask, learn.

@@ -144,7 +144,7 @@ def _test(job: Job, evaluation: Evaluation | None) -> f.TestResult | None:
         accuracy=evaluation.accuracy,
         low=low,
         high=high,
-        macro_f1=evaluation.macro_f1 if job.dataset.classes is not None else None,
+        macro_f1=evaluation.macro_f1,
         unusable=evaluation.unusable + evaluation.unknown,
         chance=float(np.mean([1 / size for size in sizes])) if sizes else None,
     )

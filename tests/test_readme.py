@@ -1,0 +1,43 @@
+"""The README's numbers are those of the committed results, and its table is made from them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def _label_efficiency():
+    path = ROOT / "benchmarks" / "label_efficiency.py"
+    spec = importlib.util.spec_from_file_location("label_efficiency", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules["label_efficiency"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_is_made_from_the_committed_rows() -> None:
+    rows = json.loads((ROOT / "benchmarks/results/label_efficiency.json").read_text())["rows"]
+    table = _label_efficiency().table(rows)
+    assert table in (ROOT / "README.md").read_text()
+    assert {row["seed"] for row in rows} == set(range(10))
+
+
+def test_every_row_kept_its_budget_exactly() -> None:
+    rows = json.loads((ROOT / "benchmarks/results/label_efficiency.json").read_text())["rows"]
+    assert all(row["asked"] == row["labels"] for row in rows)
+
+
+def test_the_readme_fits_what_it_promises() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert "make demo" in text
+    assert "make test" in text
+    for place in ("docs/paper.md", "docs/ledger.md", "docs/data.md", "benchmarks/README.md"):
+        assert f"({place})" in text
+        assert (ROOT / place).is_file(), place
