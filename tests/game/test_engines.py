@@ -218,6 +218,25 @@ def test_the_window_is_the_scorers() -> None:
     assert WINDOW == gradient._WINDOW
 
 
+def test_the_exponential_is_exact_to_rounding() -> None:
+    from stacksl.game.engines.exponentials import exponentials
+
+    values = np.concatenate([np.linspace(-699.0, 3.0, 7001), [-1e9, -np.inf, 3.0 - 1e-17]])
+    powers, out = np.empty_like(values), np.empty_like(values)
+    exponentials(values, 3.0, powers, out)
+    exact = np.exp(np.maximum(values - 3.0, -700.0))
+    np.testing.assert_allclose(out, exact, rtol=1e-15)
+    assert out[7000] == 1.0
+
+
+def test_a_theta_that_explodes_is_told_from_bad_features() -> None:
+    with pytest.raises(SettingsError, match="lower the learning rate"):
+        run_stream(
+            "sgd", 1e3 * pairs(0), labels=golds(0), gate=First(), budget=ROUNDS,
+            settings=ScorerSettings(learning_rate=1e306, clip="none"), engine="fused",
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [

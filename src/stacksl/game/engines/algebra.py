@@ -8,29 +8,51 @@ from __future__ import annotations
 
 import math
 
-from stacksl.game.engines.compiling import compiled, summed
+import numpy as np
+
+from stacksl.game.engines.compiling import allocating, compiled, summed
 from stacksl.game.inputs import Array
 
-__all__ = ["absorb", "combine", "image", "images", "pair_squares", "project", "rank_one", "squares"]
+_SMALL = 64  # columns up to which BLAS is faster than our loop for a handful of rows
+
+__all__ = ["absorb", "combine", "image", "images", "norms", "pair_norms", "project", "rank_one"]
 
 
 @summed
 def project(rows: Array, theta: Array, scores: Array) -> None:
-    """Set `scores` to rows·θ, for (m, d) `rows`."""
-    for x in range(rows.shape[0]):
-        total = 0.0
-        for j in range(rows.shape[1]):
-            total += rows[x, j] * theta[j]
-        scores[x] = total
+    """Set `scores` to rows·θ, for (m, d) `rows`, four at a time."""
+    m, d = rows.shape
+    for x in range(0, m - 3, 4):
+        a = b = c = e = 0.0
+        for j in range(d):
+            weight = theta[j]
+            a += rows[x, j] * weight
+            b += rows[x + 1, j] * weight
+            c += rows[x + 2, j] * weight
+            e += rows[x + 3, j] * weight
+        scores[x], scores[x + 1], scores[x + 2], scores[x + 3] = a, b, c, e
+    for x in range(m - m % 4, m):
+        a = 0.0
+        for j in range(d):
+            a += rows[x, j] * theta[j]
+        scores[x] = a
 
 
 @summed
 def combine(target: Array, factor: float, coefficients: Array, rows: Array) -> None:
-    """Add factor·Σ_x c_x rows_x to `target`, (d,)."""
-    for x in range(rows.shape[0]):
-        weight = factor * coefficients[x]
-        for j in range(rows.shape[1]):
-            target[j] += weight * rows[x, j]
+    """Add factor·Σ_x c_x rows_x to `target`, (d,), four rows at a time."""
+    m, d = rows.shape
+    for x in range(0, m - 3, 4):
+        a, b = factor * coefficients[x], factor * coefficients[x + 1]
+        c, e = factor * coefficients[x + 2], factor * coefficients[x + 3]
+        for j in range(d):
+            target[j] += (
+                a * rows[x, j] + b * rows[x + 1, j] + c * rows[x + 2, j] + e * rows[x + 3, j]
+            )
+    for x in range(m - m % 4, m):
+        a = factor * coefficients[x]
+        for j in range(d):
+            target[j] += a * rows[x, j]
 
 
 @summed
@@ -43,9 +65,23 @@ def image(gram_inv: Array, row: Array, out: Array) -> None:
         out[i] = total
 
 
-@summed
+@compiled
 def images(gram_inv: Array, rows: Array, out: Array) -> None:
-    """Set `out` to rows·V⁻¹, (m, d): two rows of V⁻¹ against four rows at a time."""
+    """Set `out` to rows·V⁻¹, (m, d)."""
+    if rows.shape[1] <= _SMALL:
+        _small_images(gram_inv, rows, out)
+    else:
+        _tiled_images(gram_inv, rows, out)
+
+
+@allocating  # it allocates nothing, but numba's dot counts the array it gives back
+def _small_images(gram_inv: Array, rows: Array, out: Array) -> None:
+    np.dot(rows, gram_inv, out)
+
+
+@summed
+def _tiled_images(gram_inv: Array, rows: Array, out: Array) -> None:
+    """Set `out` to rows·V⁻¹: two rows of V⁻¹ against four of `rows` at a time."""
     m, d = rows.shape
     for i in range(0, d - 1, 2):
         for x in range(0, m - 3, 4):
@@ -79,18 +115,29 @@ def images(gram_inv: Array, rows: Array, out: Array) -> None:
 
 
 @summed
-def squares(rows: Array, products: Array, out: Array) -> None:
-    """Set out_x to rows_x·products_x, (m,): squared norms in V⁻¹ from the images."""
-    for x in range(rows.shape[0]):
-        total = 0.0
-        for j in range(rows.shape[1]):
-            total += rows[x, j] * products[x, j]
-        out[x] = total
+def norms(rows: Array, products: Array, out: Array) -> None:
+    """Set out_x to ‖rows_x‖ in V⁻¹, (m,), from the images."""
+    m, d = rows.shape
+    for x in range(0, m - 3, 4):
+        a = b = c = e = 0.0
+        for j in range(d):
+            a += rows[x, j] * products[x, j]
+            b += rows[x + 1, j] * products[x + 1, j]
+            c += rows[x + 2, j] * products[x + 2, j]
+            e += rows[x + 3, j] * products[x + 3, j]
+        out[x], out[x + 1], out[x + 2], out[x + 3] = a, b, c, e
+    for x in range(m - m % 4, m):
+        a = 0.0
+        for j in range(d):
+            a += rows[x, j] * products[x, j]
+        out[x] = a
+    for x in range(m):
+        out[x] = math.sqrt(max(out[x], 0.0))
 
 
 @summed
-def pair_squares(rows: Array, products: Array, choice: int, out: Array) -> None:
-    """Set out_x to ‖rows_x − rows_choice‖² in V⁻¹, (m,); exactly 0 at the choice.
+def pair_norms(rows: Array, products: Array, choice: int, out: Array) -> None:
+    """Set out_x to ‖rows_x − rows_choice‖ in V⁻¹, (m,); exactly 0 at the choice.
 
     The differences come before the product, as in `confidence.pair_norms`.
     """
@@ -98,7 +145,7 @@ def pair_squares(rows: Array, products: Array, choice: int, out: Array) -> None:
         total = 0.0
         for j in range(rows.shape[1]):
             total += (rows[x, j] - rows[choice, j]) * (products[x, j] - products[choice, j])
-        out[x] = total
+        out[x] = math.sqrt(max(total, 0.0))
 
 
 @compiled
@@ -111,10 +158,14 @@ def rank_one(gram_inv: Array, row: Array, product: Array) -> None:
     shrink = 1.0 / math.sqrt(total)
     for j in range(d):
         product[j] *= shrink
-    for i in range(d):
-        weight = product[i]
+    for i in range(0, d - 1, 2):
+        a, b = product[i], product[i + 1]
         for j in range(d):
-            gram_inv[i, j] -= weight * product[j]
+            gram_inv[i, j] -= a * product[j]
+            gram_inv[i + 1, j] -= b * product[j]
+    if d % 2:
+        for j in range(d):
+            gram_inv[d - 1, j] -= product[d - 1] * product[j]
 
 
 @summed

@@ -10,25 +10,33 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-__all__ = ["compiled", "kept", "stamp", "summed"]
+__all__ = ["allocating", "compiled", "kept", "stamp", "summed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SUMS = {"reassoc", "contract"}  # sums may be regrouped; NaN and infinity keep their meaning
 
 
+def allocating(function: F) -> F:
+    """The function compiled, which may make arrays of its own."""
+    return cast(F, numba.njit(error_model="numpy", _nrt=True)(function))
+
+
 def compiled(function: F) -> F:
-    """The function compiled, for use inside other compiled functions."""
-    return cast(F, numba.njit(error_model="numpy")(function))
+    """The function compiled into its caller, for loops that make no arrays.
+
+    Arrays are not counted: the caller holds them all, and counting would take half of a round.
+    """
+    return cast(F, numba.njit(error_model="numpy", forceinline=True, _nrt=False)(function))
 
 
 def summed(function: F) -> F:
-    """As `compiled`, with sums in whatever order fills the vector registers.
+    """The function compiled beside its caller, its sums in the order that fills vector registers.
 
     Sums of products and nothing else belong in it: there it moves the last bits, which the tie
     rule of the action forgives (DESIGN D17).
     """
-    return cast(F, numba.njit(error_model="numpy", fastmath=_SUMS)(function))
+    return cast(F, numba.njit(error_model="numpy", fastmath=_SUMS, _nrt=False)(function))
 
 
 def kept(function: F) -> F:
@@ -41,7 +49,8 @@ def stamp(*modules: ModuleType) -> int:
 
     numba keeps an entry point's machine code, with that of all it calls, until the entry point's
     own file changes. Its cache is also keyed by the closure, so that a change of any module in
-    the stamp compiles it anew.
+    the stamp, or of this one, compiles it anew.
     """
-    texts = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
+    files = [__file__, *(str(module.__file__) for module in modules)]
+    texts = b"".join(Path(file).read_bytes() for file in files)
     return int.from_bytes(hashlib.blake2b(texts, digest_size=6).digest(), "little")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from stacksl.game.engines.algebra import combine, project
 from stacksl.game.engines.compiling import compiled
+from stacksl.game.engines.exponentials import exponentials
 from stacksl.game.engines.plans import (
     CLIPPED,
     EMA,
@@ -41,7 +40,7 @@ def gradient_step(plan: Plan, memory: Memory, space: Space, rows: Array, gold: i
             project(rows, memory.theta, space.scores)
         if inner == 0 and (weight > 0.0 or steady):
             _anchor(plan, memory, space, rows)
-        size = policy_of(space.scores, space.policy)
+        size = policy_of(space.scores, space.powers, space.policy)
         value = size - space.scores[gold] if gold >= 0 else 0.0
         if inner == 0:
             loss = value
@@ -51,22 +50,27 @@ def gradient_step(plan: Plan, memory: Memory, space: Space, rows: Array, gold: i
     if steady:
         _adjust(plan, memory, space, rows)
     if plan.reference == EMA:
-        for j in range(len(memory.theta)):
-            memory.reference[j] *= plan.ema_decay
-            memory.reference[j] += (1.0 - plan.ema_decay) * memory.theta[j]
+        _follow(memory.reference, memory.theta, plan.ema_decay)
     if gold >= 0:
         _count_loss(plan, memory, loss, level)
 
 
 @compiled
-def policy_of(scores: Array, policy: Array) -> float:
-    """Set `policy` to softmax(scores), (m,); gives log Σ exp s."""
+def _follow(reference: Array, theta: Array, decay: float) -> None:
+    """θ_ref ← α·θ_ref + (1 − α)·θ in place, (d,)."""
+    for j in range(len(theta)):
+        reference[j] = decay * reference[j] + (1.0 - decay) * theta[j]
+
+
+@compiled
+def policy_of(scores: Array, powers: Array, policy: Array) -> float:
+    """Set `policy` to softmax(scores), (m,), with room in `powers`; gives log Σ exp s."""
     largest = scores[0]
     for x in range(1, len(scores)):
         largest = max(largest, scores[x])
+    exponentials(scores, largest, powers, policy)
     total = 0.0
     for x in range(len(scores)):
-        policy[x] = math.exp(scores[x] - largest)
         total += policy[x]
     shrink = 1.0 / total
     for x in range(len(scores)):
@@ -84,24 +88,24 @@ def _slope(
         keep = 1.0
         if plan.clip != NO_CLIP and loss > level:
             keep = 0.0 if plan.clip == LITERAL_CLIP else level / loss
-    for x in range(len(space.slope)):
-        space.slope[x] = keep * space.policy[x]
+    policy, scores, anchor, slope = space.policy, space.scores, space.anchor, space.slope
+    for x in range(len(slope)):
+        slope[x] = keep * policy[x]
     if gold >= 0:
-        space.slope[gold] -= keep
+        slope[gold] -= keep
     if not weight > 0.0:
         return
-    mean = _divergence(space, size)
-    for x in range(len(space.slope)):
-        ratio = space.scores[x] - size - space.anchor[x]
-        space.slope[x] += weight * space.policy[x] * (ratio - mean)
+    mean = _divergence(policy, scores, anchor, size)
+    for x in range(len(slope)):
+        slope[x] += weight * policy[x] * (scores[x] - size - anchor[x] - mean)
 
 
 @compiled
-def _divergence(space: Space, size: float) -> float:
-    """KL(π ‖ π_ref), from the policy and `size` = log Σ exp s."""
+def _divergence(policy: Array, scores: Array, anchor: Array, size: float) -> float:
+    """KL(π ‖ π_ref), for `size` = log Σ exp s and `anchor` = log π_ref, (m,)."""
     total = 0.0
-    for x in range(len(space.policy)):
-        total += space.policy[x] * (space.scores[x] - size - space.anchor[x])
+    for x in range(len(policy)):
+        total += policy[x] * (scores[x] - size - anchor[x])
     return total
 
 
@@ -109,7 +113,8 @@ def _divergence(space: Space, size: float) -> float:
 def _adjust(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
     """The KL weight after the step, by `calibration.adjusted_kl_weight`."""
     project(rows, memory.theta, space.scores)
-    observed = _divergence(space, policy_of(space.scores, space.policy))
+    size = policy_of(space.scores, space.powers, space.policy)
+    observed = _divergence(space.policy, space.scores, space.anchor, size)
     weight = max(memory.kl_weight[0], 1e-6)
     if observed > _FACTOR * plan.kl_target:
         weight = min(1e6, weight * _FACTOR)
@@ -121,16 +126,20 @@ def _adjust(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
 @compiled
 def _anchor(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
     """Write log π_ref of the rows into `space.anchor`; the frozen reference is θ = 0."""
+    anchor, scores = space.anchor, space.scores
     if plan.reference == PREVIOUS:
-        space.anchor[:] = space.scores
+        for x in range(len(anchor)):
+            anchor[x] = scores[x]
     elif plan.reference == EMA:
-        project(rows, memory.reference, space.anchor)
+        project(rows, memory.reference, anchor)
     else:
-        space.anchor[:] = -math.log(len(rows))
+        even = -math.log(len(anchor))
+        for x in range(len(anchor)):
+            anchor[x] = even
         return
-    size = policy_of(space.anchor, space.slope)
-    for x in range(len(rows)):
-        space.anchor[x] -= size
+    size = policy_of(anchor, space.powers, space.slope)
+    for x in range(len(anchor)):
+        anchor[x] -= size
 
 
 @compiled
@@ -159,9 +168,10 @@ def _count_loss(plan: Plan, memory: Memory, loss: float, level: float) -> None:
     ordered = memory.ordered
     if learnt >= WINDOW:
         last -= 1
-        place = np.searchsorted(ordered, memory.losses[slot])
-        for x in range(place, last):
-            ordered[x] = ordered[x + 1]
+        leaving = memory.losses[slot]
+        for x in range(last):
+            if ordered[x] >= leaving:
+                ordered[x] = ordered[x + 1]
     memory.losses[slot] = loss
     while last > 0 and ordered[last - 1] > loss:
         ordered[last] = ordered[last - 1]

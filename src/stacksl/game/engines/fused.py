@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.game import confidence, rules
-from stacksl.game.engines import algebra, descent, judging, learning, plans
+from stacksl.game.engines import algebra, descent, exponentials, judging, learning, plans
 from stacksl.game.engines.compiling import compiled, kept, stamp
 from stacksl.game.engines.plans import ASKED, THETA, Certificates, Memory, Plan, Space
 from stacksl.game.inputs import Array
@@ -29,24 +29,33 @@ def _play(
     rewards: Array,
     uniforms: Array,
     start: int,
-) -> None:
-    """The rounds start + 1 to start + n of Algorithms 1 and 2, item by item."""
+) -> int:
+    """The rounds start + 1 to start + n of Algorithms 1 and 2, item by item.
+
+    Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
+    """
+    none = len(labels) - len(labels) - 1  # a plain integer: numba would compile a constant apart
     for i in range(len(phi)):
         t = start + i
         rows = phi[i]
         clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
         verdict = judging.forced(clock, plan.exact_spend)
+        algebra.project(rows, memory.theta, space.scores)
+        space.current[0] = True
+        if not judging.all_finite(space.scores):
+            return t
         choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, t)
         asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
         if judging.steadies(plan, asks, verdict):
-            descent.gradient_step(plan, memory, space, rows, -1)
+            descent.gradient_step(plan, memory, space, rows, none)
         if asks:
             memory.counts[ASKED] += 1
-            gold = labels[i] if len(labels) > 0 else -1
+            gold = labels[i] if len(labels) > 0 else none
             reward = rewards[i, choice] if len(rewards) > 0 else 0.0
             learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
         else:
             learning.count_skip(plan, memory, space, rows, choice, fresh)
+    return -1
 
 
 @compiled
@@ -62,22 +71,16 @@ def _judge(
 ) -> tuple[int, bool]:
     """The action, and whether the images in `space` were computed; writes the certificate."""
     reach = judging.reach_of(plan, memory, rows.shape[1])
-    algebra.project(rows, memory.theta, space.scores)
-    space.current[0] = True
     fresh = plan.track != THETA and (
         judging.needs_widths(plan, verdict) or _in_doubt(plan, space, rows, reach)
     )
     if fresh:
         algebra.images(memory.gram_inv, rows, space.products)
-        algebra.squares(rows, space.products, space.widths)
-        for x in range(len(rows)):
-            space.widths[x] = math.sqrt(max(space.widths[x], 0.0))
+        algebra.norms(rows, space.products, space.widths)
     choice = judging.action_of(plan, space.scores, space.widths, reach, fresh, space.values)
     by_pairs = fresh and (plan.certificates or plan.gate == judging.CONTESTED)
     if by_pairs:
-        algebra.pair_squares(rows, space.products, choice, space.pairs)
-        for x in range(len(rows)):
-            space.pairs[x] = math.sqrt(max(space.pairs[x], 0.0))
+        algebra.pair_norms(rows, space.products, choice, space.pairs)
     out.choices[t] = choice
     out.scores[t] = space.scores[choice]
     if plan.certificates:
@@ -116,11 +119,13 @@ def _entry(mark: int) -> Any:
         rewards: Array,
         uniforms: Array,
         start: int,
-    ) -> None:
+    ) -> int:
         assert mark >= 0
-        _play(plan, memory, space, out, phi, labels, rewards, uniforms, start)
+        return _play(plan, memory, space, out, phi, labels, rewards, uniforms, start)
 
     return play
 
 
-play_pairs = _entry(stamp(algebra, confidence, descent, judging, learning, plans, rules))
+play_pairs = _entry(
+    stamp(algebra, confidence, descent, exponentials, judging, learning, plans, rules)
+)

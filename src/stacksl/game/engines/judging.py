@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from stacksl.game import confidence, rules
-from stacksl.game.engines.compiling import compiled
+from stacksl.game.engines.compiling import allocating, compiled
 from stacksl.game.engines.plans import LEARNT, ROUNDS, SGD, Certificates, Memory, Plan
 from stacksl.game.inputs import Array
 from stacksl.game.rules import Clock, GateState
@@ -17,8 +17,10 @@ __all__ = [
     "CONTESTED",
     "LLF",
     "action_of",
+    "all_finite",
     "ambiguous",
     "contested_statistic",
+    "fill",
     "forced",
     "known",
     "largest_absolute",
@@ -30,17 +32,17 @@ __all__ = [
     "steadies",
 ]
 
-forced = compiled(rules.forced)
-contested_statistic = compiled(rules.contested_statistic)
-_random_statistic = compiled(rules.random_statistic)
-_uniform_statistic = compiled(rules.uniform_statistic)
-_llf_statistic = compiled(rules.llf_statistic)
-_llf_threshold = compiled(rules.llf_threshold)
-_margin_statistic = compiled(rules.margin_statistic)
-_margin_advance = compiled(rules.margin_advance)
-_contested_threshold = compiled(rules.contested_threshold)
-_contested_advance = compiled(rules.contested_advance)
-_radius = compiled(confidence.radius)
+forced = allocating(rules.forced)
+contested_statistic = allocating(rules.contested_statistic)
+_random_statistic = allocating(rules.random_statistic)
+_uniform_statistic = allocating(rules.uniform_statistic)
+_llf_statistic = allocating(rules.llf_statistic)
+_llf_threshold = allocating(rules.llf_threshold)
+_margin_statistic = allocating(rules.margin_statistic)
+_margin_advance = allocating(rules.margin_advance)
+_contested_threshold = allocating(rules.contested_threshold)
+_contested_advance = allocating(rules.contested_advance)
+_radius = allocating(confidence.radius)
 
 _TIE = 1e-9  # of the largest absolute bound: DESIGN D17
 RANDOM, UNIFORM, LLF, MARGIN, CONTESTED = 1, 2, 3, 4, 5  # the gates' codes
@@ -66,6 +68,22 @@ def needs_widths(plan: Plan, verdict: int) -> bool:
 def known(plan: Plan, verdict: int) -> bool:
     """Whether the gate's statistic is told: without certificates not from widths in vain."""
     return plan.certificates or verdict != -1 or plan.gate not in (LLF, CONTESTED)
+
+
+@compiled
+def fill(values: Array, value: float) -> None:
+    """Set every entry to `value`."""
+    for x in range(len(values)):
+        values[x] = value
+
+
+@compiled
+def all_finite(values: Array) -> bool:
+    """Whether no entry is NaN or infinite."""
+    nothing = 0.0
+    for x in range(len(values)):
+        nothing += values[x] * 0.0
+    return nothing == 0.0
 
 
 @compiled

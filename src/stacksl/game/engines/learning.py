@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from stacksl.game.engines.algebra import (
     absorb,
     combine,
@@ -118,46 +116,40 @@ def _regress(
 @compiled
 def _newton_step(memory: Memory, space: Space, rows: Array, gold: int, fresh: bool) -> None:
     """θ ← θ − (H + F(θ))⁻¹g, then H ← H + F(θ); see `scorers.newton.PairNewton`."""
-    m = len(rows)
+    slope, against, direction = space.slope, space.anchor, space.direction
     if not fresh:
         images(memory.gram_inv, rows, space.products)
     project(rows, memory.theta, space.scores)
-    policy_of(space.scores, space.policy)
-    slope = space.policy.copy()
-    slope[gold] -= 1.0
-    direction = np.zeros(rows.shape[1])
+    policy_of(space.scores, space.powers, space.policy)
+    for x in range(len(rows)):
+        slope[x] = space.policy[x] - (1.0 if x == gold else 0.0)
+    for j in range(len(direction)):
+        direction[j] = 0.0
     combine(direction, 1.0, slope, space.products)
-    _centre(rows, space.policy, space.factors)
-    _centre(space.products, space.policy, space.spare)
-    against = np.empty(m)
+    _centre(rows, space.policy, space.mean, space.factors)
+    _centre(space.products, space.policy, space.mean, space.spare)
     project(space.factors, direction, against)
     _solve(space.factors, space.spare, space.small, against)
     combine(memory.theta, -1.0, slope, space.products)
     combine(memory.theta, 1.0, against, space.spare)
-    project(rows, memory.theta, space.scores)
-    policy_of(space.scores, space.policy)
-    _inform_from(memory, space, rows)
+    _inform(memory, space, rows)
 
 
 @compiled
 def _inform(memory: Memory, space: Space, rows: Array) -> None:
+    """H ← H + F(θ), from the rows' images under the present H⁻¹."""
     project(rows, memory.theta, space.scores)
-    policy_of(space.scores, space.policy)
-    _inform_from(memory, space, rows)
-
-
-@compiled
-def _inform_from(memory: Memory, space: Space, rows: Array) -> None:
-    """H ← H + F for the policy in `space`, from the rows' images under the present H⁻¹."""
-    _centre(rows, space.policy, space.factors)
-    _centre(space.products, space.policy, space.spare)
+    policy_of(space.scores, space.powers, space.policy)
+    _centre(rows, space.policy, space.mean, space.factors)
+    _centre(space.products, space.policy, space.mean, space.spare)
     absorb(memory.gram_inv, space.factors, space.spare, space.small)
 
 
 @compiled
-def _centre(rows: Array, policy: Array, out: Array) -> None:
+def _centre(rows: Array, policy: Array, mean: Array, out: Array) -> None:
     """out_x ← sqrt(π_x)·(rows_x − Σ_y π_y rows_y), (m, d)."""
-    mean = np.zeros(rows.shape[1])
+    for j in range(len(mean)):
+        mean[j] = 0.0
     combine(mean, 1.0, policy, rows)
     for x in range(rows.shape[0]):
         root = math.sqrt(policy[x])

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from stacksl.game.engines.streams import Stream, StreamResult
+from stacksl.game.engines.streams import Stream, StreamResult, expect_finite
 from stacksl.game.followers import Given
 from stacksl.game.gates import Gate
 from stacksl.game.inputs import Array, Inputs, PairFeatures, SharedFeatures
@@ -41,6 +41,8 @@ def play(
     decisions: list[Decision] = []
     for start, _, rows in stream.chunks():
         for offset, row in enumerate(rows):
+            if not np.isfinite(row).all():
+                expect_finite(rows, start + offset, start)
             decisions.append(_round(learner, stream, row, start + offset))
     return _result(learner, decisions, gate, certificates)
 

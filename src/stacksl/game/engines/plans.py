@@ -109,7 +109,7 @@ class Memory(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Room for the numbers of one round of pairs: (m,), (m, d) and (m, m) arrays.
+    """Room for the numbers of one round of pairs: (m,), (m, d), (d,) and (m, m) arrays.
 
     `current[0]` says that `scores` are those of the present θ.
     """
@@ -121,9 +121,12 @@ class Space(NamedTuple):
     policy: Array
     slope: Array
     anchor: Array
+    powers: Array
     products: Array
     factors: Array
     spare: Array
+    mean: Array
+    direction: Array
     small: Array
     current: NDArray[np.bool_]
 
@@ -235,7 +238,7 @@ def make_memory(
 
 def make_space(plan: Plan, candidates: int, dim: int) -> Space:
     """Room for rounds of so many candidates in `dim` dimensions."""
-    numbers = np.full((7, candidates), np.nan)  # NaN is what a width unknown reads
+    numbers = np.full((8, candidates), np.nan)  # NaN is what a width unknown reads
     factors, spare = np.zeros((2, candidates if plan.scorer == NEWTON else 0, dim))
     side = 0 if plan.scorer == SGD else candidates
     return Space._make(
@@ -244,6 +247,8 @@ def make_space(plan: Plan, candidates: int, dim: int) -> Space:
             np.zeros((candidates, dim)),
             factors,
             spare,
+            np.zeros(dim),
+            np.zeros(dim),
             np.zeros((side, side)),
             np.zeros(1, dtype=np.bool_),
         ]

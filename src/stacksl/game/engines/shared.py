@@ -34,13 +34,19 @@ def _play(
     labels: NDArray[np.int64],
     uniforms: Array,
     start: int,
-) -> None:
-    """The rounds start + 1 to start + n, item by item."""
+) -> int:
+    """The rounds start + 1 to start + n, item by item.
+
+    Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
+    """
     for i in range(len(features)):
         t = start + i
         h = features[i]
         clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
         verdict = judging.forced(clock, plan.exact_spend)
+        triangle.project_heads(memory.theta, h, heads.scores)
+        if not judging.all_finite(heads.scores):
+            return t
         square = _judge(plan, memory, heads, out, h, clock, verdict, t)
         asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
         memory.counts[ROUNDS] += 1
@@ -50,6 +56,7 @@ def _play(
             _regress(memory, heads, h, square, labels[i])
         elif plan.track == ALL:
             _regress(memory, heads, h, square, -1)
+    return -1
 
 
 @compiled
@@ -66,17 +73,16 @@ def _judge(
     """The action with its certificate; gives ‖h‖² in A⁻¹, or −1 where it was not computed."""
     scores = heads.scores
     reach = judging.reach_of(plan, memory, len(h))
-    triangle.project_heads(memory.theta, h, scores)
     square = -1.0
     if judging.needs_widths(plan, verdict) or _in_doubt(plan, scores, h, reach):
         square = max(triangle.image(memory.gram_inv, h, heads.image), 0.0)
-        heads.widths[:] = math.sqrt(square)
+        judging.fill(heads.widths, math.sqrt(square))
     fresh = square >= 0.0
     choice = judging.action_of(plan, scores, heads.widths, reach, fresh, heads.values)
     out.choices[t] = choice
     out.scores[t] = scores[choice]
     if fresh:
-        heads.pairs[:] = _SQRT2 * heads.widths[0]
+        judging.fill(heads.pairs, _SQRT2 * heads.widths[0])
         heads.pairs[choice] = 0.0
     if fresh and plan.certificates:
         out.reaches[t] = reach * heads.widths[choice]
@@ -122,9 +128,9 @@ def _entry(mark: int) -> Any:
         labels: NDArray[np.int64],
         uniforms: Array,
         start: int,
-    ) -> None:
+    ) -> int:
         assert mark >= 0
-        _play(plan, memory, heads, out, features, labels, uniforms, start)
+        return _play(plan, memory, heads, out, features, labels, uniforms, start)
 
     return play
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ __all__ = ["Engine", "Stream", "StreamResult", "run_stream"]
 
 Engine = Literal["auto", "fused", "loop"]
 
-_CHUNK = 1 << 22  # numbers of features converted to float64 and played at a time: 32 MiB
+_CHUNK = 1 << 20  # numbers of features converted to float64 and played at a time: 8 MiB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,17 +91,11 @@ class Stream:
         return int(self.features.shape[1]) if self.classes is None else self.classes
 
     def chunks(self) -> Iterator[tuple[int, int, Array]]:
-        """(start, stop, float64 features) of consecutive rounds; each is checked to be finite."""
+        """(start, stop, float64 features) of consecutive rounds."""
         size = max(1, _CHUNK // max(1, int(np.prod(self.features.shape[1:]))))
         for start in range(0, self.rounds, size):
             stop = min(self.rounds, start + size)
             rows = _plain(self.features[start:stop], np.float64)
-            if not np.isfinite(rows).all():
-                bad = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
-                raise FeatureError(
-                    f"features should be finite numbers, but round {start + int(bad.argmin()) + 1} "
-                    "has NaN or infinite ones: remove the item or repair its features"
-                )
             yield start, stop, rows
 
 
@@ -156,8 +151,6 @@ def run_stream(
     >>> played.asked.sum(), played.choices[-1]
     (np.int64(2), np.int64(0))
     """
-    from threadpoolctl import threadpool_limits
-
     stream = _checked(features, labels, rewards, classes, budget)
     settings = settings or ScorerSettings()
     _check_scorer(scorer, stream, settings, gate)
@@ -168,12 +161,21 @@ def run_stream(
             "take engine 'auto' or 'loop'"
         )
     options = (seed, kl_on_skips, width_scale, budget)
-    if engine == "loop" or not able:
+    with _blas().limit(limits=1, user_api="blas"):
+        if engine != "loop" and able:
+            return _fused(scorer, stream, settings, gate, *options, certificates)
         from stacksl.game.engines.loop import play
 
-        with threadpool_limits(1, "blas"):
-            return play(scorer, stream, settings, gate, *options, certificates)
-    return _fused(scorer, stream, settings, gate, *options, certificates)
+        return play(scorer, stream, settings, gate, *options, certificates)
+
+
+@cache
+def _blas() -> Any:
+    """The BLAS libraries in this process: finding them takes longer than a short stream."""
+    import scipy.linalg  # noqa: F401  (its BLAS is the one that compiled code calls)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _fused(
@@ -209,7 +211,11 @@ def _fused(
         space = plans.make_space(plan, stream.candidates, stream.dim)
         for start, stop, rows in stream.chunks():
             labels, rewards = stream.labels[start:stop], stream.rewards[start:stop]
-            play_pairs(plan, memory, space, out, rows, labels, rewards, drawn, start)
+            expect_finite(
+                rows,
+                play_pairs(plan, memory, space, out, rows, labels, rewards, drawn, start),
+                start,
+            )
         gram_inv = memory.gram_inv if plan.track != plans.THETA else None
     else:
         from stacksl.game.engines.shared import play_classes
@@ -217,7 +223,10 @@ def _fused(
 
         heads = plans.make_heads(stream.classes, stream.dim)
         for start, stop, rows in stream.chunks():
-            play_classes(plan, memory, heads, out, rows, stream.labels[start:stop], drawn, start)
+            labels = stream.labels[start:stop]
+            expect_finite(
+                rows, play_classes(plan, memory, heads, out, rows, labels, drawn, start), start
+            )
         gram_inv = full(memory.gram_inv)
     counts = memory.counts
     return StreamResult(
@@ -246,6 +255,24 @@ def _checked(
     gold = np.zeros(0, dtype=np.int64) if labels is None else _gold(labels, rounds, size)
     gains = np.zeros((0, 0)) if rewards is None else _gains(rewards, rounds, size)
     return Stream(features, gold, gains, classes)
+
+
+def expect_finite(rows: Array, stopped: int, start: int) -> None:
+    """Refuse what made the scores of a round no finite numbers; `stopped` is that round, or −1.
+
+    A feature that is not finite makes its score NaN or infinite, whatever θ is.
+    """
+    if stopped < 0:
+        return
+    if np.isfinite(rows[stopped - start]).all():
+        raise SettingsError(
+            f"the scores of round {stopped + 1} are no finite numbers, though its features are: "
+            "θ has grown beyond all bounds; lower the learning rate"
+        )
+    raise FeatureError(
+        f"features should be finite numbers, but round {stopped + 1} has NaN or infinite ones: "
+        "remove the item or repair its features"
+    )
 
 
 def _plain(array: Any, dtype: type) -> NDArray[Any]:
