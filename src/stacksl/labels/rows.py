@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from stacksl.errors import LedgerCorrupt, LedgerError
@@ -161,7 +162,7 @@ def certificate(decision: Decision, **more: object) -> str:
     not have, as words. Presented candidates 0 to K − 1 are written as K.
     """
     presented = tuple(int(i) for i in decision.presented)
-    everything = presented == tuple(range(len(presented)))
+    everything = presented == _first(len(presented))
     data: dict[str, object] = {name: _write(getattr(decision, name)) for name in _FLOATS}
     data.update(
         presented=len(presented) if everything else presented,
@@ -181,7 +182,7 @@ def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision
     return Decision(
         round=round,
         item=item,
-        presented=tuple(range(presented)) if isinstance(presented, int) else tuple(presented),
+        presented=_first(presented) if isinstance(presented, int) else tuple(presented),
         choice=int(data["choice"]),
         reason=data["reason"],
         state=tuple(float(x) for x in data["state"]),
@@ -189,6 +190,12 @@ def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision
         status=data["status"],
         **{name: float(data[name]) for name in _FLOATS},
     )
+
+
+@lru_cache(maxsize=256)
+def _first(count: int) -> tuple[int, ...]:
+    """0 to `count` − 1: one tuple for all the certificates that presented so many candidates."""
+    return tuple(range(count))
 
 
 def _write(value: float) -> float | str:
