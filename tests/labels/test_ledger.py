@@ -11,6 +11,8 @@ from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer
 
+SIZES = 1000  # beyond the small integers that Python shares
+
 
 def events(ledger):
     return [row.event for row in ledger.rows()]
@@ -101,6 +103,17 @@ def test_all_candidates_are_written_as_their_number(book, decision):
     row = next(iter(ledger.rows()))
     assert row.payload["presented"] == 4
     assert row.decision() == whole.reserved()
+
+
+def test_certificates_read_back_share_what_was_presented(book, decision):
+    from dataclasses import replace
+
+    ledger = book()
+    many = tuple(range(SIZES))
+    ledger.post([replace(decision(r, "skipped"), presented=many) for r in (1, 2)])
+    first, second = (row.decision().presented for row in ledger.rows())
+    assert first == many
+    assert first is second
 
 
 def test_a_slow_labeler_answers_out_of_order_and_twice(book, decision, slow):
@@ -242,8 +255,76 @@ def test_a_wrong_answer_takes_nothing(book, decision, answer, words):
 
 
 def test_an_answer_for_an_unknown_item_is_one_sentence(book):
-    with pytest.raises(LedgerError, match="30 items, 'nobody' is not among them"):
+    with pytest.raises(LabelerError, match="'nobody', which is not among the 30 items"):
         book().take([Answer("nobody", 0, 1, 0, "x")])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"price": -10}, "the price of .* by 'x' should be 0 micro-units or more, came -10"),
+        ({"price": 0.5}, "the price of .* should be a whole number, came 0.5"),
+        ({"price": float("nan")}, "the price of .* should be a whole number, came nan"),
+        ({"index": 0.9}, "the index of .* should be a whole number, came 0.9"),
+        ({"index": "1"}, "the index of .* should be a whole number, came '1'"),
+        ({"index": None}, "the index of .* should be a whole number, came None"),
+        ({"token": 1.5}, "the token of .* should be a whole number, came 1.5"),
+        ({"slot": "a"}, "the slot of .* should be a whole number, came 'a'"),
+        ({"item": ["q0"]}, "not among the 30 items"),
+    ],
+)
+@pytest.mark.parametrize("stage", ["open", "released", "answered"])
+def test_an_answer_comes_in_whole_numbers_and_at_no_negative_price(
+    book, decision, numbers, words, stage
+):
+    from dataclasses import replace
+
+    ledger = book(money=100, price=10)
+    ledger.post([decision(1), decision(2)])
+    if stage == "released":
+        ledger.release(ledger.open_purchases()[0], "expired")
+    if stage == "answered":
+        ledger.take([Answer("q0", 0, 1, 0, "x", 7)])
+    before = (ledger.spent, ledger.spent_money, events(ledger))
+    wrong = replace(Answer("q0", 0, 1, 0, "x"), **numbers)
+    for durable in (True, False):
+        with pytest.raises(LabelerError, match=words):
+            ledger.take([Answer("q1", 0, 1, 0, "x"), wrong], durable=durable)
+    assert (ledger.spent, ledger.spent_money, events(ledger)) == before
+
+
+def test_answers_at_a_negative_price_cannot_lift_the_money_cap(book, decision):
+    ledger = book(budget=10, money=20, price=10)
+    ledger.post([decision(1), decision(2)])
+    with pytest.raises(LabelerError, match="came -10"):
+        ledger.take([Answer("q0", 0, 1, 0, "x", -10), Answer("q1", 0, 1, 0, "x", -10)])
+    assert ledger.spent_money == 20
+    assert ledger.post([decision(3)])[0].status == "refused"
+
+
+def test_integers_of_numpy_are_whole_numbers(book, decision):
+    import numpy as np
+
+    ledger = book(money=100, price=10)
+    ledger.post([decision(1)])
+    answer = Answer("q0", np.int64(0), np.int32(1), np.uint8(2), "x", np.int64(4))  # type: ignore[arg-type]
+    assert [label for _, label in ledger.take([answer])] == [Label(2)]
+    assert ledger.take([answer]) == []
+    assert ledger.spent_money == 4
+
+
+def test_a_late_answer_dearer_than_was_reserved_is_refused(book, decision, slow):
+    ledger = book(money=100, price=10)
+    ledger.post([decision(1)])
+    slow.ask(ledger.open_purchases())
+    ledger.release(ledger.open_purchases()[0], "expired")
+    slow.say("q0", price=95)
+    with pytest.raises(LabelerError, match="asks 95 micro-units for item 'q0', at most 10"):
+        ledger.take(slow.answers())
+    assert (ledger.spent, ledger.spent_money, events(ledger)[-1]) == (0, 0, "released")
+    slow.say("q0", price=10)
+    assert len(ledger.take(slow.answers())) == 1
+    assert ledger.spent_money == 10
 
 
 def test_a_round_is_posted_once(book, decision, path):
@@ -305,6 +386,8 @@ def test_corrections_are_numbered(book, decision):
     assert (ledger.spent, ledger.learnt) == (1, 1)
     with pytest.raises(LabelerError, match="came 4"):
         ledger.correct("q0", 4, "me")
+    with pytest.raises(LabelerError, match="a whole number, came 1.5"):
+        ledger.correct("q0", 1.5, "me")  # type: ignore[arg-type]
 
 
 def test_a_refit_leaves_a_row(book):

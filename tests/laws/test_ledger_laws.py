@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,6 +23,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from stacksl.errors import LabelerError
 from stacksl.items import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord, Purchase
@@ -105,6 +107,25 @@ class Buying(RuleBasedStateMachine):
         taken = self.ledger.take(answers, durable=durable)
         self.lessons += [(d.item, label.index) for d, label in taken]
         assert all(d.asked and d.item == f"q{d.round - 1}" for d, _ in taken)
+
+    @rule(
+        lease=leases,
+        index=st.integers(0, SIZE - 1),
+        price=st.integers(-2 * PRICE, -1) | st.just(0.5),
+    )
+    def answer_at_no_price_there_is(self, lease: Purchase, index, price):
+        with pytest.raises(LabelerError):
+            self.ledger.take([Answer(lease.item, lease.slot, lease.token, index, "fake", price)])
+
+    @rule(lease=leases, over=st.integers(1, 10 * PRICE))
+    def answer_too_dear(self, lease: Purchase, over):
+        """Open or released, a dearer answer is refused; an answered purchase only keeps it."""
+        answer = Answer(lease.item, lease.slot, lease.token, 0, "fake", PRICE + over)
+        states = {r["item"]: r["state"] for r in self.ledger.export()}
+        try:
+            assert self.ledger.take([answer]) == []
+        except LabelerError:
+            assert states[lease.item] != "answered"
 
     @rule(lease=leases, reason=st.sampled_from(["expired", "refused"]))
     def release(self, lease: Purchase, reason):

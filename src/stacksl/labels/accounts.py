@@ -149,7 +149,7 @@ class Accounts:
             raise self._impossible(entry, f"its purchase is {before.stage}")
         if entry.token != (before.token if before else 0) + 1:
             raise self._impossible(entry, "its token does not follow the last one")
-        price = entry.price or 0
+        price = self._price(entry)
         if not self.affords(price):
             raise self._impossible(entry, "the budget is spent")
         fresh = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
@@ -167,15 +167,14 @@ class Accounts:
 
     def _answered(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "open", "released")
-        paid, data = entry.price or 0, entry.data()
+        paid, index = self._price(entry), self._whole(entry, "index")
+        given = self._whole(entry, "given", entry.token)
+        if paid > before.price:
+            raise self._impossible(entry, "it cost more than was reserved")
         if before.stage == "open":
-            if paid > before.price:
-                raise self._impossible(entry, "it cost more than was reserved")
             self._close(key, before)
         elif not self.affords(paid):
             raise self._impossible(entry, "the budget is spent")
-        index = int(data["index"])
-        given = int(data.get("given", entry.token or 0))
         labels = before.labels | {(given, index)}
         self._put(
             key,
@@ -193,14 +192,14 @@ class Accounts:
 
     def _late(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "released", "answered")
-        labels = before.labels | {(entry.token or 0, int(entry.data()["index"]))}
+        labels = before.labels | {(entry.token or 0, self._whole(entry, "index"))}
         self._put(key, replace(before, labels=labels, late=before.late + 1))
 
     def _corrected(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "answered")
         if entry.number != before.corrections + 1:
             raise self._impossible(entry, "its number does not follow the last one")
-        index = int(entry.data()["index"])
+        index = self._whole(entry, "index")
         self._put(key, replace(before, index=index, corrections=entry.number))
 
     def _learnt(self, key: Key, entry: Entry) -> None:
@@ -226,6 +225,19 @@ class Accounts:
         if self._undo is not None:
             self._undo.setdefault(key, self.purchases.get(key))
         self.purchases[key] = state
+
+    def _price(self, entry: Entry) -> int:
+        price = entry.price or 0
+        if not isinstance(price, int) or price < 0:
+            raise self._impossible(entry, f"its price is {price!r}, not 0 micro-units or more")
+        return price
+
+    def _whole(self, entry: Entry, name: str, otherwise: int | None = None) -> int:
+        """An integer of the row's payload."""
+        number = entry.data().get(name, otherwise)
+        if not isinstance(number, int):
+            raise self._impossible(entry, f"its {name} is {number!r}, not a whole number")
+        return number
 
     @staticmethod
     def _impossible(entry: Entry, why: str) -> LedgerCorrupt:

@@ -17,8 +17,9 @@ from stacksl.labels.accounts import Accounts, Key, State, refuse_later
 from stacksl.labels.purchases import Answer, Purchase, Purpose
 from stacksl.labels.register import Register
 from stacksl.labels.rows import Entry, canonical, certificate
+from stacksl.labels.scrutiny import expect_candidate, expect_price, whole, whole_answer
 
-__all__ = ["Drafts", "correction", "lease", "post", "release", "settle"]
+__all__ = ["Drafts", "correction", "lease", "post", "received", "release", "settle"]
 
 _REASONS = ("expired", "refused")
 
@@ -60,6 +61,10 @@ class Drafts:
         """A purchase as it stands, or None if it was never made."""
         return self.accounts.purchases.get((self.register.surrogate(item), slot))
 
+    def size(self, item: str) -> int | None:
+        """K of an item, if known."""
+        return self.register.size(self.register.surrogate(item))
+
     def purchase(self, key: Key) -> Purchase | None:
         """The last lease of a purchase; None where its item was forgotten."""
         item, state = self.register.id(key[0]), self.accounts.purchases[key]
@@ -71,7 +76,7 @@ class Drafts:
     def came_before(self, answer: Answer) -> bool:
         """Whether this very answer was recorded already, accepted or late."""
         state = self.state(answer.item, answer.slot)
-        return state is not None and (answer.token, int(answer.index)) in state.labels
+        return state is not None and (answer.token, answer.index) in state.labels
 
     def answers_open_lease(self, answer: Answer) -> bool:
         """Whether the answer came, or comes, on the lease it was asked with."""
@@ -186,17 +191,36 @@ def release(drafts: Drafts, purchase: Purchase, reason: str) -> bool:
     return True
 
 
+def received(drafts: Drafts, answers: Iterable[Answer]) -> list[Answer]:
+    """The answers as they can be looked up: about items that there are, in plain integers.
+
+    Raises:
+        LabelerError: one is about an unknown item, not in whole numbers, or at a negative price.
+    """
+    sound = [whole_answer(answer) for answer in answers]
+    for answer in sound:
+        if answer.item not in drafts.register:
+            raise LabelerError(
+                f"'{answer.labeler}' answered item '{answer.item}', which is not among the "
+                f"{len(drafts.register)} items of this run: a labeler answers what it was asked"
+            )
+    return sound
+
+
 def settle(drafts: Drafts, answers: Iterable[Answer]) -> list[tuple[int, int]]:
-    """Record answers in order; gives the (round, index) of those to be learnt."""
+    """Record answers, as `received` gives them, in order.
+
+    Gives the (round, index) of those to be learnt.
+    """
     lessons = []
     for answer in answers:
         if drafts.came_before(answer):
             continue
         state = _expect_leased(drafts, answer)
-        _expect_index(drafts, answer.item, answer.index)
+        expect_candidate(answer.item, answer.index, drafts.size(answer.item))
         if _accepts(drafts, state, answer):
             _accept(drafts, state, answer)
-            lessons.append((state.round or 0, int(answer.index)))
+            lessons.append((state.round or 0, answer.index))
         else:
             _keep_late(drafts, state, answer)
     return lessons
@@ -212,34 +236,19 @@ def _expect_leased(drafts: Drafts, answer: Answer) -> State:
     return state
 
 
-def _expect_index(drafts: Drafts, item: str, index: int) -> None:
-    size = drafts.register.size(drafts.register.surrogate(item))
-    if index < 0 or (size is not None and index >= size):
-        count = "its candidates" if size is None else f"its {size} candidates"
-        raise LabelerError(
-            f"the answer to item '{item}' should be the index of one of {count}, came {index}"
-        )
-
-
 def _accepts(drafts: Drafts, state: State, answer: Answer) -> bool:
     """Whether an answer is charged and learnt."""
     if state.stage == "answered":
         return False
-    if state.stage == "released":
-        return drafts.accounts.affords(int(answer.price))
-    if answer.price > state.price:
-        raise LabelerError(
-            f"'{answer.labeler}' asks {answer.price} micro-units for item '{answer.item}', at "
-            f"most {state.price} were reserved: set a price that covers every answer"
-        )
-    return True
+    expect_price(answer, state.price)  # of a released lease too: its labeler agreed to that price
+    return state.stage == "open" or drafts.accounts.affords(answer.price)
 
 
 def _accept(drafts: Drafts, state: State, answer: Answer) -> None:
     """`answered` and `learnt`; a late answer takes over the lease that is open."""
     leased = state.stage == "open"
     lease = state.token if leased else answer.token
-    said: dict[str, object] = {"index": int(answer.index)}
+    said: dict[str, object] = {"index": answer.index}
     how = dict(said)
     if lease != answer.token:
         how["given"] = answer.token
@@ -253,7 +262,7 @@ def _accept(drafts: Drafts, state: State, answer: Answer) -> None:
         "purpose": state.purpose,
         "labeler": answer.labeler,
     }
-    drafts.record("answered", price=int(answer.price), payload=canonical(how), **common)
+    drafts.record("answered", price=answer.price, payload=canonical(how), **common)
     drafts.record("learnt", payload=canonical(said), **common)
 
 
@@ -267,7 +276,7 @@ def _keep_late(drafts: Drafts, state: State, answer: Answer) -> None:
         purpose=state.purpose,
         labeler=answer.labeler,
         price=0,
-        payload=canonical({"index": int(answer.index)}),
+        payload=canonical({"index": answer.index}),
     )
 
 
@@ -276,7 +285,8 @@ def correction(drafts: Drafts, item: str, slot: int, index: int, labeler: str) -
     state = drafts.state(item, slot)
     if state is None or state.stage != "answered":
         raise LedgerError(f"only an accepted answer is corrected, item '{item}' has none")
-    _expect_index(drafts, item, index)
+    index = whole(index, f"the correction of item '{item}'")
+    expect_candidate(item, index, drafts.size(item))
     drafts.record(
         "corrected",
         round=state.round,
@@ -287,5 +297,5 @@ def correction(drafts: Drafts, item: str, slot: int, index: int, labeler: str) -
         purpose=state.purpose,
         labeler=labeler,
         price=0,
-        payload=canonical({"index": int(index)}),
+        payload=canonical({"index": index}),
     )

@@ -14,7 +14,7 @@ from stacksl.errors import LedgerError
 from stacksl.items import Decision, Label
 from stacksl.labels.accounts import Accounts
 from stacksl.labels.book import Book, Terms
-from stacksl.labels.exchange import correction, lease, post, release, settle
+from stacksl.labels.exchange import correction, lease, post, received, release, settle
 from stacksl.labels.migrations import migrate, pending
 from stacksl.labels.purchases import Answer, Head, ItemRecord, Purchase
 from stacksl.labels.register import compare
@@ -241,11 +241,12 @@ class Ledger:
                 may wait for the next commit.
 
         Raises:
-            LabelerError: an answer to a purchase never made, outside the item's candidates, or
-                dearer than reserved. None of the answers was taken then.
+            LabelerError: an answer to an unknown item or a purchase never made, in anything but
+                whole numbers, outside the item's candidates, at a negative price, or dearer than
+                reserved. None of the answers was taken then.
             LedgerError: the database cannot be written; none was taken.
         """
-        answers = list(answers)
+        answers = received(self._book.drafts, answers)
         if not answers or all(self._book.drafts.came_before(answer) for answer in answers):
             return []
         simple = all(self._book.drafts.answers_open_lease(answer) for answer in answers)
@@ -265,7 +266,7 @@ class Ledger:
 
         Raises:
             LedgerError: the purchase has no answer.
-            LabelerError: the index is not one of the item's candidates.
+            LabelerError: the index is not a whole number, or not one of the item's candidates.
         """
         self._book.durably(lambda drafts: correction(drafts, item, slot, index, labeler))
 

@@ -16,8 +16,9 @@ class ItemRecord:
 
     Attributes:
         id: the item's id, unique within the run.
-        content: a canonical text of the prompt and its candidates. The ledger never stores it,
-            only a hash of it with a salt of its own.
+        content: a canonical text of the prompt and its candidates, and of its answer where that
+            is the file's own. The ledger never stores it, only a hash of it with a salt of its
+            own.
         size: K, the number of candidates, or None where it is not known; an answer outside
             [0, K) is refused.
     """

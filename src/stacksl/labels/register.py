@@ -67,6 +67,9 @@ class Register:
     def __len__(self) -> int:
         return len(self._ids)
 
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, str) and item in self._surrogates
+
     def surrogate(self, item: str) -> str:
         """The surrogate of an item.
 
@@ -123,7 +126,11 @@ def compare(connection: Connection, run: str, records: Iterable[ItemRecord]) -> 
             new.append(record.id)
         elif _content_hash(row.salt, record.content) != row.content_hash:
             differ.append(record.id)
-    faults = [_some(differ, "differ"), _some(list(known), "are gone"), _some(new, "are new")]
+    faults = [
+        _some(differ, "the text, candidates or answer of {} differ"),
+        _some(list(known), "{} are gone"),
+        _some(new, "{} are new"),
+    ]
     if any(faults):
         raise LedgerError(
             "the data should hold the very items this run began with, but "
@@ -136,7 +143,7 @@ def _some(ids: list[str], what: str) -> str:
     if not ids:
         return ""
     more = ", ..." if len(ids) > _NAMED else ""
-    return f"{len(ids)} {what} ({', '.join(ids[:_NAMED])}{more})"
+    return f"{what.format(len(ids))} ({', '.join(ids[:_NAMED])}{more})"
 
 
 def _entered(run: str, records: Iterable[ItemRecord]) -> Iterator[dict[str, object]]:
