@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,14 +74,16 @@ class Plan:
         from stacksl.runs.job import Job
 
         folder = RunFolder.create(self.out)
-        data = self.data_source or _keep(self.dataset, folder.path / "data.jsonl")
-        test = self.test_source
-        if test is None and self.test is not None:
-            test = _keep(self.test, folder.path / "test.jsonl")
-        job = Job(folder, self.resolved, self.dataset, self.test, self.budget, data, test)
-        if self.dataset.rejected:
-            write_rejected(self.dataset, folder.path / "rejected.jsonl")
-        job.write()  # run.toml last: with it the folder is a run
+        with folder.locked():
+            RunFolder.create(self.out)  # again, now that nobody else can make it a run
+            data = self.data_source or _keep(self.dataset, folder.path / "data.jsonl")
+            test = self.test_source
+            if test is None and self.test is not None:
+                test = _keep(self.test, folder.path / "test.jsonl")
+            job = Job(folder, self.resolved, self.dataset, self.test, self.budget, data, test)
+            if self.dataset.rejected:
+                write_rejected(self.dataset, folder.path / "rejected.jsonl")
+            job.write()  # run.toml last: with it the folder is a run
         execute(job, progress or _silent, self.labeler, self.warnings)
         return Run(folder.path)
 
@@ -121,8 +123,8 @@ def prepare(
         dataset, held = _in_memory(data, answers), None
     if test is not None and test_source is None:
         held = _in_memory(*test) if isinstance(test, tuple) else _in_memory(test, None)
-    if held is not None and held.classes != dataset.classes:
-        raise DataError("the test set's classes should be those of the data, but they differ")
+    if held is not None:
+        held = _like(held, dataset.classes)
     make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)  # refused early
     budget = parse_budget(wanted.budget, len(dataset.items), wanted.price)
     advice = _recipe_advice(resolved.preset, budget.labels / len(dataset.items))
@@ -139,7 +141,7 @@ def prepare(
         _absolute(source),
         _absolute(test_source),
         labeler,
-        (*dataset.warnings, *resolved.warnings, *advice),
+        (*dataset.warnings, *_test_warnings(dataset, held), *resolved.warnings, *advice),
     )
 
 
@@ -244,11 +246,10 @@ class Run:
         from stacksl.runs.job import read_again
 
         model = self.model
-        dataset = (
-            _in_memory(data, answers)
-            if _path(data) is None
-            else read_again(self.folder, model, data)
-        )
+        if _path(data) is not None:
+            dataset = read_again(self.folder, model, data)
+        else:
+            dataset = _like(_in_memory(data, answers), model.classes)
         return {"run": str(self.path), **evaluate(model, dataset, progress).row()}
 
     def report(self) -> Path:
@@ -377,7 +378,7 @@ def _in_memory(
 
     if isinstance(items, Dataset):
         return items
-    listed = tuple(items)
+    listed = tuple(items) if isinstance(items, Iterable) else ()
     if not listed or not all(isinstance(item, Item) for item in listed):
         raise DataError("items should be a path, a data set, or a list of stacksl.Item")
     if len({item.id for item in listed}) != len(listed):
@@ -389,6 +390,35 @@ def _in_memory(
     # the same candidates everywhere are a fixed label set, as the readers have it
     listed = tuple(Item(item.id, item.prompt, first) for item in listed)
     return Dataset("items", "memory", listed, gold, first)
+
+
+def _like(dataset: Dataset, classes: tuple[str, ...] | None) -> Dataset:
+    """`dataset` as the run's own data is: with its `classes`, or each item with its own options.
+
+    Raises:
+        DataError: an item has other candidates than the classes.
+    """
+    if classes is None or dataset.classes == classes:
+        return replace(dataset, classes=classes)
+    for item in dataset.items:
+        if item.candidates not in ((), classes):
+            raise DataError(
+                f"the candidates of item '{item.id}' should be the {len(classes)} classes of the"
+                f" data in their order ({', '.join(classes[:3])}, ...), but are others"
+            )
+    items = tuple(replace(item, candidates=classes) for item in dataset.items)
+    return replace(dataset, items=items, classes=classes)
+
+
+def _test_warnings(dataset: Dataset, test: Dataset | None) -> list[str]:
+    """What is odd about the test set, and how much of it the data holds already."""
+    from stacksl.data import overlap
+
+    if test is None:
+        return []
+    shared = overlap(dataset.items, test.items)
+    seen = [f"{shared} of {len(test.items)} test prompts are also in the data to label"]
+    return [*(f"test set: {warning}" for warning in test.warnings), *(seen if shared else [])]
 
 
 def _gold(

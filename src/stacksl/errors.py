@@ -12,8 +12,7 @@
      ├── LedgerError            the ledger cannot be read, written or trusted
      │    └── LedgerCorrupt     a row was edited or the tail was cut
      └── RunError               a run's folder cannot be used
-          ├── RunLocked         another process holds the run
-          └── CheckpointError   no usable checkpoint is left
+          └── RunLocked         another process holds the run
 
 A message is one sentence that says what was expected, what came and what to do. The command line
 prints it on stderr and exits with code 2.
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
-    "CheckpointError",
     "DataError",
     "FeatureError",
     "GateNeverOpens",
@@ -91,10 +89,6 @@ class RunError(StackslError):
 
 class RunLocked(RunError):
     """Another process holds this run."""
-
-
-class CheckpointError(RunError):
-    """No checkpoint of the run can be read."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> SettingsError:

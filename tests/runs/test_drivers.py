@@ -121,7 +121,7 @@ def test_every_item_of_a_pool_has_a_certificate(tmp_path) -> None:
     assert [d.round for d in decisions] == list(range(1, 41))
     assert [d.status for d in decisions] == ["reserved"] * 11 + ["skipped"] * 29
     assert {d.reason for d in decisions[:1]} == {"order"}
-    assert {d.reason for d in decisions[11:]} == {"rest"}
+    assert {d.reason for d in decisions[11:]} == {"spent"}
 
 
 def test_a_pool_buys_the_items_that_the_refit_is_least_sure_of(tmp_path) -> None:
@@ -134,7 +134,9 @@ def test_a_pool_buys_the_items_that_the_refit_is_least_sure_of(tmp_path) -> None
     assert [d.item for d in first] == table.ids[:10], "the first batch follows the order"
     rest = [r for r in range(40) if not table.ledger.seen(table.ids[r])]
     second = next(blocks)  # the refit is made when the pool goes on
-    head = Refits(table).on_first(10, tune=False)
+    labelled = [(row, label) for row, label, _ in table.bought[:10]]
+    rows, gold = table.block.take([r for r, _ in labelled]), np.array([y for _, y in labelled])
+    head = table.learner.scorer.refit(rows, gold, tune=False)
     assert head is not None
     policy = np.sort(np.asarray(head.probabilities(table.block.take(rest))), axis=1)
     margin = policy[:, -1] - policy[:, -2]

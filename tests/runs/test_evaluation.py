@@ -83,7 +83,7 @@ def test_items_in_memory_are_evaluated_like_a_file(trained, tmp_path) -> None:
 
 def test_another_label_set_is_refused_and_never_scored(trained, classes) -> None:
     assert trained.model.classes != CLASSES, "files sort their classes"
-    with pytest.raises(DataError, match="should be the model's 3 classes"):
+    with pytest.raises(DataError, match="should be the 3 classes of the data"):
         trained.evaluate(*class_items(10))
     with pytest.raises(DataError):
         trained.evaluate(*pair_items(10))

@@ -34,7 +34,7 @@ def test_an_absent_flag_is_no_flag() -> None:
 
 
 def test_what_run_toml_holds_is_what_differs_from_the_defaults() -> None:
-    assert resolve({"seed": 3}).explicit() == {"gate": "margin", "seed": 3}
+    assert resolve({"seed": 3}).explicit() == {"seed": 3}
     again = resolve(config=resolve({"seed": 3}, preset="paper").explicit())
     assert again.settings == resolve({"seed": 3}, preset="paper").settings
 

@@ -164,7 +164,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class RoundSeries:
-    """The rounds, thinned by the filler to some 2,000; all tuples have the same length.
+    """The rounds, thinned by the filler to at most 1,500; all tuples have the same length.
 
     Attributes:
         round: 1-based numbers of the rounds kept.

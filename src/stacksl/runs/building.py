@@ -20,19 +20,15 @@ from stacksl.game.learner import Learner
 from stacksl.game.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.runs.settings import Settings
 
-__all__ = ["Players", "assemble", "default_scorer", "scorer_settings"]
+__all__ = ["Players", "assemble", "default_scorer", "fresh_scorer", "scorer_settings"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Players:
-    """A learner with its follower, and what calibration found.
-
-    `gate_scale` is the c of `llf` (None for other gates); `warnings` are sentences for the user.
-    """
+    """A learner with its follower, and the sentences that calibration has for the user."""
 
     learner: Learner
     follower: Follower
-    gate_scale: float | None
     warnings: tuple[str, ...]
 
 
@@ -63,6 +59,18 @@ def scorer_settings(settings: Settings) -> ScorerSettings:
     )
 
 
+def fresh_scorer(settings: Settings, block: Block) -> Scorer:
+    """The scorer of the settings, which has learnt nothing."""
+    classes = block.classes if isinstance(block, SharedBlock) else None
+    return make_scorer(
+        settings.scorer or default_scorer(classes),
+        dim=block.dim,
+        classes=classes,
+        settings=scorer_settings(settings),
+        seed=settings.seed,
+    )
+
+
 def assemble(settings: Settings, block: Block, order: Sequence[int], budget: int) -> Players:
     """The players of a run over the items of `block`, seen in `order`, with `budget` labels.
 
@@ -70,13 +78,9 @@ def assemble(settings: Settings, block: Block, order: Sequence[int], budget: int
         GateNeverOpens: the gate `llf` could not open at any c.
         SettingsError: a gate, scorer or follower that does not exist or does not fit.
     """
-    classes = block.classes if isinstance(block, SharedBlock) else None
-    name = settings.scorer or default_scorer(classes)
-    scorer = make_scorer(
-        name, dim=block.dim, classes=classes, settings=scorer_settings(settings), seed=settings.seed
-    )
+    scorer = fresh_scorer(settings, block)
     follower = make_follower(settings.follower, settings.k)
-    gate, gate_scale, warnings = _gate(settings, scorer, follower, block, order)
+    gate, warnings = _gate(settings, scorer, follower, block, order)
     if settings.mode == "pool":
         require_ranking(gate)
     learner = Learner(
@@ -89,12 +93,12 @@ def assemble(settings: Settings, block: Block, order: Sequence[int], budget: int
         kl_on_skips=settings.kl_on_skips,
         width_scale=width_scale(settings, block.dim),
     )
-    return Players(learner, follower, gate_scale, tuple(warnings))
+    return Players(learner, follower, tuple(warnings))
 
 
 def width_scale(settings: Settings, dim: int) -> float:
     """α of `contested` and of the gate score: as given, else σ√d (D8)."""
-    return settings.width_scale or (settings.noise or 1.0) * math.sqrt(dim)
+    return settings.width_scale or settings.noise * math.sqrt(dim)
 
 
 def _gate(
@@ -103,11 +107,11 @@ def _gate(
     follower: Follower,
     block: Block,
     order: Sequence[int],
-) -> tuple[Gate, float | None, list[str]]:
+) -> tuple[Gate, list[str]]:
     if settings.gate == "llf":
         scale, warnings = _gate_scale(settings, scorer, follower, block, order)
-        return make_gate("llf", gate_scale=scale, reading=settings.reading), scale, warnings
-    return make_gate(settings.gate, **_parameters(settings, scorer, block)), None, []
+        return make_gate("llf", gate_scale=scale, reading=settings.reading), warnings
+    return make_gate(settings.gate, **_parameters(settings, scorer, block)), []
 
 
 def _parameters(settings: Settings, scorer: Scorer, block: Block) -> dict[str, Any]:
@@ -135,6 +139,6 @@ def _gate_scale(
     inputs = [block[r] for r in order[: settings.warmup or warmup_length(len(order))]]
     spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
     if settings.gate_scale is None:
-        return calibrate_gate_scale(spreads, settings.kappa).value, []
+        return calibrate_gate_scale(spreads, settings.kappa, cap=settings.gate_cap).value, []
     warning = gate_scale_warning(settings.gate_scale, spreads)
     return settings.gate_scale, [] if warning is None else [warning]

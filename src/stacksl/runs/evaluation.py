@@ -15,6 +15,8 @@ from stacksl.game.inputs import Array
 from stacksl.runs.metrics import calibration_bins, confusions, macro_f1, wilson
 from stacksl.runs.model import Model
 
+UNKNOWN = -1  # the gold index of a label outside the model's classes
+
 __all__ = ["Evaluation", "evaluate", "judge"]
 
 
@@ -22,7 +24,9 @@ __all__ = ["Evaluation", "evaluate", "judge"]
 class Evaluation:
     """How a model does on `n` rows, unusable ones counted as wrong.
 
-    `gold`, `predicted`, `confidence` are of the usable rows with a known answer, in file order.
+    `gold`, `predicted`, `confidence` are of the `scored` rows, those that could be read, in file
+    order; the gold of a class that the model does not know is −1, which nothing matches. Macro-F1
+    and calibration cover the scored rows, accuracy all `n`.
     """
 
     n: int
@@ -33,6 +37,11 @@ class Evaluation:
     gold: NDArray[np.int64]
     predicted: NDArray[np.int64]
     confidence: Array
+
+    @property
+    def scored(self) -> int:
+        """The rows that the model could answer."""
+        return len(self.gold)
 
     @property
     def accuracy(self) -> float:
@@ -49,6 +58,7 @@ class Evaluation:
             "macro_f1": self.macro_f1,
             "interval": [low, high],
             "correct": self.correct,
+            "scored": self.scored,
             "unusable": self.unusable,
             "unknown_classes": self.unknown,
             "calibration_error": ece,
@@ -87,10 +97,10 @@ def judge(policies: list[Array], dataset: Dataset) -> Evaluation:
     """The `Evaluation` of `policies`, a (K,) array for each of the data set's items."""
     if not dataset.total:
         raise DataError(f"{dataset.name} has no row to evaluate on")
-    known = [n for n, item in enumerate(dataset.items) if item.id in dataset.answers]
-    gold = np.array([dataset.answers[dataset.items[n].id] for n in known], dtype=np.int64)
-    predicted = np.array([int(np.argmax(policies[n])) for n in known], dtype=np.int64)
-    confidence = np.array([float(np.max(policies[n])) for n in known])
+    golden = [dataset.answers.get(item.id, UNKNOWN) for item in dataset.items]
+    gold = np.array(golden, dtype=np.int64)
+    predicted = np.array([int(np.argmax(policy)) for policy in policies], dtype=np.int64)
+    confidence = np.array([float(np.max(policy)) for policy in policies])
     return Evaluation(
         n=dataset.total,
         correct=int((gold == predicted).sum()),

@@ -10,7 +10,9 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from stacksl.errors import StackslError
+import numpy as np
+
+from stacksl.errors import LedgerError, RunError, StackslError
 from stacksl.features import FeatureMap, make_features
 from stacksl.game.inputs import Block
 from stacksl.game.randomness import generator
@@ -56,7 +58,9 @@ def execute(
         players = assemble(job.settings, block, order, job.budget.labels)
         found = [*warnings, *_cut(features), *players.warnings]
         state["warnings"] = _unique(state["warnings"], found)
-        with _ledger(job) as ledger:
+        with _ledger(job, began=bool(state["began"])) as ledger:
+            state["began"] = True
+            job.folder.write_state("running", **state)  # a kill keeps the warnings
             table = _table(job, players, block, ledger, labeler or _labeler(job))
             refits = Refits(table)
             state["warnings"] = _unique(state["warnings"], _restore(job, table, refits))
@@ -90,7 +94,25 @@ def replay_run(job: Job) -> dict[str, Any]:
             refit=lambda row: refits.apply(tune=bool(row.payload["tune"])),
             compare=job.settings.mode == "stream",
         )
+        _compare_with_saved(job, table)
         return {"rows": rows, "rounds": table.learner.round, "labels": len(table.bought)}
+
+
+def _compare_with_saved(job: Job, table: Table) -> None:
+    """Hold the replayed learner against the last checkpoint, where that is of the same round."""
+    saved, _ = checkpoints.latest(job.folder.checkpoints)
+    if saved is None or saved.round != table.learner.round:
+        return
+    late = [r for r in table.ledger.rows(saved.count) if r.event in ("round", "learnt")]
+    for name, array in table.learner.state().items():
+        if not late and not np.array_equal(array, saved.arrays[name], equal_nan=True):
+            raise RunError(
+                f"the replay gives another '{name}' than the checkpoint of round {saved.round}:"
+                " the run was made by other versions or on another machine (see resolved.toml)"
+            )
+
+
+FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
 
 
 class _Nobody:
@@ -122,6 +144,7 @@ def _recorded(job: Job) -> Iterator[dict[str, Any]]:
         "created": before.get("created", _now()),
         "interruptions": list(before.get("interruptions", [])),
         "warnings": list(before.get("warnings", [])),
+        "began": bool(before.get("began", False)),
     }
     if before.get("state") in ("interrupted", "stopped", "failed", "running"):
         state["interruptions"].append(f"taken up again {_now()} after it was {_was(before)}")
@@ -162,9 +185,10 @@ def _features(job: Job, features: FeatureMap, report: Report) -> Block:
     """The block of all items: encoded and frozen once, thawed ever after."""
     folder = job.folder.features
     total = len(job.dataset.items)
+    ids = [item.id for item in job.dataset.items]
     if is_frozen(folder):
         features.restore(arrays.load(folder / "map.safetensors"))
-        return thaw(folder, features.fingerprint)
+        return thaw(folder, features.fingerprint, ids)
     features.fit(job.dataset.items)
     tell = throttled(report)
     block = features.transform(
@@ -172,8 +196,8 @@ def _features(job: Job, features: FeatureMap, report: Report) -> Block:
     )
     report(Progress("features", total, total))
     arrays.save(folder / "map.safetensors", features.state())
-    freeze(folder, block, features.fingerprint)
-    return thaw(folder, features.fingerprint)
+    freeze(folder, block, features.fingerprint, ids)
+    return thaw(folder, features.fingerprint, ids)
 
 
 def _cut(features: FeatureMap) -> list[str]:
@@ -182,11 +206,25 @@ def _cut(features: FeatureMap) -> list[str]:
     return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
 
 
-def _ledger(job: Job) -> Ledger:
-    """The run's ledger, made on the first call; the items are checked against it ever after."""
-    records = [ItemRecord(i.id, content(i), len(i.candidates)) for i in job.dataset.items]
+def _ledger(job: Job, *, began: bool) -> Ledger:
+    """The run's ledger, made once; the items are checked against it ever after.
+
+    Raises:
+        LedgerError: the run `began` and its ledger is gone, or the items are not its own.
+    """
+    own = job.settings.labeler.partition(":")[0] in FILE_LABELERS
+    answers = job.dataset.answers if own else {}
+    records = [
+        ItemRecord(item.id, content(item, answers.get(item.id)), len(item.candidates))
+        for item in job.dataset.items
+    ]
     path = job.folder.ledger
     if not path.exists():
+        if began:
+            raise LedgerError(
+                f"the ledger {path} of this run is gone, and without it nobody knows what was"
+                " bought: restore it from a copy"
+            )
         return Ledger.create(
             path,
             run=job.folder.path.name,

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from stacksl.data import Dataset
+from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.game.inputs import Array, Block
-from stacksl.runs.building import scorer_settings
+from stacksl.runs.building import fresh_scorer, scorer_settings
 from stacksl.runs.evaluation import Evaluation, judge
 from stacksl.runs.folder import TIMES, RunFolder, write_atomic
 from stacksl.runs.job import Job
@@ -26,6 +27,8 @@ from stacksl.runs.tables import write_metrics, write_rounds
 __all__ = ["finish"]
 
 CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
+FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
+MANY = 3000
 
 
 def finish(
@@ -46,7 +49,7 @@ def finish(
     if job.test is not None:
         block = features.transform(job.test.items, lambda n, of: report(Progress("test", n, of)))
         evaluation = judge(model.probabilities(block), job.test)
-        curve = _curve(job.test, block, refits, evaluation)
+        curve = _curve(job, job.test, block, refits, evaluation)
     report(Progress("report", 0, 1))
     write_rounds(table.ledger, job.folder.path / "rounds.parquet")
     write_metrics(table, job.folder.path / "metrics.jsonl")
@@ -62,20 +65,30 @@ def write_pages(folder: RunFolder) -> None:
     from stacksl.report import card, render
     from stacksl.report.facts import Facts
 
-    facts = Facts.from_json((folder.path / "facts.json").read_text())
+    try:
+        facts = Facts.from_json((folder.path / "facts.json").read_text())
+    except (OSError, ValueError) as fault:
+        raise RunError(
+            f"facts.json of the run {folder.path} cannot be read ({fault}): restore it from a copy"
+        ) from fault
     write_atomic(folder.path / "report.html", render(facts))
     write_atomic(folder.path / "README.md", card(facts))
 
 
 def _curve(
-    test: Dataset, block: Block, refits: Refits, last: Evaluation
+    job: Job, test: Dataset, block: Block, refits: Refits, last: Evaluation
 ) -> list[tuple[int, float, float, float]]:
-    """(labels, accuracy, low, high) of refits on the first labels, ending in the final model."""
+    """(labels, accuracy, low, high) of the final models that fewer labels would have made.
+
+    Each is fitted as the last one is, C chosen by folds, and knows nothing that came later.
+    """
     bought = len(refits.table.bought)
-    counts = sorted({round(share * bought) for share in CURVE} - {0, bought})
+    shares = CURVE if bought <= MANY else FEWER
+    counts = sorted({round(share * bought) for share in shares} - {0, bought})
+    untouched = fresh_scorer(job.settings, refits.table.block)
     points = []
     for count in counts if refits.final else []:
-        head = refits.on_first(count, tune=False)
+        head = refits.as_if(count, untouched)
         if head is None:
             continue
         policies: list[Array] = [np.asarray(p) for p in head.probabilities(block)]

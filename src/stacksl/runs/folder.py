@@ -177,8 +177,9 @@ class RunFolder:
         """The recorded state; a `running` run that nobody holds is `interrupted`."""
         try:
             record = dict(json.loads((self.path / "state.json").read_text()))
-        except (OSError, ValueError):
-            record = {"state": "running"}
+        except (OSError, ValueError, TypeError):
+            record = {}
+        record.setdefault("state", "running")
         if record["state"] == "running" and not self.held():
             record["state"] = "interrupted"
         return record

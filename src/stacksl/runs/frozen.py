@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ def is_frozen(folder: Path) -> bool:
     return (folder / "features.json").is_file()
 
 
-def freeze(folder: Path, block: Block, fingerprint: str) -> None:
-    """Write `block` under `folder`; `fingerprint` names the feature map that made it."""
+def freeze(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:
+    """Write `block` of the items `ids`, in their order; `fingerprint` names the feature map."""
     rows = block.h if isinstance(block, SharedBlock) else block.phi
     _save(folder / "rows.npy", np.ascontiguousarray(rows))
     if isinstance(block, PairBlock):
@@ -42,18 +43,25 @@ def freeze(folder: Path, block: Block, fingerprint: str) -> None:
         "items": len(block),
         "dim": block.dim,
         "fingerprint": fingerprint,
+        "order": _order(ids),
         "offsets": _digest(block.offsets).hex() if isinstance(block, PairBlock) else None,
     }
     write_atomic(folder / "features.json", json.dumps(about))
 
 
-def thaw(folder: Path, fingerprint: str | None = None) -> Block:
+def thaw(folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None = None) -> Block:
     """The frozen block, memory-mapped, every row verified against its hash.
 
     Raises:
-        FeatureError: if a file is missing or damaged, or another feature map made it.
+        FeatureError: if a file is missing or damaged, another feature map made it, or the items
+            `ids` are not in the order of its rows.
     """
     about = _about(folder)
+    if ids is not None and about.get("order") != _order(ids):
+        raise FeatureError(
+            "the data file should have the items it had when the run began, in the same order, but"
+            " they differ: restore the file's rows and their order"
+        )
     if fingerprint is not None and about["fingerprint"] != fingerprint:
         raise FeatureError(
             f"the run's features were made by {about['fingerprint'][:12]}, but the feature map here"
@@ -75,6 +83,10 @@ def thaw(folder: Path, fingerprint: str | None = None) -> Block:
             " or start a new run"
         )
     return PairBlock(rows, offsets)
+
+
+def _order(ids: Sequence[str]) -> str:
+    return hashlib.blake2b("\x1f".join(ids).encode(), digest_size=DIGEST).hexdigest()
 
 
 def _about(folder: Path) -> dict[str, Any]:

@@ -56,8 +56,7 @@ class Job:
         facts: dict[str, Any] = {"data": self.data}
         if self.test_source is not None:
             facts["test"] = self.test_source
-        if self.resolved.preset is not None:
-            facts["preset"] = self.resolved.preset
+        preset = {} if self.resolved.preset is None else {"preset": self.resolved.preset}
         everything = {k: v for k, v in self.settings.model_dump().items() if v is not None}
         counted: dict[str, Any] = {"labels": self.budget.labels, "price_micro": self.budget.price}
         if self.budget.money is not None:
@@ -66,7 +65,7 @@ class Job:
         origin = {f"origin_{name}": where for name, where in self.resolved.origin.items()}
         self.folder.write_toml(
             "resolved.toml",
-            {**facts, **everything, **counted, **found, **versions(), **origin},
+            {**facts, **preset, **everything, **counted, **found, **versions(), **origin},
             "everything this run was made with",
         )
         self.folder.write_toml(
@@ -185,9 +184,14 @@ def _test(path: str, train: Dataset, settings: Settings) -> Dataset:
     return test
 
 
-def content(item: Item) -> str:
-    """The canonical text by which the ledger recognises an item at resume."""
-    return "\x1e".join((item.prompt, *item.candidates))
+def content(item: Item, answer: int | None = None) -> str:
+    """The canonical text by which the ledger recognises an item at resume.
+
+    It holds the `answer` where the labeler reads it from the file: a changed one would mix two
+    truths in one run. Only a salted hash of it is kept.
+    """
+    known = () if answer is None else (f"\x1d{answer}",)
+    return "\x1e".join((item.prompt, *item.candidates, *known))
 
 
 def versions() -> dict[str, str]:

@@ -29,19 +29,21 @@ def wilson(correct: int, n: int, z: float = 1.959963984540054) -> tuple[float, f
 
 
 def macro_f1(gold: Sequence[int], predicted: Sequence[int]) -> float:
-    """The mean F1 over the classes that occur in `gold`; a prediction of −1 is wrong for all."""
+    """The mean F1 over the classes that occur in `gold`; a gold of −1 is no class, but a miss."""
     from sklearn.metrics import f1_score
 
     if not len(gold):
         return 0.0
-    labels = sorted(set(gold))
+    labels = sorted(set(gold) - {-1})
+    if not labels:
+        return 0.0
     return float(f1_score(gold, predicted, labels=labels, average="macro", zero_division=0.0))
 
 
 def confusions(gold: Sequence[int], predicted: Sequence[int]) -> list[tuple[int, int, int]]:
     """(gold, predicted, count) of the mistakes, most frequent first."""
     pairs = zip(gold, predicted, strict=True)
-    wrong = Counter((g, p) for g, p in pairs if g != p and p >= 0)
+    wrong = Counter((g, p) for g, p in pairs if g != p and g >= 0)
     ordered = sorted(wrong.items(), key=lambda entry: (-entry[1], entry[0]))
     return [(g, p, count) for (g, p), count in ordered]
 

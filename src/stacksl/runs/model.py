@@ -25,6 +25,7 @@ from stacksl.runs.folder import write_atomic
 
 __all__ = ["FORMAT", "Model"]
 
+CHUNK = 1024  # items predicted at a time
 FORMAT = 1  # of the folder; raised when its files change meaning
 KEYS = {"features", "fingerprint", "dim", "scorer", "scorer_settings", "head", "classes", "columns"}
 
@@ -72,9 +73,11 @@ class Model:
     def _predictions(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None
     ) -> Iterator[dict[str, Any]]:
-        for start in range(0, len(items), 1024):
-            chunk = [self._own(item) for item in items[start : start + 1024]]
-            block = self.features.transform(chunk, progress)
+        for start in range(0, len(items), CHUNK):
+            chunk = [self._own(item) for item in items[start : start + CHUNK]]
+            block = self.features.transform(chunk)
+            if progress is not None:
+                progress(start + len(chunk), len(items))
             rows = zip(chunk, block, self.probabilities(block), strict=True)
             for item, inputs, policy in rows:
                 yield self._prediction(item, inputs, policy)

@@ -97,7 +97,7 @@ def _certificate(row: int, table: Table, head: Head | None, ahead: int) -> Decis
         choice=presented[position],
         statistic=learner.gate.statistic(view, clock, learner.gate_state),
         threshold=float("inf"),
-        reason="rest",
+        reason="spent",
         score=float(view.scores[position]),
         lower=float(view.scores[position] - reach),
         upper=float(view.scores[position] + reach),

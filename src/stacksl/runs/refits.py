@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.scorers import Head, restore_head
+from stacksl.game.inputs import Block
+from stacksl.game.scorers import Head, Scorer, restore_head
 from stacksl.runs.rounds import Table
 
 __all__ = ["Refits"]
+
+Bought = Sequence[tuple[int, int, int]]
 
 PREFIX = "head."
 COUNT = "refits"
@@ -37,18 +40,17 @@ class Refits:
 
     def apply(self, *, tune: bool) -> None:
         """Refit the head without a word in the ledger, as its replay does."""
-        self.head = self.on_first(len(self.table.bought), tune=tune)
+        self.head = _fit(self.table.learner.scorer, self.table.bought, self.table.block, tune)
         self.count += 1
         self.final = self.final or tune
 
-    def on_first(self, labels: int, *, tune: bool) -> Head | None:
-        """A head fitted on the first `labels` labels bought; None where it cannot be fitted."""
-        bought = self.table.bought[:labels]
-        if not bought:
-            return None
-        block = self.table.block.take([row for row, _, _ in bought])
-        gold = np.array([label for _, label, _ in bought], dtype=np.int64)
-        return self.table.learner.scorer.refit(block, gold, tune=tune)
+    def as_if(self, labels: int, untouched: Scorer) -> Head | None:
+        """The final model there would have been after the first `labels` labels.
+
+        `untouched` is a scorer that has learnt nothing: the online one knows classes that were
+        bought later.
+        """
+        return _fit(untouched, self.table.bought[:labels], self.table.block, tune=True)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The count, whether it was final, and the head's arrays, for a checkpoint."""
@@ -63,3 +65,11 @@ class Refits:
         self.count, self.final = int(arrays[COUNT][0]), bool(arrays[COUNT][1])
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
+
+
+def _fit(scorer: Scorer, bought: Bought, block: Block, tune: bool) -> Head | None:
+    if not bought:
+        return None
+    rows = block.take([row for row, _, _ in bought])
+    gold = np.array([label for _, label, _ in bought], dtype=np.int64)
+    return scorer.refit(rows, gold, tune=tune)

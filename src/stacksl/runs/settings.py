@@ -19,6 +19,16 @@ from stacksl.runs.presets import AIMS, PRESETS
 
 __all__ = ["Resolved", "Settings", "resolve"]
 
+OF_GATE = {
+    "gate_scale": "llf",
+    "gate_cap": "llf",
+    "kappa": "llf",
+    "warmup": "llf",
+    "reading": "llf",
+    "reserve": "contested",
+    "floor": "contested",
+    "pace": "margin",
+}
 REGULARISED = (
     "reference",
     "ema_decay",
@@ -68,6 +78,7 @@ class Settings(BaseModel):
     # gates
     gate_scale: float | None = Field(None, ge=0, description="c of llf; calibrated if absent (D16)")
     kappa: float = Field(1.0, gt=0, description="paper: 0.5 to 1.5, times the median spread")
+    gate_cap: bool = Field(True, description="hold c below the smallest warm-up spread (D7)")
     warmup: int | None = Field(None, ge=1, description="T0 of c: max(1, min(500, T/20)) if absent")
     reading: Literal["else", "literal"] = Field("else", description="branch of Algorithm 2 (D1)")
     width_scale: float | None = Field(None, description="α of contested; σ√d if absent (D8)")
@@ -116,11 +127,12 @@ class Resolved:
         return range_warnings({n: v for n, v in values.items() if isinstance(v, int | float)})
 
     def explicit(self) -> dict[str, Any]:
-        """What differs from the defaults: what `run.toml` holds."""
-        return {
+        """What was given by flag, config or the preset's name: what `run.toml` holds."""
+        named = {} if self.preset is None else {"preset": self.preset}
+        return named | {
             name: getattr(self.settings, name)
             for name, origin in self.origin.items()
-            if origin != "default" and getattr(self.settings, name) is not None
+            if origin in ("flag", "config") and getattr(self.settings, name) is not None
         }
 
 
@@ -159,10 +171,21 @@ def _merge(layers: list[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any],
     for where, layer in reversed(layers):
         for name, value in layer.items():
             merged[name], origin[name] = value, where
+    if {"clip_level", "clip_multiple"} <= merged.keys():
+        lower = _lower(origin, "clip_level", "clip_multiple")
+        if lower is not None:  # two ways to set ρ: the higher layer's wins
+            del merged[lower], origin[lower]
     for name in ("budget", "price"):  # numbers are welcome, text is kept: 0.1 must stay decimal
         if name in merged and merged[name] is not None:
             merged[name] = str(merged[name])
     return merged, origin
+
+
+def _lower(origin: Mapping[str, str], one: str, other: str) -> str | None:
+    """Which of two settings came from the lower layer; None where they came from the same."""
+    ranks = ("aim", "preset", "config", "flag")
+    first, second = ranks.index(origin[one]), ranks.index(origin[other])
+    return None if first == second else one if first < second else other
 
 
 def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
@@ -241,6 +264,14 @@ def _conflicts(settings: Settings, explicit: set[str]) -> list[str]:
             found.append(
                 f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to the scorer 'sgd':"
                 f" give --scorer sgd, or leave {'it' if len(wrong) == 1 else 'them'} out"
+            )
+    if settings.noise == 0 and settings.width_scale is None:
+        found.append("noise 0 makes α = σ√d of the gate score 0: give a width_scale with it")
+    for name in sorted(explicit & OF_GATE.keys()):
+        if settings.gate != OF_GATE[name]:
+            found.append(
+                f"{name} belongs to the gate '{OF_GATE[name]}', but the gate is '{settings.gate}':"
+                f" give --gate {OF_GATE[name]}, or leave it out"
             )
     if settings.follower == "given" and settings.k is not None and "k" in explicit:
         found.append("k is the number of hard negatives: it needs --follower hard")

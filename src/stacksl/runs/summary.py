@@ -11,6 +11,7 @@ import numpy as np
 
 from stacksl.data import Dataset
 from stacksl.features import FeatureMap
+from stacksl.game.followers import gold_outside
 from stacksl.game.scorers.refits import ENOUGH
 from stacksl.items import Decision
 from stacksl.report import facts as f
@@ -41,7 +42,7 @@ def facts_of(
 ) -> f.Facts:
     """The facts of a run as it stands; `evaluation` and `curve` are of its test file, if any."""
     decisions = [row.decision() for row in table.ledger.rows() if row.event == "round"]
-    gold_outside = sum(label not in d.presented for d, label in _with_labels(decisions, table))
+    outside = sum(gold_outside(d.presented, label) for d, label in _with_labels(decisions, table))
     return f.Facts(
         title=job.dataset.name,
         run=job.folder.path.name,
@@ -63,7 +64,7 @@ def facts_of(
         contested=_contested(job.dataset, table, decisions),
         refit=_refit(job, refits),
         clipped_share=_clipped(table),
-        gold_outside=gold_outside if job.settings.follower != "given" else None,
+        gold_outside=outside if job.settings.follower != "given" else None,
         settings=_settings(job, table),
         versions=tuple(
             f.Named(name.removeprefix("version_"), value) for name, value in versions().items()

@@ -55,6 +55,8 @@ class PairRidge:
     under rewards.
 
     Source: paper, Section 5; Abbasi-Yadkori, Pal and Szepesvari (2011) for the radius.
+    Deviation: the radius counts labels (DESIGN D2), and under labels each brings a row for every
+    candidate of its loss set, so there it is smaller than the theorem's: calibrated, not valid.
     """
 
     name = "ridge"
