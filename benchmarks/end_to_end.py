@@ -85,7 +85,8 @@ def job_of(rounds: int, folder: Path) -> Any:
     features.fit(items[:500])
     arrays.save(run.features / "map.safetensors", features.state())
     offsets = np.arange(0, rounds * K + 1, K, dtype=np.int64)
-    freeze(run.features, PairBlock(rows, offsets), features.fingerprint)
+    ids = [item.id for item in items]
+    freeze(run.features, PairBlock(rows, offsets), features.fingerprint, ids)
     return job
 
 
@@ -109,9 +110,14 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
         return ledgers[-1]
 
     Ledger.create = remembering  # type: ignore[method-assign]
-    phases: dict[str, float] = {}
+    phases: dict[str, list[float]] = {}
+
+    def told(progress: Any) -> None:
+        memory = status("RssAnon") - peak.before
+        phases[progress.phase] = [time.perf_counter() - start, memory]
+
     peak, start, cpu = Peak(), time.perf_counter(), time.process_time()
-    execute(job, lambda progress: phases.__setitem__(progress.phase, time.perf_counter() - start))
+    execute(job, told)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     ledger = ledgers[0]
     return {
@@ -126,7 +132,7 @@ def spawned(rounds: int, cores: int) -> dict[str, Any]:
     """One run in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--child", str(rounds), folder, str(cores)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return facts
 
@@ -152,8 +158,8 @@ def main() -> int:
             f"{row['ledger_rows']:13}{row['fsyncs']:8}{row['fsync_seconds']:11.2f}"
             f"{row['anonymous_added_mib']:11.1f}{row['peak_rss_mib']:14.1f}"
         )
-        ends = ", ".join(f"{name} {at:.2f}" for name, at in row["phases"].items())
-        print(f"        seconds at the end of each phase: {ends}")
+        ends = ", ".join(f"{n} {at:.2f} s {m:.0f} MiB" for n, (at, m) in row["phases"].items())
+        print(f"        at the end of each phase: {ends}")
     met = rows[0]["seconds"] <= SECONDS
     print(
         f"bar: T = {ROUNDS} in {rows[0]['seconds']:.2f} of {SECONDS:g} s, "
