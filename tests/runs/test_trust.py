@@ -1,0 +1,191 @@
+"""What must never pass in silence: a lost ledger, moved rows, changed answers, future labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stacksl import Item
+from stacksl.api import Run, list_runs, prepare, run
+from stacksl.errors import DataError, FeatureError, LedgerError, RunError, SettingsError
+from stacksl.runs.settings import resolve
+
+from .conftest import CLASSES, class_items, pair_items
+
+
+class Cut(Exception):
+    """The moment at which a run is cut off."""
+
+
+def half_run(folder: Path, items, answers, *, budget: int = 20) -> Run:
+    """A run that was cut off in the middle of its rounds."""
+
+    def cut(progress) -> None:
+        if progress.phase == "rounds" and progress.done >= 30:
+            raise Cut
+
+    with pytest.raises(Cut):
+        run(items, answers, budget=budget, out=folder, progress=cut, checkpoint_every=10)
+    return Run(folder)
+
+
+@pytest.fixture
+def cut_off(tmp_path, monkeypatch) -> Run:
+    monkeypatch.setattr("stacksl.runs.progress.OFTEN", 0.0)
+    items, answers = class_items(60)
+    return half_run(tmp_path / "run", items, answers)
+
+
+def test_a_lost_ledger_is_never_made_anew(cut_off) -> None:
+    for path in cut_off.path.glob("ledger.db*"):
+        path.unlink()
+    with pytest.raises(LedgerError, match="is gone"):
+        cut_off.resume()
+    assert not (cut_off.path / "ledger.db").exists()
+
+
+def test_rows_in_another_order_are_refused(cut_off) -> None:
+    data = cut_off.path / "data.jsonl"
+    lines = data.read_text().splitlines()
+    data.write_text("\n".join(reversed(lines)) + "\n")
+    with pytest.raises(FeatureError, match="same order"):
+        cut_off.resume()
+
+
+def test_changed_answers_are_refused(cut_off) -> None:
+    data = cut_off.path / "data.jsonl"
+    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    for row in rows:
+        row["answer"] = (row["answer"] + 1) % len(CLASSES)
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(LedgerError, match="i0"):
+        cut_off.resume()
+
+
+def test_warnings_survive_a_kill(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("stacksl.runs.progress.OFTEN", 0.0)
+    items, answers = class_items(60)
+    plan = prepare(items, answers, out=tmp_path / "run", settings={"budget": 20, "ridge": 50.0})
+    assert any("ridge" in warning for warning in plan.warnings)
+
+    def cut(progress) -> None:
+        if progress.phase == "rounds":
+            raise Cut
+
+    with pytest.raises(Cut):
+        plan.start(cut)
+    done = Run(tmp_path / "run").resume()
+    assert any("ridge" in warning for warning in done.status()["warnings"])
+
+
+def test_the_curve_knows_nothing_of_later_labels(tmp_path) -> None:
+    """Its point at n labels is the final model of a run whose budget was n, bought alike."""
+    items, answers = class_items(80)
+    test = class_items(40, seed=9)
+    options = {"gate": "first", "order": "file", "test": test}
+    whole = run(items, answers, budget=60, out=tmp_path / "whole", **options)
+    part = run(items, answers, budget=30, out=tmp_path / "part", **options)
+    curve = {p["labels"]: p["accuracy"] for p in facts(whole)["curve"]}
+    assert curve[30] == facts(part)["test"]["accuracy"]
+
+
+def facts(done: Run) -> dict:
+    return json.loads((done.path / "facts.json").read_text())
+
+
+def test_replay_notices_another_learner(tmp_path) -> None:
+    from stacksl.runs import checkpoints
+
+    items, answers = class_items(60)
+    done = run(items, answers, budget=12, out=tmp_path / "run")
+    assert done.replay()["labels"] == 12
+    saved, _ = checkpoints.latest(done.path / "checkpoints")
+    assert saved is not None
+    theta = np.array(saved.arrays["scorer/theta"])
+    theta[0, 0] += 1e-12
+    arrays = {**saved.arrays, "scorer/theta": theta}
+    checkpoints.save(
+        done.path / "checkpoints",
+        checkpoints.Checkpoint(saved.count, saved.tip, saved.round, arrays),
+    )
+    with pytest.raises(RunError, match="scorer/theta"):
+        done.replay()
+
+
+def test_one_broken_run_hides_no_other(tmp_path) -> None:
+    items, answers = class_items(40)
+    run(items, answers, budget=4, out=tmp_path / "a")
+    run(items, answers, budget=4, out=tmp_path / "b")
+    (tmp_path / "a" / "resolved.toml").write_text("not = [toml")
+    states = {Path(row["run"]).name: row["state"] for row in list_runs(tmp_path)}
+    assert states == {"a": "unreadable", "b": "finished"}
+
+
+def test_a_state_that_is_no_state_is_an_interrupted_run(tmp_path) -> None:
+    items, answers = class_items(40)
+    done = run(items, answers, budget=4, out=tmp_path / "a")
+    (done.path / "state.json").write_text("[]")
+    assert done.status()["state"] == "interrupted"
+
+
+def test_a_test_set_of_yes_and_no_fits_items_with_their_own_options(tmp_path) -> None:
+    items, answers = pair_items(40)
+    test = [Item(f"t{n}", f"is it {n}", ("yes", "no")) for n in range(6)]
+    done = run(items, answers, budget=6, test=(test, [0] * 6), out=tmp_path / "run")
+    assert facts(done)["test"]["n"] == 6
+
+
+def test_one_item_is_evaluated_with_the_model_s_classes(classes) -> None:
+    item = Item("one", "wave tide", classes.run.model.classes)
+    assert classes.run.evaluate([item], [0])["n"] == 1
+    with pytest.raises(DataError, match="classes"):
+        classes.run.evaluate([Item("one", "wave tide", ("x", "y"))], [0])
+
+
+def test_overlap_with_the_test_set_is_told(tmp_path) -> None:
+    items, answers = class_items(40)
+    plan = prepare(items, answers, test=(items[:5], [0] * 5), out=tmp_path, settings={"budget": 4})
+    assert any("5 of 5 test prompts" in warning for warning in plan.warnings)
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        ({"gate": "contested", "gate_scale": 3.0}, "gate_scale belongs to the gate 'llf'"),
+        ({"gate": "margin", "reserve": 0.5}, "reserve belongs to the gate 'contested'"),
+        ({"noise": 0.0}, "width_scale"),
+        ({"clip_level": 3.0, "clip_multiple": 2.0, "scorer": "sgd"}, "exclude each other"),
+    ],
+)
+def test_settings_that_nobody_would_read_are_refused(flags, word) -> None:
+    with pytest.raises(SettingsError, match=word):
+        resolve(flags)
+
+
+def test_a_flag_replaces_the_preset_s_other_way_to_clip() -> None:
+    settings = resolve({"clip_multiple": 3.0}, preset="paper").settings
+    assert (settings.clip_level, settings.clip_multiple) == (None, 3.0)
+
+
+def test_a_pool_with_the_kl_step_only_predicts_once_the_budget_is_gone(tmp_path) -> None:
+    from stacksl.game.scorers.gradient import GradientScorer
+
+    items, answers = class_items(40)
+    calls = []
+    step = GradientScorer.step
+
+    def counted(self, inputs, presented, choice, feedback) -> None:
+        calls.append(feedback)
+        step(self, inputs, presented, choice, feedback)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GradientScorer, "step", counted)
+        run(
+            items, answers, budget=10, out=tmp_path / "run", mode="pool", scorer="sgd",
+            kl_on_skips=True,
+        )  # fmt: skip
+    assert len(calls) == 10
+    assert None not in calls
