@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from stacksl.data import check, sample
+from stacksl.data import check, read, sample
 from stacksl.data.sample import FEWEST, sentences
 from stacksl.errors import DataError
 
@@ -46,6 +47,15 @@ def test_no_sentence_twice_and_no_small_topic() -> None:
     counts = Counter([*train.answers.values(), *test.answers.values()])
     assert set(counts) == set(range(len(train.classes or ())))
     assert min(counts.values()) >= FEWEST
+
+
+def test_another_file_is_read_beside_it(tmp_path: Path) -> None:
+    train, _ = sample()
+    assert not train.columns  # no file has the sample's columns
+    path = tmp_path / "new.jsonl"
+    path.write_text('{"text": "The with statement wraps a block."}\n{"text": "Names are bound."}\n')
+    data = read(path, columns=train.columns, classes=train.classes)
+    assert [item.candidates for item in data.items] == [train.classes] * 2
 
 
 def test_it_is_the_same_each_time() -> None:

@@ -160,5 +160,4 @@ def _dataset(name: str, classes: tuple[str, ...], rows: list[tuple[str, str]]) -
         items=tuple(Item(id, text, classes) for id, (_, text) in zip(ids, rows, strict=True)),
         answers={id: classes.index(topic) for id, (topic, _) in zip(ids, rows, strict=True)},
         classes=classes,
-        columns={"prompt": "sentence", "label": "topic"},
     )
