@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from stacksl.data.dataset import Rejected
 from stacksl.data.shapes import ClassShape, Draft, Shape
 from stacksl.data.tables import Row
-from stacksl.data.values import RowFault, text
+from stacksl.data.values import RowFault, one_line, text
 from stacksl.errors import DataError
 from stacksl.items import Item
 
@@ -73,7 +73,7 @@ def harvest(
         try:
             _add(row, result, lenient)
         except RowFault as fault:
-            _reject(Rejected(row.number, row.id, str(fault)), strict, result)
+            _reject(Rejected(row.number, row.id, one_line(str(fault))), strict, result)
     result.rejected.sort(key=lambda r: r.row)
     return result
 
@@ -109,7 +109,7 @@ def _sound(
             if name in seen:
                 raise RowFault("repeated id")
         except RowFault as fault:
-            _reject(Rejected(row.number, id, str(fault)), strict, result)
+            _reject(Rejected(row.number, id, one_line(str(fault))), strict, result)
             continue
         seen.add(name)
         own = draft.candidates

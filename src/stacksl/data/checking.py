@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from stacksl.data.dataset import Dataset
 from stacksl.data.oddities import overlap
+from stacksl.data.values import one_line
 
 __all__ = ["check"]
 
@@ -25,7 +26,7 @@ def check(dataset: Dataset, against: Dataset | None = None) -> list[str]:
     sentences.extend(_rejected(dataset))
     if against is not None:
         sentences.extend(_against(dataset, against))
-    return sentences
+    return [one_line(sentence) for sentence in sentences]
 
 
 def _understood(dataset: Dataset) -> Iterator[str]:

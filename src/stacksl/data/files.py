@@ -30,6 +30,7 @@ _EXTENSIONS = {
     ".pq": "parquet",
 }
 _KNOWN = "CSV, TSV, JSONL, JSON or Parquet, perhaps gzipped"
+_MARK = b"\xef\xbb\xbf"
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -96,7 +97,7 @@ def head_of(path: Path) -> bytes:
             raise DataError(f"'{path}' is a pipe or a device: save it as a file, it is read twice")
         with _open(path) as stream:
             head = stream.read(HEAD)
-    if not head.strip():
+    if not head.removeprefix(_MARK).strip():
         raise DataError(f"the file '{path}' is empty: items were expected ({_KNOWN})")
     if head.startswith(b"PAR1"):
         return head
@@ -114,7 +115,7 @@ def container_of(path: Path, head: bytes) -> str:
     by_name = _EXTENSIONS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
     if by_name == "parquet":
         raise DataError(f"'{path}' is not a Parquet file, though its name says so")
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    text = head.removeprefix(_MARK).lstrip()
     if text.startswith(b"{") and (by_name is None or by_name == "json" or _is_object(text)):
         return "jsonl"
     if text.startswith(b"[") and by_name in (None, "json"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from stacksl.data.assembly import Harvest, harvest
@@ -14,6 +15,7 @@ from stacksl.data.files import container_of, head_of, stem
 from stacksl.data.oddities import warnings_of
 from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table, open_table
+from stacksl.data.values import one_line
 from stacksl.errors import DataError, SettingsError, unknown_name
 
 __all__ = ["read"]
@@ -70,7 +72,7 @@ def read(
         head = head_of(path)
         name = stem(path)
         opened = open_table(path, container or container_of(path, head), head)
-    with opened as table:
+    with _one_sentence(), opened as table:
         shape = shape_of(table, wanted, given, seed, known)
         result = harvest(
             table.rows,
@@ -81,8 +83,17 @@ def read(
             lenient=lenient,
             guessed="label" not in given,
         )
-    _check_enough(str(path), result, lenient)
+        _check_enough(str(path), result, lenient)
     return _dataset(name, table, shape, result, given)
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Put errors on one line, since they quote names and labels that may hold line breaks."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(one_line(str(error))) from None
 
 
 def _dataset(
@@ -96,7 +107,7 @@ def _dataset(
         classes=None if result.mixed else result.classes,
         columns=shape.columns if shape.name in _GUESSED else dict(given),
         rejected=tuple(result.rejected),
-        warnings=tuple(warnings_of(table, shape, result, given)),
+        warnings=tuple(map(one_line, warnings_of(table, shape, result, given))),
         unknown=result.unknown,
     )
 

@@ -158,6 +158,8 @@ class PreferenceShape:
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt and its responses, permuted by a hash of (seed, id)."""
         responses, best = _responses(values)
+        if not responses:
+            raise RowFault("under two options: 0")
         order = permutation(self.seed, id, len(responses))
         return Draft(
             text(values.get(self.prompt), "the prompt"),

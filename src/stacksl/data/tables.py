@@ -90,8 +90,8 @@ def delimiter_of(head: bytes, preferred: str) -> str:
     lines = head.decode("utf-8-sig", errors="replace").splitlines(keepends=True)
     best, score = _NO_DELIMITER, (0.0, 0)
     for delimiter in (preferred, *(d for d in ",;\t" if d != preferred)):
-        rows = [r for r in islice(csv.reader(lines, delimiter=delimiter), 50) if r]
-        width = len(rows[0])
+        rows = list(islice(filter(None, csv.reader(lines, delimiter=delimiter)), 50))
+        width = len(rows[0]) if rows else 0
         rest = rows[1:-1] if len(rows) > 2 else rows[1:]  # the last one may be cut
         agreement = sum(len(r) == width for r in rest) / len(rest) if rest else 1.0
         if width > 1 and (agreement, width) > score:
@@ -107,6 +107,8 @@ def _csv_rows(
     reader = csv.reader(chain(stream, ["\n", _END]), delimiter=delimiter)
     records = _records(path, reader)
     first = list(islice(records, 50))
+    if not first:
+        raise DataError(f"the file '{path}' holds no row: a header and items were expected")
     names = _lettered_names(first)
     if names is None:
         names = _header(path, first.pop(0)[1])
@@ -140,6 +142,8 @@ def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) 
 
 def _header(path: Path, cells: list[str]) -> tuple[str, ...]:
     names = tuple(" ".join(cell.split()) for cell in cells)
+    if not all(map(_is_utf8, names)):
+        raise DataError(f"the header of '{path}' is not UTF-8: save the file as UTF-8")
     twice = [n for n in dict.fromkeys(names) if n and names.count(n) > 1]
     if twice:
         raise DataError(f"the column '{twice[0]}' is there twice in '{path}': rename one of them")
@@ -183,9 +187,19 @@ def _json_rows(path: Path, stream: Any) -> Iterator[Row]:
 
 
 def _json_row(number: int, value: object) -> Row:
-    if isinstance(value, dict):
-        return Row(number, value)
-    return Row(number, {}, f"bad JSON: an object was expected, not {type(value).__name__}")
+    if not isinstance(value, dict):
+        return Row(number, {}, f"bad JSON: an object was expected, not {type(value).__name__}")
+    if not all(map(_is_utf8, value)):
+        return Row(number, {}, "bad encoding: a key is not UTF-8")
+    return Row(number, value)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # --- Parquet -----------------------------------------------------------------------------------

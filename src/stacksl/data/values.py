@@ -6,11 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["RowFault", "gold_index", "is_missing", "options", "text"]
+__all__ = ["RowFault", "gold_index", "is_missing", "one_line", "options", "text"]
+
+
+_DIGITS = 18  # more than an index has; Python refuses to read thousands of them
 
 
 class RowFault(ValueError):
     """Why one row cannot be used; its message is the reason that is reported."""
+
+
+def one_line(sentence: str) -> str:
+    """A sentence on one line, whatever it quotes."""
+    return " ".join(sentence.splitlines())
 
 
 def is_missing(value: object) -> bool:
@@ -60,6 +68,8 @@ def options(value: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
             raise RowFault("bad JSON: in the options") from None
     if isinstance(value, Mapping) and isinstance(value.get("text"), list | tuple):
         keys, texts = value.get("label"), value["text"]
+        if not isinstance(keys, list | tuple | None):
+            raise RowFault(f"bad options: their labels are no list, but {type(keys).__name__}")
         if keys is None or len(keys) != len(texts):
             keys = _letters(len(texts))
     elif isinstance(value, Mapping):
@@ -95,7 +105,7 @@ def gold_index(value: Any, candidates: Sequence[str], keys: Sequence[str]) -> in
         return candidates.index(said)
     if said in keys:
         return keys.index(said)
-    if said.isdecimal() and said.isascii():
+    if said.isdecimal() and said.isascii() and len(said) <= _DIGITS:
         return _in_range(int(said), len(candidates))
     raise RowFault(f"gold out of range: '{said[:60]}' is none of the {len(candidates)} options")
 
