@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MICRO", "as_json", "count", "dollars", "facts", "share", "spent", "table", "warn"]
+from stacksl.report.wording import money
+from stacksl.runs.budget import MICRO
 
-MICRO = 1_000_000
+__all__ = ["MICRO", "as_json", "count", "dollars", "facts", "share", "spent", "table", "warn"]
 
 
 def as_json(value: object) -> str:
@@ -65,23 +66,19 @@ def share(value: float | None) -> str | None:
 
 
 def dollars(micro: int | None) -> str | None:
-    """Money held in millionths, to the cent or, below it, as exact as it is.
+    """Money held in millionths as the report writes it; None where there is none.
 
-    >>> dollars(2_500_000), dollars(1_234_000_000), dollars(1_500)
-    ('$2.50', '$1,234.00', '$0.0015')
+    >>> dollars(2_500_000), dollars(1_500), dollars(None)
+    ('$2.50', '$0.0015', None)
     """
-    if micro is None:
-        return None
-    whole, rest = divmod(micro, MICRO)
-    digits = f"{rest:06d}".rstrip("0").ljust(2, "0")
-    return f"${whole:,}.{digits}"
+    return None if micro is None else money(micro)
 
 
-def spent(money: Mapping[str, float] | None) -> str | None:
+def spent(amounts: Mapping[str, float] | None) -> str | None:
     """What a run spent of its money, as `status` gives it; None where labels have no price."""
-    if money is None:
+    if amounts is None:
         return None
-    paid, most = (dollars(round(money[key] * MICRO)) for key in ("spent", "budget"))
+    paid, most = (money(round(amounts[key] * MICRO)) for key in ("spent", "budget"))
     return f"{paid} of {most}"
 
 
