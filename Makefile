@@ -80,7 +80,11 @@ test-slow: $(VENV)/.extras browser
 	@$(RUN) -m pytest -m slow --durations=10
 
 bench: $(VENV)/.bench
-	@for each in benchmarks/[a-z]*.py; do echo "== $$each"; $(RUN) $$each || exit 1; done
+	@for each in learner_round width_error end_to_end preset_differences; do \
+	  echo "== $$each"; $(RUN) benchmarks/$$each.py || exit 1; \
+	done
+	@if [ -n "$$STACKSL_DATA" ]; then $(RUN) benchmarks/label_efficiency.py "$$STACKSL_DATA/banking77"; \
+	else echo "left out: label_efficiency (set STACKSL_DATA, see the README)"; fi
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

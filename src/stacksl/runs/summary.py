@@ -11,11 +11,10 @@ import numpy as np
 
 from stacksl.data import Dataset
 from stacksl.features import FeatureMap
-from stacksl.game.followers import gold_outside
 from stacksl.game.scorers.refits import ENOUGH
-from stacksl.items import Decision
 from stacksl.report import facts as f
 from stacksl.runs.building import default_scorer, width_scale
+from stacksl.runs.chronicle import Chronicle
 from stacksl.runs.evaluation import Evaluation
 from stacksl.runs.job import Job, versions
 from stacksl.runs.metrics import calibration_bins, wilson
@@ -41,8 +40,7 @@ def facts_of(
     state: Mapping[str, Any],
 ) -> f.Facts:
     """The facts of a run as it stands; `evaluation` and `curve` are of its test file, if any."""
-    decisions = [row.decision() for row in table.ledger.rows() if row.event == "round"]
-    outside = sum(gold_outside(d.presented, label) for d, label in _with_labels(decisions, table))
+    seen = Chronicle.read(table.ledger.rows(), table.row)
     return f.Facts(
         title=job.dataset.name,
         run=job.folder.path.name,
@@ -50,21 +48,21 @@ def facts_of(
         created=str(state["created"]),
         finished=str(state.get("finished", "")),
         data=_data(job),
-        budget=_budget(job, table, len(decisions)),
+        budget=_budget(job, table, seen),
         method=_method(job, table),
         interruptions=tuple(state["interruptions"]),
         test=_test(job, evaluation),
         curve=tuple(f.CurvePoint(*point) for point in curve),
-        rounds=_rounds(decisions),
+        rounds=_rounds(seen),
         before_label=_before(table),
-        gate_score=_gate_score(job, table, decisions),
+        gate_score=_gate_score(job, table, seen),
         classes=_classes(job.dataset, table, evaluation),
         confusions=_confusions(job.dataset, evaluation),
         calibration=_calibration(evaluation),
-        contested=_contested(job.dataset, table, decisions),
+        contested=_contested(job.dataset, table, seen),
         refit=_refit(job, refits),
         clipped_share=_clipped(table),
-        gold_outside=outside if job.settings.follower != "given" else None,
+        gold_outside=seen.outside if job.settings.follower != "given" else None,
         settings=_settings(job, table),
         versions=tuple(
             f.Named(name.removeprefix("version_"), value) for name, value in versions().items()
@@ -96,7 +94,7 @@ def _data(job: Job) -> f.DataCard:
     )
 
 
-def _budget(job: Job, table: Table, rounds: int) -> f.Budget:
+def _budget(job: Job, table: Table, seen: Chronicle) -> f.Budget:
     ledger = table.ledger
     priced = job.budget.money is not None
     return f.Budget(
@@ -104,12 +102,12 @@ def _budget(job: Job, table: Table, rounds: int) -> f.Budget:
         asked=ledger.asked,
         answered=len(table.bought),
         left=ledger.left,
-        rounds=rounds,
+        rounds=seen.rounds,
         horizon=table.learner.horizon,
         price=job.budget.price if priced else None,
         money=job.budget.money,
         spent_money=ledger.spent_money if priced else None,
-        released=sum(row.event == "released" for row in ledger.rows()),
+        released=seen.released,
     )
 
 
@@ -151,16 +149,16 @@ def _test(job: Job, evaluation: Evaluation | None) -> f.TestResult | None:
     )
 
 
-def _rounds(decisions: Sequence[Decision]) -> f.RoundSeries:
-    spent = np.cumsum([d.asked for d in decisions]).tolist()
-    kept = _thin(len(decisions), POINTS)
+def _rounds(seen: Chronicle) -> f.RoundSeries:
+    spent = np.cumsum(seen.asked)
+    kept = _thin(seen.rounds, POINTS)
     return f.RoundSeries(
-        round=tuple(decisions[i].round for i in kept),
-        statistic=tuple(_finite(decisions[i].statistic) for i in kept),
-        threshold=tuple(_finite(decisions[i].threshold) for i in kept),
-        asked=tuple(decisions[i].asked for i in kept),
+        round=tuple(i + 1 for i in kept),
+        statistic=tuple(_finite(seen.statistic[i]) for i in kept),
+        threshold=tuple(_finite(seen.threshold[i]) for i in kept),
+        asked=tuple(bool(seen.asked[i]) for i in kept),
         spent=tuple(int(spent[i]) for i in kept),
-        total=len(decisions),
+        total=seen.rounds,
     )
 
 
@@ -190,20 +188,19 @@ def _before(table: Table) -> f.BeforeLabel | None:
     )
 
 
-def _gate_score(job: Job, table: Table, decisions: Sequence[Decision]) -> f.GateScore | None:
-    scores = np.array([d.gate_score for d in decisions])
+def _gate_score(job: Job, table: Table, seen: Chronicle) -> f.GateScore | None:
+    scores = seen.gate_score
     if not len(scores) or np.isnan(scores).all():
         return None
     costs = np.maximum(np.where(np.isfinite(scores), scores, 0.0), 0.0)
     running = np.cumsum(costs)
     kept = _thin(len(costs), LABELS)
-    asked = np.array([d.asked for d in decisions])
     return f.GateScore(
         total=float(running[-1]),
-        asked=float(costs[asked].sum()),
+        asked=float(costs[seen.asked].sum()),
         rounds=len(costs),
         width_scale=width_scale(job.settings, table.block.dim),
-        round=tuple(decisions[i].round for i in kept),
+        round=tuple(i + 1 for i in kept),
         cumulative=tuple(float(running[i]) for i in kept),
     )
 
@@ -242,39 +239,28 @@ def _calibration(evaluation: Evaluation | None) -> f.Calibration | None:
     return f.Calibration(tuple(f.CalibrationBin(*b) for b in bins), error, len(right))
 
 
-def _with_labels(decisions: Sequence[Decision], table: Table) -> list[tuple[Decision, int]]:
-    labels = {table.ids[row]: label for row, label, _ in table.bought}
-    return [(d, labels[d.item]) for d in decisions if d.item in labels]
-
-
-def _contested(
-    dataset: Dataset, table: Table, decisions: Sequence[Decision]
-) -> tuple[f.Contested, ...]:
+def _contested(dataset: Dataset, table: Table, seen: Chronicle) -> tuple[f.Contested, ...]:
     """The rounds of the second half with the largest gate score (statistic without a matrix).
 
     In the first half every width is large, so that being early would count as being hard.
     """
-    labels = {table.ids[row]: label for row, label, _ in table.bought}
-
-    def score(decision: Decision) -> float:
-        known = math.isfinite(decision.gate_score)
-        value = decision.gate_score if known else decision.statistic
-        return value if math.isfinite(value) else -math.inf
-
+    labels = {row: label for row, label, _ in table.bought}
+    scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
+    scores = np.where(np.isfinite(scores), scores, -np.inf)
+    half = seen.rounds // 2
     found = []
-    late = decisions[len(decisions) // 2 :]
-    for decision in sorted(late, key=lambda d: (-score(d), d.round))[:SHOWN]:
-        item = dataset.items[table.row[decision.item]]
-        label = labels.get(item.id)
+    for at in half + np.argsort(-scores[half:], kind="stable")[:SHOWN]:
+        row = int(seen.item[at])
+        item, label = dataset.items[row], labels.get(row)
         found.append(
             f.Contested(
                 item=item.id,
                 prompt=item.prompt[:EXCERPT],
-                choice=item.candidates[decision.choice],
+                choice=item.candidates[seen.choice[at]],
                 label=None if label is None else item.candidates[label],
-                statistic=_finite(score(decision)),
-                round=decision.round,
-                asked=decision.asked,
+                statistic=_finite(scores[at]),
+                round=int(at) + 1,
+                asked=bool(seen.asked[at]),
             )
         )
     return tuple(found)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from stacksl.items import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.runs.folder import write_atomic
 from stacksl.runs.rounds import Table
 
 __all__ = ["write_metrics", "write_rounds"]
 
+GROUP = 4096  # rounds written at a time
 COLUMNS = (
     "round", "item", "choice", "statistic", "threshold", "reason", "score", "lower", "upper",
     "probability", "gate_score", "status",
@@ -19,23 +24,35 @@ COLUMNS = (
 
 
 def write_rounds(ledger: Ledger, path: Path) -> None:
-    """One row a round, with its certificate, and `label` where one was bought."""
+    """One row a round, with its certificate, and `label` where one was bought.
+
+    Written in groups of rows, so that its memory does not grow with the rounds.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
-    labels: dict[str, int] = {}
-    decisions = []
-    for row in ledger.rows():
-        if row.event == "round":
-            decisions.append(row.decision())
-        elif row.event == "learnt":
-            labels[str(row.item)] = row.label().index
-    columns = {name: [getattr(d, name) for d in decisions] for name in COLUMNS}
-    columns["presented"] = [list(d.presented) for d in decisions]
-    columns["label"] = [labels.get(d.item) for d in decisions]
+    labels = {str(row.item): row.label().index for row in ledger.rows() if row.event == "learnt"}
     buffer = io.BytesIO()
-    parquet.write_table(pa.table(columns), buffer)
+    with parquet.ParquetWriter(buffer, _schema(pa)) as writer:
+        for group in _groups(row.decision() for row in ledger.rows() if row.event == "round"):
+            columns = {name: [getattr(d, name) for d in group] for name in COLUMNS}
+            columns["presented"] = [list(d.presented) for d in group]
+            columns["label"] = [labels.get(d.item) for d in group]
+            writer.write_table(pa.table(columns, schema=_schema(pa)))
     write_atomic(path, buffer.getvalue())
+
+
+def _schema(pa: Any) -> Any:
+    kinds = {"round": pa.int64(), "item": pa.string(), "choice": pa.int64()}
+    words = dict.fromkeys(("reason", "status"), pa.string())
+    fields = [(name, {**kinds, **words}.get(name, pa.float64())) for name in COLUMNS]
+    return pa.schema([*fields, ("presented", pa.list_(pa.int64())), ("label", pa.int64())])
+
+
+def _groups(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
+    rest = iter(decisions)
+    while group := list(islice(rest, GROUP)):
+        yield group
 
 
 def write_metrics(table: Table, path: Path) -> None:
