@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -154,12 +155,34 @@ def test_names_are_listed(stacksl, kind) -> None:
         assert row["name"] in stacksl("ls", kind).out
 
 
-def test_scorers_listed_are_those_there_are(stacksl) -> None:
-    from stacksl.game.scorers import SCORERS
+REGISTRIES = {
+    "gates": ("stacksl.game.gates", "GATES"),
+    "scorers": ("stacksl.game.scorers", "SCORERS"),
+    "followers": ("stacksl.game.followers", "FOLLOWERS"),
+    "labelers": ("stacksl.labels.labelers", "LABELERS"),
+    "features": ("stacksl.features", "ENCODERS"),
+}
 
-    told = printed(stacksl, "ls", "scorers")
-    assert isinstance(told, list)
-    assert {row["name"] for row in told} == set(SCORERS)
+
+@pytest.mark.parametrize("kind", REGISTRIES)
+def test_names_and_words_are_those_of_the_registry(stacksl, monkeypatch, kind) -> None:
+    module, name = REGISTRIES[kind]
+    registry = getattr(import_module(module), name)
+
+    class Fresh:
+        """A part that came a moment ago. With more to say."""
+
+    monkeypatch.setitem(registry, "fresh", Fresh)
+    told = {row["name"]: row["about"] for row in printed(stacksl, "ls", kind)}
+    assert set(told) == set(registry)
+    assert told["fresh"] == "A part that came a moment ago"
+
+
+def test_a_maker_is_described_by_what_it_makes(stacksl) -> None:
+    features = {row["name"]: row["about"] for row in printed(stacksl, "ls", "features")}
+    assert features["sentences"].startswith("`sentences:NAME_OR_DIR`: any encoder")
+    labelers = {row["name"]: row["about"] for row in printed(stacksl, "ls", "labelers")}
+    assert labelers["noisy"].startswith("`noisy:P`: the file's own answers")
 
 
 def test_an_unknown_kind_has_its_nearest_match(stacksl) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -105,9 +106,20 @@ def _row(each: Mapping[str, Any]) -> tuple[object, ...]:
     return (each["run"], each["state"], each["rounds"], each["asked"], each["budget"], accuracy)
 
 
-def _first_lines(known: Mapping[str, Any]) -> dict[str, str]:
-    """Each name with the first sentence of what it stands for."""
-    return {name: _first(known[name].__doc__) for name in sorted(known)}
+def _first_lines(known: Mapping[str, Any], package: str = "") -> dict[str, str]:
+    """Each name with the first sentence of what it stands for.
+
+    A function without a word of its own only picks one of the classes of a module: that module
+    of the `package` whose name is the registry's, and then its docstring is the one.
+    """
+    return {name: _first(_doc(name, known[name], package)) for name in sorted(known)}
+
+
+def _doc(name: str, what: Any, package: str) -> str | None:
+    said: str | None = what.__doc__
+    if said or not package:
+        return said
+    return import_module(f"{package}.{name}").__doc__
 
 
 def _first(doc: str | None) -> str:
@@ -122,11 +134,9 @@ def _gates() -> dict[str, str]:
 
 
 def _scorers() -> dict[str, str]:
-    return {
-        "newton": "one-pass online Newton on the softmax (the default for items with options)",
-        "ridge": "ridge regression on one-hot targets (the default for a fixed set of classes)",
-        "sgd": "the paper's gradient steps, with KL to a reference and clipping",
-    }
+    from stacksl.game.scorers import SCORERS
+
+    return _first_lines(SCORERS, "stacksl.game.scorers")
 
 
 def _followers() -> dict[str, str]:
@@ -145,18 +155,15 @@ def _presets() -> dict[str, str]:
 
 
 def _labelers() -> dict[str, str]:
-    return {
-        "oracle": "the file's own answers",
-        "noisy:P": "the file's own answers, each wrong with probability P (for studies)",
-    }
+    from stacksl.labels.labelers import LABELERS
+
+    return _first_lines(LABELERS)
 
 
 def _features() -> dict[str, str]:
-    return {
-        "hashing": "hashed n-grams of words and characters, no download (the default)",
-        "sentences:minilm": "all-MiniLM-L6-v2, a small sentence encoder (extra minilm)",
-        "sentences:NAME_OR_DIR": "any encoder that sentence-transformers loads (extra sentences)",
-    }
+    from stacksl.features import ENCODERS
+
+    return _first_lines(ENCODERS, "stacksl.features")
 
 
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {

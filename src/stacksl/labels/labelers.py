@@ -124,6 +124,7 @@ class NoisyLabeler:
 def _oracle(
     rest: str | None, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
 ) -> Labeler:
+    """`oracle`: the file's own answers."""
     if rest is not None:
         raise SettingsError(f"the labeler 'oracle' takes nothing after it, came 'oracle:{rest}'")
     return OracleLabeler(answers, sizes)
@@ -132,6 +133,7 @@ def _oracle(
 def _noisy(
     rest: str | None, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
 ) -> Labeler:
+    """`noisy:P`: the file's own answers, each wrong with probability P (for studies)."""
     try:
         probability = float(rest or "")
     except ValueError:
