@@ -1,7 +1,7 @@
 """The house stands: imports go down only, heavy libraries stay behind doors, files stay small.
 
 Everything is read from the syntax tree, so that no import has to succeed, and nothing hidden in a
-function is overlooked. The floors are those of the table in docs/architecture.md.
+function is overlooked. The floors are those of the tree in docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -37,11 +37,18 @@ LIMIT = 450
 
 
 def floors() -> dict[str, int]:
-    """The floor of each package or module, as the table in docs/architecture.md has it."""
+    """The floor of each package or module, as the tree in docs/architecture.md has it.
+
+    A part right below `stacksl` that names no floor is on that of the part above it.
+    """
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d) \| ((?:`[^`]+`(?:, )?)+) \|", text, flags=re.MULTILINE)
-    named = ((int(floor), part) for floor, cell in rows for part in re.findall(r"`([^`]+)`", cell))
-    return {part.removesuffix("/").removesuffix(".py"): floor for floor, part in named}
+    found: dict[str, int] = {}
+    floor = 0
+    for part, rest in re.findall(r"^  (\w+(?:\.py|/))(.*)$", text, flags=re.MULTILINE):
+        said = re.search(r"floor (\d)$", rest)
+        floor = int(said.group(1)) if said else floor
+        found[part.removesuffix("/").removesuffix(".py")] = floor
+    return found
 
 
 FLOORS = floors()

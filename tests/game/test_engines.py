@@ -270,3 +270,29 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], error: type, words
 def test_the_engine_is_loaded_when_it_plays() -> None:
     code = "import sys, stacksl.game.engines; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_gate_that_nobody_compiled_is_played_by_the_loop() -> None:
+    """Its code means nothing to the compiled loop, which would take it for another gate."""
+
+    class Third:
+        name, code, ranks, exact_spend = "third", 99, False, False
+
+        def start(self):
+            return (0.0, 0.0, 0.0)
+
+        def statistic(self, view, clock, state):
+            return float(clock.round % 3 == 0)
+
+        def threshold(self, g, u, clock, state):
+            return 0.5
+
+        def advance(self, g, took, clock, state):
+            return state
+
+    phi = np.eye(3)[None].repeat(12, axis=0)
+    played = run_stream("ridge", phi, labels=np.zeros(12), gate=Third(), budget=4)
+    assert played.engine == "loop"
+    assert np.flatnonzero(played.asked).tolist() == [2, 5, 8, 11]
+    with pytest.raises(SettingsError, match="third"):
+        run_stream("ridge", phi, labels=np.zeros(12), gate=Third(), budget=4, engine="fused")

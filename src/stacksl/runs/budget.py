@@ -8,10 +8,10 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
 from stacksl.errors import SettingsError
+from stacksl.report.wording import MICRO
 
 __all__ = ["MICRO", "Budget", "budget_mistake", "micro_units", "parse_budget"]
 
-MICRO = 1_000_000  # money is counted in integer millionths, so that no cent is ever rounded away
 WIDEST = 15  # digits before or after the point of a number that can be meant
 MANY = 10**WIDEST  # items, more than any file has
 

@@ -15,14 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.game.gates import Gate
+from stacksl.game.gates import LLF, Contested, Gate, Margin
 from stacksl.game.inputs import Array
 from stacksl.game.randomness import uniforms
+from stacksl.game.schedules import Always, First, Random, Uniform
 from stacksl.game.scorers import ScorerSettings, make_scorer
 
 __all__ = ["Engine", "Stream", "StreamResult", "run_stream"]
 
 Engine = Literal["auto", "fused", "loop"]
+
+COMPILED = frozenset({Always, First, Random, Uniform, LLF, Margin, Contested})
+"""The gates that `judging` has a branch for, by their code; any other is played by the loop."""
 
 _CHUNK = 1 << 20  # numbers of features converted to float64 and played at a time: 8 MiB
 
@@ -154,11 +158,11 @@ def run_stream(
     stream = _checked(features, labels, rewards, classes, budget)
     settings = settings or ScorerSettings()
     _check_scorer(scorer, stream, settings, gate)
-    able = classes is None or scorer == "ridge"
+    able = (classes is None or scorer == "ridge") and type(gate) in COMPILED
     if engine == "fused" and not able:
         raise SettingsError(
-            f"no fused loop plays the scorer '{scorer}' on class heads: "
-            "take engine 'auto' or 'loop'"
+            f"no fused loop plays the scorer '{scorer}' {'on class heads ' if classes else ''}"
+            f"with the gate '{gate.name}': take engine 'auto' or 'loop'"
         )
     options = (seed, kl_on_skips, width_scale, budget)
     with _blas().limit(limits=1, user_api="blas"):
