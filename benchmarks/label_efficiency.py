@@ -139,7 +139,7 @@ def measure(cell: Cell, world: World) -> dict[str, Any]:
         "asked": len(bought),
         "accuracy": float((predicted == world.gold).mean()),
         "classes": len(set(world.answers[bought].tolist())),
-        "C": head.strength,
+        "C": head.strength.value,
     }
 
 

@@ -173,9 +173,13 @@ def test_nothing_is_paid_twice(worker, resumed, kinds, tmp_path, moment) -> None
 
 
 def stacksl(*words: object, **options: Any) -> subprocess.Popen[str]:
-    """The real command line, as a user types it."""
+    """The real command line, as a user types it on a terminal.
+
+    Ctrl-C has its meaning there, while tests may run in a shell's background, where it is ignored.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", "stacksl", *map(str, words)],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -11,7 +11,7 @@ import numpy as np
 
 from stacksl.data import Dataset
 from stacksl.features import FeatureMap
-from stacksl.game.scorers.refits import ENOUGH
+from stacksl.game.scorers.refits import CHOICES
 from stacksl.report import facts as f
 from stacksl.runs.building import default_scorer, width_scale
 from stacksl.runs.chronicle import Chronicle
@@ -276,10 +276,16 @@ def _refit(job: Job, refits: Refits) -> f.Refit | None:
             " online state is the final model.",
             False,
         )
-    strength = refits.head.strength
-    how = "chosen by three shuffled folds of them" if labels >= ENOUGH else "the default"
-    sentence = f"The final model was refitted on all {labels} labels bought, with C = {strength:g}"
-    return f.Refit(f"{sentence}, {how}.", True, c=strength)
+    chosen = refits.head.strength
+    how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
+    sentence = f"The final model was refitted on all {labels:,} labels bought, with C = "
+    return f.Refit(
+        f"{sentence}{chosen.value:g}, {how}.",
+        True,
+        c=chosen.value,
+        log_loss=min(chosen.tried, default=None),
+        tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
+    )
 
 
 def _clipped(table: Table) -> float | None:

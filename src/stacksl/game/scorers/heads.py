@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stacksl.errors import FeatureError
 from stacksl.game.inputs import Array, Block, PairBlock, SharedBlock
 from stacksl.game.losses import softmax
-from stacksl.game.scorers.refits import fit_classes, fit_pairs
+from stacksl.game.scorers.refits import Strength, fit_classes, fit_pairs
 
 __all__ = ["ClassHead", "Head", "PairHead", "refit", "restore_head"]
 
@@ -22,11 +22,11 @@ _CLASSES, _PAIRS = 0, 1
 class Head(Protocol):
     """A final model: probabilities of every candidate of every item of a block.
 
-    `strength` is the C it was fitted with.
+    `strength` is the C it was fitted with, and what the other values would have lost.
     """
 
     @property
-    def strength(self) -> float:
+    def strength(self) -> Strength:
         """C, the weight of the log-loss against ½‖θ‖²."""
         ...
 
@@ -48,7 +48,7 @@ class ClassHead:
 
     coefficients: Array
     intercepts: Array
-    strength: float
+    strength: Strength
 
     def probabilities(self, block: Block) -> Array:
         """(n, K) probabilities of the classes."""
@@ -66,7 +66,7 @@ class ClassHead:
             "kind": np.array([_CLASSES], dtype=np.int64),
             "coefficients": self.coefficients.copy(),
             "intercepts": self.intercepts.copy(),
-            "strength": np.array([self.strength]),
+            "strength": np.array([self.strength.value, *self.strength.tried]),
         }
 
 
@@ -78,7 +78,7 @@ class PairHead:
     """
 
     theta: Array
-    strength: float
+    strength: Strength
 
     def probabilities(self, block: Block) -> list[Array]:
         """One (K_i,) array an item."""
@@ -91,7 +91,7 @@ class PairHead:
         return {
             "kind": np.array([_PAIRS], dtype=np.int64),
             "theta": self.theta.copy(),
-            "strength": np.array([self.strength]),
+            "strength": np.array([self.strength.value, *self.strength.tried]),
         }
 
 
@@ -104,13 +104,18 @@ def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
     kind = int(state["kind"][0]) if "kind" in state else -1
     if kind == _CLASSES:
         arrays = np.array(state["coefficients"]), np.array(state["intercepts"])
-        return ClassHead(*arrays, float(state["strength"][0]))
+        return ClassHead(*arrays, _strength(state))
     if kind == _PAIRS:
-        return PairHead(np.array(state["theta"]), float(state["strength"][0]))
+        return PairHead(np.array(state["theta"]), _strength(state))
     raise FeatureError(
         f"a saved head is of kind {_CLASSES} or {_PAIRS}, but this one is of kind {kind}; "
         "it was written by another version or by something else"
     )
+
+
+def _strength(state: Mapping[str, NDArray[Any]]) -> Strength:
+    value, *tried = (float(number) for number in state["strength"])
+    return Strength(value, tuple(tried))
 
 
 def refit(

@@ -8,6 +8,7 @@ Everything is divided by C·n, so that one tolerance on the gradient serves ever
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from stacksl.game.inputs import Array
 from stacksl.game.randomness import generator
 
-__all__ = ["CHOICES", "DEFAULT", "ENOUGH", "fit_classes", "fit_pairs"]
+__all__ = ["CHOICES", "DEFAULT", "ENOUGH", "Strength", "fit_classes", "fit_pairs"]
 
 DEFAULT = 20.0
 CHOICES = (1.0, 5.0, 20.0, 100.0)
@@ -28,6 +29,18 @@ _TRIAL = 1e-5  # the same while C is chosen: only the order of the losses matter
 _STEPS = 10_000
 
 Rows: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """C, the weight of the log-loss against ½‖θ‖².
+
+    `tried` is the held-out log-loss per label (nats) of each of `CHOICES`, empty where C was not
+    chosen by folds; held-out labels of a class that its fit had not seen count as 0 under every C.
+    """
+
+    value: float
+    tried: tuple[float, ...] = ()
 
 
 class _Problem(Protocol):
@@ -42,7 +55,7 @@ class _Problem(Protocol):
 
 def fit_classes(
     h: NDArray[Any], labels: Rows, seed: int, tune: bool
-) -> tuple[Rows, Array, Array, float] | None:
+) -> tuple[Rows, Array, Array, Strength] | None:
     """The k classes seen, (k,), their coefficients, (k, d), and intercepts, (k,), and C.
 
     Multinomial logistic regression; intercepts are not penalised. `h` is (n, d), `labels` is
@@ -52,17 +65,19 @@ def fit_classes(
     if len(seen) < 2:
         return None
     rows = np.asarray(h, dtype=np.float64)
-    strength = DEFAULT
+    strength = Strength(DEFAULT)
     if tune:
         strength = _choose(len(labels), seed, lambda a, b: _class_losses(rows, labels, a, b))
-    theta = _minimise(_Classes(rows, np.searchsorted(seen, labels), len(seen)), strength, _FINAL)
+    theta = _minimise(
+        _Classes(rows, np.searchsorted(seen, labels), len(seen)), strength.value, _FINAL
+    )
     fitted = theta.reshape(len(seen), -1)
     return seen, fitted[:, :-1].copy(), fitted[:, -1].copy(), strength
 
 
 def fit_pairs(
     phi: NDArray[Any], offsets: Rows, labels: Rows, seed: int, tune: bool
-) -> tuple[Array, float] | None:
+) -> tuple[Array, Strength] | None:
     """θ, (d,), of the conditional logit over each item's own candidates, and C.
 
     `phi` is (ΣK, d), item i owning the rows `offsets`[i] to `offsets`[i + 1]; `labels` are gold
@@ -71,23 +86,23 @@ def fit_pairs(
     if len(labels) == 0:
         return None
     items = [np.asarray(phi[start:stop], dtype=np.float64) for start, stop in pairwise(offsets)]
-    strength = DEFAULT
+    strength = Strength(DEFAULT)
     if tune:
         strength = _choose(len(labels), seed, lambda a, b: _pair_losses(items, labels, a, b))
-    return _minimise(_Choices(items, labels), strength, _FINAL), strength
+    return _minimise(_Choices(items, labels), strength.value, _FINAL), strength
 
 
-def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> float:
+def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> Strength:
     """The C with the least held-out loss; `losses` maps (fit on, held out) to one loss a C."""
     if count < ENOUGH:
-        return DEFAULT
+        return Strength(DEFAULT)
     order = generator(seed, "refit", count).permutation(count)
     folds = np.array_split(order, _FOLDS)
     total = np.zeros(len(CHOICES))
     for held in range(_FOLDS):
         train = np.concatenate([fold for other, fold in enumerate(folds) if other != held])
         total += losses(np.sort(train), np.sort(folds[held]))
-    return CHOICES[int(np.argmin(total))]
+    return Strength(CHOICES[int(np.argmin(total))], tuple((total / count).tolist()))
 
 
 def _class_losses(rows: Array, labels: Rows, train: Rows, held: Rows) -> Array:
