@@ -201,3 +201,19 @@ def test_bytes_that_are_not_utf8_cost_one_row(make: Make) -> None:
 def test_the_header_twice_the_same_name(make: Make) -> None:
     with pytest.raises(DataError, match="'text' is there twice"):
         read(make("x.csv", "text,text,label\na,b,x\n"))
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_file_of_one_column_has_no_row_of_ours(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text('text\nhello there\n"what, now"' + end)
+    dataset = read(path, classes=("a", "b"))
+    assert [item.prompt for item in dataset.items] == ["hello there", "what, now"]
+    assert dataset.rejected == ()
+
+
+def test_a_quote_that_never_closes_is_told_in_a_file_of_one_column(tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text('text\nhello there\n"what, now\n')
+    with pytest.raises(DataError, match="never closes"):
+        read(path, classes=("a", "b"))

@@ -19,7 +19,7 @@ __all__ = ["LOOK", "Row", "Table", "open_table"]
 LOOK = 1000  # rows looked at before the columns' meaning is decided
 _FIELD_LIMIT = 1 << 27  # a CSV field longer than this is refused
 _NO_DELIMITER = "\x1f"
-_END = "\x1e\x1fend"
+_END = "\x1e\x1eend"  # without the delimiter, or it would come back in two
 
 
 @dataclass(frozen=True, slots=True)
