@@ -89,11 +89,10 @@ def llf_threshold(clock: Clock, gate_scale: float, literal: bool) -> float:
 
 def margin_statistic(scores: Array) -> float:
     """Minus the margin: second-best score − best score; −inf where only one is presented."""
-    m = len(scores)
-    if m < 2:
-        return -np.inf
-    top = np.partition(scores, m - 2)
-    return float(top[m - 2] - top[m - 1])
+    best = np.argmax(scores)
+    others = scores.copy()  # not np.partition, which takes seconds to compile
+    others[best] = -np.inf
+    return float(np.max(others) - scores[best])
 
 
 def margin_advance(

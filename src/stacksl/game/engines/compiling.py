@@ -40,8 +40,11 @@ def summed(function: F) -> F:
 
 
 def kept(function: F) -> F:
-    """An entry point, whose machine code is kept on disk; its closure should hold a `stamp`."""
-    return cast(F, numba.njit(error_model="numpy", cache=True)(function))
+    """An entry point, whose machine code is kept on disk; its closure should hold a `stamp`.
+
+    It is the loop itself, since whatever it called in one piece would be compiled twice.
+    """
+    return cast(F, numba.njit(error_model="numpy", cache=True, _nrt=False)(function))
 
 
 def stamp(*modules: ModuleType) -> int:

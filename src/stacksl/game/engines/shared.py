@@ -25,41 +25,6 @@ _SQRT2 = math.sqrt(2.0)
 
 
 @compiled
-def _play(
-    plan: Plan,
-    memory: Memory,
-    heads: Heads,
-    out: Certificates,
-    features: Array,
-    labels: NDArray[np.int64],
-    uniforms: Array,
-    start: int,
-) -> int:
-    """The rounds start + 1 to start + n, item by item.
-
-    Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
-    """
-    for i in range(len(features)):
-        t = start + i
-        h = features[i]
-        clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
-        verdict = judging.forced(clock, plan.exact_spend)
-        triangle.project_heads(memory.theta, h, heads.scores)
-        if not judging.all_finite(heads.scores):
-            return t
-        square = _judge(plan, memory, heads, out, h, clock, verdict, t)
-        asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
-        memory.counts[ROUNDS] += 1
-        if asks:
-            memory.counts[ASKED] += 1
-            memory.counts[LEARNT] += 1
-            _regress(memory, heads, h, square, labels[i])
-        elif plan.track == ALL:
-            _regress(memory, heads, h, square, -1)
-    return -1
-
-
-@compiled
 def _judge(
     plan: Plan,
     memory: Memory,
@@ -129,8 +94,29 @@ def _entry(mark: int) -> Any:
         uniforms: Array,
         start: int,
     ) -> int:
+        """The rounds start + 1 to start + n, item by item.
+
+        Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
+        """
         assert mark >= 0
-        return _play(plan, memory, heads, out, features, labels, uniforms, start)
+        for i in range(len(features)):
+            t = start + i
+            h = features[i]
+            clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
+            verdict = judging.forced(clock, plan.exact_spend)
+            triangle.project_heads(memory.theta, h, heads.scores)
+            if not judging.all_finite(heads.scores):
+                return t
+            square = _judge(plan, memory, heads, out, h, clock, verdict, t)
+            asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
+            memory.counts[ROUNDS] += 1
+            if asks:
+                memory.counts[ASKED] += 1
+                memory.counts[LEARNT] += 1
+                _regress(memory, heads, h, square, labels[i])
+            elif plan.track == ALL:
+                _regress(memory, heads, h, square, -1)
+        return -1
 
     return play
 
