@@ -65,6 +65,8 @@ def kl(scores: Array, reference_scores: Array) -> tuple[float, Array]:
 def clip(value: float, gradient: Array, level: float, reading: Reading) -> tuple[float, Array]:
     """The loss ℓ = `value` clipped at ρ = `level` nats, and the gradient of what it became.
 
+    `level` may be 0, which a quantile of losses that rounded to 0 is: then nothing is left.
+
     * `literal`, as printed: min(ℓ, ρ). Above ρ the gradient is zero, so the hardest items teach
       nothing.
     * `scale`: the gradient times min(1, ρ/ℓ), which is the gradient of ℓ up to ρ and of
@@ -76,6 +78,6 @@ def clip(value: float, gradient: Array, level: float, reading: Reading) -> tuple
     """
     if reading == "none" or value <= level:
         return value, gradient
-    if reading == "literal":
+    if reading == "literal" or level == 0.0:
         return level, np.zeros_like(gradient)
     return level * (1.0 + float(np.log(value / level))), gradient * (level / value)

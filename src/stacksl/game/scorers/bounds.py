@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from stacksl.errors import SettingsError
 from stacksl.game.inputs import Array
 
 __all__ = ["Action", "Bounds", "assemble", "tie_argmax"]
@@ -100,7 +101,15 @@ def assemble(
     """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
 
     `against(i)` gives the (m,) pair widths against position i; the rest is as in `Bounds`.
+
+    Raises:
+        SettingsError: if scores are no finite numbers.
     """
+    if not np.isfinite(scores).all():
+        raise SettingsError(
+            "scores should be finite numbers, and some are NaN or infinite: θ has grown beyond "
+            "all bounds, or features are no finite numbers; lower the learning rate, or repair them"
+        )
     reach = radius * widths
     scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
     values = scores + reach if action == "ucb" else scores
