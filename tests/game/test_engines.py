@@ -229,11 +229,13 @@ def test_the_exponential_is_exact_to_rounding() -> None:
     assert out[7000] == 1.0
 
 
-def test_a_theta_that_explodes_is_told_from_bad_features() -> None:
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("engine", ["fused", "loop"])
+def test_a_theta_that_explodes_is_told_from_bad_features(engine) -> None:
     with pytest.raises(SettingsError, match="lower the learning rate"):
         run_stream(
             "sgd", 1e3 * pairs(0), labels=golds(0), gate=First(), budget=ROUNDS,
-            settings=ScorerSettings(learning_rate=1e306, clip="none"), engine="fused",
+            settings=ScorerSettings(learning_rate=1e306, clip="none"), engine=engine,
         )  # fmt: skip
 
 
@@ -241,6 +243,10 @@ def test_a_theta_that_explodes_is_told_from_bad_features() -> None:
     ("change", "error", "words"),
     [
         ({"labels": golds(0)[:-1]}, SettingsError, "80 indices from 0 to 3"),
+        ({"labels": []}, SettingsError, r"shape \(0,\)"),
+        ({"labels": golds(0) + 0.5}, SettingsError, "80 indices from 0 to 3"),
+        ({"labels": np.full(ROUNDS, np.nan)}, SettingsError, "80 indices from 0 to 3"),
+        ({"classes": 0, "features": np.zeros((ROUNDS, DIM))}, SettingsError, "at least 1 class"),
         ({"labels": golds(0) + 1}, SettingsError, "80 indices from 0 to 3"),
         ({"labels": golds(0), "rewards": np.zeros((ROUNDS, K))}, SettingsError, "one of the two"),
         ({}, SettingsError, "one of the two"),

@@ -140,8 +140,8 @@ def run_stream(
         kl_on_skips: as for `Learner`.
         width_scale: α of the gate scores (score units); None is √d.
         certificates: False leaves out every number that no decision needs (`StreamResult` says
-            which); actions, purchases and θ stay the same, and rounds get cheaper where the
-            action is greedy.
+            which); actions and purchases stay the same, θ too but for rounding, and rounds get
+            cheaper where the action is greedy.
         engine: `auto` takes `fused` where there is one.
 
     Raises:
@@ -160,8 +160,9 @@ def run_stream(
     _check_scorer(scorer, stream, settings, gate)
     able = (classes is None or scorer == "ridge") and type(gate) in COMPILED
     if engine == "fused" and not able:
+        what = f"'{scorer}'" if classes is None else f"'{scorer}' on class heads"
         raise SettingsError(
-            f"no fused loop plays the scorer '{scorer}' {'on class heads ' if classes else ''}"
+            f"no fused loop plays the scorer {what} "
             f"with the gate '{gate.name}': take engine 'auto' or 'loop'"
         )
     options = (seed, kl_on_skips, width_scale, budget)
@@ -245,12 +246,15 @@ def _checked(
     classes: int | None,
     budget: int,
 ) -> Stream:
+    features = np.asarray(features)
     wanted = "(T, K, d)" if classes is None else "(T, d)"
-    if np.ndim(features) != wanted.count(",") + 1 or 0 in np.shape(features):
+    if features.ndim != wanted.count(",") + 1 or 0 in features.shape:
         raise FeatureError(
-            f"features should have the shape {wanted}, none of it 0, not {np.shape(features)}: "
+            f"features should have the shape {wanted}, none of it 0, not {features.shape}: "
             "give φ a row for each candidate, or h a row for each item with `classes`"
         )
+    if classes is not None and classes < 1:
+        raise SettingsError(f"there should be at least 1 class, not {classes}")
     if budget < 0:
         raise SettingsError(f"a budget should be at least 0 labels, not {budget}")
     if (labels is None) == (rewards is None):
@@ -285,13 +289,13 @@ def _plain(array: Any, dtype: type) -> NDArray[Any]:
 
 
 def _gold(labels: NDArray[Any], rounds: int, size: int) -> NDArray[np.int64]:
-    gold = _plain(labels, np.int64)
-    if gold.shape != (rounds,) or gold.min() < 0 or gold.max() >= size:
+    given = np.asarray(labels)
+    if given.shape != (rounds,) or not np.isin(given, np.arange(size)).all():
         raise SettingsError(
             f"labels should be {rounds} indices from 0 to {size - 1}, one a round, but those given "
-            f"have the shape {gold.shape} and lie between {gold.min()} and {gold.max()}"
+            f"have the shape {given.shape} or hold something else"
         )
-    return gold
+    return _plain(given, np.int64)
 
 
 def _gains(rewards: NDArray[Any], rounds: int, size: int) -> Array:
