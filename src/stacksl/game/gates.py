@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, final
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.game import rules
 from stacksl.game.rules import Clock, GateState
-from stacksl.game.schedules import Always, First, Random, Uniform
+from stacksl.game.schedules import AT_REST, Always, First, Random, Uniform
 
 if TYPE_CHECKING:
     from stacksl.game.scorers.bounds import Bounds
@@ -40,8 +40,6 @@ __all__ = [
 
 ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
 """`margin`'s parameters on one-hot ridge scores, measured on Banking77 (DESIGN D8)."""
-
-AT_REST: GateState = (0.0, 0.0, 0.0)
 
 
 class Gate(Protocol):

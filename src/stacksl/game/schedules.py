@@ -16,12 +16,38 @@ __all__ = ["Always", "First", "Random", "Uniform"]
 AT_REST: GateState = (0.0, 0.0, 0.0)
 
 
+class _WhileLeft:
+    """The rule of `always` and `first`: ask while labels are left."""
+
+    __slots__ = ()
+
+    code: ClassVar[int] = 0
+    ranks: ClassVar[bool] = False
+    exact_spend: ClassVar[bool] = True
+
+    def start(self) -> GateState:
+        """The gate keeps no state."""
+        return AT_REST
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """Labels left."""
+        return float(clock.budget - clock.asked)
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """0: one label left is enough."""
+        return 0.0
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """Unchanged."""
+        return state
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class Always:
+class Always(_WhileLeft):
     """The gate of StackSL (Algorithm 1): ask while labels are left.
 
-    It is the same rule as `first`. The names differ because the claims do: `always` is the
+    `first` is the same rule. The names differ because the claims do: `always` is the
     full-feedback algorithm, meant with B = T; `first` is the baseline that spends B < T labels on
     the first B rounds, which any selective gate must beat.
 
@@ -29,30 +55,11 @@ class Always:
     """
 
     name: ClassVar[str] = "always"
-    code: ClassVar[int] = 0
-    ranks: ClassVar[bool] = False
-    exact_spend: ClassVar[bool] = True
-
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
-    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """Labels left."""
-        return float(clock.budget - clock.asked)
-
-    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
-        """0: one label left is enough."""
-        return 0.0
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class First:
+class First(_WhileLeft):
     """The baseline that buys the first B labels: ask while labels are left (see `Always`).
 
     On an i.i.d. stream it equals `random` in what it buys and is ahead of it in time, and it is
@@ -60,25 +67,6 @@ class First:
     """
 
     name: ClassVar[str] = "first"
-    code: ClassVar[int] = 0
-    ranks: ClassVar[bool] = False
-    exact_spend: ClassVar[bool] = True
-
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
-    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """Labels left."""
-        return float(clock.budget - clock.asked)
-
-    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
-        """0: one label left is enough."""
-        return 0.0
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state
 
 
 @final

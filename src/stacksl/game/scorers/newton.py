@@ -21,7 +21,8 @@ from stacksl.game.scorers.rows import (
     label_of,
     pick,
     presented_rows,
-    restored,
+    state_of,
+    take_state,
 )
 from stacksl.game.scorers.settings import ScorerSettings
 from stacksl.items import Feedback
@@ -115,11 +116,11 @@ class PairNewton:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
-        return _state(self.theta, self.confidence, self.rounds)
+        return state_of(self.theta, self.confidence, self.rounds)
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Be as the scorer that gave `state`, bit for bit."""
-        self.theta, self.rounds = _restore(state, self.theta, self.confidence)
+        self.theta, self.rounds = take_state(state, self.theta, self.confidence)
 
     def _factors(self, rows: Array) -> Array:
         # F = UᵀU with the rows sqrt(π_x)·(φ_x − μ) of U.
@@ -231,27 +232,12 @@ class ClassNewton:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
-        return _state(self.theta, self.confidence, self.rounds)
+        return state_of(self.theta, self.confidence, self.rounds)
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Be as the scorer that gave `state`, bit for bit."""
-        self.theta, self.rounds = _restore(state, self.theta, self.confidence)
+        self.theta, self.rounds = take_state(state, self.theta, self.confidence)
 
     def _inform(self, inputs: Inputs, labels: int) -> None:
         assert isinstance(inputs, SharedFeatures)
         self.confidence.update(inputs.h[None, :], np.array([0.5]), labels=labels)
-
-
-def _state(theta: Array, confidence: ConfidenceSet, rounds: int) -> dict[str, NDArray[Any]]:
-    counts = np.array([confidence.learnt, rounds], dtype=np.int64)
-    return {"theta": theta.copy(), "gram_inv": confidence.gram_inv.copy(), "counts": counts}
-
-
-def _restore(
-    state: Mapping[str, NDArray[Any]], theta: Array, confidence: ConfidenceSet
-) -> tuple[Array, int]:
-    theta = restored(state, "theta", theta)
-    confidence.gram_inv = restored(state, "gram_inv", confidence.gram_inv)
-    learnt, rounds = restored(state, "counts", np.zeros(2, dtype=np.int64))
-    confidence.learnt = int(learnt)
-    return theta, int(rounds)

@@ -23,6 +23,8 @@ from stacksl.game.scorers.rows import (
     pick,
     presented_rows,
     restored,
+    state_of,
+    take_state,
 )
 from stacksl.game.scorers.settings import ScorerSettings
 from stacksl.game.scorers.tracking import class_pair_widths
@@ -241,18 +243,11 @@ class ClassRidge:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
-        return {
-            "theta": self.theta.copy(),
-            "gram_inv": self.confidence.gram_inv.copy(),
-            "counts": np.array([self.learnt, self.rounds], dtype=np.int64),
-        }
+        return state_of(self.theta, self.confidence, self.rounds)
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Be as the scorer that gave `state`, bit for bit."""
-        self.theta = restored(state, "theta", self.theta)
-        self.confidence.gram_inv = restored(state, "gram_inv", self.confidence.gram_inv)
-        counts = restored(state, "counts", np.zeros(2, dtype=np.int64))
-        self.confidence.learnt, self.rounds = (int(count) for count in counts)
+        self.theta, self.rounds = take_state(state, self.theta, self.confidence)
 
     def _regress(self, inputs: Inputs, gold: int | None, labels: int) -> None:
         assert isinstance(inputs, SharedFeatures)

@@ -1,4 +1,4 @@
-"""What pair features and class heads share: scores, and moving θ by a combination of rows."""
+"""What pair features and class heads share: scores, steps of θ by rows, radius and saved state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.game.confidence import radius
+from stacksl.game.confidence import ConfidenceSet, radius
 from stacksl.game.inputs import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.game.scorers.settings import ScorerSettings
 from stacksl.items import Feedback, Label
@@ -24,6 +24,8 @@ __all__ = [
     "pick",
     "presented_rows",
     "restored",
+    "state_of",
+    "take_state",
 ]
 
 
@@ -110,6 +112,27 @@ def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -
             "use the scorer and the feature map it was saved with"
         )
     return np.array(state[name], dtype=like.dtype)
+
+
+def state_of(theta: Array, confidence: ConfidenceSet, rounds: int) -> dict[str, NDArray[Any]]:
+    """What a scorer of θ, one matrix and a count of rounds is, as copies."""
+    counts = np.array([confidence.learnt, rounds], dtype=np.int64)
+    return {"theta": theta.copy(), "gram_inv": confidence.gram_inv.copy(), "counts": counts}
+
+
+def take_state(
+    state: Mapping[str, NDArray[Any]], theta: Array, confidence: ConfidenceSet
+) -> tuple[Array, int]:
+    """θ, of the shape of `theta`, and the rounds of a `state_of`; `confidence` becomes as it was.
+
+    Raises:
+        FeatureError: if the state is of a scorer with other dimensions.
+    """
+    theta = restored(state, "theta", theta)
+    confidence.gram_inv = restored(state, "gram_inv", confidence.gram_inv)
+    learnt, rounds = restored(state, "counts", np.zeros(2, dtype=np.int64))
+    confidence.learnt = int(learnt)
+    return theta, int(rounds)
 
 
 @lru_cache(maxsize=64)
