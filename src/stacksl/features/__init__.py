@@ -17,12 +17,14 @@ __all__ = ["ENCODERS", "Encoder", "FeatureMap", "make_features"]
 
 
 def _hashing(name: str) -> Encoder:
+    """Word and character n-grams, TF-IDF, and the leading directions of the run's own texts."""
     if name:
         raise FeatureError(f"features 'hashing' take no name and got '{name}': write hashing")
     return HashingEncoder()
 
 
 def _sentences(name: str) -> Encoder:
+    """Any encoder that sentence-transformers loads, with its own pooling."""
     if not name:
         raise FeatureError(
             "features 'sentences' need a name: write sentences:minilm, sentences:FOLDER or a name "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from stacksl.errors import GateNeverOpens, SettingsError
 
 if TYPE_CHECKING:
     from stacksl.game.inputs import Array, Inputs
-    from stacksl.game.scorers import Scorer
+    from stacksl.game.scorers.bounds import Bounds
 
 __all__ = [
     "PAPER_RANGES",
@@ -51,8 +51,16 @@ def warmup_length(horizon: int) -> int:
     return max(1, min(500, horizon // 20))
 
 
+class Bounding(Protocol):
+    """What a warm-up needs of a scorer: the bounds of an item's presented candidates."""
+
+    def bounds(self, inputs: Any, presented: tuple[int, ...], /) -> Bounds:
+        """Scores, widths and radius among the presented; changes nothing."""
+        ...
+
+
 def warmup_spreads(
-    scorer: Scorer, block: Sequence[Inputs], presented: Sequence[tuple[int, ...]]
+    scorer: Bounding, block: Sequence[Inputs], presented: Sequence[tuple[int, ...]]
 ) -> Array:
     """The paper's spread Δ of each warm-up item at the scorer's present θ, (T0,), score units."""
     pairs = zip(block, presented, strict=True)

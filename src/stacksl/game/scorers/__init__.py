@@ -88,12 +88,17 @@ class Scorer(Protocol):
 
 
 def _ridge(dim: int, classes: int | None, settings: ScorerSettings, seed: int) -> Scorer:
+    """The scorer of the theorems: the ridge estimate θ̂ = V⁻¹b, for pairs and for class heads."""
     if classes is None:
         return PairRidge(dim, settings, seed)
     return ClassRidge(dim, classes, settings, seed)
 
 
 def _newton(dim: int, classes: int | None, settings: ScorerSettings, seed: int) -> Scorer:
+    """One-pass online Newton on the softmax: H grows by the Fisher information of what was bought.
+
+    For pairs and for class heads.
+    """
     if classes is None:
         return PairNewton(dim, settings, seed)
     return ClassNewton(dim, classes, settings, seed)
