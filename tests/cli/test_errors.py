@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -112,3 +114,43 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+def shell(command: str, home: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    script = f'stacksl() {{ {sys.executable} -m stacksl "$@"; }}; {command}'
+    return subprocess.run(
+        ["/bin/sh", "-c", script], cwd=home, capture_output=True, env={**os.environ, **environment}
+    )
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    rows = (f"{word} {n},{label}\n" for n in range(20) for word, label in FOREIGN)
+    (tmp_path / "foreign.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
+    return tmp_path
+
+
+FOREIGN = (("مرحبا", "جيد"), ("salut", "mauvais 😀"))
+
+
+def test_a_narrow_encoding_escapes_what_it_cannot_write(foreign: Path) -> None:
+    """An old terminal or a bare cron job: sentences are escaped, JSON stays JSON."""
+    narrow = {"PYTHONIOENCODING": "ascii"}
+    said = shell("stacksl data check foreign.csv", foreign, **narrow)
+    assert (said.returncode, said.stderr) == (0, b"")
+    assert b"the largest '" in said.stdout
+    assert b"\\u062c" in said.stdout
+    made = shell("stacksl run foreign.csv --out made --quiet", foreign, **narrow)
+    assert made.returncode == 0
+    rows = shell("stacksl predict made foreign.csv --quiet", foreign, **narrow)
+    assert rows.returncode == 0
+    choices = {json.loads(line)["choice"] for line in rows.stdout.decode("ascii").splitlines()}
+    assert choices <= {label for _, label in FOREIGN}
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-", "2>&-"])
+def test_closed_streams_are_no_error(foreign: Path, closed: str) -> None:
+    """A run whose files must never be given the number of stdout or stderr."""
+    done = shell(f"stacksl run foreign.csv --out made --quiet {closed}", foreign)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert shell("stacksl ledger verify made", foreign).returncode == 0

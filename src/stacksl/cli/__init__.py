@@ -13,6 +13,7 @@ def main() -> None:
     """The entry point of the command `stacksl`: runs the words typed and exits with their code."""
     import sys
 
-    from stacksl.cli.entry import call
+    from stacksl.cli.entry import call, settle_streams
 
+    settle_streams()
     sys.exit(call(sys.argv[1:]))

@@ -13,6 +13,7 @@ code  meaning
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -23,7 +24,7 @@ import typer
 
 from stacksl.errors import StackslError
 
-__all__ = ["Stopped", "call"]
+__all__ = ["Stopped", "call", "settle_streams"]
 
 # the root of the usage errors, whether typer carries click inside itself or imports it
 _ClickException: type[Any] = typer.BadParameter.__mro__[2]
@@ -31,6 +32,20 @@ _ClickException: type[Any] = typer.BadParameter.__mro__[2]
 
 class Stopped(KeyboardInterrupt):
     """Ctrl-C at a moment when there is something to say, such as how to go on."""
+
+
+def settle_streams() -> None:
+    """Make stdin, stdout and stderr take whatever comes.
+
+    A stream that was closed (``>&-``) becomes the null device, whose number no file of a run can
+    then be given. What an encoding cannot write (``LANG=C``) is escaped.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - kept
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def call(words: Sequence[str]) -> int:

@@ -16,8 +16,12 @@ __all__ = ["MICRO", "as_json", "count", "dollars", "facts", "share", "spent", "t
 
 
 def as_json(value: object) -> str:
-    """`value` as one line of JSON: paths as text, numbers that are not finite as null."""
-    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+    """`value` as one line of JSON: paths as text, numbers that are not finite as null.
+
+    Where stdout cannot take every character, all but ASCII is written in JSON's own escapes.
+    """
+    narrow = not (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(_plain(value), ensure_ascii=narrow, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
