@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stacksl.errors import DataError, RunError, StackslError
 from stacksl.items import Item
 from stacksl.runs.budget import Budget, parse_budget
-from stacksl.runs.folder import RunFolder, new_folder_name
+from stacksl.runs.folder import RunFolder, claim_folder, new_folder_name
 from stacksl.runs.settings import Resolved, Settings, resolve
 
 if TYPE_CHECKING:
@@ -26,10 +26,11 @@ __all__ = ["Plan", "Run", "list_runs", "prepare", "resolve", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do: nothing is written until `start`.
+    """What a run would do: nothing is written until `claimed` or `start`.
 
     `labels` of `rounds` items are to be bought; `money` is what they cost in micro-units, None
     without a price. `warnings` are sentences on what is odd about the data and the settings.
+    `named` says that the folder `out` is what the user said, not one of our naming.
     """
 
     dataset: Dataset
@@ -41,6 +42,7 @@ class Plan:
     test_source: str | None
     labeler: Labeler | None
     warnings: tuple[str, ...] = ()
+    named: bool = True
 
     @property
     def settings(self) -> Settings:
@@ -62,6 +64,15 @@ class Plan:
         """What the labels cost at most, in micro-units."""
         return self.budget.cost
 
+    def claimed(self) -> Plan:
+        """This plan with a folder that is its own, where the user named none.
+
+        A plan names its folder when it is made; by now another run may have taken that name.
+        """
+        if self.named:
+            return self
+        return replace(self, out=_default_folder(self.dataset.name, claim_folder), named=True)
+
     def start(self, progress: Callable[[Progress], None] | None = None) -> Run:
         """Make the folder and play the run to its end.
 
@@ -72,6 +83,9 @@ class Plan:
         from stacksl.data import write_rejected
         from stacksl.runs.execution import execute
         from stacksl.runs.job import Job
+
+        if not self.named:
+            return self.claimed().start(progress)
 
         folder = RunFolder.create(self.out)
         with folder.locked():
@@ -131,7 +145,7 @@ def prepare(
     if labeler is None:
         _check_labeler(wanted, dataset)
     _check_pool(wanted)
-    folder = Path(out) if out is not None else _default_folder(dataset.name)
+    folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
     return Plan(
         dataset,
         held,
@@ -142,6 +156,7 @@ def prepare(
         _absolute(test_source),
         labeler,
         (*dataset.warnings, *_test_warnings(dataset, held), *resolved.warnings, *advice),
+        named=out is not None,
     )
 
 
@@ -352,8 +367,8 @@ def _absolute(source: str | None) -> str | None:
     return str(Path(source).resolve())
 
 
-def _default_folder(name: str) -> Path:
-    return new_folder_name(Path("runs"), date.today().isoformat(), name)
+def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
+    return find(Path("runs"), date.today().isoformat(), name)
 
 
 def _check_labeler(settings: Settings, dataset: Dataset) -> None:

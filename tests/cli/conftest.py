@@ -55,7 +55,7 @@ class FakeApi:
     def prepare(self, data: Any, **options: Any) -> SimpleNamespace:
         self.asked.append(("prepare", {"data": data, **options}))
         settings = options["settings"].settings
-        return SimpleNamespace(
+        plan = SimpleNamespace(
             dataset=SimpleNamespace(name="toy", format="jsonl", items=range(50), rejected=()),
             settings=settings,
             labels=5,
@@ -66,6 +66,8 @@ class FakeApi:
             warnings=["two prompts are the same"],
             start=self.start,
         )
+        plan.claimed = lambda: plan
+        return plan
 
     def start(self, progress: Callable[[Any], None] | None = None, **_: Any) -> Any:
         self.asked.append(("start", progress))

@@ -13,7 +13,7 @@ import pytest
 
 from stacksl.errors import RunError, RunLocked
 from stacksl.runs import folder as folders
-from stacksl.runs.folder import RunFolder, new_folder_name, write_atomic
+from stacksl.runs.folder import RunFolder, claim_folder, new_folder_name, write_atomic
 
 HOLD = """
 import sys, time
@@ -181,6 +181,21 @@ def test_a_free_name_is_found(tmp_path) -> None:
     assert new_folder_name(tmp_path, "2026-01-02", "my data").name == "2026-01-02-my-data-2"
     assert new_folder_name(tmp_path, "d", "../..").parent == tmp_path
     assert new_folder_name(tmp_path, "d", "///").name == "d-run"
+
+
+def test_a_claimed_name_is_nobody_else_s(tmp_path, monkeypatch) -> None:
+    """Two runs begun in the same second, both told that the first name is free."""
+    day = "2026-01-02"
+    first = claim_folder(tmp_path / "runs", day, "x")
+    real, stale = folders.new_folder_name, [first]
+    monkeypatch.setattr(folders, "new_folder_name", lambda *a: stale.pop() if stale else real(*a))
+    assert claim_folder(tmp_path / "runs", day, "x").name == f"{day}-x-2"
+    (tmp_path / "file").touch()
+    refused = claim_folder(tmp_path / "file", day, "x")
+    with pytest.raises(RunError, match="cannot write the run's folder"):
+        RunFolder.create(refused)
+    (tmp_path / "loose").symlink_to(tmp_path / "gone" / "far")
+    assert claim_folder(tmp_path / "loose", day, "x").parent == tmp_path / "loose"
 
 
 def test_a_lock_that_cannot_be_written_is_a_sentence(made, monkeypatch) -> None:

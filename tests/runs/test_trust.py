@@ -65,14 +65,15 @@ def test_changed_answers_are_refused(cut_off) -> None:
         cut_off.resume()
 
 
-def test_warnings_survive_a_kill(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("phase", ["features", "rounds"])
+def test_warnings_survive_a_kill(tmp_path, monkeypatch, phase) -> None:
     monkeypatch.setattr("stacksl.runs.progress.OFTEN", 0.0)
     items, answers = class_items(60)
     plan = prepare(items, answers, out=tmp_path / "run", settings={"budget": 20, "ridge": 50.0})
     assert any("ridge" in warning for warning in plan.warnings)
 
     def cut(progress) -> None:
-        if progress.phase == "rounds":
+        if progress.phase == phase:
             raise Cut
 
     with pytest.raises(Cut):

@@ -78,6 +78,7 @@ def run(
         return
     if plan.money is not None:
         _agree(plan, yes)
+    plan = plan.claimed()
     try:
         with live(quiet=quiet) as show:
             done = plan.start(show)

@@ -51,12 +51,12 @@ def execute(
         RunLocked: another process holds the run.
         StackslError: one sentence on what went wrong; the state `failed` holds it too.
     """
-    with job.folder.locked(), _recorded(job) as state, one_thread():
+    with job.folder.locked(), _recorded(job, warnings) as state, one_thread():
         features = _feature_map(job)
         block = _features(job, features, report)
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
         players = assemble(job.settings, block, order, job.budget.labels)
-        found = [*warnings, *_cut(features), *players.warnings]
+        found = [*_cut(features), *players.warnings]
         state["warnings"] = _unique(state["warnings"], found)
         with _ledger(job, began=bool(state["began"])) as ledger:
             state["began"] = True
@@ -137,13 +137,13 @@ def order_of(order: str, seed: int, items: int) -> list[int]:
 
 
 @contextmanager
-def _recorded(job: Job) -> Iterator[dict[str, Any]]:
-    """Keep `state.json` true whatever happens inside."""
+def _recorded(job: Job, warnings: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Keep `state.json` true whatever happens inside; it holds the `warnings` from the start."""
     before = job.folder.read_state() if (job.folder.path / "state.json").exists() else {}
     state: dict[str, Any] = {
         "created": before.get("created", _now()),
         "interruptions": list(before.get("interruptions", [])),
-        "warnings": list(before.get("warnings", [])),
+        "warnings": _unique(before.get("warnings", []), warnings),
         "began": bool(before.get("began", False)),
     }
     if before.get("state") in ("interrupted", "stopped", "failed", "running"):
@@ -173,7 +173,7 @@ def _now() -> str:
     return datetime.now(UTC).strftime(TIMES)
 
 
-def _unique(known: list[str], new: list[str] | tuple[str, ...]) -> list[str]:
+def _unique(known: Sequence[str], new: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*known, *new]))
 
 

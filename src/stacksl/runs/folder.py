@@ -14,7 +14,7 @@ from typing import IO, Any, Literal
 
 from stacksl.errors import RunError, RunLocked
 
-__all__ = ["TIMES", "RunFolder", "State", "new_folder_name", "write_atomic"]
+__all__ = ["TIMES", "RunFolder", "State", "claim_folder", "new_folder_name", "write_atomic"]
 
 LOCK = ".lock"
 DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
@@ -220,3 +220,21 @@ def new_folder_name(root: Path, day: str, name: str) -> Path:
         candidate = root / f"{day}-{stem}-{number}"
         number += 1
     return candidate
+
+
+def claim_folder(root: Path, day: str, name: str) -> Path:
+    """`new_folder_name`, made as an empty folder that no other process can be given.
+
+    One that cannot be made is given back as it is: `RunFolder.create` says why.
+    """
+    taken: Path | None = None
+    while (folder := new_folder_name(root, day, name)) != taken:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            taken = folder  # by another process, just now; asked again it is another name
+        except OSError:
+            break
+        else:
+            break
+    return folder
