@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stacksl.api import prepare
+
 GOOD = "text,topic\n" + "".join(f"word{n} and {n % 5},{'ab'[n % 2]}\n" for n in range(40))
 
 
@@ -147,6 +149,34 @@ def test_evaluation_needs_answers(stacksl, home) -> None:
     (home / "bare.csv").write_text("text\nhello there\n", encoding="utf-8")
     refused(stacksl("evaluate", "one", "bare.csv", "--quiet"), "answer")
     assert stacksl("predict", "one", "bare.csv", "--quiet").code == 0
+
+
+def test_a_file_with_other_columns_says_which_file_and_which_flag(stacksl, home) -> None:
+    (home / "other.csv").write_text(GOOD.replace("text,topic", "said,about"), encoding="utf-8")
+    hints = "no column 'text'", "the file has said, about", "--prompt-column"
+    refused(stacksl("run", "good.csv", "--test", "other.csv", "--quiet"), "other.csv", *hints)
+    assert stacksl("run", "good.csv", "--out", "one", "--quiet").code == 0
+    refused(stacksl("evaluate", "one", "other.csv", "--quiet"), *hints)
+    flags = "--prompt-column", "said", "--label-column", "about"
+    assert stacksl("evaluate", "one", "other.csv", *flags, "--quiet").code == 0
+
+
+def test_a_file_in_another_encoding_says_what_to_do(stacksl, home) -> None:
+    latin = GOOD.replace("word", "Wörter ").encode("latin-1")
+    (home / "latin.csv").write_bytes(latin)
+    refused(stacksl("run", "latin.csv", "--quiet"), "not UTF-8; save the file as UTF-8")
+
+
+def test_plans_made_at_once_play_in_folders_of_their_own(home) -> None:
+    plans = [prepare("good.csv", settings={"budget": 4}) for _ in range(2)]
+    assert plans[0].out == plans[1].out
+    assert not plans[0].out.exists(), "a plan writes nothing"
+    assert plans[0].start().path != plans[1].start().path
+
+
+def test_one_item_is_not_one_items(stacksl, home) -> None:
+    (home / "few.csv").write_text("text,label\na b,x\nc d,y\n", encoding="utf-8")
+    assert "'x' (1 item)" in stacksl("data", "check", "few.csv").out
 
 
 def test_a_long_prompt_only_warns(stacksl, home) -> None:

@@ -96,7 +96,8 @@ def test_a_price_turns_labels_into_money() -> None:
     ("text", "price", "hint"),
     [
         ("$1", "2", "buys no label"), ("$-4", "2", "buys no label"), ("$x", "2", "not '$x'"),
-        ("$40", "0", "above 0"), ("10", "-1", "at least 0"), ("10", "cheap", "such as 2.50"),
+        ("$40", "0", "above 0"), ("10", "-1", "at least 0"), ("10", "0.0000004", "six decimals"),
+        ("10", "cheap", "such as 2.50"),
         ("$1e99999999", "2", "not '$1e99999999'"), ("10", "1e99999999", "such as 2.50"),
     ],
 )  # fmt: skip

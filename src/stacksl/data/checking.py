@@ -47,15 +47,19 @@ def _understood(dataset: Dataset) -> Iterator[str]:
 def _options(dataset: Dataset) -> str:
     if dataset.classes is None:
         sizes = Counter(len(item.candidates) for item in dataset.items)
-        each = ", ".join(f"{k} ({n:,} items)" for k, n in sorted(sizes.items())[:8])
+        each = ", ".join(f"{k} ({_items(n)})" for k, n in sorted(sizes.items())[:8])
         return f"options an item: {each}{' and more' if len(sizes) > 8 else ''}"
     counts = Counter(dict.fromkeys(range(len(dataset.classes)), 0))
     counts.update(dataset.answers.values())
     (most, high), (least, low) = counts.most_common(1)[0], counts.most_common()[-1]
     return (
-        f"classes: {len(dataset.classes)}, the largest '{dataset.classes[most]}' ({high:,} items), "
+        f"classes: {len(dataset.classes)}, the largest '{dataset.classes[most]}' ({_items(high)}), "
         f"the smallest '{dataset.classes[least]}' ({low:,})"
     )
+
+
+def _items(count: int) -> str:
+    return f"{count:,} item{'' if count == 1 else 's'}"
 
 
 def _rejected(dataset: Dataset) -> Iterator[str]:

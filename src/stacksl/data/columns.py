@@ -63,8 +63,9 @@ def require(role: str, name: str, columns: Sequence[str]) -> str:
         return name
     near = get_close_matches(name, columns, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
+    flag = f"; say which with --{role}-column" if role in ("prompt", "label") else ""
     raise DataError(
-        f"there is no column '{name}' for the {role}: {hint}The file has: {', '.join(columns)}"
+        f"there is no column '{name}' for the {role}: {hint}the file has {', '.join(columns)}{flag}"
     )
 
 

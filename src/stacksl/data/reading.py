@@ -146,9 +146,10 @@ def _check_enough(path: str, result: Harvest, lenient: bool) -> None:
     worst = _first_of(result.rejected, kinds)
     counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
     left = "none is left" if not result.items else "more than 5 % are too many"
+    way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
     raise DataError(
         f"{bad} of {total} rows in '{path}' cannot be used ({left}): {counts}; "
-        f"the first is row {worst.row}: {worst.reason}"
+        f"the first is row {worst.row}: {worst.reason}{way}"
     )
 
 

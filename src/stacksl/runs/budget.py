@@ -36,12 +36,14 @@ def micro_units(amount: Decimal | float | str) -> int:
     """`amount` of money as integer micro-units.
 
     Raises:
-        SettingsError: if it is not a number of at least 0.
+        SettingsError: if it is not a number of at least 0 with at most six decimals.
     """
     value = _decimal(str(amount), f"a price must be a number such as 2.50, not '{amount}'")
     if value < 0:
         raise SettingsError(f"a price must be at least 0, not '{amount}'")
-    return int((value * MICRO).to_integral_value())
+    if (value * MICRO) % 1:
+        raise SettingsError(f"a price has six decimals at most, but '{amount}' came: round it")
+    return int(value * MICRO)
 
 
 def parse_budget(text: str | float, items: int, price: Decimal | float | str | None) -> Budget:

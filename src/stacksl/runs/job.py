@@ -167,15 +167,18 @@ def read_again(
 
 def _test(path: str, train: Dataset, settings: Settings) -> Dataset:
     """The test file, read as the training file was; it never loses a row in silence."""
-    test = read(
-        path,
-        format=settings.format,
-        columns=dict(train.columns) or None,
-        classes=train.classes,
-        max_candidates=settings.max_candidates,
-        seed=settings.seed,
-        lenient=True,
-    )
+    try:
+        test = read(
+            path,
+            format=settings.format,
+            columns=dict(train.columns) or None,
+            classes=train.classes,
+            max_candidates=settings.max_candidates,
+            seed=settings.seed,
+            lenient=True,
+        )
+    except DataError as fault:
+        raise DataError(f"in the test file {Path(path).name}: {fault}") from None
     if test.unlabelled:
         raise DataError(
             f"the test file {Path(path).name} should have an answer in every row, but"
