@@ -23,9 +23,7 @@ __all__ = [
     "fill",
     "forced",
     "known",
-    "largest_absolute",
     "needs_widths",
-    "pick_action",
     "reach_of",
     "settle",
     "statistic",
@@ -51,7 +49,7 @@ RANDOM, UNIFORM, LLF, MARGIN, CONTESTED = 1, 2, 3, 4, 5  # the gates' codes
 @compiled
 def reach_of(plan: Plan, memory: Memory, dim: int) -> float:
     """The radius now, for bounds in `dim` dimensions (score units)."""
-    count = memory.counts[LEARNT] if plan.counting == 0 else memory.counts[ROUNDS]
+    count = memory.counts[LEARNT] if plan.counting == LEARNT else memory.counts[ROUNDS]
     return _radius(
         plan.noise, dim, count, plan.ridge, plan.delta, plan.norm_bound, plan.feature_norm
     )

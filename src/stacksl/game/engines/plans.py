@@ -238,20 +238,24 @@ def make_memory(
 
 def make_space(plan: Plan, candidates: int, dim: int) -> Space:
     """Room for rounds of so many candidates in `dim` dimensions."""
-    numbers = np.full((8, candidates), np.nan)  # NaN is what a width unknown reads
-    factors, spare = np.zeros((2, candidates if plan.scorer == NEWTON else 0, dim))
+    rows = candidates if plan.scorer == NEWTON else 0
     side = 0 if plan.scorer == SGD else candidates
-    return Space._make(
-        [
-            *(row.copy() for row in numbers),
-            np.zeros((candidates, dim)),
-            factors,
-            spare,
-            np.zeros(dim),
-            np.zeros(dim),
-            np.zeros((side, side)),
-            np.zeros(1, dtype=np.bool_),
-        ]
+    return Space(
+        scores=np.zeros(candidates),
+        values=np.zeros(candidates),
+        widths=np.full(candidates, np.nan),  # what an unknown width reads
+        pairs=np.full(candidates, np.nan),
+        policy=np.zeros(candidates),
+        slope=np.zeros(candidates),
+        anchor=np.zeros(candidates),
+        powers=np.zeros(candidates),
+        products=np.zeros((candidates, dim)),
+        factors=np.zeros((rows, dim)),
+        spare=np.zeros((rows, dim)),
+        mean=np.zeros(dim),
+        direction=np.zeros(dim),
+        small=np.zeros((side, side)),
+        current=np.zeros(1, dtype=np.bool_),
     )
 
 
