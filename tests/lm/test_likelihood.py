@@ -1,0 +1,328 @@
+"""Every path gives the naive path's scores and gradients, or says that it does not."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.errors import FeatureError, MissingExtra, SettingsError
+from stacksl.items import Item
+from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, TokenItem, Tokenizing, unfit
+from stacksl.lm.paths import checkpoints
+
+torch = pytest.importorskip("torch")
+
+PACKINGS = {
+    "an item a row": Packing(),
+    "an item a batch": Packing(batch_tokens=1),
+    "several items a row": Packing(row_tokens=64, batch_tokens=200),
+    "all in one row": Packing(row_tokens=10_000),
+}
+
+
+def scores(model: Any, items: list[TokenItem], path: str, **settings: Any) -> Any:
+    return torch.cat(Likelihood(model, path=path, **settings).sums(items))
+
+
+def gradients(model: Any, items: list[TokenItem], path: str, **settings: Any) -> list[Any]:
+    """Gradients of a loss in which every option weighs something else, and the scores."""
+    model.zero_grad()
+    values = scores(model, items, path, **settings)
+    weights = torch.linspace(-1, 1, len(values), dtype=values.dtype)
+    (weights * values).sum().backward()
+    grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    assert grads
+    return [values.detach(), *grads]
+
+
+def assert_same(got: list[Any], expected: list[Any], within: float = 1e-5) -> None:
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        scale = max(1.0, float(other.abs().max()))
+        assert float((one - other).abs().max()) <= within * scale
+
+
+def checkpointed(model: Any) -> None:
+    """Gradient checkpointing, by the name this version of transformers has for it."""
+    new = hasattr(model, "activation_checkpointing_enable")
+    name = f"{'activation' if new else 'gradient'}_checkpointing_enable"
+    getattr(model, name)({"use_reentrant": False})
+
+
+def by_hand(model: Any, item: TokenItem) -> Any:
+    """The definition, a token at a time, from the model's own causal pass."""
+    found = []
+    for option in item.options:
+        total, seen = 0.0, list(item.prompt)
+        for token in option:
+            with torch.no_grad():
+                last = model(torch.tensor([seen])).logits[0, -1].double()
+            total += float(last[token] - last.logsumexp(0))
+            seen.append(token)
+        found.append(total)
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+def test_naive_is_the_definition(make_model: Any, kind: str, items: list[TokenItem]) -> None:
+    model = make_model(kind)
+    for item, got in zip(items, Likelihood(model, path="naive").sums(items), strict=True):
+        assert torch.allclose(got.detach(), by_hand(model, item), atol=1e-4)
+
+
+@pytest.mark.parametrize("packing", PACKINGS.values(), ids=PACKINGS)
+@pytest.mark.parametrize("path", ["packed", "kv", "padded"])
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+def test_scores_are_the_naive_ones(
+    make_model: Any, kind: str, path: str, packing: Packing, items: list[TokenItem]
+) -> None:
+    model = make_model(kind)
+    with torch.no_grad():
+        expected = scores(model, items, "naive")
+        assert expected.std() > 1  # nats: nothing below could pass by all being alike
+        assert_same([scores(model, items, path, packing=packing)], [expected])
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
+@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+def test_gradients_are_the_naive_ones(
+    make_model: Any,
+    with_lora: Any,
+    kind: str,
+    lora: bool,
+    checkpointing: bool,
+    items: list[TokenItem],
+) -> None:
+    model = make_model(kind)
+    if checkpointing:
+        checkpointed(model)
+        assert checkpoints(model)
+    model = with_lora(model) if lora else model
+    model.train()  # no dropout in these: training mode is what turns checkpointing on
+    expected = gradients(model, items, "naive")
+    for path in ("packed", "padded"):
+        for packing in (Packing(), Packing(row_tokens=64)):
+            assert_same(gradients(model, items, path, packing=packing), expected)
+
+
+def test_adapter_changes_scores_and_is_scored(
+    make_model: Any, with_lora: Any, items: list[TokenItem]
+) -> None:
+    base = make_model("qwen3")
+    with torch.no_grad():
+        before = scores(base, items, "packed")
+        adapted = with_lora(base)
+        assert (scores(adapted, items, "packed") - before).abs().max() > 0.1
+        with adapted.disable_adapter():
+            assert_same([scores(adapted, items, "packed")], [before])
+
+
+def test_several_heads_and_tied_weights_in_float64(make_model: Any, items: list[TokenItem]) -> None:
+    model = make_model("qwen3", tie_word_embeddings=True).double()
+    assert_same(
+        [each.float() for each in gradients(model, items, "packed")],
+        [each.float() for each in gradients(model, items, "naive")],
+    )
+
+
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+def test_bfloat16_agrees_roughly_and_scores_are_float32(
+    make_model: Any, kind: str, items: list[TokenItem]
+) -> None:
+    model = make_model(kind, initializer_range=0.05).bfloat16()
+    with torch.no_grad():
+        likelihood = Likelihood(model)
+        values = torch.cat(likelihood.sums(items))
+        assert likelihood.used == {"without": "packed"}
+        assert values.dtype == torch.float32
+        tokens = torch.tensor([len(o) for item in items for o in item.options])
+        assert ((values - scores(model, items, "naive")).abs() / tokens).max() < 5e-2
+
+
+def test_auto_takes_the_packed_path_with_and_without_gradients(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    likelihood = Likelihood(make_model("qwen3"))
+    with torch.no_grad():
+        likelihood.sums(items)
+    likelihood.sums(items)
+    assert likelihood.used == {"without": "packed", "with": "packed"}
+
+
+def test_eager_attention_is_set_to_sdpa(make_model: Any, items: list[TokenItem]) -> None:
+    model = make_model("qwen3", attn_implementation="eager")
+    likelihood = Likelihood(model)
+    assert model.config._attn_implementation == "sdpa"
+    with torch.no_grad():
+        values = torch.cat(likelihood.sums(items))
+        assert_same([values], [scores(make_model("qwen3"), items, "naive")])
+
+
+def test_eager_attention_behind_our_back_is_not_packed(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    model = make_model("llama")
+    likelihood = Likelihood(model)
+    with torch.no_grad():
+        likelihood.sums(items)
+        model.set_attn_implementation("eager")
+        values = torch.cat(likelihood.sums(items))
+        assert likelihood.used == {"without": "kv"}
+        assert_same([values], [scores(model, items, "naive")])
+
+
+def test_eager_with_a_boolean_mask_is_wrong_without_a_word(
+    make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Why the attention is asserted: without the guard nothing raises, and scores are off."""
+    model = make_model("qwen3")
+    with torch.no_grad():
+        expected = scores(model, items, "naive")
+        model.set_attn_implementation("eager")
+        monkeypatch.setattr("stacksl.lm.paths.attention", lambda model: "sdpa")
+        from stacksl.lm.paths import packed
+
+        got = torch.cat(packed(model, [[item] for item in items]))
+    assert (got - expected).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("kind", ["mistral", "mamba"])
+def test_windows_and_states_go_the_padded_way(
+    make_model: Any, kind: str, items: list[TokenItem]
+) -> None:
+    model = make_model(kind)
+    likelihood = Likelihood(model)
+    assert unfit(model, "packed")
+    assert unfit(model, "kv")
+    assert_same([torch.cat(likelihood.sums(items)).detach()],
+                [scores(model, items, "naive").detach()], 5e-5)  # fmt: skip
+    assert likelihood.used == {"with": "padded"}
+    with pytest.raises(SettingsError, match="does not fit"):
+        Likelihood(model, path="packed")
+
+
+def test_absolute_positions_are_packed(make_model: Any, items: list[TokenItem]) -> None:
+    model = make_model("gpt2")
+    likelihood = Likelihood(model)
+    with torch.no_grad():
+        got = torch.cat(likelihood.sums(items))
+        assert likelihood.used == {"without": "packed"}
+        assert_same([got], [scores(model, items, "naive")])
+
+
+def test_a_model_without_sdpa_or_positions_is_not_packed(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    model = make_model("bloom")
+    likelihood = Likelihood(model)
+    with torch.no_grad():
+        assert "eager" in str(unfit(model, "packed"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # whether its cache can be repeated is its own affair
+            got = torch.cat(likelihood.sums(items))
+        assert_same([got], [scores(model, items, "naive")])
+
+
+def test_a_wrong_path_is_caught_on_the_first_batch(
+    make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import stacksl.lm.likelihood as module
+
+    right = module.packed
+    wrong = lambda model, rows: [value + 0.01 for value in right(model, rows)]  # noqa: E731
+    monkeypatch.setattr(module, "packed", wrong)
+    model = make_model("qwen3")
+    likelihood = Likelihood(model)
+    with torch.no_grad():
+        with pytest.warns(UserWarning, match="'packed' does not hold .* 'kv' is tried"):
+            got = torch.cat(likelihood.sums(items))
+        assert_same([got], [scores(model, items, "naive")])
+        with pytest.raises(SettingsError, match="take 'auto'"):
+            Likelihood(model, path="packed").sums(items)
+
+
+def test_a_path_that_breaks_is_left_with_a_warning(
+    make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(model: Any, rows: Any) -> Any:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr("stacksl.lm.likelihood.packed", broken)
+    likelihood = Likelihood(make_model("qwen3"))
+    with pytest.warns(UserWarning, match="no kernel"):
+        likelihood.sums(items)
+    assert likelihood.used == {"with": "padded"}  # a cache carries no gradients
+
+
+def test_kv_is_refused_where_gradients_or_checkpointing_are(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    model = make_model("qwen3")
+    with pytest.raises(SettingsError, match="no gradients"):
+        Likelihood(model, path="kv").sums(items)
+    checkpointed(model)
+    model.train()
+    assert "checkpointing" in str(unfit(model, "kv"))
+
+
+def test_the_check_leaves_every_module_in_its_mode(make_model: Any, items: list[TokenItem]) -> None:
+    model = make_model("qwen3", attention_dropout=0.5).train()
+    model.model.layers[0].eval()
+    before = [module.training for module in model.modules()]
+    Likelihood(model).sums(items)  # under dropout two passes differ: the check must not
+    assert [module.training for module in model.modules()] == before
+
+
+def test_numbers_that_are_not_finite_are_refused(make_model: Any, items: list[TokenItem]) -> None:
+    model = make_model("qwen3")
+    with torch.no_grad():
+        model.lm_head.weight.fill_(float("nan"))
+    with pytest.raises(FeatureError, match="not finite"):
+        Likelihood(model).sums(items)
+
+
+def test_an_encoder_decoder_and_unknown_paths_are_refused(make_model: Any) -> None:
+    with pytest.raises(SettingsError, match="encoder-decoder"):
+        Likelihood(make_model("t5"))
+    with pytest.raises(SettingsError, match="did you mean 'packed'"):
+        Likelihood(make_model("llama"), path="paked")
+
+
+def test_batches_cover_every_item_once(make_model: Any, items: list[TokenItem]) -> None:
+    likelihood = Likelihood(make_model("llama"), packing=Packing(row_tokens=40, batch_tokens=90))
+    groups = likelihood.batches(items)
+    assert sorted(index for group in groups for index in group) == list(range(len(items)))
+    assert len(groups) > 1
+    assert likelihood.sums([]) == []
+
+
+def test_a_real_model_prefers_what_it_was_trained_on(with_lora: Any, stories: Path) -> None:
+    import transformers as tf
+
+    model = tf.AutoModelForCausalLM.from_pretrained(stories).eval()
+    made = Tokenizing(
+        tf.AutoTokenizer.from_pretrained(stories),
+        Limits(positions=model.config.max_position_embeddings),
+    )
+    endings = ("and play with her friends.", "and friends her with play.", "quarterly tax return.")
+    item = Item("lily", "Once upon a time there was a girl named Lily. She liked to run", endings)
+    rows = made.items([PromptFormat("{prompt}").render(item)])
+    with torch.no_grad():
+        paths = {path: scores(model, rows, path) for path in ("naive", "packed", "kv", "padded")}
+    for values in paths.values():
+        assert_same([values], [paths["naive"]])
+        assert int((values / torch.tensor([len(o) for o in rows[0].options])).argmax()) == 0
+    adapted = with_lora(model)
+    assert_same(*(gradients(adapted, rows, path) for path in ("packed", "naive")))
+
+
+def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'stacksl\[lm\]'"):
+        Likelihood(object())
