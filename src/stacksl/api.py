@@ -136,9 +136,10 @@ def prepare(
     else:
         dataset, held = _in_memory(data, answers), None
     if test is not None and test_source is None:
-        held = _in_memory(*test) if isinstance(test, tuple) else _in_memory(test, None)
+        pair = isinstance(test, tuple) and len(test) == 2
+        held = _in_memory(*test) if pair else _in_memory(test, None)
     if held is not None:
-        held = _like(held, dataset.classes)
+        held = _answered(_like(held, dataset.classes))
     make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)  # refused early
     budget = parse_budget(wanted.budget, len(dataset.items), wanted.price)
     advice = _recipe_advice(resolved.preset, budget.labels / len(dataset.items))
@@ -296,7 +297,7 @@ class Run:
         Args:
             progress: told how far the run is.
             data: where the data file lies now, if it was moved.
-            labeler: who answers, where the settings name none.
+            labeler: who answers, where the settings name none; needed where an object of yours did.
 
         Raises:
             RunLocked: another process holds the run.
@@ -405,6 +406,15 @@ def _in_memory(
     # the same candidates everywhere are a fixed label set, as the readers have it
     listed = tuple(Item(item.id, item.prompt, first) for item in listed)
     return Dataset("items", "memory", listed, gold, first)
+
+
+def _answered(test: Dataset) -> Dataset:
+    if test.unlabelled:
+        raise DataError(
+            f"every item of the test set should have an answer, but {test.unlabelled} of"
+            f" {len(test.items)} have none: give test=(items, answers)"
+        )
+    return test
 
 
 def _like(dataset: Dataset, classes: tuple[str, ...] | None) -> Dataset:

@@ -95,9 +95,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> SettingsError:
     """The error for a `name` that is not among the `known` ones, with the nearest match.
 
     >>> str(unknown_name("gate", "margn", ["margin", "first"]))
-    "unknown gate 'margn': did you mean 'margin'? Known: first, margin"
+    "unknown gate 'margn': did you mean 'margin'? known: first, margin"
     """
     names = sorted(known)
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    return SettingsError(f"unknown {kind} '{name}': {hint}Known: {', '.join(names)}")
+    return SettingsError(f"unknown {kind} '{name}': {hint}known: {', '.join(names)}")

@@ -100,6 +100,7 @@ class FakeApi:
             "rounds": 50,
             "budget": 5,
             "asked": 5,
+            "answered": 5,
             "left": 0,
             "money": None,
             "gate": "margin",

@@ -253,3 +253,9 @@ def test_predictions_into_a_folder_that_is_not_there(stacksl, folder) -> None:
     said = stacksl("predict", "runs/first", "test.csv", "--out", "nowhere/a.jsonl", "--quiet")
     assert said.code == 2
     assert "give another --out" in said.err
+
+
+def test_a_label_that_nobody_answered_is_not_called_bought(stacksl, api, monkeypatch) -> None:
+    waiting = {**api.status(), "state": "waiting", "answered": 2}
+    monkeypatch.setattr(api, "status", lambda: waiting)
+    assert "5 of 5 asked, 2 answered, 0 left" in stacksl("status", "first").out

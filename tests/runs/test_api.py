@@ -253,3 +253,11 @@ def test_a_run_that_was_moved_goes_on_where_it_is(tmp_path) -> None:
     moved = Run.open(tmp_path / "there").resume()
     assert moved.status()["state"] == "finished"
     assert moved.replay()["labels"] == 4
+
+
+def test_a_test_set_without_answers_is_refused(tmp_path) -> None:
+    items, answers = class_items(20)
+    for test in (items, (items,), (items, {items[0].id: 0})):
+        with pytest.raises(DataError):
+            run(items, answers, test=test, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, prepare, run
-from stacksl.errors import LabelerError, SettingsError
+from stacksl.errors import LabelerError, RunError, SettingsError
 from stacksl.labels.labelers import NoisyLabeler
 from stacksl.labels.purchases import Answer, Purchase
 from stacksl.runs.pool import pool
@@ -204,6 +204,9 @@ def test_a_run_waits_for_answers_and_goes_on_when_they_come(tmp_path, mode, make
     assert status(done, "state", "asked", "answered") == ["waiting", asked, 0]
     assert done.status()["resume"] == f"stacksl resume {out}"
     assert not (out / "report.html").exists()
+    with pytest.raises(RunError, match=r"come from the labeler 'slow'.*resume\(labeler="):
+        done.resume()  # the oracle would mix its answers with those of another
+    assert status(done, "state", "asked", "answered") == ["waiting", asked, 0]
 
     missing = next(iter(slow.asked))[0]
     later = Slow(answers, never=frozenset([missing]), patience=0)
@@ -249,7 +252,8 @@ def test_an_answer_to_nothing_is_a_sentence_and_the_run_is_kept(tmp_path) -> Non
     failed = Run.open(tmp_path / "run")
     assert failed.status()["state"] == "failed"
     assert "liar" in failed.status()["sentence"]
-    assert failed.resume().status()["state"] == "finished"
+    honest = Slow(answers, patience=0)
+    assert failed.resume(labeler=honest).status()["state"] == "finished"
 
 
 def test_noise_is_learnt_as_it_was_told(tmp_path) -> None:

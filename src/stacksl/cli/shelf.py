@@ -43,6 +43,8 @@ def status(
 
 def _shown(result: Mapping[str, Any]) -> str:
     labels = f"{count(result['asked'])} of {count(result['budget'])} bought"
+    if result["asked"] > result["answered"]:
+        labels = f"{labels.removesuffix('bought')}asked, {count(result['answered'])} answered"
     warnings = [("Warning", sentence) for sentence in result.get("warnings", ())]
     return facts(
         [

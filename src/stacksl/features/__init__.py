@@ -24,7 +24,7 @@ def _hashing(name: str) -> Encoder:
 
 
 def _sentences(name: str) -> Encoder:
-    """Any encoder that sentence-transformers loads, with its own pooling."""
+    """`sentences:NAME_OR_DIR`: any encoder that sentence-transformers loads, with its pooling."""
     if not name:
         raise FeatureError(
             "features 'sentences' need a name: write sentences:minilm, sentences:FOLDER or a name "

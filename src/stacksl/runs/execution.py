@@ -5,7 +5,7 @@ A fresh run is a resumed run with nothing behind it: every phase looks at what i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -51,7 +51,7 @@ def execute(
         RunLocked: another process holds the run.
         StackslError: one sentence on what went wrong; the state `failed` holds it too.
     """
-    with job.folder.locked(), _recorded(job, warnings) as state, one_thread():
+    with job.folder.locked(), _recorded(job, warnings, labeler) as state, one_thread():
         features = _feature_map(job)
         block = _features(job, features, report)
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
@@ -136,16 +136,37 @@ def order_of(order: str, seed: int, items: int) -> list[int]:
     return [int(i) for i in generator(seed, "order").permutation(items)]
 
 
+def _own_labeler(before: Mapping[str, Any], job: Job, labeler: Labeler | None) -> str | None:
+    """The name of the object that answers, None where the settings say who does.
+
+    Raises:
+        RunError: such an object answered before and none is given now: another labeler would
+            mix its answers with the first one's.
+    """
+    known: str | None = before.get("labeler")
+    if labeler is None and known is not None:
+        raise RunError(
+            f"the labels of {job.folder.path} come from the labeler '{known}', an object made in"
+            " Python: go on there, with stacksl.Run.open(...).resume(labeler=...)"
+        )
+    return None if labeler is None else str(getattr(labeler, "name", type(labeler).__name__))
+
+
 @contextmanager
-def _recorded(job: Job, warnings: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _recorded(
+    job: Job, warnings: Sequence[str], labeler: Labeler | None
+) -> Iterator[dict[str, Any]]:
     """Keep `state.json` true whatever happens inside; it holds the `warnings` from the start."""
     before = job.folder.read_state() if (job.folder.path / "state.json").exists() else {}
+    own = _own_labeler(before, job, labeler)
     state: dict[str, Any] = {
         "created": before.get("created", _now()),
         "interruptions": list(before.get("interruptions", [])),
         "warnings": _unique(before.get("warnings", []), warnings),
         "began": bool(before.get("began", False)),
     }
+    if own is not None:
+        state["labeler"] = own
     if before.get("state") in ("interrupted", "stopped", "failed", "running"):
         state["interruptions"].append(f"taken up again {_now()} after it was {_was(before)}")
         state["warnings"] = _unique(state["warnings"], job.changed_versions())
