@@ -205,9 +205,14 @@ def _least(*values: int | None) -> int | None:
 def _check(item: TokenItem, prompt: Prompt, where: str) -> None:
     seen: dict[tuple[int, ...], int] = {}
     for number, option in enumerate(item.options):
-        if not option or not prompt.continuations[number].strip():
+        if not prompt.continuations[number].strip():
             raise DataError(
                 f"candidate {number + 1} of item '{item.id}' has no tokens: give it a text"
+            )
+        if not option:
+            raise DataError(
+                f"candidate {number + 1} of item '{item.id}' becomes one token with the end of its "
+                "prompt: take a template that ends with a mark or a line end"
             )
         if option in seen:
             raise DataError(

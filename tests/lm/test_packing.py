@@ -1,0 +1,80 @@
+"""The packed row's arrays, held to what each option's own sequence would be."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacksl.lm import Packing, TokenItem, pack
+
+TOKENS = st.integers(1, 9)
+ITEMS = st.builds(
+    lambda prompt, options: TokenItem(
+        "i", tuple(prompt), tuple(map(tuple, options)), tuple(map(len, options))
+    ),
+    st.lists(TOKENS, min_size=1, max_size=5),
+    st.lists(st.lists(TOKENS, min_size=1, max_size=4), min_size=1, max_size=4),
+)
+ROWS = st.lists(st.lists(ITEMS, min_size=1, max_size=3), min_size=1, max_size=3)
+
+
+@given(ROWS, st.booleans())
+def test_what_a_column_sees_is_its_own_sequence(rows: list[list[TokenItem]], last: bool) -> None:
+    """The predictor of token l of an option sees the prompt and the option's first l tokens."""
+    packed = pack(rows, with_last=last)
+    pairs = [(row, item.prompt, option) for row, items in enumerate(rows) for item in items
+             for option in item.options]  # fmt: skip
+    assert packed.counts == tuple(len(item.options) for items in rows for item in items)
+    for number, (row, prompt, option) in enumerate(pairs):
+        assert packed.rows[number] == row
+        assert packed.targets[number][packed.valid[number]].tolist() == list(option)
+        for step in range(len(option)):
+            column = packed.keep[packed.slots[number, step]]
+            seen = np.flatnonzero(packed.mask[row, column])
+            order = seen[np.argsort(packed.positions[row, seen])]
+            assert packed.ids[row, order].tolist() == [*prompt, *option[:step]]
+            assert sorted(packed.positions[row, seen]) == list(range(len(prompt) + step))
+
+
+@given(ROWS, st.booleans())
+def test_options_carry_their_tokens_but_the_last(rows: list[list[TokenItem]], last: bool) -> None:
+    packed = pack(rows, with_last=last)
+    options = [option for items in rows for item in items for option in item.options]
+    for number, option in enumerate(options):
+        columns = packed.carried[number]
+        held = packed.ids[packed.rows[number], columns[columns >= 0]].tolist()
+        assert held == list(option if last else option[:-1])
+    longest = max(sum(len(item.prompt) for item in items) for items in rows)
+    tails = [sum(len(o) - (not last) for i in items for o in i.options) for items in rows]
+    assert packed.ids.shape == (len(rows), longest + max(tails))
+
+
+@given(ROWS)
+def test_every_query_sees_something(rows: list[list[TokenItem]]) -> None:
+    assert pack(rows).mask.any(axis=-1).all()
+
+
+def test_only_the_columns_that_predict_are_kept() -> None:
+    item = TokenItem("a", (1, 2, 3), ((4, 5, 6), (7, 8, 9)), (1, 1))
+    packed = pack([[item], [item]])
+    assert packed.keep.tolist() == [2, 3, 4, 5, 6]  # the prompt's last, and two an option
+    assert packed.ids.shape == (2, 7)
+    assert pack([[item]], with_last=True).ids.shape == (1, 9)  # P + kL
+
+
+@given(st.lists(ITEMS, max_size=12), st.integers(0, 40), st.integers(1, 60))
+def test_batches_hold_every_item_once_within_their_bounds(
+    items: list[TokenItem], row_tokens: int, batch_tokens: int
+) -> None:
+    batches = Packing(row_tokens, batch_tokens).batches(items)
+    flat = [index for batch in batches for row in batch for index in row]
+    assert sorted(flat) == list(range(len(items)))
+
+    def width(row: list[int]) -> int:
+        each = (items[index] for index in row)
+        return sum(len(i.prompt) + sum(len(o) - 1 for o in i.options) for i in each)
+
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(map(width, batch)) <= batch_tokens
+        assert all(len(row) == 1 or width(row) <= row_tokens for row in batch)

@@ -1,0 +1,99 @@
+"""Templates, protocols and the chat form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.errors import DataError, SettingsError
+from stacksl.items import Item
+from stacksl.lm import TEMPLATES, PromptFormat, template
+
+ITEM = Item("q1", "Which {vitamin} is it?", ("vitamin C", "{options}", "K"))
+
+
+def test_option_puts_each_candidate_after_one_space() -> None:
+    prompt = PromptFormat().render(ITEM)
+    assert prompt.text == "Which {vitamin} is it?\nAnswer:"
+    assert prompt.continuations == (" vitamin C", " {options}", " K")
+    assert prompt.lengths == (9, 9, 1)
+
+
+def test_letter_lists_the_candidates_and_asks_for_letters() -> None:
+    prompt = PromptFormat(template(None, "letter"), "letter").render(ITEM)
+    assert prompt.text == (
+        "Question: Which {vitamin} is it?\nA. vitamin C\nB. {options}\nC. K\nAnswer:"
+    )
+    assert prompt.continuations == (" A", " B", " C")
+    assert prompt.lengths == (1, 1, 1)
+
+
+def test_more_candidates_than_letters_are_refused() -> None:
+    many = Item("big", "?", tuple(str(number) for number in range(27)))
+    with pytest.raises(DataError, match="'big' has 27 candidates: use protocol 'option'"):
+        PromptFormat(TEMPLATES["letters"], "letter").render(many)
+
+
+@pytest.mark.parametrize(
+    ("text", "protocol", "said"),
+    [
+        ("no field", "option", r"lacks \{prompt\}"),
+        ("{prompt}", "letter", r"lacks \{options\}"),
+        ("{prompt} {anwser}", "option", r"unknown \{anwser\}"),
+        ("{prompt}", "leter", "did you mean 'letter'"),
+    ],
+)
+def test_a_wrong_template_or_protocol_is_refused(text: str, protocol: Any, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        PromptFormat(text, protocol)
+
+
+def test_the_continuation_alone_is_bare_or_in_the_template() -> None:
+    bare = PromptFormat().render_alone(ITEM)
+    assert (bare.text, bare.continuations[0]) == ("", "vitamin C")
+    kept = PromptFormat("# {prompt}\ndef", pmi_context="template").render_alone(ITEM)
+    assert (kept.text, kept.continuations[0]) == ("# \ndef", " vitamin C")
+
+
+class Chat:
+    """A tokenizer's chat side."""
+
+    chat_template = "wrapped"
+
+    def apply_chat_template(
+        self, turns: Any, *, tokenize: bool, add_generation_prompt: bool
+    ) -> str:
+        assert not tokenize
+        assert add_generation_prompt
+        return "".join(f"<{turn['role']}>{turn['content']}" for turn in turns) + "<assistant>"
+
+
+def test_chat_wraps_the_text_and_drops_the_delimiter() -> None:
+    prompt = PromptFormat("{prompt}", chat=Chat()).render(ITEM)
+    assert prompt.text == "<user>Which {vitamin} is it?<assistant>"
+    assert prompt.continuations[0] == "vitamin C"
+    assert prompt.opened
+
+
+def test_a_tokenizer_without_a_chat_template_is_refused() -> None:
+    class Plain:
+        chat_template = None
+
+    with pytest.raises(SettingsError, match="has none"):
+        PromptFormat(chat=Plain())
+
+
+def test_templates_come_by_name_or_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.txt"
+    file.write_text("Q {prompt}\nA:\n", encoding="utf-8")
+    assert template(str(file)) == "Q {prompt}\nA:"
+    assert template("plain") == "{prompt}"
+    with pytest.raises(SettingsError, match="did you mean 'letters'"):
+        template("leters")
+    file.write_bytes(b"\xff\xfe{prompt}")
+    with pytest.raises(SettingsError, match="UTF-8"):
+        template(str(file))
+    with pytest.raises(SettingsError, match="cannot be read"):
+        template(str(tmp_path))

@@ -1,0 +1,144 @@
+"""Token rows: where prompt and option meet, what is cut, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from stacksl.errors import DataError, SettingsError
+from stacksl.items import Item
+from stacksl.lm import Cuts, Limits, Prompt, PromptFormat, Tokenizing
+
+
+def prompt_of(text: str, *continuations: str) -> Prompt:
+    return Prompt("q", text, continuations, tuple(map(len, continuations)))
+
+
+def test_an_item_is_its_joint_encoding(tokenizer: Any) -> None:
+    item = Item("q", "what is the capital of France?", ("Paris", "the middle"))
+    row = Tokenizing(tokenizer).items([PromptFormat().render(item)])[0]
+    text = "what is the capital of France?\nAnswer:"
+    assert tokenizer.decode(row.prompt) == text
+    for option, candidate in zip(row.options, item.candidates, strict=True):
+        joint = tokenizer(f"{text} {candidate}")["input_ids"]
+        assert [*row.prompt, *option] == joint
+        assert list(option) == tokenizer(f" {candidate}")["input_ids"]
+    assert not row.joined
+    assert row.lengths == (5, 10)
+
+
+@given(st.text(max_size=40), st.lists(st.text(min_size=1, max_size=12), min_size=2, max_size=4))
+def test_the_split_is_that_of_lm_eval(tokenizer: Any, text: str, options: list[str]) -> None:
+    """Its rule, written down again: space moves over, then the joint ids beyond the context's."""
+    follows = [" " + option for option in options]
+    context = text.rstrip()
+    expected = []
+    for follow in follows:
+        moved = text[len(context) :] + follow
+        whole = tokenizer(context + moved, add_special_tokens=False)["input_ids"]
+        skip = len(tokenizer(context, add_special_tokens=False)["input_ids"]) if context else 0
+        expected.append(tuple(whole[skip:]))
+    assume(all(option.strip() for option in options))
+    assume(all(expected) and len(set(expected)) == len(expected))
+    row = Tokenizing(tokenizer).items([prompt_of(text, *follows)])[0]
+    assert row.options == tuple(expected)
+
+
+def test_a_token_across_the_boundary_is_noticed(tokenizer: Any) -> None:
+    """Without a space between them prompt and option can share a token."""
+    rows = Tokenizing(tokenizer).items(
+        [prompt_of("the answ", "er is the mean", "xyz"), prompt_of("a", " b")]
+    )
+    assert tokenizer("the answer is the mean")["input_ids"] != (
+        tokenizer("the answ")["input_ids"] + tokenizer("er is the mean")["input_ids"]
+    )
+    assert [row.joined for row in rows] == [True, False]
+    assert Cuts.of(rows).joined == 1
+
+
+def test_an_option_that_vanishes_in_the_prompts_last_token_is_refused(tokenizer: Any) -> None:
+    assert len(tokenizer("the answer")["input_ids"]) <= len(tokenizer("the answ")["input_ids"])
+    with pytest.raises(DataError, match="candidate 1 .* becomes one token with the end"):
+        Tokenizing(tokenizer).items([prompt_of("the answ", "er", "xyz")])
+
+
+def test_space_at_the_end_of_the_prompt_goes_to_the_options(tokenizer: Any) -> None:
+    made = Tokenizing(tokenizer)
+    assert made.items([prompt_of("def ", "mean", "median")])[0].options == (
+        made.items([prompt_of("def", " mean", " median")])[0].options
+    )
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "\n"])
+def test_an_empty_option_is_refused(tokenizer: Any, wrong: str) -> None:
+    with pytest.raises(DataError, match="candidate 2 of item 'q' has no tokens"):
+        Tokenizing(tokenizer).items([prompt_of("a", " b", wrong)])
+
+
+def test_options_that_are_equal_are_refused(tokenizer: Any) -> None:
+    with pytest.raises(DataError, match="candidates 1 and 3 of item 'q' have the same tokens: "):
+        Tokenizing(tokenizer).items([prompt_of("a", " b", " c", " b")])
+    short = Tokenizing(tokenizer, Limits(max_len_choice=1))
+    with pytest.raises(DataError, match="within 1 tokens"):
+        short.items([prompt_of("a", " the sorted values", " the mean")])
+
+
+def test_the_end_of_a_prompt_is_kept_and_the_cut_is_counted(tokenizer: Any) -> None:
+    whole = Tokenizing(tokenizer).items([prompt_of("values " * 30 + "end:", " one of them", " b")])[
+        0
+    ]
+    limits = Limits(max_len_prompt=6, max_len_choice=2)
+    cut = Tokenizing(tokenizer, limits).items(
+        [prompt_of("values " * 30 + "end:", " one of them", " b"), prompt_of("end:", " a", " b")]
+    )
+    assert cut[0].prompt == whole.prompt[-6:]
+    assert cut[0].cut == len(whole.prompt) - 6
+    assert cut[0].options[0] == whole.options[0][:2]
+    assert cut[1].cut == 0
+    said = Cuts.of(cut)
+    assert (said.items, said.prompts, said.options) == (2, 1, 1)
+    assert str(said).startswith("1 of 2 prompts lost their start and 1 options their end")
+
+
+def test_prompts_give_way_to_the_longest_option(tokenizer: Any) -> None:
+    row = Tokenizing(tokenizer, Limits(positions=12)).items(
+        [prompt_of("values " * 30, "the middle of", "b")]
+    )[0]
+    assert row.span == 12
+    with pytest.raises(DataError, match="no room for a prompt in the model's 3 positions"):
+        Tokenizing(tokenizer, Limits(positions=3)).items([prompt_of("values", " the mean of two")])
+    with pytest.raises(SettingsError, match="max_len_prompt .* 0 came"):
+        Limits(max_len_prompt=0)
+
+
+def test_an_empty_prompt_has_one_token(tokenizer: Any) -> None:
+    row = Tokenizing(tokenizer).items([prompt_of("", "a", "b")])[0]
+    assert row.prompt == (tokenizer.eos_token_id,)
+
+
+def test_the_opening_token_is_the_tokenizers_own(stories: Path) -> None:
+    import transformers as tf
+
+    tokenizer = tf.AutoTokenizer.from_pretrained(stories)
+    opens = tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
+    by_default = Tokenizing(tokenizer).items([prompt_of("Once upon", " a", " the")])[0]
+    assert (by_default.prompt[0] == tokenizer.bos_token_id) == opens
+    with_one = Tokenizing(tokenizer, Limits(max_len_prompt=2), opening=True)
+    row = with_one.items([prompt_of("Once upon a time there was", " a", " the")])[0]
+    assert row.prompt[0] == tokenizer.bos_token_id  # kept when the prompt is cut
+    assert len(row.prompt) == 2
+    without = Tokenizing(tokenizer, opening=False).items([prompt_of("Once", " a", " the")])[0]
+    assert without.prompt[0] != tokenizer.bos_token_id
+
+
+def test_a_chat_prompt_gets_no_second_opening(stories: Path) -> None:
+    import transformers as tf
+
+    tokenizer = tf.AutoTokenizer.from_pretrained(stories)
+    prompt = Prompt("q", "<s>Once", (" a", " the"), (1, 3), opened=True)
+    row = Tokenizing(tokenizer, opening=True).items([prompt])[0]
+    assert row.prompt.count(tokenizer.bos_token_id) == 1
