@@ -52,7 +52,7 @@ def test_a_wrong_template_or_protocol_is_refused(text: str, protocol: Any, said:
 
 def test_the_continuation_alone_is_bare_or_in_the_template() -> None:
     bare = PromptFormat().render_alone(ITEM)
-    assert (bare.text, bare.continuations[0]) == ("", "vitamin C")
+    assert (bare.text, bare.continuations[0]) == ("", " vitamin C")
     kept = PromptFormat("# {prompt}\ndef", pmi_context="template").render_alone(ITEM)
     assert (kept.text, kept.continuations[0]) == ("# \ndef", " vitamin C")
 

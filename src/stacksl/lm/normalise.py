@@ -49,8 +49,8 @@ def normalised(
         SettingsError: no normalisation of that name, a temperature that is not above 0, or `pmi`
             without `alone`.
 
-    Source: the paper's Section 5 (token mean); Holtzman et al. (2021), "Surface Form Competition"
-        (pmi).
+    Source: the paper's experiments, "length-normalized per-choice score" (token mean); Holtzman et
+        al. (2021), "Surface Form Competition" (pmi).
     """
     check_scale(kind, temperature)
     if kind == "pmi":

@@ -65,8 +65,8 @@ class PromptFormat:
             assistant's turn opened; None for plain text. The delimiter between the context and a
             continuation is then empty instead of one space.
         pmi_context: what stands in for the prompt where `pmi` asks how likely a continuation is
-            on its own: `empty`, no text at all and no delimiter (lm-eval's `acc_mutual_info`), or
-            `template`, the template around an empty prompt.
+            on its own: `empty`, no text at all (lm-eval's `acc_mutual_info`), or `template`, the
+            template around an empty prompt.
 
     Raises:
         SettingsError: the template lacks a field or has an unknown one, the protocol is unknown,
@@ -105,24 +105,23 @@ class PromptFormat:
         Raises:
             DataError: `letter` with more candidates than letters.
         """
-        return self._prompt(item, self._filled(item.prompt, item), self._wrapped)
+        return self._prompt(item, self._wrapped(self._filled(item.prompt, item)))
 
     def render_alone(self, item: Item) -> Prompt:
         """The continuations of `item` without what it asks: the second term of `pmi`."""
         if self.pmi_context == "empty":
-            answers = self._answers(item)
-            return Prompt(item.id, "", answers, tuple(map(len, answers)))
-        return self._prompt(item, self._filled("", item), self._wrapped)
+            return self._prompt(item, "", opened=False)
+        return self._prompt(item, self._wrapped(self._filled("", item)))
 
-    def _prompt(self, item: Item, text: str, wrapped: Any) -> Prompt:
+    def _prompt(self, item: Item, text: str, *, opened: bool | None = None) -> Prompt:
         answers = self._answers(item)
         delimiter = " " if self.chat is None else ""
         return Prompt(
             item.id,
-            wrapped(text),
+            text,
             tuple(delimiter + answer for answer in answers),
             tuple(map(len, answers)),
-            opened=self.chat is not None,
+            opened=self.chat is not None if opened is None else opened,
         )
 
     def _answers(self, item: Item) -> tuple[str, ...]:
