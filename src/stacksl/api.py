@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.errors import DataError, RunError, StackslError
+from stacksl.errors import DataError, RunError, SettingsError, StackslError
 from stacksl.items import Item
 from stacksl.runs.budget import Budget, parse_budget
 from stacksl.runs.folder import RunFolder, claim_folder, new_folder_name
@@ -190,7 +190,14 @@ def run(
     Raises:
         StackslError: one sentence on what is wrong or what went wrong.
     """
+    from stacksl.labels.labelers import Labeler
+
     who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
+    if who is not None and not isinstance(who, Labeler):
+        raise SettingsError(
+            "labeler should be a name such as 'oracle', or an object with a name, repeatable, ask"
+            f" and answers, not {who!r}"
+        )
     resolved = resolve({"budget": budget, "labeler": name, **settings}, preset=preset)
     plan = prepare(items, answers, test=test, out=out, settings=resolved, labeler=who)
     return plan.start(progress)
@@ -395,6 +402,8 @@ def _in_memory(
     if isinstance(items, Dataset):
         return items
     listed = tuple(items) if isinstance(items, Iterable) else ()
+    if isinstance(items, Sequence) and not listed:
+        raise DataError("at least one item was expected, but the list of items is empty")
     if not listed or not all(isinstance(item, Item) for item in listed):
         raise DataError("items should be a path, a data set, or a list of stacksl.Item")
     if len({item.id for item in listed}) != len(listed):

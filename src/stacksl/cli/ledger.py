@@ -39,7 +39,8 @@ def verify(
         ledger.verify(Head(*mark) for mark in marks)
         rows, tip = ledger.head
     result = {"run": run, "rows": rows, "tip": tip, "checkpoints": len(marks)}
-    said = f"the ledger is whole: {count(rows)} rows, and {count(len(marks))} checkpoints agree"
+    agree = "1 checkpoint agrees" if len(marks) == 1 else f"{count(len(marks))} checkpoints agree"
+    said = f"the ledger is whole: {count(rows)} rows, and {agree}"
     print(as_json(result) if json else said)
 
 

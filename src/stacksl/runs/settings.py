@@ -198,7 +198,8 @@ def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
         )
         return {}
     if name not in PRESETS:
-        mistakes.append(f"unknown preset '{name}'{_nearest(name, PRESETS)}")
+        near = _nearest(name, PRESETS) or f": known: {', '.join(sorted(PRESETS))}"
+        mistakes.append(f"unknown preset '{name}'{near}")
         return {}
     return PRESETS[name]
 

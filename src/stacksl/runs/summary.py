@@ -119,7 +119,7 @@ def _method(job: Job, table: Table) -> f.Method:
         scorer=settings.scorer or default_scorer(_count(job.dataset)),
         features=settings.features,
         follower=settings.follower,
-        labeler=settings.labeler,
+        labeler=table.labeler.name,
         mode=settings.mode,
         order=settings.order,
         seed=settings.seed,
