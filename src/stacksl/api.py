@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.errors import DataError, RunError, SettingsError, StackslError
-from stacksl.items import Item
+from stacksl.errors import RunError, SettingsError, StackslError
 from stacksl.runs.budget import Budget, parse_budget
 from stacksl.runs.folder import RunFolder, claim_folder, new_folder_name
 from stacksl.runs.settings import Resolved, Settings, resolve
@@ -125,6 +124,7 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
+    from stacksl.runs.intake import answered, in_memory, like, warnings_of_test
     from stacksl.runs.job import SAMPLE, load
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
@@ -134,12 +134,12 @@ def prepare(
     if source is not None:
         dataset, held = load(source, test_source, wanted)
     else:
-        dataset, held = _in_memory(data, answers), None
+        dataset, held = in_memory(data, answers), None
     if test is not None and test_source is None:
         pair = isinstance(test, tuple) and len(test) == 2
-        held = _in_memory(*test) if pair else _in_memory(test, None)
+        held = in_memory(*test) if pair else in_memory(test, None)
     if held is not None:
-        held = _answered(_like(held, dataset.classes))
+        held = answered(like(held, dataset.classes))
     make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)  # refused early
     budget = parse_budget(wanted.budget, len(dataset.items), wanted.price)
     advice = _recipe_advice(resolved.preset, budget.labels / len(dataset.items))
@@ -156,7 +156,7 @@ def prepare(
         _absolute(source),
         _absolute(test_source),
         labeler,
-        (*dataset.warnings, *_test_warnings(dataset, held), *resolved.warnings, *advice),
+        (*dataset.warnings, *warnings_of_test(dataset, held), *resolved.warnings, *advice),
         named=out is not None,
     )
 
@@ -266,13 +266,14 @@ class Run:
         An unusable row counts as wrong.
         """
         from stacksl.runs.evaluation import evaluate
+        from stacksl.runs.intake import in_memory, like
         from stacksl.runs.job import read_again
 
         model = self.model
         if _path(data) is not None:
             dataset = read_again(self.folder, model, data)
         else:
-            dataset = _like(_in_memory(data, answers), model.classes)
+            dataset = like(in_memory(data, answers), model.classes)
         return {"run": str(self.path), **evaluate(model, dataset, progress).row()}
 
     def report(self) -> Path:
@@ -391,89 +392,6 @@ def _check_pool(settings: Settings) -> None:
         from stacksl.game.gates import GATES, require_ranking
 
         require_ranking(GATES[settings.gate]())
-
-
-def _in_memory(
-    items: Dataset | Sequence[Item], answers: Mapping[str, int] | Sequence[int] | None
-) -> Dataset:
-    """A data set of items made in Python."""
-    from stacksl.data import Dataset
-
-    if isinstance(items, Dataset):
-        return items
-    listed = tuple(items) if isinstance(items, Iterable) else ()
-    if isinstance(items, Sequence) and not listed:
-        raise DataError("at least one item was expected, but the list of items is empty")
-    if not listed or not all(isinstance(item, Item) for item in listed):
-        raise DataError("items should be a path, a data set, or a list of stacksl.Item")
-    if len({item.id for item in listed}) != len(listed):
-        raise DataError("every item needs an id of its own, but some are repeated")
-    gold = _gold(listed, answers)
-    first = listed[0].candidates
-    if len(listed) < 2 or any(item.candidates != first for item in listed):
-        return Dataset("items", "memory", listed, gold)
-    # the same candidates everywhere are a fixed label set, as the readers have it
-    listed = tuple(Item(item.id, item.prompt, first) for item in listed)
-    return Dataset("items", "memory", listed, gold, first)
-
-
-def _answered(test: Dataset) -> Dataset:
-    if test.unlabelled:
-        raise DataError(
-            f"every item of the test set should have an answer, but {test.unlabelled} of"
-            f" {len(test.items)} have none: give test=(items, answers)"
-        )
-    return test
-
-
-def _like(dataset: Dataset, classes: tuple[str, ...] | None) -> Dataset:
-    """`dataset` as the run's own data is: with its `classes`, or each item with its own options.
-
-    Raises:
-        DataError: an item has other candidates than the classes.
-    """
-    if classes is None or dataset.classes == classes:
-        return replace(dataset, classes=classes)
-    for item in dataset.items:
-        if item.candidates not in ((), classes):
-            raise DataError(
-                f"the candidates of item '{item.id}' should be the {len(classes)} classes of the"
-                f" data in their order ({', '.join(classes[:3])}, ...), but are others"
-            )
-    items = tuple(replace(item, candidates=classes) for item in dataset.items)
-    return replace(dataset, items=items, classes=classes)
-
-
-def _test_warnings(dataset: Dataset, test: Dataset | None) -> list[str]:
-    """What is odd about the test set, and how much of it the data holds already."""
-    from stacksl.data import overlap
-
-    if test is None:
-        return []
-    shared = overlap(dataset.items, test.items)
-    seen = [f"{shared} of {len(test.items)} test prompts are also in the data to label"]
-    return [*(f"test set: {warning}" for warning in test.warnings), *(seen if shared else [])]
-
-
-def _gold(
-    items: Sequence[Item], answers: Mapping[str, int] | Sequence[int] | None
-) -> dict[str, int]:
-    if answers is None:
-        return {}
-    if not isinstance(answers, Mapping):
-        if len(answers) != len(items):
-            raise DataError(f"{len(items)} items should have as many answers, not {len(answers)}")
-        answers = {item.id: int(a) for item, a in zip(items, answers, strict=True)}
-    sizes = {item.id: len(item.candidates) for item in items}
-    for name, index in answers.items():
-        if name not in sizes:
-            raise DataError(f"an answer for '{name}' came, but no item has this id")
-        if not 0 <= int(index) < sizes[name]:
-            raise DataError(
-                f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1},"
-                f" not {index}"
-            )
-    return {name: int(index) for name, index in answers.items()}
 
 
 def _keep(dataset: Dataset, path: Path) -> str:
