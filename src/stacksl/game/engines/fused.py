@@ -19,6 +19,46 @@ __all__ = ["play_pairs"]
 
 
 @compiled
+def _play(
+    plan: Plan,
+    memory: Memory,
+    space: Space,
+    out: Certificates,
+    phi: Array,
+    labels: NDArray[np.int64],
+    rewards: Array,
+    uniforms: Array,
+    start: int,
+) -> int:
+    """The rounds start + 1 to start + n of Algorithms 1 and 2, item by item.
+
+    Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
+    """
+    none = len(labels) - len(labels) - 1  # a plain integer: numba would compile a constant apart
+    for i in range(len(phi)):
+        t = start + i
+        rows = phi[i]
+        clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
+        verdict = judging.forced(clock, plan.exact_spend)
+        algebra.project(rows, memory.theta, space.scores)
+        space.current[0] = True
+        if not judging.all_finite(space.scores):
+            return t
+        choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, t)
+        asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
+        if judging.steadies(plan, asks, verdict):
+            descent.gradient_step(plan, memory, space, rows, none)
+        if asks:
+            memory.counts[ASKED] += 1
+            gold = labels[i] if len(labels) > 0 else none
+            reward = rewards[i, choice] if len(rewards) > 0 else 0.0
+            learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
+        else:
+            learning.count_skip(plan, memory, space, rows, choice, fresh)
+    return -1
+
+
+@compiled
 def _judge(
     plan: Plan,
     memory: Memory,
@@ -80,35 +120,8 @@ def _entry(mark: int) -> Any:
         uniforms: Array,
         start: int,
     ) -> int:
-        """The rounds start + 1 to start + n of Algorithms 1 and 2, item by item.
-
-        Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
-        """
         assert mark >= 0
-        none = (
-            len(labels) - len(labels) - 1
-        )  # a plain integer: numba would compile a constant apart
-        for i in range(len(phi)):
-            t = start + i
-            rows = phi[i]
-            clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
-            verdict = judging.forced(clock, plan.exact_spend)
-            algebra.project(rows, memory.theta, space.scores)
-            space.current[0] = True
-            if not judging.all_finite(space.scores):
-                return t
-            choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, t)
-            asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
-            if judging.steadies(plan, asks, verdict):
-                descent.gradient_step(plan, memory, space, rows, none)
-            if asks:
-                memory.counts[ASKED] += 1
-                gold = labels[i] if len(labels) > 0 else none
-                reward = rewards[i, choice] if len(rewards) > 0 else 0.0
-                learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
-            else:
-                learning.count_skip(plan, memory, space, rows, choice, fresh)
-        return -1
+        return _play(plan, memory, space, out, phi, labels, rewards, uniforms, start)
 
     return play
 
