@@ -42,8 +42,8 @@ def summed(function: F) -> F:
 def kept(function: F) -> F:
     """An entry point, whose machine code is kept on disk; its closure should hold a `stamp`.
 
-    A loop that it calls is compiled twice, once more inside it. For pairs that takes 20 to 30 s more on a
-    first run and makes rounds a tenth faster; for classes it makes them no faster.
+    A loop that it calls is compiled twice, once more inside it. For pairs that takes 20 to 30 s
+    more on a first run and makes rounds a tenth faster; for classes it makes them no faster.
     """
     return cast(F, numba.njit(error_model="numpy", cache=True, _nrt=False)(function))
 
