@@ -468,3 +468,16 @@ def test_features_of_another_dimension_are_refused():
 def test_a_loss_set_without_the_gold_is_refused():
     with pytest.raises(ValueError, match="lacks the gold"):
         _scorer("sgd").step(_pairs(np.random.default_rng(22)), (0, 1), 0, Label(3))
+
+
+def test_a_kl_weight_that_is_adjusted_never_makes_theta_diverge() -> None:
+    """Against the frozen start KL only grows as labels come in: the pull stays below 1/η."""
+    rng = np.random.default_rng(11)
+    settings = ScorerSettings(learning_rate=0.1, kl_target=1e-4)
+    scorer = make_scorer("sgd", dim=4, classes=None, settings=settings)
+    for _ in range(400):
+        phi = rng.normal(size=(3, 4))
+        phi /= np.linalg.norm(phi, axis=1, keepdims=True)
+        scorer.step(PairFeatures(phi), (0, 1, 2), 0, Label(int(np.argmax(phi[:, 0]))))
+    assert np.abs(scorer.theta).max() < 2.0
+    assert scorer.kl_weight == pytest.approx(10.0)

@@ -145,12 +145,18 @@ def gate_scale_warning(gate_scale: float, spreads: Array) -> str | None:
 
 
 def adjusted_kl_weight(
-    kl_weight: float, observed: float, target: float = 1e-3, factor: float = 1.5
+    kl_weight: float,
+    observed: float,
+    target: float = 1e-3,
+    factor: float = 1.5,
+    most: float = 1e6,
 ) -> float:
     """The KL weight after a step whose observed KL was `observed` (nats).
 
     It grows by `factor` when observed > factor·τ, shrinks by it when observed < τ/factor, and
-    stays otherwise, within [1e-6, 1e6]; so the observed KL is kept near τ = `target`.
+    stays otherwise, within [1e-6, `most`]; so the observed KL is kept near τ = `target`. A gradient
+    step of rate η needs `most` = 1/η: a heavier pull overshoots, the KL grows, and so would the
+    weight, until θ diverges.
 
     Raises:
         SettingsError: a weight or a target that is not positive, or a factor of at most 1.
@@ -167,7 +173,7 @@ def adjusted_kl_weight(
             f"{kl_weight}, {target} and {factor}"
         )
     if observed > factor * target:
-        return min(1e6, kl_weight * factor)
+        return min(most, kl_weight * factor)
     if observed < target / factor:
         return max(1e-6, kl_weight / factor)
     return kl_weight

@@ -117,7 +117,7 @@ def _adjust(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
     observed = _divergence(space.policy, space.scores, space.anchor, size)
     weight = max(memory.kl_weight[0], 1e-6)
     if observed > _FACTOR * plan.kl_target:
-        weight = min(1e6, weight * _FACTOR)
+        weight = min(1.0 / plan.learning_rate, weight * _FACTOR)
     elif observed < plan.kl_target / _FACTOR:
         weight = max(1e-6, weight / _FACTOR)
     memory.kl_weight[0] = weight

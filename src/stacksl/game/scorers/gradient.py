@@ -168,7 +168,9 @@ class GradientScorer:
         """Adjust the KL weight by what the step's KL(π_θ ‖ π_ref) came to."""
         now = pick(self.scores(inputs), presented)
         observed = kl(now, pick(all_scores(anchor, inputs), presented))[0]
-        self.kl_weight = adjusted_kl_weight(max(self.kl_weight, 1e-6), observed, target)
+        most = 1.0 / self.settings.learning_rate
+        before = max(self.kl_weight, 1e-6)
+        self.kl_weight = adjusted_kl_weight(before, observed, target, most=most)
 
     def _level(self) -> float:
         if self.settings.clip_level is not None:
