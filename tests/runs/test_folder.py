@@ -86,7 +86,9 @@ def test_an_empty_folder_and_a_start_that_was_cut_off_are_taken(tmp_path) -> Non
     (tmp_path / "run").mkdir()
     RunFolder.create(tmp_path / "run")
     (tmp_path / "run" / "resolved.toml").write_text("half = true")
-    RunFolder.create(tmp_path / "run")
+    folder = RunFolder.create(tmp_path / "run")
+    assert folder.checkpoints.is_dir()
+    assert not (folder.path / "run.toml").exists(), "only a job makes the folder a run"
 
 
 def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch) -> None:
