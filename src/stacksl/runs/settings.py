@@ -8,39 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stacksl.errors import SettingsError
-from stacksl.runs.budget import budget_mistake
+from stacksl.runs.conflicts import conflicts, nearest, unknown_names
 from stacksl.runs.presets import AIMS, PRESETS
 
 __all__ = ["Resolved", "Settings", "resolve"]
-
-OF_GATE = {
-    "gate_scale": "llf",
-    "gate_cap": "llf",
-    "kappa": "llf",
-    "warmup": "llf",
-    "reading": "llf",
-    "reserve": "contested",
-    "floor": "contested",
-    "pace": "margin",
-}
-REGULARISED = (
-    "reference",
-    "ema_decay",
-    "kl_weight",
-    "kl_target",
-    "kl_on_skips",
-    "clip",
-    "clip_level",
-    "clip_multiple",
-    "inner_steps",
-    "learning_rate",
-)
 
 
 class Settings(BaseModel):
@@ -86,9 +62,11 @@ class Settings(BaseModel):
     floor: float = Field(0.01, gt=0, lt=1, description="r of contested: price on schedule")
     pace: float | None = Field(None, gt=0, description="margin: 0.005 (one-hot ridge) or 0.03 (D8)")
 
-    # the update of sgd
-    learning_rate: float = Field(0.1, gt=0, description="η of sgd")
-    kl_weight: float = Field(0.1, ge=0, description="λ of the KL term (sgd)")
+    # the update of sgd, and of a language model's refits
+    learning_rate: float = Field(
+        0.1, gt=0, description="η of sgd; 2e-4 for LoRA, 2e-5 for full fine-tuning"
+    )
+    kl_weight: float = Field(0.1, ge=0, description="λ of the KL term")
     kl_target: float | None = Field(None, gt=0, description="τ; adjusts kl_weight (D16)")
     kl_on_skips: bool = Field(False, description="the KL-only step on skipped rounds")
     reference: Literal["frozen", "ema", "previous"] = Field("frozen", description="D3")
@@ -96,7 +74,49 @@ class Settings(BaseModel):
     clip: Literal["scale", "literal", "none"] = Field("scale", description="D10")
     clip_level: float | None = Field(None, gt=0, description="ρ in nats; 95 % quantile if absent")
     clip_multiple: float | None = Field(None, gt=0, description="ρ as a multiple of the median")
-    inner_steps: int = Field(1, ge=1, description="gradient steps a label (D3, proximal)")
+    inner_steps: int = Field(1, ge=1, description="gradient steps a label (sgd; D3, proximal)")
+
+    # a language model: how it is asked (D11)
+    model: str | None = Field(None, description="a folder, a name on the hub, or sample")
+    adapt: Literal["lora", "full"] | None = Field(None, description="lora where a model is named")
+    protocol: Literal["option", "letter"] = Field("option", description="what is asked for (D11)")
+    template: str | None = Field(None, description="a name or a file; the protocol's if absent")
+    chat: bool = Field(False, description="wrap the prompt in the tokenizer's chat template")
+    normalisation: Literal["token_mean", "sum", "char_mean", "pmi"] = Field(
+        "token_mean", description="log-likelihood of an option to its score; token_mean: the paper"
+    )
+    temperature: float | None = Field(
+        None, gt=0, description="scores are divided by it; brought to the scale of sums if absent"
+    )
+    max_len_prompt: int | None = Field(None, ge=1, description="tokens of a prompt, its end kept")
+    max_len_choice: int | None = Field(None, ge=1, description="tokens of an option")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    dtype: str = Field("auto", description="auto (float32, bfloat16 on a GPU), or its name")
+    path: Literal["auto", "packed", "kv", "padded", "naive"] = Field(
+        "auto", description="how options are scored; auto checks the fastest against naive"
+    )
+    batch_tokens: int = Field(4096, ge=1, description="tokens of one forward pass, at most")
+    state_dim: int = Field(128, ge=1, description="directions of option states kept (D12)")
+
+    # a language model: how it is trained
+    lora_rank: int = Field(16, ge=1, description="r of LoRA")
+    lora_alpha: float = Field(32.0, gt=0, description="α of LoRA; its update is scaled by α/r")
+    lora_dropout: float = Field(0.0, ge=0, lt=1, description="dropout before LoRA")
+    lora_targets: str | None = Field(
+        None, description="layers, with commas between; every linear one but the output if absent"
+    )
+    objective: Literal["sft", "ce", "ce-hard", "stacksl"] = Field(
+        "stacksl", description="what a refit minimises; `stacksl ls objectives`"
+    )
+    refit_at: str = Field(
+        "0.05,0.1,0.25,0.5,1", description="shares of the budget at which the adapter is refitted"
+    )
+    epochs: int = Field(5, ge=1, description="passes of a refit over the labels learnt")
+    batch_size: int = Field(8, ge=1, description="labels an optimiser's step")
+    warmup_share: float = Field(0.1, ge=0, lt=1, description="share of the steps that warm up")
+    weight_decay: float = Field(0.01, ge=0, description="of AdamW")
+    checkpointing: bool = Field(False, description="drop activations, compute them again")
+    training_checkpoint_every: int = Field(200, ge=0, description="steps; 0 for none")
 
     # reading the data
     format: str | None = Field(None, description="overrides what the reader recognises")
@@ -107,6 +127,11 @@ class Settings(BaseModel):
 
     # the run itself
     checkpoint_every: int = Field(1000, ge=1, description="rounds between checkpoints")
+
+    @property
+    def adapts(self) -> bool:
+        """Whether a language model is adapted."""
+        return self.model is not None or self.adapt is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +150,12 @@ class Resolved:
         given = [n for n, where in self.origin.items() if where in ("flag", "config")]
         values = {name: getattr(self.settings, name) for name in given}
         return range_warnings({n: v for n, v in values.items() if isinstance(v, int | float)})
+
+    def with_defaults(self, layer: Mapping[str, Any], where: str) -> Resolved:
+        """These settings with the values of `layer` for all that nobody chose."""
+        open_ = {name: value for name, value in layer.items() if self.origin[name] == "default"}
+        settings = self.settings.model_copy(update=open_)
+        return Resolved(settings, {**self.origin, **dict.fromkeys(open_, where)}, self.preset)
 
     def explicit(self) -> dict[str, Any]:
         """What was given by flag, config or the preset's name: what `run.toml` holds."""
@@ -156,9 +187,11 @@ def resolve(
     aim = next((str(layer["aim"]) for _, layer in layers if "aim" in layer), "model")
     layers.append(("aim", AIMS.get(aim, {})))
     merged, origin = _merge(layers)
+    if merged.get("model") is not None or merged.get("adapt") is not None:
+        _for_model(merged, origin)
     settings = _validated(merged, mistakes)
     explicit = {name for name, where in origin.items() if where in ("flag", "config")}
-    mistakes += [*_unknown_names(settings), *_conflicts(settings, explicit)]
+    mistakes += [*unknown_names(settings), *conflicts(settings, explicit)]
     if mistakes:
         raise SettingsError("; ".join(mistakes))
     everything = {name: origin.get(name, "default") for name in Settings.model_fields}
@@ -181,6 +214,20 @@ def _merge(layers: list[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any],
     return merged, origin
 
 
+def _for_model(merged: dict[str, Any], origin: dict[str, str]) -> None:
+    """Drop what a preset says of the linear scorer: over a language model it is another one."""
+    for name in ("scorer", "learning_rate", "refit"):
+        if origin.get(name) == "preset":
+            del merged[name], origin[name]
+    rates = {"lora": 2e-4, "full": 2e-5}
+    for name, value in (
+        ("adapt", "lora"),
+        ("learning_rate", rates.get(str(merged.get("adapt")), 2e-4)),
+    ):
+        if name not in merged or merged[name] is None:
+            merged[name], origin[name] = value, "default"
+
+
 def _lower(origin: Mapping[str, str], one: str, other: str) -> str | None:
     """Which of two settings came from the lower layer; None where they came from the same."""
     ranks = ("aim", "preset", "config", "flag")
@@ -198,7 +245,7 @@ def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
         )
         return {}
     if name not in PRESETS:
-        near = _nearest(name, PRESETS) or f": known: {', '.join(sorted(PRESETS))}"
+        near = nearest(name, PRESETS) or f": known: {', '.join(sorted(PRESETS))}"
         mistakes.append(f"unknown preset '{name}'{near}")
         return {}
     return PRESETS[name]
@@ -217,71 +264,6 @@ def _validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings:
 def _sentence(error: Any) -> str:
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
-        return f"unknown setting '{name}'{_nearest(name, Settings.model_fields)}"
+        return f"unknown setting '{name}'{nearest(name, Settings.model_fields)}"
     expected = error["msg"].removeprefix("Input should be ")
     return f"{name} must be {expected}, not {error['input']!r}"
-
-
-def _nearest(name: str, known: Any) -> str:
-    near = get_close_matches(name, list(known), n=1)
-    return f": did you mean '{near[0]}'?" if near else ""
-
-
-def _unknown_names(settings: Settings) -> list[str]:
-    """A sentence for each name that no registry has, and for a budget that is none."""
-    from stacksl.features import ENCODERS
-    from stacksl.game.followers import FOLLOWERS
-    from stacksl.game.gates import GATES
-    from stacksl.game.scorers import SCORERS
-    from stacksl.labels.labelers import LABELERS
-
-    named: list[tuple[str, str | None, Any]] = [
-        ("gate", settings.gate, GATES),
-        ("follower", settings.follower, FOLLOWERS),
-        ("scorer", settings.scorer, SCORERS),
-        ("features", settings.features.partition(":")[0], ENCODERS),
-        ("labeler", settings.labeler.partition(":")[0], LABELERS),
-    ]
-    found = [
-        f"unknown {kind} '{name}'{_nearest(name, known) or ':'} known: {', '.join(sorted(known))}"
-        for kind, name, known in named
-        if name is not None and name not in known
-    ]
-    wrong = budget_mistake(settings.budget, settings.price)
-    return found if wrong is None else [*found, wrong]
-
-
-def _conflicts(settings: Settings, explicit: set[str]) -> list[str]:
-    """The mistakes that only show when settings are seen together."""
-    found: list[str] = []
-    if settings.width_scale is not None and settings.width_scale <= 0:
-        found.append(
-            f"width_scale must be above 0, not {settings.width_scale:g}: at 0 the gate 'contested'"
-            " never asks"
-        )
-    if settings.scorer != "sgd":
-        wrong = sorted(explicit.intersection(REGULARISED))
-        if wrong:
-            found.append(
-                f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to the scorer 'sgd':"
-                f" give --scorer sgd, or leave {'it' if len(wrong) == 1 else 'them'} out"
-            )
-    if settings.noise == 0 and settings.width_scale is None:
-        found.append("noise 0 makes α = σ√d of the gate score 0: give a width_scale with it")
-    for name in sorted(explicit & OF_GATE.keys()):
-        if settings.gate != OF_GATE[name]:
-            found.append(
-                f"{name} belongs to the gate '{OF_GATE[name]}', but the gate is '{settings.gate}':"
-                f" give --gate {OF_GATE[name]}, or leave it out"
-            )
-    if settings.follower == "given" and settings.k is not None and "k" in explicit:
-        found.append("k is the number of hard negatives: it needs --follower hard")
-    needs_widths = settings.gate in ("llf", "contested") or settings.action == "ucb"
-    if settings.track == "theta" and (needs_widths or settings.scorer != "sgd"):
-        found.append(
-            "track='theta' keeps no matrix: it needs --scorer sgd, and a gate and an action"
-            " without widths"
-        )
-    if settings.clip_level is not None and settings.clip_multiple is not None:
-        found.append("clip_level and clip_multiple exclude each other: give one of them")
-    return found

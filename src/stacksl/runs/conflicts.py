@@ -1,0 +1,209 @@
+"""Mistakes in settings that no single value shows: names no registry has, settings at odds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from stacksl.runs.budget import budget_mistake
+
+if TYPE_CHECKING:
+    from stacksl.runs.settings import Settings
+
+__all__ = ["conflicts", "nearest", "refit_shares", "unknown_names"]
+
+OF_GATE = {
+    "gate_scale": "llf",
+    "gate_cap": "llf",
+    "kappa": "llf",
+    "warmup": "llf",
+    "reading": "llf",
+    "reserve": "contested",
+    "floor": "contested",
+    "pace": "margin",
+}
+OF_MODEL = (
+    "protocol",
+    "template",
+    "chat",
+    "normalisation",
+    "temperature",
+    "max_len_prompt",
+    "max_len_choice",
+    "device",
+    "dtype",
+    "path",
+    "batch_tokens",
+    "state_dim",
+    "lora_rank",
+    "lora_alpha",
+    "lora_dropout",
+    "lora_targets",
+    "objective",
+    "refit_at",
+    "epochs",
+    "batch_size",
+    "warmup_share",
+    "weight_decay",
+    "checkpointing",
+    "training_checkpoint_every",
+)
+REGULARISED = (
+    "reference",
+    "ema_decay",
+    "kl_weight",
+    "kl_target",
+    "kl_on_skips",
+    "clip",
+    "clip_level",
+    "clip_multiple",
+    "inner_steps",
+    "learning_rate",
+)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`: did you mean ...?` with the known name nearest to `name`; empty where none is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f": did you mean '{near[0]}'?" if near else ""
+
+
+def unknown_names(settings: Settings) -> list[str]:
+    """A sentence for each name that no registry has, and for a budget that is none."""
+    from stacksl.features import ENCODERS
+    from stacksl.game.followers import FOLLOWERS
+    from stacksl.game.gates import GATES
+    from stacksl.game.scorers import SCORERS
+    from stacksl.labels.labelers import LABELERS
+
+    named: list[tuple[str, str | None, Any]] = [
+        ("gate", settings.gate, GATES),
+        ("follower", settings.follower, FOLLOWERS),
+        ("scorer", settings.scorer, SCORERS),
+        ("features", settings.features.partition(":")[0], ENCODERS),
+        ("labeler", settings.labeler.partition(":")[0], LABELERS),
+    ]
+    found = [
+        f"unknown {kind} '{name}'{nearest(name, known) or ':'} known: {', '.join(sorted(known))}"
+        for kind, name, known in named
+        if name is not None and name not in known
+    ]
+    wrong = budget_mistake(settings.budget, settings.price)
+    return found if wrong is None else [*found, wrong]
+
+
+def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
+    """The mistakes that only show when settings are seen together."""
+    return [
+        *_of_gates(settings, explicit),
+        *_of_sgd(settings, explicit),
+        *(_of_adapting(settings, explicit) if settings.adapts else _of_none(explicit)),
+    ]
+
+
+def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
+    found: list[str] = []
+    if settings.width_scale is not None and settings.width_scale <= 0:
+        found.append(
+            f"width_scale must be above 0, not {settings.width_scale:g}: at 0 the gate 'contested'"
+            " never asks"
+        )
+    if settings.noise == 0 and settings.width_scale is None:
+        found.append("noise 0 makes α = σ√d of the gate score 0: give a width_scale with it")
+    for name in sorted(explicit & OF_GATE.keys()):
+        if settings.gate != OF_GATE[name]:
+            found.append(
+                f"{name} belongs to the gate '{OF_GATE[name]}', but the gate is '{settings.gate}':"
+                f" give --gate {OF_GATE[name]}, or leave it out"
+            )
+    if settings.follower == "given" and settings.k is not None and "k" in explicit:
+        found.append("k is the number of hard negatives: it needs --follower hard")
+    needs_widths = settings.gate in ("llf", "contested") or settings.action == "ucb"
+    if settings.track == "theta" and (needs_widths or settings.scorer != "sgd"):
+        found.append(
+            "track='theta' keeps no matrix: it needs --scorer sgd, and a gate and an action"
+            " without widths"
+        )
+    return found
+
+
+def _of_sgd(settings: Settings, explicit: set[str]) -> list[str]:
+    found: list[str] = []
+    own = ("inner_steps",) if settings.adapts else REGULARISED
+    if settings.scorer != "sgd" and (wrong := sorted(explicit.intersection(own))):
+        found.append(
+            f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to the scorer 'sgd'"
+            f"{'' if settings.adapts else ' (or to a language model)'}: give --scorer sgd, or"
+            f" leave {'it' if len(wrong) == 1 else 'them'} out"
+        )
+    if settings.clip_level is not None and settings.clip_multiple is not None:
+        found.append("clip_level and clip_multiple exclude each other: give one of them")
+    return found
+
+
+def _of_none(explicit: set[str]) -> list[str]:
+    """What was given for a language model where there is none."""
+    wrong = sorted(explicit.intersection(OF_MODEL))
+    if not wrong:
+        return []
+    return [
+        f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to a language model: give"
+        f" --model NAME_OR_DIR, or leave {'it' if len(wrong) == 1 else 'them'} out"
+    ]
+
+
+def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
+    found: list[str] = []
+    if "features" in explicit:
+        found.append("a language model makes its own features: leave --features out")
+    if settings.scorer not in (None, "newton"):
+        found.append(
+            f"over a language model the gate's head is 'newton', not '{settings.scorer}': leave"
+            " --scorer out"
+        )
+    if settings.objective == "ce-hard" and settings.follower != "hard":
+        found.append("the objective 'ce-hard' trains on hard candidates: give --follower hard")
+    if settings.objective != "stacksl":
+        wrong = sorted(explicit.intersection(REGULARISED) - {"learning_rate", "inner_steps"})
+        if wrong:
+            found.append(
+                f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to the objective"
+                f" 'stacksl', and the objective is '{settings.objective}': leave"
+                f" {'it' if len(wrong) == 1 else 'them'} out"
+            )
+    if settings.adapt == "full":
+        found += _of_full(settings, explicit)
+    if refit_shares(settings.refit_at) is None:
+        found.append(
+            "refit_at should be shares of the budget above 0 and up to 1, rising, with commas"
+            f" between, such as 0.25,1, not '{settings.refit_at}'"
+        )
+    return found
+
+
+def _of_full(settings: Settings, explicit: set[str]) -> list[str]:
+    found = []
+    if wrong := sorted(name for name in explicit if name.startswith("lora_")):
+        found.append(f"{', '.join(wrong)} need --adapt lora, and it is full: leave them out")
+    if settings.reference != "frozen" and settings.objective == "stacksl":
+        found.append(
+            f"the reference '{settings.reference}' is a second adapter, which full fine-tuning"
+            " does not have: give --adapt lora, or the reference frozen"
+        )
+    return found
+
+
+def refit_shares(text: str) -> tuple[float, ...] | None:
+    """The shares of the budget that `text` lists, rising; None where it is no such list.
+
+    >>> refit_shares("0.25, 1"), refit_shares("2")
+    ((0.25, 1.0), None)
+    """
+    try:
+        shares = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        return None
+    rising = all(a < b for a, b in pairwise(shares))
+    return shares if rising and all(0 < share <= 1 for share in shares) else None
