@@ -1,0 +1,160 @@
+"""The sample model's own questions: which function does this sentence describe?
+
+The sentences are the first paragraphs of docstrings in the installed NumPy, SciPy and
+scikit-learn, which the sample model was not pretrained on; the candidates are four names of the
+same length in its tokens. So the set is real, needs no download, and its answer is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from ..data.dataset import Dataset
+from ..errors import DataError, MissingExtra
+from ..game.randomness import generator
+from ..items import Item
+from .docstrings import LIBRARIES, Described, described, versions
+
+__all__ = ["TEMPLATE", "give_away", "made_from", "questions"]
+
+TEMPLATE = "plain"
+"""The template the questions are made for: their prompts are finished as they are."""
+
+CANDIDATES = 4
+TEST_SHARE = 0.2
+_SEED = 20_260_101
+_SHORTEST, _LONGEST = 15, 300  # characters of a sentence, as in pretraining
+_SAMPLE = Path(__file__).parent / "sample"
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+@cache
+def questions() -> tuple[Dataset, Dataset]:
+    """The multiple-choice set of the sample model as two datasets: (to label, to test on).
+
+    An item's prompt is `# SENTENCE` and, on the next line, `def` or `class`; its candidates are
+    four names with an opening bracket, `NAME(`. With the template `plain` the model therefore
+    reads the text it would find in a source file. Use `TEMPLATE`: the default one adds "Answer:".
+
+    Which items there are: a name counts once over the three libraries and a sentence once; the
+    sentence has 15 to 300 characters and does not give the name away (`give_away`). The three
+    wrong names are drawn from the same library, kind (function or class), number of tokens and
+    side of the split, among those that the sentence does not give away either. Every name of such
+    a group is the answer of one item, so the names alone say nothing.
+
+    One name in five is to test on, by a hash of the name: it does so under every version. Wrong
+    names and the order of candidates come from a constant seed and the name.
+
+    Raises:
+        DataError: one of the libraries or the sample's tokenizer is missing.
+        MissingExtra: `tokenizers` is not installed.
+    """
+    tokens = _counter(_SAMPLE / "tokenizer.json")
+    found = [one for package in LIBRARIES for one in described(package)]
+    groups: dict[tuple[str, str, int, bool], list[Described]] = defaultdict(list)
+    for one in _once(found):
+        groups[one.library, one.kind, tokens(one.name), _draw(one.name) < TEST_SHARE].append(one)
+    rows: dict[bool, list[tuple[Item, int]]] = {False: [], True: []}
+    for (_, _, _, held), group in groups.items():
+        rows[held].extend(_asked(group))
+    name = "docstrings-" + "-".join(f"{key}-{value}" for key, value in versions().items())
+    return _dataset(name, rows[False]), _dataset(f"{name}-test", rows[True])
+
+
+def made_from() -> dict[str, str]:
+    """The versions of the libraries that the questions are made from, by distribution."""
+    return versions()
+
+
+def give_away(name: str, sentence: str) -> bool:
+    """Whether a sentence spells a name out: as it is, run together, or in all of its words.
+
+    Case and marks do not count. A name that shares some of its words, or their stems, is fair:
+    that is what there is to know.
+
+    >>> give_away("LogisticRegression", "Logistic Regression (aka logit) classifier.")
+    True
+    >>> give_away("ward_tree", "Ward clustering based on a feature matrix.")
+    False
+    """
+    words = [word.lower() for word in _PART.findall(name)]
+    there = {word.lower() for word in _PART.findall(sentence)}
+    there.update(re.findall(r"[a-z]+|\d+", sentence.lower()))
+    return _bare(name) in _bare(sentence) or there.issuperset(words)
+
+
+def _bare(text: str) -> str:
+    return "".join(filter(str.isalnum, text.lower()))
+
+
+def _once(found: Iterable[Described]) -> list[Described]:
+    """The usable ones; of a name or a sentence that comes again, the first."""
+    names, sentences, kept = set(), set(), []
+    for one in found:
+        fits = _SHORTEST <= len(one.sentence) <= _LONGEST
+        new = one.name not in names and _bare(one.sentence) not in sentences
+        if fits and new and not give_away(one.name, one.sentence):
+            names.add(one.name)
+            sentences.add(_bare(one.sentence))
+            kept.append(one)
+    return kept
+
+
+def _asked(group: Sequence[Described]) -> list[tuple[Item, int]]:
+    """An item and the index of its answer for each of a group that has three names beside it."""
+    rows = []
+    names = sorted(one.name for one in group)
+    for one in sorted(group, key=lambda one: one.name):
+        others = [n for n in names if n != one.name and not give_away(n, one.sentence)]
+        if len(others) < CANDIDATES - 1:
+            continue
+        rng = generator(_SEED, "questions", _hash(one.name))
+        drawn = rng.choice(len(others), CANDIDATES - 1, replace=False)
+        order = rng.permutation(CANDIDATES)
+        texts = [one.name, *(others[index] for index in drawn)]
+        item = Item(
+            f"{one.library}-{_hash(one.name):016x}",
+            f"# {one.sentence}\n{one.kind}",
+            tuple(f"{texts[index]}(" for index in order),
+        )
+        rows.append((item, order.tolist().index(0)))
+    return rows
+
+
+def _counter(file: Path) -> Callable[[str], int]:
+    """The number of tokens of a name where it follows `def`, by the tokenizer in `file`."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise MissingExtra.of("the sample model's questions", "lm") from None
+    if not file.is_file():
+        raise DataError(
+            f"the sample model's tokenizer is not at {file}, so that its questions cannot be "
+            "made: install stacksl again"
+        )
+    tokenizer = Tokenizer.from_file(str(file))
+    return lambda name: len(tokenizer.encode(f" {name}(", add_special_tokens=False).ids)
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
+
+
+def _draw(name: str) -> float:
+    """A number in [0, 1) that hangs on the name alone."""
+    return _hash(name) / 2.0**64
+
+
+def _dataset(name: str, rows: list[tuple[Item, int]]) -> Dataset:
+    rows = sorted(rows, key=lambda row: row[0].id)
+    return Dataset(
+        name=name,
+        format="sample:options",
+        items=tuple(item for item, _ in rows),
+        answers={item.id: answer for item, answer in rows},
+    )
