@@ -197,7 +197,7 @@ def test_heads_can_be_kept_as_json(kept, path):
     verify(path, Head(*json.loads(json.dumps(end))))
 
 
-@pytest.mark.parametrize("event", ["sent", "refreshed", "reset", "class_added", "budget"])
+@pytest.mark.parametrize("event", ["sent", "reset", "class_added", "budget"])
 def test_rows_of_later_versions_are_refused_in_one_sentence(book, path, event):
     ledger = book()
     ledger.note_refit(1, {})

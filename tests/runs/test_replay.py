@@ -86,7 +86,7 @@ def test_another_labels_learnt_changes_a_later_decision(played, tmp_path) -> Non
         replay(rows, other, after=0, refit=refuse, compare=True)
 
 
-@pytest.mark.parametrize("event", ["sent", "refreshed", "reset", "class_added", "budget"])
+@pytest.mark.parametrize("event", ["sent", "reset", "class_added", "budget"])
 def test_rows_of_later_versions_are_refused_in_a_sentence(played, tmp_path, event) -> None:
     rows = list(played.ledger.rows())
     rows.append(replace(rows[-1], event=event))

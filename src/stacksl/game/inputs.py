@@ -13,6 +13,8 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.errors import FeatureError
+
 __all__ = [
     "Array",
     "Block",
@@ -28,9 +30,15 @@ Array: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairFeatures:
-    """φ(z, x) of one item's candidates: `phi` is (K, d) float64, rows of norm at most 1."""
+    """φ(z, x) of one item's candidates: `phi` is (K, d) float64, rows of norm at most 1.
+
+    `offset` is the fixed part of the scores, (K,) float64 in score units, so that a score is
+    offset_x + θᵀφ(z, x); None where there is none. A language model's own scores stand there, and
+    θ learns what is left (DESIGN D12).
+    """
 
     phi: Array
+    offset: Array | None = None
 
     @property
     def size(self) -> int:
@@ -72,11 +80,23 @@ class PairBlock(Sequence[PairFeatures]):
     """Pair features of n items.
 
     `phi` is (ΣK, d), float32 or float64, perhaps memory-mapped; `offsets` is (n + 1,) int64, and
-    item i owns the rows offsets[i] to offsets[i + 1].
+    item i owns the rows offsets[i] to offsets[i + 1]. `base` is (ΣK,), the fixed part of every
+    row's score (`PairFeatures.offset`), or None.
+
+    Raises:
+        FeatureError: `base` has not one number a row.
     """
 
     phi: NDArray[Any]
     offsets: NDArray[np.int64]
+    base: NDArray[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.base is not None and self.base.shape != self.phi.shape[:1]:
+            raise FeatureError(
+                f"the fixed part of the scores should have one number for each of {len(self.phi)} "
+                f"rows, but has the shape {self.base.shape}: give a number for each candidate"
+            )
 
     @property
     def dim(self) -> int:
@@ -95,7 +115,10 @@ class PairBlock(Sequence[PairFeatures]):
             return [self[i] for i in range(*index.indices(len(self)))]
         index = range(len(self))[index]  # a negative index would pair the wrong offsets
         start, stop = self.offsets[index], self.offsets[index + 1]
-        return PairFeatures(np.asarray(self.phi[start:stop], dtype=np.float64))
+        phi = np.asarray(self.phi[start:stop], dtype=np.float64)
+        if self.base is None:
+            return PairFeatures(phi)
+        return PairFeatures(phi, np.asarray(self.base[start:stop], dtype=np.float64))
 
     def __iter__(self) -> Iterator[PairFeatures]:
         return (self[i] for i in range(len(self)))
@@ -106,7 +129,8 @@ class PairBlock(Sequence[PairFeatures]):
         sizes = np.array([len(r) for r in rows], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         picked = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
-        return PairBlock(np.asarray(self.phi[picked]), offsets)
+        base = None if self.base is None else np.asarray(self.base[picked])
+        return PairBlock(np.asarray(self.phi[picked]), offsets, base)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

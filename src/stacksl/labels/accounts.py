@@ -57,6 +57,7 @@ class Accounts:
         paid, promised: the same in money, a promise at the most it may cost.
         learnt: labels handed to the learner.
         last_round: the highest round with a certificate.
+        epoch: how often the features were renewed.
         seen: the surrogates of the items with a certificate.
     """
 
@@ -71,6 +72,7 @@ class Accounts:
     promised: int = 0
     learnt: int = 0
     last_round: int = 0
+    epoch: int = 0
     seen: set[str] = field(default_factory=set)
     _undo: dict[Key, State | None] | None = None
     _fresh: list[str] = field(default_factory=list)
@@ -102,14 +104,14 @@ class Accounts:
     def tentative(self) -> Iterator[None]:
         """Whatever is applied inside is taken back if the block raises."""
         sums = (self.answered, self.reserved, self.paid, self.promised)
-        rest = (self.learnt, self.last_round, dict(self.open))
+        rest = (self.learnt, self.last_round, self.epoch, dict(self.open))
         self._undo, self._fresh = {}, []
         try:
             yield
         except BaseException:
             self._take_back(self._undo, self._fresh)
             self.answered, self.reserved, self.paid, self.promised = sums
-            self.learnt, self.last_round, self.open = rest
+            self.learnt, self.last_round, self.epoch, self.open = rest
             raise
         finally:
             self._undo = None
@@ -132,6 +134,8 @@ class Accounts:
         refuse_later(entry.event, entry.purpose)
         if entry.event == "round":
             self._certified(entry)
+        elif entry.event == "refreshed":
+            self._refreshed(entry)
         elif entry.event in _EFFECTS:
             if entry.item is None or entry.slot is None or entry.token is None:
                 raise self._impossible(entry, "it names no purchase")
@@ -142,6 +146,21 @@ class Accounts:
         if entry.item is not None and entry.item not in self.seen:
             self.seen.add(entry.item)
             self._fresh.append(entry.item)
+
+    def expect_epoch(self, entry: Entry) -> None:
+        """Hold a certificate against the epoch that it names.
+
+        Raises:
+            LedgerCorrupt: the rows before it make another.
+        """
+        named = self._whole(entry, "epoch", 0)
+        if named != self.epoch:
+            raise self._impossible(entry, f"it names epoch {named} in epoch {self.epoch}")
+
+    def _refreshed(self, entry: Entry) -> None:
+        if entry.number != self.epoch + 1:
+            raise self._impossible(entry, "its epoch does not follow the last one")
+        self.epoch = entry.number
 
     def _reserved(self, key: Key, entry: Entry) -> None:
         before = self.purchases.get(key)

@@ -150,6 +150,7 @@ class Book:
             entry = link.entry
             if entry.event == "round" and entry.item is not None:
                 self.register.check(entry.item, entry.data().get("item"), link.seq)
+                accounts.expect_epoch(entry)
             accounts.apply(entry)
 
     def row(self, link: Link) -> Row:

@@ -19,7 +19,7 @@ from stacksl.labels.register import Register
 from stacksl.labels.rows import Entry, canonical, certificate
 from stacksl.labels.scrutiny import expect_candidate, expect_price, whole, whole_answer
 
-__all__ = ["Drafts", "correction", "lease", "post", "received", "release", "settle"]
+__all__ = ["Drafts", "correction", "lease", "post", "received", "release", "renewal", "settle"]
 
 _REASONS = ("expired", "refused")
 
@@ -102,6 +102,11 @@ class Drafts:
         ]
 
 
+def renewal(drafts: Drafts, payload: str) -> None:
+    """The features are renewed: the next epoch of certificates begins."""
+    drafts.record("refreshed", number=drafts.accounts.epoch + 1, payload=payload)
+
+
 def post(
     drafts: Drafts, decisions: Sequence[Decision], on_disk: Callable[[int], bool]
 ) -> list[Decision]:
@@ -121,7 +126,9 @@ def _post_one(drafts: Drafts, decision: Decision, on_disk: Callable[[int], bool]
     if decision.status == "wanted":
         fits = accounts.affords(accounts.price)
         decision = decision.reserved() if fits else decision.refused()
-    payload = certificate(decision, left=left, item=drafts.register.commitment(surrogate))
+    named = {"epoch": accounts.epoch} if accounts.epoch else {}
+    commitment = drafts.register.commitment(surrogate)
+    payload = certificate(decision, left=left, item=commitment, **named)
     drafts.record("round", round=int(decision.round), item=surrogate, payload=payload)
     if decision.asked:
         _reserve(drafts, (surrogate, 0), int(decision.round))

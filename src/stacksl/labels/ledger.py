@@ -14,7 +14,15 @@ from stacksl.errors import LedgerError
 from stacksl.items import Decision, Label
 from stacksl.labels.accounts import Accounts
 from stacksl.labels.book import Book, Terms
-from stacksl.labels.exchange import correction, lease, post, received, release, settle
+from stacksl.labels.exchange import (
+    correction,
+    lease,
+    post,
+    received,
+    release,
+    renewal,
+    settle,
+)
 from stacksl.labels.migrations import migrate, pending
 from stacksl.labels.purchases import Answer, Head, ItemRecord, Purchase
 from stacksl.labels.register import compare
@@ -180,6 +188,11 @@ class Ledger:
         return self._accounts.learnt
 
     @property
+    def epoch(self) -> int:
+        """How often the features were renewed; a certificate belongs to the epoch it is made in."""
+        return self._accounts.epoch
+
+    @property
     def head(self) -> Head:
         """The end of the chain on disk; `flush` first to have everything in it."""
         return self._book.head
@@ -321,6 +334,14 @@ class Ledger:
         """Write that the learner refitted on `labels` labels; `detail` is free (JSON values)."""
         payload = canonical({**detail, "labels": int(labels)})
         self._book.durably(lambda drafts: drafts.record("refit", payload=payload))
+
+    def note_refreshed(self, labels: int, detail: dict[str, object]) -> None:
+        """Write that the features were renewed after `labels` labels: a new epoch begins here.
+
+        `detail` is free (JSON values).
+        """
+        payload = canonical({**detail, "labels": int(labels)})
+        self._book.durably(lambda drafts: renewal(drafts, payload))
 
     def flush(self) -> None:
         """Make durable what waits in memory."""

@@ -29,7 +29,7 @@ EVENTS: Final = (
     "class_added",
     "budget",
 )
-LATER_EVENTS: Final = frozenset({"sent", "refreshed", "reset", "class_added", "budget"})
+LATER_EVENTS: Final = frozenset({"sent", "reset", "class_added", "budget"})
 LATER_PURPOSES: Final = frozenset({"audit", "owned"})
 
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
@@ -45,7 +45,7 @@ class Entry:
         round: the 1-based round it belongs to, or None.
         item: the item's surrogate, never its id.
         slot, token: the purchase and its fencing token.
-        number: of a correction, 1-based.
+        number: of a correction or of an epoch that begins, 1-based.
         purpose, labeler: as in a purchase and its answer.
         price: micro-units of money; reserved at most, or paid.
         payload: canonical JSON of everything else.
@@ -121,6 +121,11 @@ class Row:
         if self.event == "answered":
             return int(bool(self.payload.get("unleased")))
         return {"reserved": 1, "released": -1}.get(self.event, 0)
+
+    @property
+    def epoch(self) -> int:
+        """Of a certificate: how often the features had been renewed before it; 0 for other rows."""
+        return int(self.payload.get("epoch", 0)) if self.event == "round" else 0
 
     def decision(self) -> Decision:
         """The certificate of a `round` row, bit for bit as it was posted.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,18 @@ def is_frozen(folder: Path) -> bool:
 
 
 def freeze(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:
-    """Write `block` of the items `ids`, in their order; `fingerprint` names the feature map."""
+    """Write `block` of the items `ids`, in their order; `fingerprint` names the feature map.
+
+    The fixed part of the scores, where pair features have one, is hashed with its row.
+    """
     rows = block.h if isinstance(block, SharedBlock) else block.phi
     _save(folder / "rows.npy", np.ascontiguousarray(rows))
     if isinstance(block, PairBlock):
         _save(folder / "offsets.npy", block.offsets)
-    write_atomic(folder / "rows.blake2b", b"".join(_digest(row) for row in rows))
+    base = _base_of(block)
+    if base is not None:
+        _save(folder / "base.npy", base)
+    write_atomic(folder / "rows.blake2b", b"".join(_digests(rows, base)))
     about = {
         "kind": "shared" if isinstance(block, SharedBlock) else "pairs",
         "classes": block.classes if isinstance(block, SharedBlock) else None,
@@ -45,6 +51,7 @@ def freeze(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()
         "fingerprint": fingerprint,
         "order": _order(ids),
         "offsets": _digest(block.offsets).hex() if isinstance(block, PairBlock) else None,
+        "base": base is not None,
     }
     write_atomic(folder / "features.json", json.dumps(about))
 
@@ -68,7 +75,8 @@ def thaw(folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None
             f" is {fingerprint[:12]}: resume with the versions and weights in resolved.toml"
         )
     rows = _load(folder / "rows.npy")
-    _verify(rows, folder)
+    base = _load(folder / "base.npy") if about.get("base") else None
+    _verify(rows, base, folder)
     if rows.ndim != 2 or rows.shape[1] != about["dim"]:
         raise FeatureError(
             f"the run's features should have dimension {about['dim']}, but rows.npy has shape"
@@ -82,7 +90,13 @@ def thaw(folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None
             f"{folder / 'offsets.npy'} does not match its hash: the file was changed; restore it"
             " or start a new run"
         )
-    return PairBlock(rows, offsets)
+    return PairBlock(rows, offsets, base)
+
+
+def _base_of(block: Block) -> NDArray[np.float64] | None:
+    if isinstance(block, SharedBlock) or block.base is None:
+        return None
+    return np.ascontiguousarray(block.base, dtype=np.float64)
 
 
 def _order(ids: Sequence[str]) -> str:
@@ -116,7 +130,14 @@ def _digest(row: NDArray[Any]) -> bytes:
     return hashlib.blake2b(row.tobytes(), digest_size=DIGEST).digest()
 
 
-def _verify(rows: NDArray[Any], folder: Path) -> None:
+def _digests(rows: NDArray[Any], base: NDArray[Any] | None) -> Iterator[bytes]:
+    """The hash of each row, and of its entry of `base` with it."""
+    for number, row in enumerate(rows):
+        extra = b"" if base is None else base[number].tobytes()
+        yield hashlib.blake2b(row.tobytes() + extra, digest_size=DIGEST).digest()
+
+
+def _verify(rows: NDArray[Any], base: NDArray[Any] | None, folder: Path) -> None:
     try:
         digests = (folder / "rows.blake2b").read_bytes()
     except OSError as fault:
@@ -126,9 +147,15 @@ def _verify(rows: NDArray[Any], folder: Path) -> None:
             f"the run has {len(digests) // DIGEST} hashes of features but {len(rows)} rows:"
             f" restore the folder {folder} or start a new run"
         )
-    for number, row in enumerate(rows):
-        if digests[number * DIGEST : (number + 1) * DIGEST] != _digest(row):
+    if base is not None and base.shape != (len(rows),):
+        raise FeatureError(
+            f"the run's features should have {len(rows)} fixed parts of scores, but base.npy has"
+            f" the shape {base.shape}: restore the folder {folder} or start a new run"
+        )
+    for number, digest in enumerate(_digests(rows, base)):
+        if digests[number * DIGEST : (number + 1) * DIGEST] != digest:
+            files = "rows.npy" if base is None else "rows.npy or base.npy beside it"
             raise FeatureError(
                 f"row {number} of the run's features does not match its hash: the file"
-                f" {folder / 'rows.npy'} was changed; restore it or start a new run"
+                f" {folder / files} was changed; restore it or start a new run"
             )

@@ -1,8 +1,8 @@
 """Replay: the ledger's rows, played again in their order of effects, rebuild the learner.
 
-Rows of `round`, `learnt` and `refit` have effects on the learner, and `corrected` on what refits
-learn from; the others only count. Every decision of a
-stream is computed again and compared with what was recorded.
+Rows of `round`, `learnt`, `refit` and `refreshed` have effects on the learner, and `corrected` on
+what refits learn from; the others only count. Every decision of a stream is computed again and
+compared with what was recorded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ __all__ = ["replay"]
 
 
 def replay(
-    rows: Iterable[Row], table: Table, *, after: int, refit: Callable[[Row], None], compare: bool
+    rows: Iterable[Row],
+    table: Table,
+    *,
+    after: int,
+    refit: Callable[[Row], None],
+    refreshed: Callable[[Row, bool], None] | None = None,
+    compare: bool,
 ) -> int:
     """Give `table.learner` the effects of the `rows` behind number `after`; how many there were.
 
@@ -26,6 +32,10 @@ def replay(
         rows: the whole chain; those up to `after` are only counted.
         after: the row the learner's state belongs to already (0 for a fresh learner).
         refit: what a `refit` row does.
+        refreshed: what a `refreshed` row does, told every one of them in order: with True where
+            it lies behind `after`, so that the learner must be rebuilt on the renewed features;
+            with False where the learner's state is that of the new epoch already and the
+            features alone are missing. None where the run has no features to renew.
         compare: whether decisions can be computed again one by one (a stream's can).
 
     Raises:
@@ -55,6 +65,9 @@ def replay(
         elif row.event == "refit" and row.seq > after:
             refit(row)
             effects += 1
+        elif row.event == "refreshed":
+            _expect_renewal(row, refreshed)(row, row.seq > after)
+            effects += row.seq > after
     return effects
 
 
@@ -89,6 +102,17 @@ def _told(decision: Decision) -> str:
         f"'{decision.status}' with choice {decision.choice}, statistic {decision.statistic!r}"
         f" and threshold {decision.threshold!r}"
     )
+
+
+def _expect_renewal(
+    row: Row, refreshed: Callable[[Row, bool], None] | None
+) -> Callable[[Row, bool], None]:
+    if refreshed is None:
+        raise LedgerError(
+            f"row {row.seq} says that a language model was refitted and the features renewed, but"
+            " the run has no model to refit: resume it with the settings it began with"
+        )
+    return refreshed
 
 
 def _refuse_later(row: Row) -> None:

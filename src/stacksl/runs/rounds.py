@@ -19,12 +19,15 @@ from stacksl.labels.ledger import Ledger
 __all__ = ["Table", "play", "settle", "stream"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Table:
     """Who plays a run: follower, learner, ledger and labeler, over items with known features.
 
-    `block` holds the features of all items, `ids` their ids in the same order, `row` the way back.
-    `bought` grows by (row of the item, label, choice before it was seen) with each label learnt.
+    `block` holds the features of all items, `ids` their ids in the same order, `row` the way back;
+    a language model's refit puts renewed features in the block's place.
+    `bought` grows by (row of the item, label, choice before it was seen) with each label learnt;
+    `shown` has C_t at the purchase, by the item's row, for those of them that were not presented
+    whole.
     """
 
     follower: Follower
@@ -35,6 +38,7 @@ class Table:
     block: Block
     row: Mapping[str, int]
     bought: list[tuple[int, int, int]] = field(default_factory=list)
+    shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def inputs_of(self, decision: Decision) -> Inputs:
         """The current features of the decision's item, however late its answer comes."""
@@ -47,7 +51,10 @@ class Table:
 
     def record(self, decision: Decision, label: Label) -> None:
         """Count a label among the bought ones without learning it."""
-        self.bought.append((self.row[decision.item], label.index, decision.choice))
+        row = self.row[decision.item]
+        self.bought.append((row, label.index, decision.choice))
+        if len(decision.presented) < self.block[row].size:
+            self.shown[row] = decision.presented
 
     def correct(self, item: str, label: Label) -> None:
         """Put a corrected label in the place of the first, for the refits to come."""

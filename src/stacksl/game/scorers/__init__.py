@@ -57,7 +57,8 @@ class Scorer(Protocol):
     ) -> Bounds:
         """Scores, policy, widths and the action among the presented; changes nothing.
 
-        `scores`, (K,), stand in for θᵀφ where they come from elsewhere, such as a refit.
+        `scores`, (K,), stand in for the scorer's own where they come from elsewhere, such as a
+        refit.
         """
         ...
 

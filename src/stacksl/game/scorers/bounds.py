@@ -22,12 +22,12 @@ _TIE = 1e-9  # of the largest absolute bound: DESIGN D17
 class Bounds:
     """One item's scores and confidence bounds, restricted to what was presented.
 
-    UCB(x) = θᵀφ(z, x) + radius·‖φ(z, x)‖ and LCB(x) with a minus, the norm in V⁻¹ (or H⁻¹).
+    UCB(x) = s_x + radius·‖φ(z, x)‖ and LCB(x) with a minus, the norm in V⁻¹ (or H⁻¹).
     All arrays are (m,) and follow the order of `presented`.
 
     Attributes:
         presented: C_t, indices into the item's full candidates.
-        scores: θᵀφ(z, x).
+        scores: s_x = θᵀφ(z, x), plus the fixed part of the score where features carry one.
         probabilities: π_θ(x | z) within C_t; they add to 1.
         widths: ‖φ(z, x)‖ in V⁻¹, never scaled by the radius; NaN where no matrix is kept.
         pair_widths: ‖φ(z, x) − φ(z, x̂)‖ in V⁻¹, 0 at the choice; NaN where no matrix is kept.

@@ -21,6 +21,7 @@ from stacksl.game.scorers.rows import (
     gold_position,
     label_of,
     pick,
+    refuse_offset,
     restored,
 )
 from stacksl.game.scorers.settings import ScorerSettings
@@ -75,12 +76,14 @@ class GradientScorer:
 
     def scores(self, inputs: Inputs) -> Array:
         """θᵀφ(z, x) of all K candidates."""
+        refuse_offset(inputs, self.name)
         return all_scores(self.theta, inputs)
 
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
     ) -> Bounds:
         """Scores, policy and widths of the presented candidates; changes nothing."""
+        refuse_offset(inputs, self.name)
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         widths, against = self.tracker.widths(inputs, presented)
         size = self.dim * (self.classes or 1)
@@ -95,8 +98,9 @@ class GradientScorer:
         """Learn a label over the loss set `presented`, or take the KL-only step (None).
 
         Raises:
-            SettingsError: if the feedback is a reward.
+            SettingsError: if the feedback is a reward, or the features carry an offset.
         """
+        refuse_offset(inputs, self.name)
         gold = None
         if feedback is not None:
             gold = gold_position(presented, label_of(feedback, self.name))
@@ -123,6 +127,7 @@ class GradientScorer:
 
     def refit(self, block: Block, labels: NDArray[np.int64], tune: bool = True) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
+        refuse_offset(block, self.name)
         return refit(block, labels, self.theta, self.seed, tune)
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -13,6 +13,7 @@ from stacksl.errors import FeatureError
 from stacksl.game.inputs import Array, Block, PairBlock, SharedBlock
 from stacksl.game.losses import softmax
 from stacksl.game.scorers.refits import Strength, fit_classes, fit_pairs
+from stacksl.game.scorers.rows import all_scores
 
 __all__ = ["ClassHead", "Head", "PairHead", "refit", "restore_head"]
 
@@ -72,9 +73,9 @@ class ClassHead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairHead:
-    """Conditional logit: π(x | z) ∝ exp(thetaᵀφ(z, x)) over an item's own candidates.
+    """Conditional logit: π(x | z) ∝ exp(offset_x + thetaᵀφ(z, x)) over an item's own candidates.
 
-    `theta` is (d,).
+    `theta` is (d,); the offset is the item's `PairFeatures.offset`, 0 where it has none.
     """
 
     theta: Array
@@ -84,7 +85,7 @@ class PairHead:
         """One (K_i,) array an item."""
         assert isinstance(block, PairBlock)
         _check(block.dim, len(self.theta))
-        return [softmax(inputs.phi @ self.theta) for inputs in block]
+        return [softmax(all_scores(self.theta, inputs)) for inputs in block]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """See `Head`."""
@@ -124,8 +125,9 @@ def refit(
     """The final model of the labelled items `block` with gold indices `labels`, (n,).
 
     Class heads: a logistic regression, where a class never bought keeps the online head's score
-    as its logit; `theta` is that head, (K, d). Pair features: a conditional logit. See `refits`
-    for C, which `tune` lets be chosen (from 60 labels up) by folds drawn from `seed`.
+    as its logit; `theta` is that head, (K, d). Pair features: a conditional logit around the
+    block's `base`, if it has one. See `refits` for C, which `tune` lets be chosen (from 60 labels
+    up) by folds drawn from `seed`.
 
     None where the labels cannot carry a model: fewer than two classes, or no labelled pair item.
     """
@@ -137,7 +139,7 @@ def refit(
         coefficients, intercepts = theta.copy(), np.zeros(len(theta))
         coefficients[seen], intercepts[seen] = weights, offsets
         return ClassHead(coefficients, intercepts, strength)
-    found = fit_pairs(block.phi, block.offsets, labels, seed, tune)
+    found = fit_pairs(block.phi, block.offsets, labels, seed, tune, block.base)
     return None if found is None else PairHead(*found)
 
 

@@ -21,6 +21,7 @@ from stacksl.game.scorers.rows import (
     label_of,
     pick,
     presented_rows,
+    presented_scores,
     state_of,
     take_state,
 )
@@ -37,7 +38,8 @@ class PairNewton:
     F(θ) = Σ π_x (φ_x − μ)(φ_x − μ)ᵀ with μ = Σ π_x φ_x the Fisher information; H starts as
     ridge·I and grows by F at the new θ. Norms are in H⁻¹. `track="all"` also adds the information
     of unasked rounds, at the θ of the round, as if their labels had been bought (an ablation).
-    The policy is the softmax of the scores. O(m d²) a label.
+    The policy π is the softmax of the scores offset_x + θᵀφ_x, so that with no label it is that
+    of the offsets alone. O(m d²) a label.
 
     Source: Zhang and Sugiyama (NeurIPS 2023), Lee and Oh (NeurIPS 2024), with step size 1; DESIGN
     D5. Deviation: not in the paper. The radius is measured, not proved.
@@ -59,7 +61,7 @@ class PairNewton:
         return self.confidence.learnt
 
     def scores(self, inputs: Inputs) -> Array:
-        """θᵀφ(z, x) of all K candidates."""
+        """offset_x + θᵀφ(z, x) of all K candidates."""
         return all_scores(self.theta, inputs)
 
     def bounds(
@@ -98,9 +100,11 @@ class PairNewton:
         gold = gold_position(presented, label_of(feedback, self.name))
         assert isinstance(inputs, PairFeatures)
         rows = presented_rows(inputs, presented)
-        slope = cross_entropy(rows @ self.theta, gold)[1]
-        self.theta = self.theta - self._solve(self._factors(rows), slope @ rows)
-        self.confidence.update(self._factors(rows))
+        scores = presented_scores(self.theta, inputs, presented, rows)
+        slope = cross_entropy(scores, gold)[1]
+        factors = self._factors(inputs, presented, rows)
+        self.theta = self.theta - self._solve(factors, slope @ rows)
+        self.confidence.update(self._factors(inputs, presented, rows))
         self.rounds += 1
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
@@ -108,7 +112,8 @@ class PairNewton:
         self.rounds += 1
         if self.settings.track == "all":
             assert isinstance(inputs, PairFeatures)
-            self.confidence.update(self._factors(presented_rows(inputs, presented)), labels=0)
+            rows = presented_rows(inputs, presented)
+            self.confidence.update(self._factors(inputs, presented, rows), labels=0)
 
     def refit(self, block: Block, labels: NDArray[np.int64], tune: bool = True) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
@@ -122,9 +127,9 @@ class PairNewton:
         """Be as the scorer that gave `state`, bit for bit."""
         self.theta, self.rounds = take_state(state, self.theta, self.confidence)
 
-    def _factors(self, rows: Array) -> Array:
+    def _factors(self, inputs: PairFeatures, presented: tuple[int, ...], rows: Array) -> Array:
         # F = UᵀU with the rows sqrt(π_x)·(φ_x − μ) of U.
-        policy = softmax(rows @ self.theta)
+        policy = softmax(presented_scores(self.theta, inputs, presented, rows))
         factors: Array = np.sqrt(policy)[:, None] * (rows - policy @ rows)
         return factors
 

@@ -76,20 +76,29 @@ def fit_classes(
 
 
 def fit_pairs(
-    phi: NDArray[Any], offsets: Rows, labels: Rows, seed: int, tune: bool
+    phi: NDArray[Any],
+    offsets: Rows,
+    labels: Rows,
+    seed: int,
+    tune: bool,
+    base: NDArray[Any] | None = None,
 ) -> tuple[Array, Strength] | None:
     """θ, (d,), of the conditional logit over each item's own candidates, and C.
 
     `phi` is (ΣK, d), item i owning the rows `offsets`[i] to `offsets`[i + 1]; `labels` are gold
-    indices within an item, (n,). None without a label.
+    indices within an item, (n,). `base`, (ΣK,), is the fixed part of the scores, so that
+    π(x) ∝ exp(base_x + θᵀφ_x). None without a label.
     """
     if len(labels) == 0:
         return None
     items = [np.asarray(phi[start:stop], dtype=np.float64) for start, stop in pairwise(offsets)]
+    fixed = None
+    if base is not None:
+        fixed = [np.asarray(base[a:b], dtype=np.float64) for a, b in pairwise(offsets)]
     strength = Strength(DEFAULT)
     if tune:
-        strength = _choose(len(labels), seed, lambda a, b: _pair_losses(items, labels, a, b))
-    return _minimise(_Choices(items, labels), strength.value, _FINAL), strength
+        strength = _choose(len(labels), seed, lambda a, b: _pair_losses(items, labels, a, b, fixed))
+    return _minimise(_Choices(items, labels, fixed), strength.value, _FINAL), strength
 
 
 def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> Strength:
@@ -118,8 +127,17 @@ def _class_losses(rows: Array, labels: Rows, train: Rows, held: Rows) -> Array:
     return _path_losses(*sides)
 
 
-def _pair_losses(items: list[Array], labels: Rows, train: Rows, held: Rows) -> Array:
-    sides = [_Choices([items[i] for i in side], labels[side]) for side in (train, held)]
+def _pair_losses(
+    items: list[Array], labels: Rows, train: Rows, held: Rows, fixed: list[Array] | None = None
+) -> Array:
+    sides = [
+        _Choices(
+            [items[i] for i in side],
+            labels[side],
+            None if fixed is None else [fixed[i] for i in side],
+        )
+        for side in (train, held)
+    ]
     return _path_losses(*sides)
 
 
@@ -193,12 +211,14 @@ class _Classes:
 class _Choices:
     """Conditional logit: parameters (d,), shared by the candidates of all items.
 
-    `items` are (K_i, d) arrays, `gold` their gold rows, (n,).
+    `items` are (K_i, d) arrays, `gold` their gold rows, (n,), `fixed` the (K_i,) fixed parts of
+    their scores, if any.
     """
 
-    def __init__(self, items: list[Array], gold: Rows) -> None:
+    def __init__(self, items: list[Array], gold: Rows, fixed: list[Array] | None = None) -> None:
         sizes = np.array([len(item) for item in items])
         self.rows = np.concatenate(items)
+        self.fixed = None if fixed is None else np.concatenate(fixed)
         self.size = len(items)
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self.owners = np.repeat(np.arange(len(items)), sizes)
@@ -209,6 +229,8 @@ class _Choices:
     def loss(self, theta: Array) -> tuple[float, Array]:
         """Σ −log π(gold), and its (d,) gradient."""
         scores = self.rows @ theta
+        if self.fixed is not None:
+            scores += self.fixed
         scores -= np.maximum.reduceat(scores, self.starts)[self.owners]
         policy = np.exp(scores)
         totals = np.add.reduceat(policy, self.starts)

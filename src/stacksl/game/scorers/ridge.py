@@ -22,6 +22,7 @@ from stacksl.game.scorers.rows import (
     label_of,
     pick,
     presented_rows,
+    refuse_offset,
     restored,
     state_of,
     take_state,
@@ -80,6 +81,7 @@ class PairRidge:
 
     def scores(self, inputs: Inputs) -> Array:
         """θ̂ᵀφ(z, x) of all K candidates."""
+        refuse_offset(inputs, self.name)
         return all_scores(self.theta, inputs)
 
     def bounds(
@@ -87,6 +89,7 @@ class PairRidge:
     ) -> Bounds:
         """Scores, policy and widths of the presented candidates; changes nothing. O(m d²)."""
         assert isinstance(inputs, PairFeatures)
+        refuse_offset(inputs, self.name)
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
@@ -107,11 +110,12 @@ class PairRidge:
         """Learn a label over the loss set `presented`, or a reward of `choice`; None is no step.
 
         Raises:
-            SettingsError: if labels and rewards are mixed.
+            SettingsError: if labels and rewards are mixed, or the features carry an offset.
         """
         if feedback is None:
             return
         assert isinstance(inputs, PairFeatures)
+        refuse_offset(inputs, self.name)
         self._note(feedback)
         if isinstance(feedback, Label):
             rows = presented_rows(inputs, presented)
@@ -133,6 +137,7 @@ class PairRidge:
 
     def refit(self, block: Block, labels: NDArray[np.int64], tune: bool = True) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
+        refuse_offset(block, self.name)
         return refit(block, labels, self.theta, self.seed, tune)
 
     def state(self) -> dict[str, NDArray[Any]]:

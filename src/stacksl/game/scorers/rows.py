@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError, SettingsError
 from stacksl.game.confidence import ConfidenceSet, radius
-from stacksl.game.inputs import Array, Inputs, PairFeatures, SharedFeatures
+from stacksl.game.inputs import (
+    Array,
+    Block,
+    Inputs,
+    PairBlock,
+    PairFeatures,
+    SharedFeatures,
+)
 from stacksl.game.scorers.settings import ScorerSettings
 from stacksl.items import Feedback, Label
 
@@ -23,6 +30,8 @@ __all__ = [
     "label_of",
     "pick",
     "presented_rows",
+    "presented_scores",
+    "refuse_offset",
     "restored",
     "state_of",
     "take_state",
@@ -30,7 +39,10 @@ __all__ = [
 
 
 def all_scores(theta: Array, inputs: Inputs) -> Array:
-    """θᵀφ(z, x) of all K candidates: `theta` is (d,) for pair features, (K, d) for class heads."""
+    """Scores of all K candidates, (K,): offset_x + θᵀφ(z, x), the offset 0 where there is none.
+
+    `theta` is (d,) for pair features, (K, d) for class heads.
+    """
     wanted = 1 if isinstance(inputs, PairFeatures) else 2
     if theta.ndim != wanted or theta.shape[-1] != inputs.dim:
         raise FeatureError(
@@ -39,9 +51,31 @@ def all_scores(theta: Array, inputs: Inputs) -> Array:
         )
     if isinstance(inputs, PairFeatures):
         scores: Array = inputs.phi @ theta
-    else:
-        scores = theta @ inputs.h
+        return scores if inputs.offset is None else scores + inputs.offset
+    scores = theta @ inputs.h
     return scores
+
+
+def presented_scores(
+    theta: Array, inputs: PairFeatures, presented: tuple[int, ...], rows: Array
+) -> Array:
+    """Scores of the presented candidates, (m,), whose φ are `rows`, (m, d)."""
+    scores: Array = rows @ theta
+    return scores if inputs.offset is None else scores + pick(inputs.offset, presented)
+
+
+def refuse_offset(features: Inputs | Block, scorer: str) -> None:
+    """Stop a scorer that has no place for a fixed part of the scores.
+
+    Raises:
+        SettingsError: `features` have one.
+    """
+    fixed = isinstance(features, PairFeatures) and features.offset is not None
+    if fixed or (isinstance(features, PairBlock) and features.base is not None):
+        raise SettingsError(
+            f"the scorer '{scorer}' has no place for the fixed part of the scores that these "
+            "features carry (a language model's own scores): use scorer 'newton'"
+        )
 
 
 def pick(values: Array, presented: tuple[int, ...]) -> Array:
