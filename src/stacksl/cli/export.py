@@ -1,0 +1,125 @@
+"""`stacksl export`: an adapted language model as one model, and items as a task of lm-eval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.printing import as_json, count, facts, warn
+from stacksl.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stacksl.lm.tasks import Task
+
+__all__ = ["export"]
+
+Merge = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="OUT", help="Write base and adapter as one model into this new or empty folder."
+    ),
+]
+TaskOut = Annotated[
+    tuple[str, Path] | None,
+    typer.Option(
+        "--task",
+        metavar="FILE OUT",
+        help="Write the items of FILE, which has answers, as a task of lm-eval into the folder "
+        "OUT, and print the command that scores the model on it.",
+    ),
+]
+
+
+def export(
+    run: options.RunFolder,
+    merge: Merge = None,
+    task: TaskOut = None,
+    format: options.Format = None,
+    prompt_column: options.PromptColumn = None,
+    label_column: options.LabelColumn = None,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """An adapted language model in forms that need nothing of stacksl.
+
+    --merge adds the adapter into its base: one folder that transformers loads, with tokenizer and
+    card, and no path of this machine in it. --task writes items as a task of lm-eval, which gives
+    the same predictions; its folder may be moved, and lm-eval be started anywhere.
+    """
+    from stacksl.api import Run
+
+    if merge is None and task is None:
+        raise SettingsError(
+            "export should be told what to write, but nothing was given: add --merge OUT for one"
+            " model, or --task FILE OUT for a task of lm-eval"
+        )
+    opened = Run.open(run)
+    columns = {"format": format, "prompt": prompt_column, "label": label_column}
+    given = {name: value for name, value in columns.items() if value is not None}
+    result: dict[str, Any] = {"run": run, "merged": None, "task": None, "command": None}
+    if task is not None:  # first: it is quick, and a wrong file is found before the long work
+        result |= _task(opened, task, given, merge)
+    if merge is not None:
+        from stacksl.lm.handover import merge as merged
+
+        result["merged"] = merged(opened.folder.model, merge)
+    print(as_json(result) if json else _shown(result))
+
+
+def _task(
+    opened: Any, wanted: tuple[str, Path], given: dict[str, str], merge: Path | None
+) -> dict[str, Any]:
+    """The keys `task` and `command`: what was written, and the line that scores on it."""
+    from stacksl.lm.handover import model_arguments, read_about, read_tokenizer
+    from stacksl.lm.tasks import command, write_task
+    from stacksl.runs.job import read_again
+
+    file, out = wanted
+    about = read_about(opened.folder.model)
+    reading: Any = about  # of a model, only its classes and columns are read there
+    dataset = read_again(opened.folder, reading, file, given)
+    tokenizer = read_tokenizer(opened.folder.model, about)
+    written = write_task(
+        out.absolute(),
+        dataset.name,
+        dataset.items,
+        dataset.answers,
+        about.form(tokenizer),
+        tokenizer,
+        about.limits,
+    )
+    warn([*dataset.warnings, *_left_out(written, len(dataset.rejected))])
+    arguments = model_arguments(about, opened.folder.model.absolute())
+    if merge is not None:
+        for name in ("peft", "revision"):
+            arguments.pop(name, None)
+        arguments["pretrained"] = str(merge.absolute())
+    told = {"folder": written.folder, "names": written.names, "items": written.items}
+    return {"task": told, "command": command(written, arguments)}
+
+
+def _left_out(task: Task, rejected: int) -> list[str]:
+    """A sentence for each way in which lm-eval's numbers will not be those of `evaluate`."""
+    said = []
+    if task.unanswered:
+        said.append(f"{count(task.unanswered)} items without an answer are not in the task")
+    if rejected:
+        said.append(f"{count(rejected)} unusable rows, wrong for `evaluate`, are not in the task")
+    if task.cuts.prompts or task.cuts.options:
+        said.append(f"{task.cuts}; lm-eval reads those whole, so its numbers for them may differ")
+    return said
+
+
+def _shown(result: dict[str, Any]) -> str:
+    task = result["task"] or {}
+    rows = [
+        ("Merged model", result["merged"]),
+        ("Task", task.get("folder")),
+        ("Names", ", ".join(task["names"]) if task else None),
+        ("Items", count(task["items"]) if task else None),
+        ("Score with", result["command"]),
+    ]
+    return facts(rows)

@@ -1,0 +1,197 @@
+"""The card of an adapted language model: the README.md beside its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .handover import About
+
+__all__ = ["card_text"]
+
+_MEANING = (
+    "Gate scores are calibrated, not proofs of anything: every refit of the adapter moves the"
+    " features, so they begin anew with each epoch and are never summed across epochs."
+)
+
+
+def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -> str:
+    """The card, in Markdown with front matter; equal for equal arguments.
+
+    Args:
+        about: what the weights were made from and for.
+        facts: what there is to tell of the run; a part that is not given is left out, save for
+            `test`, whose absence is said:
+
+            - `data`: what it was trained on, a name.
+            - `labels`: names to values, such as `{"Budget": 250, "Bought": 250, "Left": 0}`.
+            - `certificates`: a mapping an epoch, all with the same keys, such as `epoch`,
+              `rounds`, `bought`, `gate score`.
+            - `test`: names to values, such as `{"Items": 500, "Accuracy, sum": 0.61}`.
+            - `training`: names to values: objective, rank, learning rate and so on.
+            - `tasks`: the names of lm-eval's tasks in the folder `lm_eval` beside the card.
+            - `warnings`: sentences.
+        merged: whether base and adapter are one model here.
+    """
+    parts = (
+        _front_matter(about, merged),
+        _opening(about, facts, merged),
+        _loading(about, merged),
+        _scoring(about),
+        _table("Label budget", facts.get("labels")),
+        _certificates(facts.get("certificates") or ()),
+        _table("Result", facts.get("test")) or ["## Result", "", "Its accuracy was not measured."],
+        _evaluating(about, facts.get("tasks") or (), merged),
+        _table("Training", facts.get("training")),
+        _limits(about, facts.get("warnings") or ()),
+    )
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _front_matter(about: About, merged: bool) -> list[str]:
+    library = "transformers" if merged or about.kind == "full" else "peft"
+    lines = ["---", f"base_model: {json.dumps(about.name)}", f"library_name: {library}"]
+    if about.licence is not None:
+        lines.append(f"license: {json.dumps(about.licence)}")
+    tags = ["label-budget", "active-learning", "multiple-choice", "stacksl"]
+    return [*lines, "tags:", *(f"- {tag}" for tag in (*_lora(about), *tags)), "---"]
+
+
+def _lora(about: About) -> tuple[str, ...]:
+    return ("lora",) if about.kind == "lora" else ()
+
+
+def _opening(about: About, facts: Mapping[str, Any], merged: bool) -> list[str]:
+    what = "A LoRA adapter for" if about.kind == "lora" else "All weights, trained anew, of"
+    if merged and about.kind == "lora":
+        what = "A LoRA adapter added into the weights of"
+    base = f"{_code(about.name)}, revision {_code(about.revision)}" if about.revision else None
+    data = facts.get("data")
+    lines = [
+        f"# {_plain(about.name)}, adapted{f' to {_plain(data)}' if data else ''}",
+        "",
+        f"{what} {base or _code(about.name)}, made by stacksl {about.stacksl} with a fixed number"
+        " of labels. It ranks the candidate answers of an item by their likelihood.",
+        "",
+    ]
+    licence = f"is {_plain(about.licence)}" if about.licence else "is not stated in its folder"
+    return [*lines, f"The licence of the base {licence}; it holds for what is made from it, too."]
+
+
+def _loading(about: About, merged: bool) -> list[str]:
+    whole = merged or about.kind == "full"
+    library, name = ("transformers", "AutoModelForCausalLM")
+    if not whole:
+        library, name = ("peft", "AutoPeftModelForCausalLM")
+    lines = [
+        "## Load",
+        "",
+        "Nothing of stacksl is needed. In this folder:",
+        "",
+        "```python",
+        f"from {library} import {name}",
+        "",
+        f'model = {name}.from_pretrained(".")',
+        "```",
+    ]
+    if whole:
+        return lines
+    lines += ["", "The tokenizer is the base's."]
+    if Path(about.source).is_absolute():
+        lines += [
+            "",
+            "The base lies in a local folder, and PEFT keeps its absolute path,"
+            f" {_code(about.source)}, in `adapter_config.json`: on another machine,"
+            " or after it was moved, correct `base_model_name_or_path` there.",
+        ]
+    lines += ["", "`stacksl export RUN --merge OUT` writes base and adapter as one model, which"]
+    return [*lines, "names no path: the portable form."]
+
+
+def _scoring(about: About) -> list[str]:
+    fence = "`" * (3 if "```" not in about.template else 8)
+    rows = {
+        "Protocol": about.protocol,
+        "Chat form": "the base tokenizer's" if about.chat else "none",
+        "Normalisation": about.normalisation,
+        "Temperature": about.temperature,
+        "Tokens of a prompt, at most": about.max_len_prompt or "as many as the model takes",
+        "Tokens of an option, at most": about.max_len_choice or "no limit",
+        "Positions of the model": about.positions or "not stated",
+        "Computed in": about.dtype,
+    }
+    if about.classes is not None:
+        rows["Classes"] = len(about.classes)
+    lines = _table("Prompt and score", rows)
+    return [*lines, "", "The template:", "", f"{fence}text", *about.template.split("\n"), fence]
+
+
+def _certificates(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    names = list(rows[0])
+    lines = [_row(names), _row(["---"] * len(names))]
+    lines += [_row([row.get(name) for name in names]) for row in rows]
+    return ["## Certificates by epoch", "", *lines, "", _MEANING]
+
+
+def _evaluating(about: About, tasks: Iterable[str], merged: bool) -> list[str]:
+    lines = ["## Evaluate with lm-eval", ""]
+    names = ",".join(tasks)
+    if names and not merged:
+        from .handover import model_arguments
+        from .tasks import shell
+
+        line = shell(model_arguments(about, "."), names.split(","), "lm_eval")
+        lines += ["In this folder:", "", "```sh", line, "```", ""]
+    return [
+        *lines,
+        "`stacksl export RUN --task FILE OUT` writes any file of items with answers as a task and",
+        "prints the command. `acc` is the score `sum`, `acc_norm` is `char_mean`,"
+        " `acc_mutual_info` is `pmi`,",
+        "and `acc_token_mean` comes with the task. In float32 the predictions are the same item by",
+        "item where no limit cut an item.",
+    ]
+
+
+def _limits(about: About, warnings: Iterable[str]) -> list[str]:
+    return [
+        "## Limits",
+        "",
+        "- The labels it learnt from are not a uniform sample: a gate chose them.",
+        "- It ranks given candidates; it was not trained to write text.",
+        *(f"- {_plain(warning)}" for warning in warnings),
+    ]
+
+
+def _table(title: str, rows: Mapping[str, Any] | None) -> list[str]:
+    if not rows:
+        return []
+    head = [f"## {title}", "", _row(["", ""]), _row(["---", "---"])]
+    return [*head, *(_row([name, value]) for name, value in rows.items())]
+
+
+def _row(cells: Iterable[Any]) -> str:
+    return f"| {' | '.join(_cell(each) for each in cells)} |"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return _plain(str(value)) if value != "---" else "---"
+
+
+def _plain(text: str) -> str:
+    """`text` on one line, with the marks that would format it escaped."""
+    return "".join(f"\\{c}" if c in "\\`*_[]<>|" else c for c in " ".join(str(text).split()))
+
+
+def _code(text: str) -> str:
+    return f"`{' '.join(text.split()).replace('`', '')}`"

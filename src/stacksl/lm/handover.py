@@ -1,0 +1,268 @@
+"""What leaves a run when a language model was adapted: a folder that PEFT or transformers loads.
+
+`lm.json` beside the weights says what they were made for: the base, the prompt, the scores. No
+line of ours is needed to load the weights; `lm.json` is for scoring with them as the run did.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from .. import __version__
+from ..errors import MissingExtra, RunError
+from .card import card_text
+from .normalise import Normalisation
+from .prompts import PromptFormat, Protocol
+from .tokens import Limits
+
+if TYPE_CHECKING:
+    from .adapters import Adapter
+    from .loading import Loaded
+
+__all__ = [
+    "FORMAT",
+    "About",
+    "card_text",
+    "merge",
+    "model_arguments",
+    "read_about",
+    "read_tokenizer",
+    "write_model",
+]
+
+FORMAT = 1  # of lm.json; raised when its keys change meaning
+ABOUT = "lm.json"
+TOLD = "card.json"  # what the card was made of, for the card of a merged model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What an adapted model was made from and for: the content of `lm.json`.
+
+    Attributes:
+        name, source, revision: the base as it was named, and where `from_pretrained` finds it: a
+            hub name or an absolute folder.
+        fingerprint: of the base's weights, in hex.
+        licence: the base's, where it says one.
+        kind: `lora` for an adapter beside the base, `full` for a whole model.
+        protocol, template, chat: how an item is put to the model; `template` is the text itself.
+        normalisation, temperature: how log-likelihoods become scores.
+        max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
+        dtype: the one the run computed in.
+        classes: the fixed label set; None where items bring their own options.
+        columns: how a file of items is read.
+        format, stacksl: of the file, and the version that wrote it.
+    """
+
+    name: str
+    source: str
+    fingerprint: str
+    kind: Literal["lora", "full"]
+    protocol: Protocol
+    template: str
+    normalisation: Normalisation
+    temperature: float
+    dtype: str
+    chat: bool = False
+    revision: str | None = None
+    licence: str | None = None
+    max_len_prompt: int | None = None
+    max_len_choice: int | None = None
+    positions: int | None = None
+    classes: tuple[str, ...] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+    stacksl: str = __version__
+
+    @property
+    def base(self) -> str:
+        """What to load the base by: `name` where it is one of ours, which moves with us."""
+        return self.name if self.name == "sample" else self.source
+
+    @property
+    def limits(self) -> Limits:
+        """How long token rows may be."""
+        return Limits(self.max_len_prompt, self.max_len_choice, self.positions)
+
+    def form(self, tokenizer: Any) -> PromptFormat:
+        """How items are put to the model; `tokenizer` is the base's, for its chat form."""
+        return PromptFormat(self.template, self.protocol, tokenizer if self.chat else None)
+
+
+def write_model(
+    folder: Path, adapter: Adapter, about: About, facts: Mapping[str, Any] | None = None
+) -> None:
+    """Write weights, card and `lm.json` into `folder`; `lm.json` last.
+
+    Args:
+        folder: made where it is absent.
+        adapter: what was trained.
+        about: what it was made from and for.
+        facts: what the card tells of the run; see `card_text`.
+
+    Raises:
+        RunError: if the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ABOUT).unlink(missing_ok=True)
+        adapter.save(folder)
+        if about.kind == "lora":
+            _name_base(folder / "adapter_config.json", about)
+        _write(folder / "README.md", card_text(about, facts or {}))
+        _write(folder / TOLD, _as_json(facts or {}))
+        _write(folder / ABOUT, _as_json(asdict(about)))
+    except OSError as fault:
+        raise RunError(
+            f"cannot write the model into {folder}: {fault.strerror or fault}; free some space or"
+            " give another folder"
+        ) from fault
+
+
+def read_about(folder: Path) -> About:
+    """What `write_model` wrote down in `folder`.
+
+    Raises:
+        RunError: no adapted language model is there, or another version of stacksl wrote it.
+    """
+    try:
+        table = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunError(
+            f"{folder} holds no adapted language model (it has no {ABOUT}): give a run made with"
+            " --adapt that has finished"
+        ) from None
+    except (OSError, ValueError) as fault:
+        raise RunError(f"cannot read {folder / ABOUT}: {fault}") from fault
+    known = {each.name for each in fields(About)}
+    if not isinstance(table, dict) or table.get("format") != FORMAT or set(table) != known:
+        raise RunError(
+            f"{folder / ABOUT} is not of this version of stacksl ({__version__}): run again, or"
+            " take the version that wrote it"
+        )
+    classes = table.pop("classes")
+    return About(classes=None if classes is None else tuple(classes), **table)
+
+
+def merge(folder: Path, out: Path) -> Path:
+    """The adapted model of `folder` as one model in `out`: base and adapter added up; `out`.
+
+    The portable form: it names no path of this machine. The sum W + (alpha / rank) B A is taken
+    and kept in the dtype the run computed in, so that in half precision it is rounded once more.
+
+    Args:
+        folder: what `write_model` wrote.
+        out: absent or empty.
+
+    Raises:
+        RunError: `out` is not empty or cannot be written, or the base is another one by now.
+        MissingExtra: peft is not installed.
+    """
+    about = read_about(folder)
+    _expect_empty(out)
+    loaded = _whole(folder, about)
+    facts = json.loads((folder / TOLD).read_text(encoding="utf-8"))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        loaded.model.save_pretrained(out)
+        loaded.tokenizer.save_pretrained(out)
+        _write(out / "README.md", card_text(about, facts, merged=True))
+    except OSError as fault:
+        raise RunError(
+            f"cannot write the merged model into {out}: {fault.strerror or fault}; free some space"
+            " or give another folder"
+        ) from fault
+    return out
+
+
+def read_tokenizer(folder: Path, about: About) -> Any:
+    """The tokenizer of the adapted model in `folder`: the base's own.
+
+    Raises:
+        RunError: it cannot be had.
+        MissingExtra: transformers is not installed.
+    """
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise MissingExtra.of("an adapted language model", "lm") from None
+
+    where = str(folder) if about.kind == "full" else about.source
+    revision = None if about.kind == "full" else about.revision
+    try:
+        return AutoTokenizer.from_pretrained(where, revision=revision)
+    except (OSError, ValueError) as fault:
+        raise RunError(
+            f"the tokenizer of {about.name} cannot be read from {where}"
+            f" ({str(fault).splitlines()[0]}): restore the base there"
+        ) from fault
+
+
+def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
+    """What lm-eval's `--model_args` takes to score with the adapted model of `folder`."""
+    found: dict[str, str | bool] = {"pretrained": str(folder)}
+    if about.kind == "lora":
+        found = {"pretrained": about.source, "peft": str(folder)}
+        if about.revision is not None:
+            found["revision"] = about.revision
+    found["dtype"] = about.dtype
+    if about.chat:  # the chat template has written every special token
+        found["add_bos_token"] = False
+    return found
+
+
+def _whole(folder: Path, about: About) -> Loaded:
+    """The model with the adapter added into its weights."""
+    from dataclasses import replace
+
+    from .loading import load
+
+    if about.kind == "full":
+        return load(str(folder), device="cpu", dtype=about.dtype)
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise MissingExtra.of("an adapted language model", "lm") from None
+
+    base = load(about.base, device="cpu", dtype=about.dtype)
+    if base.fingerprint != about.fingerprint:
+        raise RunError(
+            f"the adapter was trained on the weights {about.fingerprint[:12]}, but {about.name} is"
+            f" {base.fingerprint[:12]} now: restore those weights, or run again"
+        )
+    return replace(base, model=PeftModel.from_pretrained(base.model, folder).merge_and_unload())
+
+
+def _name_base(path: Path, about: About) -> None:
+    """Let PEFT find the base where `about` says it is, at its revision."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config |= {"base_model_name_or_path": about.source, "revision": about.revision}
+    _write(path, _as_json(config))
+
+
+def _expect_empty(out: Path) -> None:
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        what = "is a file" if out.is_file() else "is not empty"
+        raise RunError(f"a new or empty folder was expected at {out}, but it {what}: give another")
+
+
+def _as_json(table: Mapping[str, Any]) -> str:
+    return json.dumps(table, indent=1, ensure_ascii=False, default=list) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write `text` to `path`, of which a reader sees the old content or the new one."""
+    draft = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        with draft.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
