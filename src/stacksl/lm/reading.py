@@ -1,0 +1,293 @@
+"""A model's files through transformers: configuration, tokenizer, weights, licence.
+
+Whatever a foreign folder or the hub makes transformers raise becomes one sentence. Code that comes
+with a model is never run.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ..errors import MissingExtra, SettingsError
+from .paths import load_torch
+
+__all__ = [
+    "first_line",
+    "load_transformers",
+    "quiet",
+    "read_config",
+    "read_licence",
+    "read_tokenizer",
+    "read_weights",
+    "still_random",
+]
+
+Tensor: TypeAlias = Any
+_SHOWN = 3  # names of tensors in a message
+
+
+def load_transformers() -> Any:
+    """The library transformers.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtra.of("loading a language model", "lm") from None
+    return transformers
+
+
+def read_config(name: str, source: str) -> Any:
+    """The configuration of a causal language model.
+
+    Args:
+        name: as the user wrote it, for messages.
+        source: an absolute folder or a name on the hub.
+
+    Raises:
+        SettingsError: there is none, it is broken, it is of another kind of model, or it needs
+            code of its own.
+    """
+    tf = load_transformers()
+    _check_folder(name, source)
+    try:
+        with quiet():
+            config = tf.AutoConfig.from_pretrained(source, trust_remote_code=False)
+    except Exception as error:  # whatever a foreign file makes the loader raise
+        raise _no_config(name, source, error) from error
+    if getattr(config, "is_encoder_decoder", False):
+        raise SettingsError(
+            f"model '{name}' is an encoder-decoder ({config.model_type}), and a causal language "
+            "model is needed: give a decoder-only one"
+        )
+    if type(config) not in tf.AutoModelForCausalLM._model_mapping:
+        raise SettingsError(
+            f"model '{name}' ({config.model_type}) is not a causal language model: give one that "
+            "transformers' AutoModelForCausalLM loads"
+        )
+    return config
+
+
+def read_tokenizer(name: str, source: str, revision: str | None = None) -> Any:
+    """The tokenizer beside the weights.
+
+    Raises:
+        SettingsError: there is none, or it cannot be loaded.
+    """
+    tf = load_transformers()
+    try:
+        with quiet():
+            tokenizer = tf.AutoTokenizer.from_pretrained(
+                source, revision=revision or "main", trust_remote_code=False
+            )
+            encoded = tokenizer("a", add_special_tokens=False)["input_ids"]
+    except Exception as error:
+        if _wants_code(error):
+            raise _own_code(name) from error
+        raise SettingsError(
+            f"model '{name}' has no tokenizer that can be loaded: put its tokenizer.json and "
+            "tokenizer_config.json beside the weights"
+        ) from error
+    if not encoded:  # transformers makes an empty tokenizer where a folder has only its settings
+        raise SettingsError(
+            f"model '{name}' has a tokenizer without a vocabulary: put its tokenizer.json beside "
+            "the weights"
+        )
+    return tokenizer
+
+
+def read_weights(name: str, source: str, dtype: Any, revision: str | None = None) -> Any:
+    """The model on the CPU with every weight read, in `dtype`, without gradients or dropout.
+
+    Raises:
+        SettingsError: no weights, damaged, of another shape, or not all of them; a head tied to
+            the embeddings need not be there.
+    """
+    tf = load_transformers()
+    try:
+        with quiet(), still_random():
+            model, found = tf.AutoModelForCausalLM.from_pretrained(
+                source,
+                revision=revision or "main",
+                dtype=dtype,
+                output_loading_info=True,
+                trust_remote_code=False,
+            )
+    except Exception as error:
+        raise _no_weights(name, error) from error
+    if missing := sorted(found["missing_keys"]):
+        raise SettingsError(
+            f"model '{name}' lacks {len(missing)} of its weights ({_some(missing)}), which would "
+            "be random: give a folder with all of them"
+        )
+    if unused := sorted(found["unexpected_keys"]):
+        warnings.warn(
+            f"{len(unused)} tensors in the weights of model '{name}' are not used "
+            f"({_some(unused)}): check that its config.json is the right one",
+            stacklevel=3,
+        )
+    return model.eval().requires_grad_(False)
+
+
+def read_licence(source: str, config: Any, revision: str | None = None) -> str | None:
+    """The licence that the model's README or configuration names, None where neither does."""
+    for value in (_front_matter(source, revision), getattr(config, "license", None)):
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+    return None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without transformers' bars, tables and warnings: what matters becomes an error of ours."""
+    from transformers.utils import logging
+
+    hub: Any = import_module("huggingface_hub.utils")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub_level, hub_bars = hub.logging.get_verbosity(), not hub.are_progress_bars_disabled()
+    logging.set_verbosity(logging.CRITICAL)
+    hub.logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()  # the hub's too
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        hub.logging.set_verbosity(hub_level)
+        if bars:
+            logging.enable_progress_bar()
+        (hub.enable_progress_bars if hub_bars else hub.disable_progress_bars)()
+
+
+@contextmanager
+def still_random() -> Iterator[None]:
+    """The global generators of torch left as they were, on the CPU and on every GPU in use."""
+    torch = load_torch()
+    in_use = torch.cuda.is_available() and torch.cuda.is_initialized()
+    devices = range(torch.cuda.device_count()) if in_use else ()
+    with torch.random.fork_rng(devices=list(devices)):
+        yield
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, without its full stop."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _check_folder(name: str, source: str) -> None:
+    folder = Path(source)
+    if not folder.is_absolute():
+        return
+    if (folder / "adapter_config.json").is_file():
+        raise SettingsError(
+            f"model '{name}' is an adapter, not a model: give the base model that its "
+            "adapter_config.json names, or merge the two"
+        )
+    if not (folder / "config.json").is_file():
+        raise SettingsError(
+            f"model '{name}' is a folder without a config.json: give the folder that holds "
+            "config.json, the weights and the tokenizer"
+        )
+
+
+def _no_config(name: str, source: str, error: Exception) -> SettingsError:
+    text = str(error)
+    if _wants_code(error):
+        return _own_code(name)
+    if "does not recognize this architecture" in text or "Unrecognized model" in text:
+        return SettingsError(
+            f"model '{name}' is of a kind that the installed transformers does not know: update "
+            "transformers, or give a model of a kind it knows"
+        )
+    if os.path.isabs(source):
+        return SettingsError(
+            f"the config.json of model '{name}' cannot be read ({first_line(error)}): give the "
+            "folder of a whole model"
+        )
+    return _not_on_hub(name, text)
+
+
+def _not_on_hub(name: str, text: str) -> SettingsError:
+    from huggingface_hub import constants
+
+    if "gated" in text or "401" in text or "403" in text:
+        return SettingsError(
+            f"model '{name}' is closed to you on the Hugging Face hub: accept its licence there "
+            "and log in with 'hf auth login', or give a folder"
+        )
+    offline = constants.HF_HUB_OFFLINE
+    if offline or "couldn't connect" in text:
+        why = "HF_HUB_OFFLINE is set" if offline else "the Hugging Face hub cannot be reached"
+        return SettingsError(
+            f"model '{name}' is neither a folder nor in the cache {constants.HF_HUB_CACHE}, and "
+            f"{why}: give a folder, set HF_HOME to a cache that holds it, or go online with "
+            "HF_HUB_OFFLINE unset"
+        )
+    return SettingsError(
+        f"model '{name}' is neither a folder nor a model on the Hugging Face hub: check the name, "
+        "or give a folder"
+    )
+
+
+def _wants_code(error: Exception) -> bool:
+    return "trust_remote_code" in str(error)
+
+
+def _own_code(name: str) -> SettingsError:
+    return SettingsError(
+        f"model '{name}' needs Python code that comes with it, and such code is never run here: "
+        "give a model that transformers loads by itself"
+    )
+
+
+def _no_weights(name: str, error: Exception) -> SettingsError:
+    if _wants_code(error):
+        return _own_code(name)
+    if isinstance(error, load_torch().OutOfMemoryError | MemoryError):
+        return SettingsError(f"model '{name}' does not fit in memory: give a smaller one")
+    text = str(error)
+    if "no file named" in text or "does not appear to have" in text:
+        return SettingsError(
+            f"model '{name}' has no weights: put its model.safetensors beside the config.json"
+        )
+    if "ignore_mismatched_sizes" in text:
+        return SettingsError(
+            f"the weights of model '{name}' are not of the shapes that its config.json gives: "
+            "give the two files of one model"
+        )
+    return SettingsError(
+        f"the weights of model '{name}' cannot be read ({type(error).__name__}: "
+        f"{first_line(error)}): they are damaged or not all there, so fetch them again"
+    )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+def _front_matter(source: str, revision: str | None) -> str | None:
+    """The licence in the YAML at the top of the model's README.md."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.repocard import metadata_load
+
+    try:
+        card = (
+            Path(source) / "README.md"
+            if os.path.isabs(source)
+            else Path(hf_hub_download(source, "README.md", revision=revision))
+        )
+        facts = metadata_load(card) or {}
+    except Exception:  # no card, no network, broken YAML: then no licence is known
+        return None
+    found = facts.get("license")
+    name = facts.get("license_name")
+    return str(name) if found == "other" and name else found if isinstance(found, str) else None
