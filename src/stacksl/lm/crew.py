@@ -12,7 +12,9 @@ inside it the ranks share pieces of work whose cut does not depend on how many r
         crew.gather(results)
 
 No rank waits for one that has failed: before anything is exchanged, and at the end of every shared
-call, the ranks tell one another whether all is well, and where it is not all leave the call.
+call, the ranks tell one another whether all is well, and where it is not all leave the call. A
+method must therefore let go of errors that come out of `gather` and `total`, and must not swallow
+on one rank an error that another could have escaped.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class Crew:
     Attributes:
         rank: this process, from 0.
         size: how many there are.
-        device: the device of this process, as torch names it (`cuda:1`); None for a crew of one,
+        device: the device of this process, as torch names it (`cuda:1`, `cpu`); None for a crew of one,
             which takes the device that the settings name.
     """
 
@@ -197,7 +199,8 @@ def crew(device: str = "auto") -> Crew:
     on_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
     with _linked():
         state = PartialState(cpu=on_cpu, timeout=_patience())
-        return Crew(state.process_index, state.num_processes, str(state.device), _Link(state))
+        place = "cpu" if on_cpu else str(state.device)
+        return Crew(state.process_index, state.num_processes, place, _Link(state))
 
 
 def serve(crew: Crew, target: Any) -> None:
