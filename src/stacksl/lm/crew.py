@@ -48,8 +48,8 @@ class Crew:
     Attributes:
         rank: this process, from 0.
         size: how many there are.
-        device: the device of this process, as torch names it (`cuda:1`, `cpu`); None for a crew of one,
-            which takes the device that the settings name.
+        device: the device of this process, as torch names it (`cuda:1`, `cpu`); None for a crew of
+            one, which takes the device that the settings name.
     """
 
     def __init__(
