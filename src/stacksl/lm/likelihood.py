@@ -1,4 +1,4 @@
-"""log p(option | prompt) by the fastest path that is right for the model at hand.
+"""log p(option | prompt), and states, by the fastest path that is right for the model at hand.
 
 The path is chosen from the model's configuration and then checked: the first items are scored by
 the naive path too, and where the two differ a slower path takes over, with a warning.
@@ -26,17 +26,21 @@ from .paths import (
     packed,
     padded,
 )
+from .states import Read, kv_states, naive_states, packed_states, padded_states
 from .tokens import TokenItem
 
 __all__ = ["PATHS", "Likelihood", "Path", "unfit"]
 
 Path: TypeAlias = Literal["packed", "kv", "padded", "naive"]
+Use: TypeAlias = Literal["without", "with", "states"]
 PATHS: tuple[Path, ...] = ("packed", "kv", "padded", "naive")
 """Every path, the fastest first."""
 
 _CHECKED = 4  # items of the first batch that are scored both ways
 _TOLERANCE = 1e-4  # nats a token, the largest difference, in float32 and float64
 _HALF_TOLERANCE = 2e-2  # nats a token, the mean difference, in bfloat16 and float16
+_STATE_TOLERANCE = 1e-3  # of the states' root mean square, the largest difference, in float32
+_STATE_HALF_TOLERANCE = 5e-2  # the same, the mean difference, in half precision
 
 
 class Likelihood:
@@ -49,7 +53,8 @@ class Likelihood:
         packing: how items share rows and rows share batches.
 
     Attributes:
-        used: the path taken `without` and `with` gradients, as far as anything was scored.
+        used: the path taken `without` and `with` gradients, and for `states`, as far as anything
+            was scored.
 
     Raises:
         SettingsError: an encoder-decoder, an unknown path, or a path that this model cannot take.
@@ -67,10 +72,10 @@ class Likelihood:
             raise unknown_name("scoring path", path, ("auto", *PATHS))
         self.model = model
         self.packing = packing or Packing()
-        self.used: dict[Literal["without", "with"], str] = {}
+        self.used: dict[Use, str] = {}
         self._named = path != "auto"
         self._left: list[Path] = [each for each in PATHS if path in ("auto", each)]
-        self._checked: set[str] = {"naive"}
+        self._checked: set[tuple[Path, bool]] = {("naive", False), ("naive", True)}
         _use_sdpa(model)
         if self._named and (reason := unfit(model, self._left[0])):
             raise SettingsError(f"scoring path '{path}' does not fit: {reason}; take 'auto'")
@@ -86,12 +91,37 @@ class Likelihood:
             FeatureError: the model gives numbers that are not finite.
             SettingsError: a named path differs from the naive one, or needs no gradients.
         """
-        found: list[Tensor] = [None] * len(items)
-        for batch in self.packing.batches(items):
+        use: Use = "with" if load_torch().is_grad_enabled() else "without"
+        return [value for value, _ in self._read(items, use)]
+
+    def sums_and_states(self, items: Sequence[TokenItem]) -> tuple[list[Tensor], list[Tensor]]:
+        """Log-likelihoods and pooled states of every option, without gradients or dropout.
+
+        h_i = mean over the tokens of option i of the last hidden state behind the last norm, its
+        last token included; in protocol `letter` over the tokens of its text in the prompt.
+
+        Args:
+            items: their token rows; see `TokenItem.spans`.
+
+        Returns:
+            log p(option | prompt), a float32 tensor (k,) an item, and h, a float32 tensor
+            (k, hidden) an item, both on the model's device. The former equal `sums` but for their
+            last bits.
+
+        Raises:
+            FeatureError: the model gives numbers that are not finite, or no hidden states.
+            SettingsError: a named path differs from the naive one.
+        """
+        with load_torch().no_grad(), _still(self.model):
+            read = self._read(items, "states")
+        return [value for value, _ in read], [state for _, state in read]
+
+    def _read(self, items: Sequence[TokenItem], use: Use) -> list[Read]:
+        found: list[Any] = [None] * len(items)
+        for batch in self.packing.batches(items, with_last=use == "states"):
             rows = [[items[index] for index in row] for row in batch]
-            values = self._batch(rows)
             order = [index for row in batch for index in row]
-            for index, value in zip(order, values, strict=True):
+            for index, value in zip(order, self._batch(rows, use), strict=True):
                 found[index] = value
         return found
 
@@ -99,13 +129,12 @@ class Likelihood:
         """Indices of `items` in groups that one forward pass takes, the longest first."""
         return [[i for row in batch for i in row] for batch in self.packing.batches(items)]
 
-    def _batch(self, rows: Rows) -> list[Tensor]:
-        grad = bool(load_torch().is_grad_enabled())
+    def _batch(self, rows: Rows, use: Use) -> list[Read]:
         while True:
-            path = self._choice(grad)
-            if path in self._checked or self._holds(path, rows):
-                self.used["with" if grad else "without"] = path
-                return self._run(path)(self.model, rows)
+            path = self._choice(grad=use == "with")
+            if (path, use == "states") in self._checked or self._holds(path, rows, use):
+                self.used[use] = path
+                return self._run(path, use)(self.model, rows)
 
     def _choice(self, grad: bool) -> Path:
         reasons = []
@@ -116,29 +145,39 @@ class Likelihood:
             reasons.append(reason)
         raise SettingsError(f"scoring path '{self._left[0]}' does not fit: {reasons[0]}")
 
-    def _run(self, path: Path) -> Callable[[Any, Rows], list[Tensor]]:
+    def _run(self, path: Path, use: Use) -> Callable[[Any, Rows], list[Read]]:
+        most = self.packing.batch_tokens
+        if use == "states":
+            states: dict[Path, Callable[[Any, Rows], list[Read]]] = {
+                "packed": packed_states,
+                "kv": kv_states,
+                "padded": partial(padded_states, batch_tokens=most),
+                "naive": naive_states,
+            }
+            return states[path]
         runs: dict[Path, Callable[[Any, Rows], list[Tensor]]] = {
             "packed": packed,
             "kv": kv,
-            "padded": partial(padded, batch_tokens=self.packing.batch_tokens),
+            "padded": partial(padded, batch_tokens=most),
             "naive": naive,
         }
-        return runs[path]
+        return lambda model, rows: [(value, None) for value in runs[path](model, rows)]
 
-    def _holds(self, path: Path, rows: Rows) -> bool:
+    def _holds(self, path: Path, rows: Rows, use: Use) -> bool:
         """Check a path against the naive one; drop it where it fails."""
         some = _first(rows, _CHECKED)
-        torch = load_torch()
-        with torch.no_grad(), _still(self.model):
-            expected = naive(self.model, some)
-            if not all(value.isfinite().all() for value in expected):
+        with load_torch().no_grad(), _still(self.model):
+            expected = self._run("naive", use)(self.model, some)
+            if not all(
+                each.isfinite().all() for both in expected for each in both if each is not None
+            ):
                 raise FeatureError(
-                    "the model's log-likelihoods are not finite: load it in another dtype, or take "
-                    "weights that were trained to the end"
+                    "the model's log-likelihoods or states are not finite: load it in another "
+                    "dtype, or take weights that were trained to the end"
                 )
-            fault = self._fault(path, some, expected)
+            fault = self._fault(path, some, use, expected)
         if fault is None:
-            self._checked.add(path)
+            self._checked.add((path, use == "states"))
             return True
         if self._named:
             raise SettingsError(f"scoring path '{path}' does not hold here: {fault}; take 'auto'")
@@ -146,25 +185,44 @@ class Likelihood:
         warnings.warn(
             f"scoring path '{path}' does not hold for this model ({fault}): "
             f"'{self._left[0]}' is tried instead, which is slower",
-            stacklevel=5,
+            stacklevel=6,
         )
         return False
 
-    def _fault(self, path: Path, rows: Rows, expected: list[Tensor]) -> str | None:
-        torch = load_torch()
+    def _fault(self, path: Path, rows: Rows, use: Use, expected: list[Read]) -> str | None:
         try:
-            got = self._run(path)(self.model, rows)
-        except torch.OutOfMemoryError:
+            got = self._run(path, use)(self.model, rows)
+        except load_torch().OutOfMemoryError:
             raise
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        flat = [item for row in rows for item in row]
-        tokens = torch.tensor([len(o) for item in flat for o in item.options])
-        gaps = (torch.cat(got) - torch.cat(expected)).abs().cpu() / tokens
-        half = self.model.dtype in (torch.bfloat16, torch.float16)
-        gap = float(gaps.mean() if half else gaps.max())
+        half = self.model.dtype in (load_torch().bfloat16, load_torch().float16)
+        off = _nats_off(got, expected, rows, half)
         most = _HALF_TOLERANCE if half else _TOLERANCE
-        return None if gap <= most else f"{gap:.2g} nats a token off, {most:g} allowed"
+        if not off <= most:
+            return f"{off:.2g} nats a token off, {most:g} allowed"
+        if use != "states":
+            return None
+        off = _states_off(got, expected, half)
+        most = _STATE_HALF_TOLERANCE if half else _STATE_TOLERANCE
+        return None if off <= most else f"states {off:.2g} of their size off, {most:g} allowed"
+
+
+def _nats_off(got: list[Read], expected: list[Read], rows: Rows, half: bool) -> float:
+    """The largest difference of a sum in nats a token; the mean one in half precision."""
+    torch = load_torch()
+    tokens = torch.tensor([len(o) for row in rows for item in row for o in item.options])
+    one, other = (torch.cat([value for value, _ in each]) for each in (got, expected))
+    gaps = (one - other).abs().cpu() / tokens
+    return float(gaps.mean() if half else gaps.max())
+
+
+def _states_off(got: list[Read], expected: list[Read], half: bool) -> float:
+    """The same for states, as a share of their root mean square."""
+    torch = load_torch()
+    one, other = (torch.cat([state for _, state in each]) for each in (got, expected))
+    gaps = (one - other).abs() / other.square().mean().sqrt().clamp_min(1e-12)
+    return float(gaps.mean() if half else gaps.max())
 
 
 def unfit(model: Any, path: Path, *, grad: bool = False) -> str | None:

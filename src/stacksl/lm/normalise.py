@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from ..errors import SettingsError, unknown_name
 from .tokens import TokenItem
 
-__all__ = ["NORMALISATIONS", "Normalisation", "check_scale", "normalised"]
+__all__ = ["NORMALISATIONS", "Normalisation", "check_scale", "normalised", "own_temperature"]
 
 Tensor: TypeAlias = Any
 Normalisation: TypeAlias = Literal["token_mean", "sum", "char_mean", "pmi"]
@@ -63,6 +63,35 @@ def normalised(
         value / (value.new_tensor(each) * temperature)
         for value, each in zip(sums, divisors, strict=True)
     ]
+
+
+def own_temperature(kind: Normalisation, items: Sequence[TokenItem]) -> float:
+    """The temperature that brings a normalisation to the scale of sums, where softmax bites.
+
+    T = mean over all options of 1 / tokens (`token_mean`) or 1 / characters (`char_mean`), and 1
+    for `sum` and `pmi`: an option of the usual length then scores s / T = log p(option | prompt).
+
+    Args:
+        kind: the normalisation.
+        items: unlabelled items like those to be scored, one at least.
+
+    Raises:
+        SettingsError: no normalisation of that name, or no items.
+
+    >>> item = TokenItem("a", (7,), ((1, 2), (3, 4, 5, 6)), (5, 10))
+    >>> own_temperature("token_mean", [item])
+    0.375
+    """
+    check_scale(kind, 1.0)
+    if kind in ("sum", "pmi"):
+        return 1.0
+    shares = [1.0 / each for item in items for each in _divisors(item, kind)]
+    if not shares:
+        raise SettingsError(
+            f"the temperature of '{kind}' comes from the lengths of options, and no items came: "
+            "give a temperature, or items"
+        )
+    return math.fsum(shares) / len(shares)
 
 
 def check_scale(kind: str, temperature: float) -> None:

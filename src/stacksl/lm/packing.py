@@ -8,7 +8,7 @@ batch: the columns whose logits are needed are then nearly the same, which `logi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .tokens import TokenItem
 
-__all__ = ["Packed", "Packing", "pack"]
+__all__ = ["Packed", "Packing", "blocks", "pack"]
 
 Ints = NDArray[np.int64]
 _PADDING = 0  # any id: no token sees it, and it is not scored
@@ -32,6 +32,7 @@ class Packed:
         mask: (R, S, S) whether the token in the row's column [q] sees that in column [c].
         keep: (C,) the columns whose logits are needed, in rising order.
         rows: (n,) the row each option lies in.
+        heads: (n,) the column in which the prompt of each option begins.
         slots: (n, L) index into `keep` of the column that predicts each token of each option.
         targets: (n, L) those tokens.
         valid: (n, L) whether the option has that token.
@@ -45,6 +46,7 @@ class Packed:
     mask: NDArray[np.bool_]
     keep: Ints
     rows: Ints
+    heads: Ints
     slots: Ints
     targets: Ints
     valid: NDArray[np.bool_]
@@ -94,6 +96,19 @@ class Packing:
         return batches
 
 
+def blocks(items: Sized, size: int = 64) -> list[range]:
+    """Positions of `items` in blocks of `size`, cut at multiples of it; the last may be shorter.
+
+    What lies beside an item in a batch touches its numbers in their last bits. Scored a block at a
+    time, an item has the same neighbours whatever was scored before, by whom, or in how many runs.
+
+    >>> blocks("abcde", 2)
+    [range(0, 2), range(2, 4), range(4, 5)]
+    """
+    count = len(items)
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+
 def pack(rows: Sequence[Sequence[TokenItem]], *, with_last: bool = False) -> Packed:
     """One batch of packed rows, each holding the items given for it.
 
@@ -117,7 +132,7 @@ def pack(rows: Sequence[Sequence[TokenItem]], *, with_last: bool = False) -> Pac
     keep = np.unique(sheet.predictors[sheet.valid])
     slots = np.where(sheet.valid, np.searchsorted(keep, sheet.predictors), 0)
     counts = tuple(len(item.options) for row in rows for item in row)
-    return Packed(sheet.ids, sheet.positions, sheet.mask(), keep, sheet.rows, slots,
+    return Packed(sheet.ids, sheet.positions, sheet.mask(), keep, sheet.rows, sheet.heads, slots,
                   sheet.targets, sheet.valid, sheet.carried, counts)  # fmt: skip
 
 
@@ -134,6 +149,7 @@ class _Sheet:
     owner: Ints  # number of the item in its row, -1 for padding
     branch: Ints  # 0 for the prompt, else the option's number from 1
     rows: Ints
+    heads: Ints
     predictors: Ints
     targets: Ints
     carried: Ints
@@ -150,6 +166,7 @@ class _Sheet:
             full((rows, width), -1),
             full((rows, width), 0),
             full((options,), 0),
+            full((options,), 0),
             full((options, longest), 0),
             full((options, longest), 0),
             full((options, longest), -1),
@@ -164,6 +181,7 @@ class _Sheet:
         tail = start
         for number, item in enumerate(items):
             self._write(row, head, item.prompt, 0, number, 0)
+            self.heads[done : done + len(item.options)] = head
             head += len(item.prompt)
             for branch, option in enumerate(item.options, 1):
                 body = option if with_last else option[:-1]

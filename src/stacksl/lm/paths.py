@@ -14,13 +14,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import MissingExtra, SettingsError
-from .packing import Ints, pack
+from .packing import Ints, Packed, pack
 from .tokens import TokenItem
 
-__all__ = ["accepts", "attention", "checkpoints", "kv", "load_torch", "naive", "packed", "padded"]
+__all__ = [
+    "Pair",
+    "Rows",
+    "Tensor",
+    "accepts",
+    "attention",
+    "checkpoints",
+    "chunks",
+    "inner",
+    "kv",
+    "kv_item",
+    "load_torch",
+    "naive",
+    "packed",
+    "packed_batch",
+    "padded",
+    "padded_batch",
+    "split",
+]
 
 Tensor: TypeAlias = Any
 Rows: TypeAlias = Sequence[Sequence[TokenItem]]
+Pair: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]  # a prompt and one of its options
 
 
 def load_torch() -> Any:
@@ -37,7 +56,12 @@ def load_torch() -> Any:
 
 
 def packed(model: Any, rows: Rows) -> list[Tensor]:
-    """One forward pass over packed rows under a tree mask; see `packing`.
+    """One forward pass over packed rows under a tree mask; see `packing` and `packed_batch`."""
+    return packed_batch(model, pack(rows))
+
+
+def packed_batch(model: Any, batch: Packed) -> list[Tensor]:
+    """One forward pass over rows that are packed already.
 
     Raises:
         SettingsError: the model's attention is not `sdpa`. `eager` would add the boolean mask to
@@ -48,7 +72,7 @@ def packed(model: Any, rows: Rows) -> list[Tensor]:
             f"packed scoring needs the attention 'sdpa', and this model has '{attention(model)}': "
             "call model.set_attn_implementation('sdpa'), or choose another path"
         )
-    torch, batch = load_torch(), pack(rows)
+    torch = load_torch()
     device = model.device
     logits = model(
         input_ids=torch.from_numpy(batch.ids).to(device),
@@ -58,12 +82,12 @@ def packed(model: Any, rows: Rows) -> list[Tensor]:
         use_cache=False,
     ).logits
     flat = batch.rows[:, None] * len(batch.keep) + batch.slots
-    return _split(_sums(logits, flat, batch.targets, batch.valid), batch.counts)
+    return split(_sums(logits, flat, batch.targets, batch.valid), batch.counts)
 
 
 def kv(model: Any, rows: Rows) -> list[Tensor]:
     """The prompt once into a cache, the cache repeated for the options. No gradients."""
-    return [_kv_item(model, item) for row in rows for item in row]
+    return [kv_item(model, item) for row in rows for item in row]
 
 
 def padded(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[Tensor]:
@@ -79,8 +103,8 @@ def padded(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[Tensor]:
     torch = load_torch()
     items = [item for row in rows for item in row]
     pairs = [(item.prompt, option) for item in items for option in item.options]
-    sums = [_padded_batch(model, chunk) for chunk in _chunks(pairs, batch_tokens)]
-    return _split(torch.cat(sums), tuple(len(item.options) for item in items))
+    sums = [padded_batch(model, chunk) for chunk in chunks(pairs, batch_tokens)]
+    return split(torch.cat(sums), tuple(len(item.options) for item in items))
 
 
 def naive(model: Any, rows: Rows) -> list[Tensor]:
@@ -100,37 +124,38 @@ def naive(model: Any, rows: Rows) -> list[Tensor]:
 
 def attention(model: Any) -> str:
     """The name of the attention the model runs with."""
-    return str(getattr(_inner(model).config, "_attn_implementation", None))
+    return str(getattr(inner(model).config, "_attn_implementation", None))
 
 
 def accepts(model: Any, argument: str) -> bool:
     """Whether the model's forward pass takes an `argument` by name."""
-    return argument in inspect.signature(_inner(model).forward).parameters
+    return argument in inspect.signature(inner(model).forward).parameters
 
 
 def checkpoints(model: Any) -> bool:
     """Whether the model drops activations in training and computes them again."""
-    inner = _inner(model)
+    bare = inner(model)
     for name in ("is_activation_checkpointing", "is_gradient_checkpointing"):  # new name, old name
-        if hasattr(type(inner), name):
-            return bool(getattr(inner, name))
+        if hasattr(type(bare), name):
+            return bool(getattr(bare, name))
     return False
 
 
-def _inner(model: Any) -> Any:
+def inner(model: Any) -> Any:
     """The model inside an adapter, or the model."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def _kv_item(model: Any, item: TokenItem) -> Tensor:
+def kv_item(model: Any, item: TokenItem, *, with_last: bool = False) -> Tensor:
+    """Σ log p (k,) of one item by two passes; the second reads whole options if `with_last`."""
     torch = load_torch()
-    size, width = len(item.options), item.longest - 1
+    size, width = len(item.options), item.longest - (not with_last)
     prompt = torch.tensor([item.prompt], device=model.device)
     out = model(input_ids=prompt, use_cache=True, **_kept(model, len(item.prompt) - 1))
     logits = out.logits[:, -1:].expand(size, 1, -1)
     if width:
         out.past_key_values.batch_repeat_interleave(size)
-        ids, _, _ = _filled([option[:-1] for option in item.options])
+        ids, _, _ = _filled([_body(option, with_last) for option in item.options])
         places = torch.arange(len(item.prompt), len(item.prompt) + width, device=model.device)
         more = model(
             input_ids=torch.from_numpy(ids).to(model.device),
@@ -140,13 +165,14 @@ def _kv_item(model: Any, item: TokenItem) -> Tensor:
         ).logits
         logits = torch.cat([logits, more], dim=1)
     targets, valid, steps = _filled(item.options)
-    flat = np.arange(size)[:, None] * (width + 1) + steps
+    flat = np.arange(size)[:, None] * logits.shape[1] + steps
     return _sums(logits, flat, targets, valid)
 
 
-def _padded_batch(model: Any, pairs: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> Tensor:
+def padded_batch(model: Any, pairs: list[Pair], *, with_last: bool = False) -> Tensor:
+    """Σ log p (n,) of n options in one padded pass, their last tokens read too if `with_last`."""
     torch = load_torch()
-    ids, _, _ = _filled([(*prompt, *option[:-1]) for prompt, option in pairs])
+    ids, _, _ = _filled([(*prompt, *_body(option, with_last)) for prompt, option in pairs])
     first = min(len(prompt) for prompt, _ in pairs) - 1
     logits = model(
         input_ids=torch.from_numpy(ids).to(model.device),
@@ -166,6 +192,10 @@ def _kept(model: Any, *columns: int) -> dict[str, Tensor]:
     return {"logits_to_keep": load_torch().tensor(columns, device=model.device)}
 
 
+def _body(option: tuple[int, ...], with_last: bool) -> tuple[int, ...]:
+    return option if with_last else option[:-1]
+
+
 def _filled(sequences: Sequence[tuple[int, ...]]) -> tuple[Ints, NDArray[np.bool_], Ints]:
     """Sequences as an array padded on the right, which entries are theirs, and each one's step."""
     longest = max(map(len, sequences))
@@ -177,10 +207,9 @@ def _filled(sequences: Sequence[tuple[int, ...]]) -> tuple[Ints, NDArray[np.bool
     return ids, valid, steps
 
 
-def _chunks(
-    pairs: list[tuple[tuple[int, ...], tuple[int, ...]]], batch_tokens: int
-) -> Iterator[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
-    chunk: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+def chunks(pairs: list[Pair], batch_tokens: int) -> Iterator[list[Pair]]:
+    """The pairs in order, in groups of sequences x longest sequence at most `batch_tokens`."""
+    chunk: list[Pair] = []
     longest = 0
     for pair in pairs:
         length = len(pair[0]) + len(pair[1]) - 1
@@ -214,5 +243,6 @@ def _sums(logits: Tensor, flat: Ints, targets: Ints, valid: NDArray[np.bool_]) -
     return spread.sum(-1)
 
 
-def _split(sums: Tensor, counts: tuple[int, ...]) -> list[Tensor]:
-    return list(sums.split(list(counts)))
+def split(values: Tensor, counts: tuple[int, ...]) -> list[Tensor]:
+    """A tensor of all options as one an item."""
+    return list(values.split(list(counts)))

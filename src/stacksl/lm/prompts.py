@@ -16,10 +16,20 @@ from typing import Any, Literal, TypeAlias
 from ..errors import DataError, SettingsError, unknown_name
 from ..items import Item
 
-__all__ = ["PROTOCOLS", "TEMPLATES", "PmiContext", "Prompt", "PromptFormat", "Protocol", "template"]
+__all__ = [
+    "PROTOCOLS",
+    "TEMPLATES",
+    "PmiContext",
+    "Prompt",
+    "PromptFormat",
+    "Protocol",
+    "Span",
+    "template",
+]
 
 Protocol: TypeAlias = Literal["letter", "option"]
 PmiContext: TypeAlias = Literal["empty", "template"]
+Span: TypeAlias = tuple[int, int]
 
 PROTOCOLS: tuple[Protocol, ...] = ("letter", "option")
 TEMPLATES: Mapping[str, str] = {
@@ -44,6 +54,9 @@ class Prompt:
         continuations: one per candidate, in the item's order, with the delimiter in front.
         lengths: the characters of each continuation without the delimiter (`char_mean`'s divisor).
         opened: `text` already begins with the special tokens that the tokenizer would add.
+        spans: for `letter`, where in `text` each candidate's own text stands, as (start, stop) in
+            characters; empty where a chat template changed the text, so that it cannot be told.
+            None for `option`.
     """
 
     id: str
@@ -51,6 +64,7 @@ class Prompt:
     continuations: tuple[str, ...]
     lengths: tuple[int, ...]
     opened: bool = False
+    spans: tuple[Span, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,23 +119,24 @@ class PromptFormat:
         Raises:
             DataError: `letter` with more candidates than letters.
         """
-        return self._prompt(item, self._wrapped(self._filled(item.prompt, item)))
+        return self._prompt(item, item.prompt)
 
     def render_alone(self, item: Item) -> Prompt:
         """The continuations of `item` without what it asks: the second term of `pmi`."""
-        if self.pmi_context == "empty":
-            return self._prompt(item, "", opened=False)
-        return self._prompt(item, self._wrapped(self._filled("", item)))
+        return self._prompt(item, None if self.pmi_context == "empty" else "")
 
-    def _prompt(self, item: Item, text: str, *, opened: bool | None = None) -> Prompt:
+    def _prompt(self, item: Item, asked: str | None) -> Prompt:
+        """The prompt around what is `asked`; without any text where that is None."""
         answers = self._answers(item)
         delimiter = " " if self.chat is None else ""
+        text, spans = ("", None) if asked is None else self._wrapped(*self._filled(asked, item))
         return Prompt(
             item.id,
             text,
             tuple(delimiter + answer for answer in answers),
             tuple(map(len, answers)),
-            opened=self.chat is not None if opened is None else opened,
+            opened=self.chat is not None and asked is not None,
+            spans=spans,
         )
 
     def _answers(self, item: Item) -> tuple[str, ...]:
@@ -129,18 +144,33 @@ class PromptFormat:
             return item.candidates
         return tuple(_letters(item))
 
-    def _filled(self, prompt: str, item: Item) -> str:
-        values = {"prompt": prompt, "options": ""}
+    def _filled(self, asked: str, item: Item) -> tuple[str, tuple[Span, ...] | None]:
+        """The template with its fields filled, and where the candidates stand in it."""
+        values = {"prompt": asked, "options": ""}
+        within: list[Span] = []
         if self.protocol == "letter" or "{options}" in self.template:
-            pairs = zip(_letters(item), item.candidates, strict=True)
-            values["options"] = "\n".join(f"{letter}. {text}" for letter, text in pairs)
-        return _FIELD.sub(lambda field: values[field.group(1)], self.template)
+            values["options"], within = _listed(item)
+        text, done, start = "", 0, 0
+        for field in _FIELD.finditer(self.template):
+            text += self.template[done : field.start()]
+            done = field.end()
+            if field.group(1) == "options":
+                start = len(text)  # of the last listing: it has read the most
+            text += values[field.group(1)]
+        text += self.template[done:]
+        if self.protocol == "option":
+            return text, None
+        return text, tuple((start + first, start + last) for first, last in within)
 
-    def _wrapped(self, text: str) -> str:
+    def _wrapped(
+        self, text: str, spans: tuple[Span, ...] | None
+    ) -> tuple[str, tuple[Span, ...] | None]:
+        """The text as the chat template has it, and where the spans went."""
         if self.chat is None:
-            return text
+            return text, spans
         turn = [{"role": "user", "content": text}]
-        return str(self.chat.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+        whole = str(self.chat.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+        return whole, None if spans is None else _shifted(spans, text, whole)
 
 
 def template(spec: str | None, protocol: Protocol = "option") -> str:
@@ -173,6 +203,30 @@ def template(spec: str | None, protocol: Protocol = "option") -> str:
         raise SettingsError(
             f"the template {spec} cannot be read ({error.strerror}): give a name or a text file"
         ) from None
+
+
+def _listed(item: Item) -> tuple[str, list[Span]]:
+    """The candidates one a line behind their letters, and where each one's own text stands."""
+    lines: list[str] = []
+    spans: list[Span] = []
+    start = 0
+    for letter, text in zip(_letters(item), item.candidates, strict=True):
+        lines.append(f"{letter}. {text}")
+        stop = start + len(lines[-1])
+        spans.append((stop - len(text), stop))
+        start = stop + 1
+    return "\n".join(lines), spans
+
+
+def _shifted(spans: tuple[Span, ...], text: str, whole: str) -> tuple[Span, ...]:
+    """Spans of `text` as spans of the `whole` that holds it, its outer space perhaps stripped."""
+    bare = text.strip()
+    at = whole.find(bare)
+    if at < 0:
+        return ()
+    moved = at - text.find(bare)
+    last = at + len(bare)
+    return tuple((max(at, a + moved), min(last, b + moved)) for a, b in spans)
 
 
 def _letters(item: Item) -> str:

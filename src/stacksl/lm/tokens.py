@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import DataError, SettingsError
-from .prompts import Prompt
+from .prompts import Prompt, Span
 
 __all__ = ["Cuts", "Limits", "TokenItem", "Tokenizing"]
 
@@ -29,6 +29,11 @@ class TokenItem:
         options_cut: how many options lost tokens at their end.
         joined: whether encoding a continuation together with the prompt changed the prompt's own
             tokens, so that the two do not meet where the text does.
+        spans: for protocol `letter`, which tokens of `prompt` hold each candidate's own text, as
+            (start, stop); one that the limits cut in part keeps its rest. None for `option`, and
+            where any of them is `lost`.
+        lost: whether the text of a candidate should have tokens in the prompt and has none left,
+            or its tokens cannot be told: the options' own tokens then stand for all of them.
     """
 
     id: str
@@ -38,6 +43,8 @@ class TokenItem:
     cut: int = 0
     options_cut: int = 0
     joined: bool = False
+    spans: tuple[Span, ...] | None = None
+    lost: bool = False
 
     @property
     def longest(self) -> int:
@@ -82,6 +89,7 @@ class Cuts:
     prompts: int
     options: int
     joined: int
+    lost: int = 0
 
     @classmethod
     def of(cls, items: Sequence[TokenItem]) -> Cuts:
@@ -91,13 +99,17 @@ class Cuts:
             sum(item.cut > 0 for item in items),
             sum(item.options_cut for item in items),
             sum(item.joined for item in items),
+            sum(item.lost for item in items),
         )
 
     def __str__(self) -> str:
-        return (
+        said = (
             f"{self.prompts} of {self.items} prompts lost their start and {self.options} options "
             f"their end to the limits; {self.joined} items share a token across the boundary"
         )
+        if not self.lost:
+            return said
+        return f"{said}; in {self.lost} items not every candidate's text is left in the prompt"
 
 
 class Tokenizing:
@@ -136,20 +148,31 @@ class Tokenizing:
         if not prompt.continuations:
             raise DataError(f"item '{prompt.id}' has no candidates: give it two or more")
         text, follows = _moved(prompt.text, prompt.continuations)
-        head = self._encode([text])[0] if text else []
+        head, spans = self._head(text, prompt)
         joint = self._encode([text + follow for follow in follows])
         options = [tuple(ids[len(head) :]) for ids in joint]
+        opened = self._opened(head, prompt)
         item = TokenItem(
             prompt.id,
-            self._opened(head, prompt),
+            opened,
             tuple(options),
             prompt.lengths,
             joined=any(ids[: len(head)] != head for ids in joint),
+            **_placed(spans, len(opened) - len(head), len(opened)),
         )
         _check(item, prompt, "")
         cut = self._within(item)
         _check(cut, prompt, f" within {self.limits.max_len_choice} tokens")
         return cut
+
+    def _head(self, text: str, prompt: Prompt) -> tuple[list[int], tuple[Span, ...] | None]:
+        """The context's tokens, and which hold the candidates' texts (empty: not to be told)."""
+        if not prompt.spans or not getattr(self._tokenizer, "is_fast", False):
+            head = self._encode([text])[0] if text else []
+            return head, None if prompt.spans is None else ()
+        read = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        offsets = read["offset_mapping"]
+        return list(read["input_ids"]), tuple(_covering(span, offsets) for span in prompt.spans)
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         return list(self._tokenizer(texts, add_special_tokens=False)["input_ids"])
@@ -187,8 +210,11 @@ class Tokenizing:
                 f"no room for a prompt in the model's {self.limits.positions} positions: set "
                 "max_len_choice"
             )
-        tail = item.prompt[len(item.prompt) - (room - len(kept)) :]
-        return replace(short, prompt=(*kept, *tail), cut=len(item.prompt) - room)
+        cut = len(item.prompt) - room
+        tail = item.prompt[cut + len(kept) :]
+        spans = () if item.lost else item.spans
+        placed = _placed(spans, -cut, room, len(kept))
+        return replace(short, prompt=(*kept, *tail), cut=cut, **placed)
 
 
 def _moved(text: str, follows: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -196,6 +222,24 @@ def _moved(text: str, follows: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     bare = text.rstrip()
     space = text[len(bare) :]
     return bare, tuple(space + follow for follow in follows)
+
+
+def _covering(span: Span, offsets: Sequence[Span]) -> Span:
+    """The tokens that hold a character of the span, as (first, last + 1); (0, 0) for none."""
+    start, stop = span
+    found = [n for n, (a, b) in enumerate(offsets) if max(a, start) < min(b, stop)]
+    return (found[0], found[-1] + 1) if found else (0, 0)
+
+
+def _placed(
+    spans: tuple[Span, ...] | None, shift: int, size: int, first: int = 0
+) -> dict[str, Any]:
+    """Spans moved by `shift` into a prompt whose tokens `first` to `size` are text, or `lost`."""
+    if spans is None:
+        return {"spans": None, "lost": False}
+    moved = tuple((max(a + shift, first), min(b + shift, size)) for a, b in spans)
+    lost = not moved or any(a >= b for a, b in moved)
+    return {"spans": None if lost else moved, "lost": lost}
 
 
 def _least(*values: int | None) -> int | None:
