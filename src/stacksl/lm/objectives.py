@@ -213,5 +213,5 @@ def _narrowed(item: TokenItem, chosen: Sequence[int]) -> TokenItem:
         return tuple(whole[index] for index in chosen)
 
     spans = getattr(item, "spans", None)
-    more = {} if spans is None else {"spans": of(spans)}
+    more: dict[str, Any] = {} if spans is None else {"spans": of(spans)}
     return replace(item, options=of(item.options), lengths=of(item.lengths), **more)
