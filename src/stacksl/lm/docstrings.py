@@ -7,6 +7,7 @@ warns, and the outcome hangs on the installed version alone.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import warnings
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from typing import Literal, TypeAlias
 
 from ..errors import DataError
 
-__all__ = ["LIBRARIES", "Described", "Kind", "described", "versions"]
+__all__ = ["LIBRARIES", "Described", "Kind", "described", "made_from"]
 
 Kind: TypeAlias = Literal["def", "class"]
 
@@ -29,13 +30,13 @@ _LEFT_OUT = {
     "tests", "_test_common", "_examples", "_build_utils", "_pyinstaller",
     "externals", "_lib", "_external", "distutils",
 }  # fmt: skip
+_HEADING = re.compile(r"[^\n]+\n\s*[-=]{3,}\s*(\n|$)")  # of a section: no sentence came before
 _REGISTRARS = {"add_newdoc", "_add_newdoc", "add_docstring"}
-_SIGNATURE = re.compile(r"[\w.]+\(.*\)(\s*->.*)?|--", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A public function or class and the first paragraph of its docstring, in one line."""
+    """A public function, method or class and the first paragraph of its docstring, in one line."""
 
     library: str
     kind: Kind
@@ -43,8 +44,8 @@ class Described:
     sentence: str
 
 
-def versions() -> dict[str, str]:
-    """Distribution to installed version, for the three libraries that are read.
+def made_from() -> dict[str, str]:
+    """The versions of the three libraries that are read, by distribution.
 
     Raises:
         DataError: one of them is not installed.
@@ -57,22 +58,25 @@ def versions() -> dict[str, str]:
 
 
 def described(package: str) -> Iterator[Described]:
-    """The functions and classes on the top level of the modules of `package`, file by file.
+    """The public functions, classes and methods of `package`: methods last, else file by file.
 
-    Names that begin with an underscore, methods and what has no docstring are left out; compiled
-    functions come from the files that register their docstrings (`add_newdoc`). A name comes as
-    often as it is defined.
+    Left out are names that begin with an underscore, methods of such classes, and what has no
+    docstring. Compiled functions come from the files that register their docstrings
+    (`add_newdoc`). A name comes as often as it is defined.
 
     Raises:
         DataError: the package is not installed.
     """
     root = _folder(package)
+    methods: list[Described] = []
     for path in sorted(root.rglob("*.py")):
         if _LEFT_OUT.isdisjoint(path.relative_to(root).parts):
-            for kind, name, text in _documented(path):
-                sentence = _first(text)
-                if sentence and name.isidentifier() and not name.startswith("_"):
-                    yield Described(package, kind, name, sentence)
+            tree = _tree(path)
+            yield from _read(package, tree.body)
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    methods.extend(_read(package, node.body))
+    yield from methods
 
 
 def _folder(package: str) -> Path:
@@ -85,29 +89,35 @@ def _folder(package: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def _documented(path: Path) -> Iterator[tuple[Kind, str, str]]:
-    """Kind, name and docstring of each documented thing on the top level of one file."""
+def _tree(path: Path) -> ast.Module:
+    """The syntax tree of a file; an empty one where it holds no docstring or is no Python."""
     source = path.read_bytes()
-    if b'"""' not in source:
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # escapes in other people's strings
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError):
-            return
-    for node in tree.body:
+    if b'"""' in source:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # escapes in other people's strings
+            with contextlib.suppress(SyntaxError, ValueError):
+                return ast.parse(source)
+    return ast.Module([], [])
+
+
+def _read(package: str, body: list[ast.stmt]) -> Iterator[Described]:
+    for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             kind: Kind = "class" if isinstance(node, ast.ClassDef) else "def"
-            yield kind, node.name, ast.get_docstring(node) or ""
+            name, text = node.name, ast.get_docstring(node) or ""
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            yield from _registered(node.value)
+            kind, (name, text) = "def", _registered(node.value)
+        else:
+            continue
+        sentence = "" if name.startswith("_") else _first(text, name)
+        if sentence:
+            yield Described(package, kind, name, sentence)
 
 
-def _registered(call: ast.Call) -> Iterator[tuple[Kind, str, str]]:
-    """The docstring that `add_newdoc(..., name, text)` gives a compiled function.
+def _registered(call: ast.Call) -> tuple[str, str]:
+    """Name and docstring of the compiled function that `add_newdoc(..., name, text)` describes.
 
-    One that does not open with a signature is of a class, a constant or an attribute: left out.
+    A docstring that does not open with a signature is a class's or a constant's: left out.
     """
     values = [arg.value for arg in call.args if isinstance(arg, ast.Constant)]
     strings = [value for value in values if isinstance(value, str)]
@@ -115,14 +125,28 @@ def _registered(call: ast.Call) -> Iterator[tuple[Kind, str, str]]:
     if called in _REGISTRARS and 2 <= len(strings) == len(call.args):
         name, text = strings[-2:]
         if text.lstrip().startswith(f"{name}("):
-            yield "def", name, text
+            return name, text
+    return "", ""
 
 
-def _first(docstring: str) -> str:
-    """The first paragraph that is no signature, in one line."""
+def _first(docstring: str, name: str) -> str:
+    """The first paragraph in one line, the signatures and marks in front of it left out."""
     for paragraph in re.split(r"\n[ \t]*\n", docstring.strip()):
         line = " ".join(paragraph.split())
-        lines = [row for row in paragraph.splitlines() if not _SIGNATURE.fullmatch(row.strip())]
-        if lines and not line.startswith(".. "):
-            return " ".join(" ".join(lines).split())
+        while line.startswith(f"{name}("):
+            line = _past(line)
+        if _HEADING.match(paragraph):
+            return ""
+        if line and not line.startswith((".. ", "--")):
+            return line
+    return ""
+
+
+def _past(line: str) -> str:
+    """What follows the signature that a line begins with."""
+    depth = 0
+    for place, mark in enumerate(line):
+        depth += (mark == "(") - (mark == ")")
+        if depth == 0 and mark == ")":
+            return re.sub(r"^( -> \S+(, \S+)*)?( --)?", "", line[place + 1 :]).strip()
     return ""

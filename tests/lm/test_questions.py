@@ -1,0 +1,265 @@
+"""The sample model's questions: true, fair, the same everywhere, and made without imports."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from hashlib import blake2b, sha256
+from pathlib import Path
+
+import numpy as np
+import numpy.lib.recfunctions as recfunctions
+import pytest
+
+from stacksl.data.dataset import Dataset
+from stacksl.errors import DataError, MissingExtra
+from stacksl.items import Item
+from stacksl.lm import PromptFormat, Tokenizing, docstrings, template
+from stacksl.lm import questions as module
+from stacksl.lm.docstrings import Described, described, made_from
+from stacksl.lm.questions import TEMPLATE, give_away, questions
+
+pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra lm)")
+
+Sets = tuple[Dataset, Dataset]
+SAMPLE = Path(module.__file__).parent / "sample"
+
+
+@pytest.fixture(scope="module")
+def sets() -> Sets:
+    return questions()
+
+
+@pytest.fixture(scope="module")
+def items(sets: Sets) -> list[Item]:
+    return [item for side in sets for item in side.items]
+
+
+def asked(item: Item) -> tuple[str, str]:
+    """Sentence and keyword of an item."""
+    found = re.fullmatch(r"# ([^\n]+)\n(def|class)", item.prompt)
+    assert found, item.prompt
+    return found[1], found[2]
+
+
+def gold(side: Dataset, item: Item) -> str:
+    return item.candidates[side.answers[item.id]].removesuffix("(")
+
+
+def test_the_set_is_as_large_as_promised(sets: Sets) -> None:
+    to_label, test = sets
+    assert len(to_label.items) >= 2000
+    assert len(test.items) >= 500
+    for side in sets:
+        assert side.format == "sample:options"
+        assert side.classes is None
+        assert set(side.answers) == {item.id for item in side.items}
+        for item in side.items:
+            asked(item)
+            assert len(set(item.candidates)) == 4
+            assert all(re.fullmatch(r"[A-Za-z]\w*\(", text) for text in item.candidates)
+
+
+def test_the_versions_are_stated(sets: Sets) -> None:
+    versions = made_from()
+    assert list(versions) == ["numpy", "scipy", "scikit-learn"]
+    assert versions["numpy"] == np.__version__
+    stated = "-".join(f"{name}-{version}" for name, version in versions.items())
+    assert [side.name for side in sets] == [f"docstrings-{stated}", f"docstrings-{stated}-test"]
+
+
+def test_a_name_a_sentence_and_an_id_come_once_over_both_sides(sets: Sets) -> None:
+    pairs = [(gold(side, item), asked(item)[0], item.id) for side in sets for item in side.items]
+    for values in zip(*pairs, strict=True):
+        assert len(set(values)) == len(pairs)
+
+
+def test_wrong_names_are_answers_of_the_same_library_kind_and_side(sets: Sets) -> None:
+    for side in sets:
+        kinds = {gold(side, item): (item.id[16:], asked(item)[1]) for item in side.items}
+        known = [
+            (kinds[gold(side, i)], [kinds.get(c[:-1]) for c in i.candidates]) for i in side.items
+        ]
+        right = [kind == own for own, found in known for kind in found if kind is not None]
+        assert all(right)
+        # a name that its group left without three others is a candidate but no answer: rare
+        assert len(right) > 0.99 * 4 * len(side.items)
+
+
+def test_the_split_hangs_on_the_name_alone(sets: Sets) -> None:
+    for number, side in enumerate(sets):
+        for item in side.items:
+            for text in item.candidates:
+                digest = blake2b(text[:-1].encode(), digest_size=8).digest()
+                assert (digest[0] < 64) == bool(number)  # the first byte decides: a quarter
+
+
+def test_no_candidate_is_in_its_sentence(items: list[Item]) -> None:
+    for item in items:
+        sentence = re.sub(r"[\W_]", "", asked(item)[0].lower())
+        for text in item.candidates:
+            assert re.sub(r"[\W_]", "", text.lower()) not in sentence
+
+
+def test_places_and_lengths_say_nothing(sets: Sets) -> None:
+    for side in sets:
+        count, number = len(side.items), Counter(side.answers.values())
+        error = (count * 0.25 * 0.75) ** 0.5
+        assert all(abs(number[place] - count / 4) < 4 * error for place in range(4))
+        longest = [
+            np.mean([len(text) == max(map(len, item.candidates)) for text in item.candidates])
+            for item in side.items
+        ]
+        hits = [len(gold(side, item)) + 1 == max(map(len, item.candidates)) for item in side.items]
+        assert abs(np.sum(hits) - np.sum(longest)) < 4 * error
+
+
+def test_the_answers_are_what_numpy_says_of_itself(sets: Sets) -> None:
+    """A second way to the same text: the imported objects' own docstrings."""
+    texts: dict[str, set[str]] = {}
+    spaces = [np, np.linalg, np.fft, np.ma, np.strings, np.lib.stride_tricks, recfunctions]
+    for space in [*spaces, *(getattr(np.polynomial, name) for name in ("chebyshev", "hermite"))]:
+        for name, value in vars(space).items():
+            texts.setdefault(name, set()).add(" ".join((inspect.getdoc(value) or "").split()))
+    found = [
+        any(asked(item)[0] in text for text in texts[gold(side, item)])
+        for side in sets
+        for item in side.items
+        if item.id.endswith("-numpy") and gold(side, item) in texts
+    ]
+    assert len(found) > 150
+    assert np.mean(found) > 0.95  # the rest are namesakes: methods, or of other modules
+
+
+def test_the_model_reads_a_function_as_in_a_source_file(items: list[Item]) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(SAMPLE / "tokenizer.json"), eos_token="<|endoftext|>"
+    )
+    form = PromptFormat(template(TEMPLATE))
+    rows = Tokenizing(tokenizer).items([form.render(item) for item in items])
+    for item, row in zip(items, rows, strict=True):
+        assert len({len(option) for option in row.options}) == 1
+        assert not row.joined
+        assert row.span <= 512
+        assert tokenizer.decode(row.prompt) == item.prompt
+        assert [tokenizer.decode(o) for o in row.options] == [f" {c}" for c in item.candidates]
+
+
+def test_another_process_makes_the_same_without_loading_the_libraries(sets: Sets) -> None:
+    code = (
+        "import sys; from hashlib import sha256; from stacksl.lm.questions import questions;"
+        "sets = questions();"
+        "assert not {'torch', 'transformers', 'scipy', 'sklearn'} & set(sys.modules);"
+        "print(sha256(repr(sets).encode()).hexdigest())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == sha256(repr(sets).encode()).hexdigest()
+    assert not run.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "told"),
+    [
+        ("khatri_rao", "Khatri-Rao product of two matrices.", True),
+        ("trapezoid", "Integrate by the composite trapezoidal rule.", True),
+        ("NMF", "Non-negative factorization (NMF).", True),
+        ("sort_complex", "Sort a complex array.", False),
+        ("vdot", "Return the dot product of two vectors.", False),
+    ],
+)
+def test_what_gives_a_name_away(name: str, sentence: str, told: bool) -> None:
+    assert give_away(name, sentence) is told
+
+
+PACKAGE = '''
+"""The module's own."""
+raise RuntimeError("this module must not be imported")
+
+def plain(x):
+    """plain(x) -> y
+
+    What the function
+    does, with an \\escape.
+
+    More.
+    """
+
+async def later(): "Wait for it."
+def silent(): pass
+def _hidden(): """Nobody asks for it."""
+def headed():
+    """
+    Parameters
+    ----------
+    x : int
+    """
+
+class Shown:
+    """A thing that is shown."""
+    def method(self):
+        """A method comes last."""
+    def __len__(self):
+        """Never."""
+
+class _Hidden:
+    """Never."""
+    def method_of_hidden(self):
+        """Never."""
+
+add_newdoc("pkg.core", "compiled", """compiled(a, b=(1, 2), /) -- compiled(a) The sum of both.""")
+add_newdoc("pkg.core", "constant", """A number.""")
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    root = tmp_path / "questioned"
+    (root / "tests").mkdir(parents=True)
+    (root / "__init__.py").write_text(PACKAGE)
+    (root / "broken.py").write_text('def no(: """never"""')
+    (root / "tests" / "test_it.py").write_text('def test_it():\n    """A test of it."""\n')
+    (root / "zeta.py").write_text('def zeta():\n    """.. deprecated:: 1\n\n    The function."""\n')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return root.name
+
+
+def test_docstrings_are_read_and_nothing_is_run(package: str) -> None:
+    def one(kind: docstrings.Kind, name: str, sentence: str) -> Described:
+        return Described(package, kind, name, sentence)
+
+    assert list(described(package)) == [
+        one("def", "plain", "What the function does, with an \\escape."),
+        one("def", "later", "Wait for it."),
+        one("class", "Shown", "A thing that is shown."),
+        one("def", "compiled", "The sum of both."),
+        one("def", "zeta", "The function."),
+        one("def", "method", "A method comes last."),
+    ]
+    assert package not in sys.modules
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^the sample model's tokenizer is not at .*install"):
+        module._counter(tmp_path / "tokenizer.json")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "tokenizers", None)
+        with pytest.raises(MissingExtra, match=r"stacksl\[lm\]"):
+            questions.__wrapped__()
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "sklearn" else find(name)
+    )
+    with pytest.raises(DataError, match="scikit-learn, which is not installed: pip install"):
+        made_from()
