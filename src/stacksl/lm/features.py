@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import FeatureError, SettingsError
+from .normalise import own_temperature
 
-__all__ = ["StateMap"]
+__all__ = ["StateMap", "own_temperature"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.float32]
