@@ -73,7 +73,7 @@ def _task(
     opened: Any, wanted: tuple[str, Path], given: dict[str, str], merge: Path | None
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
-    from stacksl.lm.handover import model_arguments, read_about, read_tokenizer
+    from stacksl.lm.handover import model_arguments, read_about, tokenizer_of
     from stacksl.lm.tasks import command, write_task
     from stacksl.runs.job import read_again
 
@@ -81,7 +81,7 @@ def _task(
     about = read_about(opened.folder.model)
     reading: Any = about  # of a model, only its classes and columns are read there
     dataset = read_again(opened.folder, reading, file, given)
-    tokenizer = read_tokenizer(opened.folder.model, about)
+    tokenizer = tokenizer_of(opened.folder.model, about)
     written = write_task(
         out.absolute(),
         dataset.name,

@@ -53,11 +53,16 @@ def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -
 
 def _front_matter(about: About, merged: bool) -> list[str]:
     library = "transformers" if merged or about.kind == "full" else "peft"
-    lines = ["---", f"base_model: {json.dumps(about.name)}", f"library_name: {library}"]
+    lines = ["---", f"base_model: {json.dumps(_base(about))}", f"library_name: {library}"]
     if about.licence is not None:
         lines.append(f"license: {json.dumps(about.licence)}")
     tags = ["label-budget", "active-learning", "multiple-choice", "stacksl"]
     return [*lines, "tags:", *(f"- {tag}" for tag in (*_lora(about), *tags)), "---"]
+
+
+def _base(about: About) -> str:
+    """What to call the base: a folder by its own name, since hubs and readers know no path."""
+    return Path(about.source).name if Path(about.source).is_absolute() else about.name
 
 
 def _lora(about: About) -> tuple[str, ...]:
@@ -68,12 +73,12 @@ def _opening(about: About, facts: Mapping[str, Any], merged: bool) -> list[str]:
     what = "A LoRA adapter for" if about.kind == "lora" else "All weights, trained anew, of"
     if merged and about.kind == "lora":
         what = "A LoRA adapter added into the weights of"
-    base = f"{_code(about.name)}, revision {_code(about.revision)}" if about.revision else None
+    base = f"{_code(_base(about))}, revision {_code(about.revision)}" if about.revision else None
     data = facts.get("data")
     lines = [
-        f"# {_plain(about.name)}, adapted{f' to {_plain(data)}' if data else ''}",
+        f"# {_plain(_base(about))}, adapted{f' to {_plain(data)}' if data else ''}",
         "",
-        f"{what} {base or _code(about.name)}, made by stacksl {about.stacksl} with a fixed number"
+        f"{what} {base or _code(_base(about))}, made by stacksl {about.stacksl} with a fixed number"
         " of labels. It ranks the candidate answers of an item by their likelihood.",
         "",
     ]

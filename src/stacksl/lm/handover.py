@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +18,7 @@ from ..errors import MissingExtra, RunError
 from .card import card_text
 from .normalise import Normalisation
 from .prompts import PromptFormat, Protocol
+from .reading import quiet, read_tokenizer
 from .tokens import Limits
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ __all__ = [
     "merge",
     "model_arguments",
     "read_about",
-    "read_tokenizer",
+    "tokenizer_of",
     "write_model",
 ]
 
@@ -180,27 +181,16 @@ def merge(folder: Path, out: Path) -> Path:
     return out
 
 
-def read_tokenizer(folder: Path, about: About) -> Any:
+def tokenizer_of(folder: Path, about: About) -> Any:
     """The tokenizer of the adapted model in `folder`: the base's own.
 
     Raises:
-        RunError: it cannot be had.
+        SettingsError: it cannot be had.
         MissingExtra: transformers is not installed.
     """
-    try:
-        from transformers import AutoTokenizer
-    except ImportError:
-        raise MissingExtra.of("an adapted language model", "lm") from None
-
-    where = str(folder) if about.kind == "full" else about.source
-    revision = None if about.kind == "full" else about.revision
-    try:
-        return AutoTokenizer.from_pretrained(where, revision=revision)
-    except (OSError, ValueError) as fault:
-        raise RunError(
-            f"the tokenizer of {about.name} cannot be read from {where}"
-            f" ({str(fault).splitlines()[0]}): restore the base there"
-        ) from fault
+    if about.kind == "full":
+        return read_tokenizer(str(folder), str(folder.absolute()))
+    return read_tokenizer(about.name, about.source, about.revision)
 
 
 def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
@@ -218,8 +208,6 @@ def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
 
 def _whole(folder: Path, about: About) -> Loaded:
     """The model with the adapter added into its weights."""
-    from dataclasses import replace
-
     from .loading import load
 
     if about.kind == "full":
@@ -235,7 +223,9 @@ def _whole(folder: Path, about: About) -> Loaded:
             f"the adapter was trained on the weights {about.fingerprint[:12]}, but {about.name} is"
             f" {base.fingerprint[:12]} now: restore those weights, or run again"
         )
-    return replace(base, model=PeftModel.from_pretrained(base.model, folder).merge_and_unload())
+    with quiet():
+        merged = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
+    return replace(base, model=merged)
 
 
 def _name_base(path: Path, about: About) -> None:

@@ -1,0 +1,220 @@
+"""Tasks of lm-eval: their files, and lm-eval itself choosing what we choose, item by item."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.errors import DataError, RunError
+from stacksl.items import Item
+from stacksl.lm import NORMALISATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalised
+from stacksl.lm.tasks import METRICS, Task, command, write_task
+
+CHAT = (
+    "{% for message in messages %}<u>{{ message['content'] }}</u>{% endfor %}"
+    "{% if add_generation_prompt %}<a>{% endif %}"
+)
+LM_EVAL = {
+    "sum": "acc",
+    "char_mean": "acc_norm",
+    "pmi": "acc_mutual_info",
+    "token_mean": "acc_token_mean",
+}
+ASKED = [
+    ("Once upon a time there was a", ["girl", "little dog named Tim", "big red car", "the"]),
+    ("The cat sat on the ", ["mat", "roof of the house", "moon"]),  # space at the end
+    ("Lily was sad. She wanted to", ["play with her mom and dad", "go", "eat naïve café"]),
+    ("Tim saw a bird.\nThe bird said:", ["Hello, Tim!", "No.", "東京", "I can fly high", "yes"]),
+    ("{{ 3 * 4 }} is {prompt} and 12", ["12", "{braces}", "{% raw %}"]),  # templates mean nothing
+    ("They went home and", ["were happy", "slept", "ate a sandwich with jam"]),
+    ("Mom gave him a", ["hug", "very big and very soft hug", "ball"]),
+    ("One day, the sun was", ["hot", "shining in the blue sky", "not there"]),
+]
+ITEMS = [Item(f"q{n}", text, tuple(options)) for n, (text, options) in enumerate(ASKED)]
+ANSWERS = {item.id: n % len(item.candidates) for n, item in enumerate(ITEMS)}
+
+
+def written(tmp_path: Path, tokenizer: Any, form: PromptFormat | None = None, **more: Any) -> Task:
+    made: dict[str, Any] = {"items": ITEMS, "answers": ANSWERS} | more
+    return write_task(
+        tmp_path / "task", "toy set.v1", form=form or PromptFormat(), tokenizer=tokenizer, **made
+    )
+
+
+def rows_of(task: Task) -> list[dict[str, Any]]:
+    text = (task.folder / "items.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+def test_the_files_of_a_task(tmp_path: Path, tokenizer: Any) -> None:
+    task = written(tmp_path, tokenizer)
+    assert task.names == ("stacksl_toy_set_v1", "stacksl_toy_set_v1_token_mean")
+    files = {path.name for path in task.folder.iterdir()}
+    assert files == {"metrics.py", "items.jsonl", *(f"{name}.yaml" for name in task.names)}
+    rows = rows_of(task)
+    assert [row["id"] for row in rows] == [item.id for item in ITEMS]
+    assert rows[1]["prompt"] == "The cat sat on the \nAnswer:"
+    assert rows[4]["choices"] == ["12", "{braces}", "{% raw %}"]
+    assert [row["answer"] for row in rows] == list(ANSWERS.values())
+    assert 'target_delimiter: " "' in (task.folder / f"{task.names[0]}.yaml").read_text()
+    everything = "".join(path.read_text(encoding="utf-8") for path in task.folder.iterdir())
+    assert str(tmp_path) not in everything, "the folder may be moved"
+
+
+def test_tokens_are_those_of_the_option_with_its_delimiter(tmp_path: Path, tokenizer: Any) -> None:
+    task = written(tmp_path, tokenizer, PromptFormat("{prompt}\n"))
+    prompt, choice = rows_of(task)[0]["prompt"].rstrip(), rows_of(task)[0]["choices"][1]
+    whole = tokenizer(f"{prompt}\n {choice}")["input_ids"]  # the line end goes to the option
+    assert rows_of(task)[0]["tokens"][1] == len(whole) - len(tokenizer(prompt)["input_ids"])
+
+
+def test_the_letters_are_what_is_asked_in_that_protocol(tmp_path: Path, tokenizer: Any) -> None:
+    task = written(tmp_path, tokenizer, PromptFormat("{prompt}\n{options}\nAnswer:", "letter"))
+    assert rows_of(task)[3]["choices"] == ["A", "B", "C", "D", "E"]
+    assert "C. 東京\n" in rows_of(task)[3]["prompt"]
+
+
+def test_the_shipped_function_divides_by_tokens() -> None:
+    space: dict[str, Any] = {}
+    exec(METRICS, space)
+    results = [(-3.0, False), (-4.0, False), (-4.0, True)]
+    assert space["token_mean"]({"tokens": [1, 2, 2], "answer": 1}, results) == {
+        "acc_token_mean": 1.0  # of two equal ones the first, as ours
+    }
+    assert space["token_mean"]({"tokens": [1, 2, 2], "answer": 0}, results) == {
+        "acc_token_mean": 0.0
+    }
+
+
+def test_items_without_an_answer_are_counted_and_left_out(tmp_path: Path, tokenizer: Any) -> None:
+    task = written(tmp_path, tokenizer, answers={"q1": 0})
+    assert (task.items, task.unanswered, len(rows_of(task))) == (1, len(ITEMS) - 1, 1)
+    with pytest.raises(DataError, match="none of the 8 items has one"):
+        written(tmp_path, tokenizer, answers={})
+
+
+def test_what_the_limits_cut_is_counted_and_kept_whole(tmp_path: Path, tokenizer: Any) -> None:
+    task = written(tmp_path, tokenizer, limits=Limits(max_len_prompt=3))
+    assert task.cuts.prompts == len(ITEMS)
+    assert rows_of(task)[0]["prompt"].startswith("Once upon")
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, tokenizer: Any) -> None:
+    (tmp_path / "task").write_text("a file")
+    with pytest.raises(RunError, match="cannot write the task into .*give another folder"):
+        written(tmp_path, tokenizer)
+
+
+def test_the_command_survives_a_shell_and_odd_paths(tmp_path: Path, tokenizer: Any) -> None:
+    task = written(tmp_path, tokenizer)
+    plain = shlex.split(command(task, {"pretrained": "a/b-c", "add_bos_token": False}))
+    assert plain[4] == "pretrained=a/b-c,add_bos_token=False"
+    odd = {"pretrained": "my models/a,b", "dtype": "float32"}
+    assert json.loads(shlex.split(command(task, odd))[4]) == odd
+    assert plain[-2:] == ["--include_path", str(task.folder)]
+
+
+def scores_of(model: Any, tokenizer: Any, form: PromptFormat) -> dict[str, list[np.ndarray]]:
+    """Our scores of every item, by each normalisation."""
+    import torch
+
+    rows = Tokenizing(tokenizer).items([form.render(item) for item in ITEMS])
+    lone = Tokenizing(tokenizer).items([form.render_alone(item) for item in ITEMS])
+    with torch.no_grad():
+        sums, alone = (Likelihood(model).sums(each) for each in (rows, lone))
+    return {
+        kind: [row.numpy() for row in normalised(sums, rows, kind, alone=alone)]
+        for kind in NORMALISATIONS
+    }
+
+
+def harness(task: Task, arguments: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """lm-eval's samples by task."""
+    lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+    from lm_eval.tasks import TaskManager
+
+    told = lm_eval.simple_evaluate(
+        model="hf",
+        model_args={**arguments, "dtype": "float32"},
+        tasks=list(task.names),
+        task_manager=TaskManager(include_path=str(task.folder), include_defaults=False),
+        device="cpu",
+        batch_size=4,
+        log_samples=True,
+        bootstrap_iters=0,
+    )
+    return {
+        name: sorted(rows, key=lambda row: row["doc_id"]) for name, rows in told["samples"].items()
+    }
+
+
+@pytest.fixture(params=["stories", "stories, chat", "qwen3 with LoRA, letters"])
+def case(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    tokenizer: Any,
+    make_model: Callable[..., Any],
+    with_lora: Callable[[Any], Any],
+) -> tuple[Any, Any, PromptFormat, dict[str, Any]]:
+    """A model, its tokenizer, how items are put to it, and lm-eval's arguments for it."""
+    tf = pytest.importorskip("transformers", reason="transformers is not installed (the extra lm)")
+    if request.param.startswith("stories"):
+        folder = request.getfixturevalue("stories")
+        own = tf.AutoTokenizer.from_pretrained(folder)
+        model = tf.AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+        if "chat" not in request.param:
+            return model, own, PromptFormat(), {"pretrained": str(folder)}
+        own.chat_template = CHAT  # it writes no <s>, which this tokenizer would add
+        given = {"pretrained": str(folder), "add_bos_token": False}
+        return model, own, PromptFormat(chat=own), given
+    base, peft = tmp_path / "base", tmp_path / "peft"
+    model = make_model("qwen3", vocab_size=len(tokenizer))
+    model.save_pretrained(base)
+    tokenizer.save_pretrained(base)
+    model = with_lora(model)
+    model.save_pretrained(peft)
+    form = PromptFormat("{prompt}\n{options}\nAnswer:", "letter")
+    return model, tokenizer, form, {"pretrained": str(base), "peft": str(peft)}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lm_eval_chooses_what_we_choose_item_by_item(
+    case: tuple[Any, Any, PromptFormat, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed")
+    model, own, form, arguments = case
+    task = written(tmp_path, own, form)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    moved = Task(elsewhere / "moved", task.names, task.items, task.unanswered, task.cuts)
+    task.folder.rename(moved.folder)
+    monkeypatch.chdir(elsewhere)
+
+    ours = scores_of(model, own, form)
+    samples = harness(moved, arguments)
+    first, second = (samples[name] for name in task.names)
+    for n, item in enumerate(ITEMS):
+        gold, size = ANSWERS[item.id], len(item.candidates)
+        sums, alone = np.split(_sums(first[n]), 2)
+        assert len(sums) == size
+        theirs = {"sum": sums, "pmi": sums - alone}
+        theirs["char_mean"] = sums / [len(choice) for choice in first[n]["doc"]["choices"]]
+        theirs["token_mean"] = _sums(second[n]) / second[n]["doc"]["tokens"]
+        for kind, scores in theirs.items():
+            np.testing.assert_allclose(ours[kind][n], scores, atol=1e-4, err_msg=f"{kind} {n}")
+            choice = int(np.argmax(ours[kind][n]))
+            assert choice == int(np.argmax(scores)), (kind, item.id)
+            sample = second[n] if kind == "token_mean" else first[n]
+            assert sample[LM_EVAL[kind]] == float(choice == gold), (kind, item.id)
+
+
+def _sums(sample: dict[str, Any]) -> np.ndarray:
+    return np.array([float(response[0]) for response in sample["filtered_resps"]])
