@@ -25,10 +25,10 @@ Kind: TypeAlias = Literal["def", "class"]
 LIBRARIES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn"}
 """Package to distribution: what is read, in this order."""
 
-# tests, examples and builds; parts of other projects; what repeats the standard library
+# tests, examples, builds; parts of other projects; what repeats the standard library
 _LEFT_OUT = {
     "tests", "_test_common", "_examples", "_build_utils", "_pyinstaller",
-    "externals", "_lib", "_external", "distutils",
+    "externals", "_lib", "_external", "distutils", "_inspect.py",
 }  # fmt: skip
 _HEADING = re.compile(r"[^\n]+\n\s*[-=]{3,}\s*(\n|$)")  # of a section: no sentence came before
 _REGISTRARS = {"add_newdoc", "_add_newdoc", "add_docstring"}
@@ -69,7 +69,7 @@ def described(package: str) -> Iterator[Described]:
     """
     root = _folder(package)
     methods: list[Described] = []
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted(root.rglob("*.py"), key=Path.as_posix):
         if _LEFT_OUT.isdisjoint(path.relative_to(root).parts):
             tree = _tree(path)
             yield from _read(package, tree.body)
