@@ -1,0 +1,40 @@
+"""The paper's tables, each made again by one command: `STUDIES` by name.
+
+A study is a claim and a grid of settings; `reproduce` plays what was not played before and gives
+rows of the one JSON schema (`rows.KEYS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stacksl.errors import unknown_name
+from stacksl.studies.applications import MEDQA, MMLU
+from stacksl.studies.label_efficiency import LABEL_EFFICIENCY
+from stacksl.studies.objectives import CLIPPING, OBJECTIVES
+from stacksl.studies.study import Study
+from stacksl.studies.sweeps import HARD_NEGATIVES, KL
+
+__all__ = ["STUDIES", "listing", "study_named"]
+
+STUDIES: Mapping[str, Study] = {
+    study.name: study
+    for study in (LABEL_EFFICIENCY, KL, HARD_NEGATIVES, OBJECTIVES, MEDQA, MMLU, CLIPPING)
+}
+"""Every study by the name that `stacksl reproduce` takes."""
+
+
+def study_named(name: str) -> Study:
+    """The study called `name`.
+
+    Raises:
+        SettingsError: there is none.
+    """
+    if name not in STUDIES:
+        raise unknown_name("study", name, STUDIES)
+    return STUDIES[name]
+
+
+def listing() -> dict[str, str]:
+    """Each study's name with its claim and its cost, as `stacksl ls studies` shows it."""
+    return {name: f"{study.claim}; {study.cost}" for name, study in STUDIES.items()}

@@ -1,0 +1,57 @@
+"""`kl` and `hard-negatives`: the grids over kl_weight and over k, on 1,000 items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stacksl.studies.asking import accuracies
+from stacksl.studies.grids import baselines, bases, named
+from stacksl.studies.methods import llf
+from stacksl.studies.paper import KL_WEIGHTS, NEGATIVES, STREAM
+from stacksl.studies.study import Setting, Study
+from stacksl.studies.tasks import Setup
+
+__all__ = ["HARD_NEGATIVES", "KL"]
+
+OPTION = {"protocol": "option"}
+BUDGET = 0.5
+
+
+def _row(study: str, row: str, kl_weight: float, k: int) -> Setting:
+    settings = {**llf(kl_weight, k), **OPTION}
+    return named(study, row, settings, budget_fraction=BUDGET, items=STREAM)
+
+
+def kl_grid(setup: Setup) -> Sequence[Setting]:
+    """Algorithm 2 with each kl_weight at k = 4; the baselines at 0.7."""
+    rows = [_row("kl", f"λ_KL = {weight:g}", weight, 4) for weight in KL_WEIGHTS]
+    at = rows[KL_WEIGHTS.index(0.7)]
+    return [*bases("kl", "option"), *rows, *baselines("kl", OPTION, at)]
+
+
+def negatives_grid(setup: Setup) -> Sequence[Setting]:
+    """Algorithm 2 with each k at kl_weight = 0.7; the baselines at k = 4."""
+    study = "hard-negatives"
+    rows = [_row(study, f"k = {k}", 0.7, k) for k in NEGATIVES]
+    return [*bases(study, "option"), *rows, *baselines(study, OPTION, rows[-1])]
+
+
+KL = Study(
+    name="kl",
+    title="Weight of the KL term",
+    claim="A KL weight of 0.7 gives the best accuracy of Algorithm 2 at N = 1,000",
+    cost="9 runs of 1,000 items a seed; one of LLF and the baselines are hard-negatives' too",
+    metrics=("accuracy", "macro_f1"),
+    grid=kl_grid,
+    measure=accuracies,
+)
+
+HARD_NEGATIVES = Study(
+    name="hard-negatives",
+    title="Number of hard negatives",
+    claim="Four hard negatives give the best accuracy of Algorithm 2 at N = 1,000",
+    cost="8 runs of 1,000 items a seed where items have four options; six of them are kl's too",
+    metrics=("accuracy", "macro_f1"),
+    grid=negatives_grid,
+    measure=accuracies,
+)
