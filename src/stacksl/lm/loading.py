@@ -14,7 +14,7 @@ from ..errors import SettingsError, unknown_name
 from .paths import Tensor, load_torch
 from .reading import load_transformers, read_config, read_licence, read_tokenizer, read_weights
 
-__all__ = ["DTYPES", "SAMPLE", "Loaded", "hash_tensors", "load"]
+__all__ = ["DTYPES", "SAMPLE", "Loaded", "hash_tensors", "load", "model_fingerprint"]
 
 SAMPLE = Path(__file__).parent / "sample"
 """The folder of the model named `sample`."""
@@ -79,7 +79,7 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto") -> Loaded:
     tokenizer = read_tokenizer(name, source, revision)
     model = read_weights(name, source, getattr(torch, number), revision)
     _check_vocabulary(name, model, tokenizer)
-    fingerprint = _fingerprint(model)
+    fingerprint = model_fingerprint(model)
     model = _moved(torch, name, model, place)
     _check_causal(torch, name, model)
     return Loaded(
@@ -176,7 +176,8 @@ def _moved(torch: Any, name: str, model: Any, place: str) -> Any:
         ) from None
 
 
-def _fingerprint(model: Any) -> str:
+def model_fingerprint(model: Any) -> str:
+    """Hex BLAKE2b of a model's configuration and every tensor; see `Loaded`."""
     facts = {k: v for k, v in model.config.to_diff_dict().items() if k not in _UNSAID}
     start = json.dumps(facts, sort_keys=True, default=str)
     return hash_tensors(_tensors(model), start)
