@@ -97,10 +97,8 @@ class Course:
         tensors, facts = last
         self.now = Progress(**facts)
         self.window.add(self.now.window)
-        reference = _under("reference", tensors)
-        if reference:  # by way of the adapter, which is what a reference is a copy of
-            self.adapter.restore(reference)
-            self.adapter.move_reference(0.0)
+        if self.moving:
+            self.adapter.restore_reference(_under("reference", tensors))
         self.adapter.restore(_under("adapter", tensors))
         self.descent.restore(_under("descent", tensors))
 
@@ -207,11 +205,8 @@ class Course:
         """Scores of the reference; None where there are none."""
         torch = load_torch()
         if self.moving:
-            self.adapter.model.eval()
-            with torch.no_grad(), self.adapter.reference():
-                scores = self._scores(group)
-            self.adapter.model.train()
-            return list(scores)
+            with self.adapter.reference():
+                return list(self._scores(group))
         if self.settings.reference != "frozen" or self.settings.objective == "sft":
             return [None] * len(group)
         device = self.adapter.model.device
@@ -250,10 +245,9 @@ class Course:
     def _save(self, interim: Interim) -> None:
         tensors = {f"adapter/{name}": each for name, each in self.adapter.state().items()}
         tensors |= {f"descent/{name}": each for name, each in self.descent.tensors().items()}
-        if self.moving and self.settings.reference == "ema":
-            tensors |= {
-                f"reference/{name}": each for name, each in self.adapter.reference_state().items()
-            }
+        if self.moving:
+            second = self.adapter.reference_state()
+            tensors |= {f"reference/{name}": each for name, each in second.items()}
         interim.save(tensors, asdict(self.now))
 
 

@@ -41,15 +41,15 @@ def rate(step: int, total: int, warmup_share: float) -> float:
 
 
 class Descent:
-    """AdamW (Loshchilov and Hutter 2019) on float32 originals of the parameters.
+    """AdamW (Loshchilov and Hutter 2019) over the parameters.
 
-    A parameter in half precision would lose most updates to rounding, so the steps are taken on a
-    float32 copy of it, which it is rounded from. Weight decay is on matrices alone: with LoRA on A
-    and B, whose product it draws to 0 and so the model to its base; with full fine-tuning on every
-    matrix, embeddings included, and neither on biases nor on the scales of norms.
+    Weight decay is on matrices alone: with LoRA on A and B, whose product it draws to 0 and so the
+    model to its base; with full fine-tuning on every matrix, embeddings included, and neither on
+    biases nor on the scales of norms.
 
     Args:
-        parameters: what moves, in a fixed order.
+        parameters: what moves, in a fixed order; float32, since half precision would lose most
+            updates to rounding.
         total: the steps in all.
         learning_rate: the peak.
         warmup_share: see `rate`.
@@ -71,10 +71,9 @@ class Descent:
         self._peak = learning_rate
         self._warmup = warmup_share
         self._most = max_grad_norm
-        self._live = list(parameters)
-        self._own = [_original(parameter) for parameter in self._live]
-        matrices = [each for each in self._own if each.ndim > 1]
-        others = [each for each in self._own if each.ndim <= 1]
+        self._moving = list(parameters)
+        matrices = [each for each in self._moving if each.ndim > 1]
+        others = [each for each in self._moving if each.ndim <= 1]
         groups = [
             {"params": matrices, "weight_decay": weight_decay},
             {"params": others, "weight_decay": 0.0},
@@ -86,10 +85,10 @@ class Descent:
     def gradients(self) -> list[Tensor]:
         """The gradient of every parameter, zeros where nothing has reached it."""
         torch = load_torch()
-        for parameter in self._live:
+        for parameter in self._moving:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        return [parameter.grad for parameter in self._live]
+        return [parameter.grad for parameter in self._moving]
 
     def step(self, step: int) -> None:
         """Move by the gradients there are, then drop them; `step` counts from 0.
@@ -97,58 +96,32 @@ class Descent:
         Raises:
             RunError: the gradient is not finite; nothing was moved.
         """
-        torch = load_torch()
-        for parameter, own, slope in zip(self._live, self._own, self.gradients(), strict=True):
-            if own is not parameter:
-                own.grad = slope.float()
-        length = torch.nn.utils.clip_grad_norm_(self._own, self._most)
+        self.gradients()
+        length = load_torch().nn.utils.clip_grad_norm_(self._moving, self._most)
         if not math.isfinite(float(length)):
-            self.drop()
             raise RunError(NOT_FINITE.format(what="a gradient", step=step + 1, total=self.total))
         for group in self._adam.param_groups:
             group["lr"] = self._peak * rate(step, self.total, self._warmup)
         self._adam.step()
-        self._write()
         self.drop()
 
     def drop(self) -> None:
         """Forget the gradients and free their memory."""
-        for parameter in (*self._live, *self._own):
-            parameter.grad = None
+        self._adam.zero_grad(set_to_none=True)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that a step changes besides the parameters, as copies on the CPU."""
-        found = {}
-        for number, (live, own) in enumerate(zip(self._live, self._own, strict=True)):
-            for name in _MOMENTS:
-                found[f"{number}.{name}"] = self._adam.state[own][name].detach().cpu().clone()
-            if own is not live:
-                found[f"{number}.original"] = own.detach().cpu().clone()
-        return found
+        return {
+            f"{number}.{name}": self._adam.state[parameter][name].detach().cpu().clone()
+            for number, parameter in enumerate(self._moving)
+            for name in _MOMENTS
+        }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Be as the descent that gave `tensors`; the parameters are restored apart."""
-        torch = load_torch()
-        for number, (live, own) in enumerate(zip(self._live, self._own, strict=True)):
+        for number, parameter in enumerate(self._moving):
             moments = {name: tensors[f"{number}.{name}"].clone() for name in _MOMENTS}
-            self._adam.state[own] = {
-                name: value if name == "step" else value.to(own.device)
+            self._adam.state[parameter] = {
+                name: value if name == "step" else value.to(parameter.device)
                 for name, value in moments.items()
             }
-            if own is not live:
-                with torch.no_grad():
-                    own.copy_(tensors[f"{number}.original"])
-
-    def _write(self) -> None:
-        with load_torch().no_grad():
-            for live, own in zip(self._live, self._own, strict=True):
-                if own is not live:
-                    live.copy_(own)
-
-
-def _original(parameter: Tensor) -> Tensor:
-    """What the steps are taken on: the parameter, or its float32 copy where it has less."""
-    torch = load_torch()
-    if parameter.dtype in (torch.float32, torch.float64):
-        return parameter
-    return parameter.detach().float().requires_grad_()

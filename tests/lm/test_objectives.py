@@ -1,0 +1,144 @@
+"""Objectives on tensors against `game.losses`: values, and gradients through autograd."""
+
+import math
+
+import numpy as np
+import pytest
+
+from stacksl.errors import SettingsError
+from stacksl.game import losses
+from stacksl.lm import TokenItem
+from stacksl.lm.objectives import (
+    OBJECTIVES,
+    ClipWindow,
+    Example,
+    clip,
+    cross_entropy,
+    kl,
+    part,
+)
+
+torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+
+SCORES = np.array([0.3, -1.2, 2.0, 0.3, -4.0])
+OTHERS = np.array([1.0, 0.5, -0.5, 0.0, 2.0])
+ITEM = TokenItem("q", (1, 2, 3), ((4, 5), (6,), (7, 8, 9)), (2, 1, 3))
+ALONE = TokenItem("q", (1,), ((4, 5), (6,), (7, 8, 9)), (2, 1, 3))
+
+
+def slope(value, scores):
+    """Value and gradient of a function of scores (m,) in float64."""
+    leaf = torch.tensor(scores, dtype=torch.float64, requires_grad=True)
+    found = value(leaf)
+    found.backward()
+    return float(found.detach()), leaf.grad.numpy()
+
+
+@pytest.mark.parametrize("gold", [0, 2, 4])
+def test_cross_entropy_is_that_of_the_game(gold):
+    expected = losses.cross_entropy(SCORES, gold)
+    value, gradient = slope(lambda s: cross_entropy(s, gold), SCORES)
+    assert value == pytest.approx(expected[0], rel=1e-14)
+    np.testing.assert_allclose(gradient, expected[1], atol=1e-14)
+
+
+def test_a_hopeless_label_has_a_finite_loss():
+    value, gradient = slope(lambda s: cross_entropy(s, 0), np.array([0.0, 5000.0]))
+    assert value == 5000.0
+    np.testing.assert_array_equal(gradient, [-1.0, 1.0])
+
+
+def test_kl_is_that_of_the_game_and_holds_the_reference_still():
+    reference = torch.tensor(OTHERS, requires_grad=True)
+    expected = losses.kl(SCORES, OTHERS)
+    value, gradient = slope(lambda s: kl(s, reference), SCORES)
+    assert value == pytest.approx(expected[0], rel=1e-13)
+    np.testing.assert_allclose(gradient, expected[1], atol=1e-14)
+    assert reference.grad is None
+
+
+def test_kl_is_flat_at_the_reference():
+    value, gradient = slope(lambda s: kl(s, torch.tensor(SCORES)), SCORES)
+    assert value == 0.0
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
+@pytest.mark.parametrize("reading", ["none", "literal", "scale"])
+@pytest.mark.parametrize("level", [0.0, 0.4, 1.9, 2.0, 50.0, math.inf])
+def test_clip_is_that_of_the_game(reading, level):
+    gold = 3  # a loss of 1.99 nats, between the levels
+    expected = losses.clip(*losses.cross_entropy(SCORES, gold), level, reading)
+    value, gradient = slope(lambda s: clip(cross_entropy(s, gold), level, reading), SCORES)
+    assert value == pytest.approx(expected[0], rel=1e-13)
+    np.testing.assert_allclose(gradient, expected[1], atol=1e-14)
+
+
+def test_a_literal_clip_teaches_nothing_above_the_level():
+    value, gradient = slope(lambda s: clip(cross_entropy(s, 4), 1.0, "literal"), SCORES)
+    assert value == 1.0
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
+def test_an_infinite_level_is_no_clipping():
+    plain = slope(lambda s: cross_entropy(s, 4), SCORES)
+    for reading in ("literal", "scale"):
+        value, gradient = slope(lambda s, r=reading: clip(cross_entropy(s, 4), math.inf, r), SCORES)
+        assert value == plain[0]
+        np.testing.assert_array_equal(gradient, plain[1])
+
+
+def test_the_window_holds_200_losses_and_clips_from_20():
+    window = ClipWindow(None, None)
+    window.add([float(n) for n in range(1, 20)])
+    assert window.level() == math.inf
+    window.add([20.0])
+    assert window.level() == 19.0  # the 19th of 20
+    window.add([1000.0] * 10)
+    window.add([float(n) for n in range(1, 201)])
+    assert window.losses == [float(n) for n in range(1, 201)]
+    assert window.level() == 190.0
+    assert ClipWindow(None, 3.0, window.losses).level() == pytest.approx(301.5)
+    assert ClipWindow(5.0, None).level() == 5.0
+
+
+def test_what_each_objective_reads():
+    example = Example(ITEM, ALONE, 2, (2, 0), (0.1, 0.2, 0.3))
+    assert set(OBJECTIVES) == {"sft", "ce", "ce-hard", "stacksl"}
+    sft = part(example, "sft", pmi=True)
+    assert (sft.item.options, sft.item.lengths, sft.gold) == (((7, 8, 9),), (3,), 0)
+    assert sft.alone is None
+    assert sft.reference == (0.3,)
+    ce = part(example, "ce", pmi=True)
+    assert (ce.item, ce.alone, ce.gold, ce.reference) == (ITEM, ALONE, 2, (0.1, 0.2, 0.3))
+    assert ce.tokens == (3 + 1 + 0 + 2) + (1 + 1 + 0 + 2)
+    for objective in ("ce-hard", "stacksl"):
+        hard = part(example, objective, pmi=True)
+        assert hard.item.options == ((7, 8, 9), (4, 5))
+        assert hard.alone.options == hard.item.options
+        assert hard.item.lengths == (3, 2)
+        assert (hard.gold, hard.reference) == (0, (0.3, 0.1))
+        assert part(example, objective).alone is None
+    assert part(Example(ITEM, None, None, (1, 2)), "stacksl").gold is None
+
+
+@pytest.mark.parametrize(
+    ("gold", "candidates", "reference", "word"),
+    [
+        (0, (0, 3), (), "distinct indices"),
+        (0, (0, 0), (), "distinct indices"),
+        (0, (), (), "distinct indices"),
+        (1, (0, 2), (), "let it join"),
+        (0, (0, 1), (0.5,), "reference"),
+    ],
+)
+def test_an_example_that_cannot_be_is_refused(gold, candidates, reference, word):
+    with pytest.raises(SettingsError, match=word):
+        Example(ITEM, None, gold, candidates, reference)
+
+
+def test_an_unknown_objective_and_pmi_without_the_options_alone():
+    example = Example(ITEM, None, 0, (0, 1))
+    with pytest.raises(SettingsError, match="did you mean 'stacksl'"):
+        part(example, "stacksal")
+    with pytest.raises(SettingsError, match="give `alone`"):
+        part(example, "ce", pmi=True)
