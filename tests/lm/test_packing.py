@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.lm import Packing, TokenItem, pack
+from stacksl.lm.packing import blocks
 
 TOKENS = st.integers(1, 9)
 ITEMS = st.builds(
@@ -45,6 +46,11 @@ def test_options_carry_their_tokens_but_the_last(rows: list[list[TokenItem]], la
         columns = packed.carried[number]
         held = packed.ids[packed.rows[number], columns[columns >= 0]].tolist()
         assert held == list(option if last else option[:-1])
+    prompts = [item.prompt for items in rows for item in items for _ in item.options]
+    for number, prompt in enumerate(prompts):
+        head = packed.heads[number]
+        held = packed.ids[packed.rows[number], head : head + len(prompt)]
+        assert held.tolist() == list(prompt)
     longest = max(sum(len(item.prompt) for item in items) for items in rows)
     tails = [sum(len(o) - (not last) for i in items for o in i.options) for items in rows]
     assert packed.ids.shape == (len(rows), longest + max(tails))
@@ -78,3 +84,11 @@ def test_batches_hold_every_item_once_within_their_bounds(
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(map(width, batch)) <= batch_tokens
         assert all(len(row) == 1 or width(row) <= row_tokens for row in batch)
+
+
+@given(st.integers(0, 40), st.integers(1, 9))
+def test_blocks_are_cut_at_multiples_of_their_size(count: int, size: int) -> None:
+    cut = blocks(range(count), size)
+    assert [position for block in cut for position in block] == list(range(count))
+    assert all(block.start % size == 0 and 0 < len(block) <= size for block in cut)
+    assert all(len(block) == size for block in cut[:-1])

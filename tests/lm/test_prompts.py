@@ -30,6 +30,18 @@ def test_letter_lists_the_candidates_and_asks_for_letters() -> None:
     assert prompt.lengths == (1, 1, 1)
 
 
+def test_letter_knows_where_each_candidate_stands() -> None:
+    prompt = PromptFormat(template(None, "letter"), "letter").render(ITEM)
+    assert prompt.spans is not None
+    assert [prompt.text[a:b] for a, b in prompt.spans] == list(ITEM.candidates)
+    assert prompt.text[prompt.spans[2][0] - 3 :].startswith("C. K\nAnswer:")
+    assert PromptFormat().render(ITEM).spans is None
+    twice = PromptFormat("{options}\n{prompt}\n{options}", "letter").render(ITEM)
+    assert twice.spans is not None
+    assert twice.spans[-1][1] == len(twice.text)  # the last listing, which has read the question
+    assert PromptFormat(TEMPLATES["letters"], "letter").render_alone(ITEM).spans is None
+
+
 def test_more_candidates_than_letters_are_refused() -> None:
     many = Item("big", "?", tuple(str(number) for number in range(27)))
     with pytest.raises(DataError, match="'big' has 27 candidates: use protocol 'option'"):
@@ -75,6 +87,26 @@ def test_chat_wraps_the_text_and_drops_the_delimiter() -> None:
     assert prompt.text == "<user>Which {vitamin} is it?<assistant>"
     assert prompt.continuations[0] == "vitamin C"
     assert prompt.opened
+
+
+def test_chat_keeps_track_of_the_candidates() -> None:
+    class Stripping(Chat):
+        def apply_chat_template(self, turns: Any, **settings: Any) -> str:
+            return super().apply_chat_template(
+                [turn | {"content": turn["content"].strip()} for turn in turns], **settings
+            )
+
+    for chat in (Chat(), Stripping()):
+        prompt = PromptFormat(" \n{prompt}\n{options}\n", "letter", chat=chat).render(ITEM)
+        assert prompt.spans is not None
+        assert [prompt.text[a:b] for a, b in prompt.spans] == list(ITEM.candidates)
+
+    class Shouting(Chat):
+        def apply_chat_template(self, turns: Any, **settings: Any) -> str:
+            return super().apply_chat_template(turns, **settings).upper()
+
+    lost = PromptFormat(TEMPLATES["letters"], "letter", chat=Shouting()).render(ITEM)
+    assert lost.spans == ()
 
 
 def test_a_tokenizer_without_a_chat_template_is_refused() -> None:

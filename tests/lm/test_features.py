@@ -1,0 +1,155 @@
+"""Pooled states to features: centred per item, fixed directions, rows of norm 1 or 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from stacksl.errors import FeatureError, SettingsError
+from stacksl.lm.features import StateMap
+
+Array = NDArray[Any]
+
+
+def make_states(count: int, size: int = 12, seed: int = 0) -> list[Array]:
+    """Items of 2 to 5 options about a large common state, their differences of unlike strength."""
+    draw = np.random.default_rng(seed)
+    strength = np.geomspace(3.0, 0.03, size)
+    common = 50.0 * draw.normal(size=size)
+    return [
+        (common + draw.normal(size=(2 + number % 4, size)) * strength).astype(np.float32)
+        for number in range(count)
+    ]
+
+
+def fitted(dim: int = 5, count: int = 40) -> StateMap:
+    made = StateMap(dim)
+    made.fit(make_states(count))
+    return made
+
+
+def test_features_are_projections_of_centred_states() -> None:
+    """Against a second way: the singular vectors of all centred rows by an SVD."""
+    states = make_states(40)
+    centred = [s.astype(np.float64) - s.astype(np.float64).mean(0) for s in states]
+    _, _, right = np.linalg.svd(np.concatenate(centred), full_matrices=False)
+    signs = np.sign(right[np.arange(5), np.abs(right[:5]).argmax(1)])
+    for rows, found in zip(centred, fitted().transform(states), strict=True):
+        expected = rows @ (right[:5] * signs[:, None]).T
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        assert found.dtype == np.float32
+        assert np.allclose(found, expected, atol=1e-6)
+
+
+def test_what_all_options_share_means_nothing() -> None:
+    made, states = fitted(), make_states(6, seed=1)
+    moved = [s.astype(np.float64) + 7.0 for s in states]
+    for one, other in zip(made.transform(states), made.transform(moved), strict=True):
+        assert np.allclose(one, other, atol=1e-6)
+
+
+@given(st.integers(0, 30), st.integers(1, 7))
+def test_rows_have_norm_one(seed: int, dim: int) -> None:
+    for rows in fitted(dim).transform(make_states(3, seed=seed)):
+        assert rows.shape[1] == dim
+        assert np.linalg.norm(rows.astype(np.float64), axis=1) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_options_that_are_alike_have_zero_rows() -> None:
+    same = np.tile(make_states(1)[0][:1], (3, 1))
+    nearly = same.astype(np.float64) + 1e-9 * np.random.default_rng(3).normal(size=same.shape)
+    lone = same[:1]
+    for rows in fitted().transform([same, nearly, lone]):
+        assert not rows.any()
+    flat = StateMap(3)
+    flat.fit([same, lone])  # allowed: nothing differs anywhere
+    assert not flat.transform([same])[0].any()
+
+
+def test_an_options_order_is_its_rows_order() -> None:
+    made, states = fitted(), make_states(4)[3]
+    order = np.array([3, 0, 4, 2, 1])
+    straight, turned = made.transform([states, states[order]])
+    assert np.allclose(straight[order], turned, atol=1e-6)
+
+
+def test_a_row_depends_on_its_item_alone_bit_for_bit() -> None:
+    made, states = fitted(7), make_states(23, seed=2)
+    together = made.transform(states)
+    for number, rows in enumerate(together):
+        assert np.array_equal(made.transform([states[number]])[0], rows)
+
+
+def test_the_dimension_is_at_most_the_states() -> None:
+    made = StateMap()
+    assert made.dim == 128
+    made.fit(make_states(40))
+    assert made.dim == 12
+    assert made.transform(make_states(1))[0].shape == (2, 12)
+    with pytest.raises(SettingsError, match="from 1 up, and 0 came"):
+        StateMap(0)
+
+
+def test_at_most_four_thousand_items_are_read_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stacksl.lm.features._MOST_ITEMS", 10)
+    monkeypatch.setattr("stacksl.lm.features._ITEMS_AT_ONCE", 3)
+    states = make_states(40)
+    some, all_of = StateMap(5), StateMap(5)
+    some.fit(states)
+    monkeypatch.undo()
+    all_of.fit(states[::4])
+    assert np.allclose(some.state()["directions"], all_of.state()["directions"], atol=1e-9)
+    assert some.fingerprint != fitted().fingerprint
+
+
+def test_state_comes_back_bit_for_bit() -> None:
+    made, again = fitted(), StateMap(5)
+    again.restore(made.state())
+    assert again.fingerprint == made.fingerprint
+    assert len(made.fingerprint) == 64
+    assert again.dim == 5
+    states = make_states(9, seed=4)
+    for one, other in zip(made.transform(states), again.transform(states), strict=True):
+        assert np.array_equal(one, other)
+    assert fitted().fingerprint == made.fingerprint
+    assert fitted(4).fingerprint != made.fingerprint
+    made.state()["directions"][:] = 0.0  # a copy: the map is not to be reached through it
+    assert fitted().fingerprint == made.fingerprint
+
+
+def test_signs_and_directions_do_not_depend_on_the_sign_of_states() -> None:
+    made = StateMap(5)
+    made.fit([-states for states in make_states(40)])
+    assert np.allclose(made.state()["directions"], fitted().state()["directions"], atol=1e-12)
+
+
+def test_a_state_of_another_dimension_is_refused() -> None:
+    with pytest.raises(FeatureError, match="dimension 4 were asked for, and the saved ones have 5"):
+        StateMap(4).restore(fitted().state())
+    whole = StateMap(64)
+    whole.fit(make_states(5))
+    again = StateMap(64)
+    again.restore(whole.state())  # 12 of 12: as many as the states have
+    assert again.dim == 12
+    with pytest.raises(FeatureError, match="fit the features again"):
+        StateMap(5).restore({"directions": np.zeros((3, 3))})
+
+
+def test_states_that_do_not_fit_are_refused_by_name() -> None:
+    made, states = fitted(), make_states(3)
+    with pytest.raises(FeatureError, match=r"states of 12 numbers .* item 'b' has .*\(3, 11\)"):
+        made.transform([states[0], states[1][:, :11]], ids=["a", "b"])
+    states[2][1, 4] = np.nan
+    with pytest.raises(FeatureError, match="states of item 'c' should be finite"):
+        made.transform(states, ids=["a", "b", "c"])
+    with pytest.raises(FeatureError, match="states of item number 3 should be finite"):
+        StateMap(2).fit(states)
+    with pytest.raises(FeatureError, match="call fit first"):
+        StateMap(2).transform(states)
+    with pytest.raises(FeatureError, match="none came"):
+        StateMap(2).fit([])

@@ -1,0 +1,224 @@
+"""Pooled states: every path gives those of a plain pass, an option of one token has its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.errors import FeatureError, SettingsError
+from stacksl.items import Item
+from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, TokenItem, Tokenizing, template
+from stacksl.lm.features import StateMap
+from stacksl.lm.packing import blocks
+
+torch = pytest.importorskip("torch")
+
+PACKINGS = {
+    "an item a row": Packing(),
+    "an item a batch": Packing(batch_tokens=1),
+    "several items a row": Packing(row_tokens=64, batch_tokens=200),
+}
+
+
+def lettered(items: list[TokenItem]) -> list[TokenItem]:
+    """Items as protocol `letter` has them: two tokens of the prompt for each option's text."""
+    wide = [item for item in items if len(item.prompt) >= 2 * len(item.options) + 1]
+    assert len(wide) == 3
+    return [
+        replace(item, spans=tuple((1 + 2 * n, 3 + 2 * n) for n in range(len(item.options))))
+        for item in wide
+    ]
+
+
+def by_hand(model: Any, item: TokenItem) -> Any:
+    """The definition, from the hidden states that the model itself hands out."""
+    found = []
+    for number, option in enumerate(item.options):
+        ids = torch.tensor([[*item.prompt, *option]])
+        with torch.no_grad():
+            states = model(ids, output_hidden_states=True).hidden_states[-1][0]
+        first, last = item.spans[number] if item.spans else (len(item.prompt), ids.shape[1])
+        found.append(states[first:last].mean(0))
+    return torch.stack(found)
+
+
+def assert_near(got: list[Any], expected: list[Any], within: float = 1e-5) -> None:
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        assert one.shape == other.shape
+        assert float((one - other).abs().max()) <= within * max(1.0, float(other.abs().max()))
+
+
+@pytest.mark.parametrize("packing", PACKINGS.values(), ids=PACKINGS)
+@pytest.mark.parametrize("path", ["packed", "kv", "padded", "naive"])
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+def test_states_and_sums_are_those_of_a_plain_pass(
+    make_model: Any, kind: str, path: str, packing: Packing, items: list[TokenItem]
+) -> None:
+    model = make_model(kind)
+    mixed = [*items, *lettered(items)]
+    likelihood = Likelihood(model, path=path, packing=packing)
+    sums, states = likelihood.sums_and_states(mixed)
+    assert likelihood.used == {"states": path}
+    assert_near(states, [by_hand(model, item) for item in mixed])
+    with torch.no_grad():
+        assert_near(sums, Likelihood(model, path="naive").sums(mixed))
+        assert_near(sums, likelihood.sums(mixed))
+    assert all(each.dtype == torch.float32 and not each.requires_grad for each in [*sums, *states])
+
+
+def test_options_of_one_token_have_states_and_features(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    short = replace(items[2], options=((11,), (12,), (13,), (14,)))
+    _, states = Likelihood(make_model("qwen3")).sums_and_states([*items, short])
+    arrays = [each.numpy() for each in states]
+    found = StateMap(4)
+    found.fit(arrays)
+    features = found.transform(arrays)[-1]
+    assert np.linalg.norm(features, axis=1) == pytest.approx(np.ones(4), abs=1e-6)
+    assert np.linalg.matrix_rank(features) == 3  # four rows that sum to nothing before division
+
+
+@pytest.mark.parametrize("kind", ["mistral", "mamba"])
+def test_windows_and_recurrent_states_go_the_padded_way(
+    make_model: Any, kind: str, items: list[TokenItem]
+) -> None:
+    model = make_model(kind)
+    likelihood = Likelihood(model)
+    sums, states = likelihood.sums_and_states(items)
+    assert likelihood.used == {"states": "padded"}
+    assert_near(states, [by_hand(model, item) for item in items], 5e-5)
+    with torch.no_grad():
+        assert_near(sums, Likelihood(model, path="naive").sums(items), 5e-5)
+
+
+def test_an_adapter_moves_the_states_and_the_base_lies_beneath(
+    make_model: Any, with_lora: Any, items: list[TokenItem]
+) -> None:
+    base = make_model("llama")
+    before = Likelihood(base).sums_and_states(items)[1]
+    adapted = with_lora(base)
+    likelihood = Likelihood(adapted)
+    states = likelihood.sums_and_states(items)[1]
+    assert likelihood.used == {"states": "packed"}
+    assert_near(states, [by_hand(adapted, item) for item in items])
+    assert max(float((a - b).abs().max()) for a, b in zip(states, before, strict=True)) > 0.01
+    with adapted.disable_adapter():
+        assert_near(likelihood.sums_and_states(items)[1], before)
+
+
+def test_logits_are_made_only_where_a_token_is_predicted(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    model = make_model("qwen3")
+    likelihood = Likelihood(model)
+    likelihood.sums_and_states(items)  # the check with the naive path is behind us
+    columns: list[int] = []
+    handle = model.lm_head.register_forward_hook(
+        lambda module, given, out: columns.append(out.shape[1])
+    )
+    likelihood.sums_and_states([items[0]])
+    handle.remove()
+    assert columns == [1 + (3 - 1) + (5 - 1) + (4 - 1)]  # of the 20 + 3 + 5 + 4 columns read
+
+
+def test_wrong_states_are_caught_on_the_first_batch(
+    make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import stacksl.lm.likelihood as module
+
+    right = module.packed_states
+
+    def wrong(model: Any, rows: Any) -> Any:
+        return [(sums, states + 0.05) for sums, states in right(model, rows)]
+
+    monkeypatch.setattr(module, "packed_states", wrong)
+    model = make_model("qwen3")
+    likelihood = Likelihood(model)
+    with pytest.warns(UserWarning, match=r"'packed' does not hold .*states .* 'kv' is tried"):
+        states = likelihood.sums_and_states(items)[1]
+    assert_near(states, [by_hand(model, item) for item in items])
+    with pytest.raises(SettingsError, match="of their size off"):
+        Likelihood(model, path="packed").sums_and_states(items)
+
+
+def test_dropout_is_off_and_every_module_keeps_its_mode(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    model = make_model("qwen3", attention_dropout=0.5)
+    expected = Likelihood(model).sums_and_states(items)
+    model.train().model.layers[0].eval()
+    before = [module.training for module in model.modules()]
+    got = Likelihood(model).sums_and_states(items)
+    assert [module.training for module in model.modules()] == before
+    assert all(torch.equal(a, b) for x, y in zip(got, expected, strict=True)
+               for a, b in zip(x, y, strict=True))  # fmt: skip
+    assert not model.model._forward_hooks  # what listened is gone
+
+
+def test_bfloat16_states_are_read_in_float32(make_model: Any, items: list[TokenItem]) -> None:
+    model = make_model("qwen3", initializer_range=0.05).bfloat16()
+    likelihood = Likelihood(model)
+    _, states = likelihood.sums_and_states(items)
+    assert likelihood.used == {"states": "packed"}
+    assert all(each.dtype == torch.float32 for each in states)
+    assert_near(states, [by_hand(model, item).float() for item in items], 0.1)
+
+
+def test_a_model_without_hidden_states_is_refused(make_model: Any, items: list[TokenItem]) -> None:
+    model = make_model("qwen3")
+    type(model).base_model_prefix, kept = "none", type(model).base_model_prefix
+    try:
+        with pytest.raises(FeatureError, match="gives its last hidden state"):
+            Likelihood(model).sums_and_states(items)
+    finally:
+        type(model).base_model_prefix = kept
+
+
+def test_states_that_are_not_finite_are_refused(make_model: Any, items: list[TokenItem]) -> None:
+    model = make_model("llama")
+    with torch.no_grad():
+        model.model.norm.weight.fill_(float("inf"))
+    with pytest.raises(FeatureError, match="not finite"):
+        Likelihood(model).sums_and_states(items)
+
+
+def test_no_items_have_no_states(make_model: Any) -> None:
+    assert Likelihood(make_model("llama")).sums_and_states([]) == ([], [])
+
+
+def test_blocks_give_an_item_the_same_bits_whatever_else_is_scored(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    """Blocks are cut at multiples of their size: one alone gives what all of them in turn give."""
+    likelihood = Likelihood(make_model("qwen3"))
+    many = (items * 3)[:13]
+    cut = blocks(many, 4)
+    assert [len(block) for block in cut] == [4, 4, 4, 1]
+    whole = [likelihood.sums_and_states([many[n] for n in block]) for block in cut]
+    again = Likelihood(likelihood.model)
+    for number in (2, 0, 3):  # another process, another order
+        sums, states = again.sums_and_states([many[n] for n in cut[number]])
+        assert all(map(torch.equal, sums, whole[number][0]))
+        assert all(map(torch.equal, states, whole[number][1]))
+
+
+def test_letters_are_read_over_the_texts_of_a_real_model(stories: Path) -> None:
+    import transformers as tf
+
+    model = tf.AutoModelForCausalLM.from_pretrained(stories).eval()
+    tokenizer = tf.AutoTokenizer.from_pretrained(stories)
+    item = Item("lily", "Where did Lily play with her dog?", ("in the big park", "on the moon"))
+    prompt = PromptFormat(template(None, "letter"), "letter").render(item)
+    row = Tokenizing(tokenizer, Limits(positions=512)).items([prompt])[0]
+    assert row.spans is not None
+    for (first, last), text in zip(row.spans, item.candidates, strict=True):
+        assert text in tokenizer.decode(row.prompt[first:last])
+        assert text not in tokenizer.decode(row.prompt[first + 2 : last])
+    states = Likelihood(model).sums_and_states([row])[1]
+    assert_near(states, [by_hand(model, row)])
