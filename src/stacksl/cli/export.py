@@ -12,6 +12,7 @@ from stacksl.cli.printing import as_json, count, facts, warn
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
+    from stacksl.api import Run
     from stacksl.lm.tasks import Task
 
 __all__ = ["export"]
@@ -70,7 +71,7 @@ def export(
 
 
 def _task(
-    opened: Any, wanted: tuple[str, Path], given: dict[str, str], merge: Path | None
+    opened: Run, wanted: tuple[str, Path], given: dict[str, str], merge: Path | None
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
     from stacksl.lm.handover import model_arguments, read_about, tokenizer_of
@@ -79,8 +80,7 @@ def _task(
 
     file, out = wanted
     about = read_about(opened.folder.model)
-    reading: Any = about  # of a model, only its classes and columns are read there
-    dataset = read_again(opened.folder, reading, file, given)
+    dataset = read_again(opened.folder, about, file, given)
     tokenizer = tokenizer_of(opened.folder.model, about)
     written = write_task(
         out.absolute(),

@@ -99,7 +99,7 @@ def _loading(about: About, merged: bool) -> list[str]:
         "```python",
         f"from {library} import {name}",
         "",
-        f'model = {name}.from_pretrained(".")',
+        f'model = {name}.from_pretrained(".", dtype="{about.dtype}")',
         "```",
     ]
     if whole:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import __version__
 from ..errors import MissingExtra, RunError
 from .card import card_text
+from .folders import whole_folder
 from .normalise import Normalisation
 from .prompts import PromptFormat, Protocol
 from .reading import quiet, read_tokenizer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .loading import Loaded
 
 __all__ = [
+    "ABOUT",
     "FORMAT",
     "About",
     "card_text",
@@ -101,7 +103,7 @@ def write_model(
     """Write weights, card and `lm.json` into `folder`; `lm.json` last.
 
     Args:
-        folder: made where it is absent.
+        folder: absent, empty, or a model's, which is then replaced.
         adapter: what was trained.
         about: what it was made from and for.
         facts: what the card tells of the run; see `card_text`.
@@ -109,10 +111,8 @@ def write_model(
     Raises:
         RunError: if the folder cannot be written.
     """
+    adapter.save(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ABOUT).unlink(missing_ok=True)
-        adapter.save(folder)
         if about.kind == "lora":
             _name_base(folder / "adapter_config.json", about)
         _write(folder / "README.md", card_text(about, facts or {}))
@@ -167,17 +167,11 @@ def merge(folder: Path, out: Path) -> Path:
     about = read_about(folder)
     _expect_empty(out)
     loaded = _whole(folder, about)
-    facts = json.loads((folder / TOLD).read_text(encoding="utf-8"))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        loaded.model.save_pretrained(out)
-        loaded.tokenizer.save_pretrained(out)
-        _write(out / "README.md", card_text(about, facts, merged=True))
-    except OSError as fault:
-        raise RunError(
-            f"cannot write the merged model into {out}: {fault.strerror or fault}; free some space"
-            " or give another folder"
-        ) from fault
+    facts = _told(folder)
+    with whole_folder(out) as draft, quiet():
+        loaded.model.save_pretrained(draft)
+        loaded.tokenizer.save_pretrained(draft)
+        _write(draft / "README.md", card_text(about, facts, merged=True))
     return out
 
 
@@ -233,6 +227,15 @@ def _name_base(path: Path, about: About) -> None:
     config = json.loads(path.read_text(encoding="utf-8"))
     config |= {"base_model_name_or_path": about.source, "revision": about.revision}
     _write(path, _as_json(config))
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    """The facts that the card in `folder` was made of; none where they are gone."""
+    try:
+        found = json.loads((folder / TOLD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _expect_empty(out: Path) -> None:

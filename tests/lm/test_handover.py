@@ -1,0 +1,275 @@
+"""What leaves a run: a folder that PEFT or transformers loads alone, its card, the merged form."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.errors import RunError, SettingsError
+from stacksl.items import Item
+from stacksl.lm import Likelihood, Tokenizing
+from stacksl.lm.handover import (
+    About,
+    card_text,
+    merge,
+    model_arguments,
+    read_about,
+    tokenizer_of,
+    write_model,
+)
+
+ITEMS = [
+    Item("a", "Once upon a time there was a", ("girl", "little dog named Tim", "big red car")),
+    Item("b", "Lily was sad. She wanted to", ("play with her mom", "go", "eat")),
+]
+FACTS = {
+    "data": "stories | toy",
+    "labels": {"Budget": 1250, "Bought": 1250, "Left": 0},
+    "certificates": [
+        {"epoch": 0, "rounds": 4000, "bought": 625, "gate score": 12.34567},
+        {"epoch": 1, "rounds": 6000, "bought": 625, "gate score": None},
+    ],
+    "test": {"Items": 500, "Accuracy, sum": 0.61234567},
+    "warnings": ["one *odd* thing"],
+}
+SCORE_ALONE = """
+import sys
+sys.modules["stacksl"] = None  # an import of it would fail
+import json, torch
+from peft import AutoPeftModelForCausalLM
+model = AutoPeftModelForCausalLM.from_pretrained(sys.argv[1], dtype="float32").eval()
+rows, found = json.loads(sys.argv[2]), []
+for prompt, option in rows:
+    ids = torch.tensor([prompt + option])
+    with torch.no_grad():
+        logp = model(input_ids=ids).logits[0, :-1].float().log_softmax(-1)
+    found.append(float(logp[len(prompt) - 1:].gather(1, ids[0, len(prompt):, None]).sum()))
+print(json.dumps(found))
+"""
+
+
+def about_of(loaded: Any, kind: str = "lora", **changes: Any) -> About:
+    facts: dict[str, Any] = {
+        "name": loaded.name,
+        "source": loaded.source,
+        "revision": loaded.revision,
+        "fingerprint": loaded.fingerprint,
+        "licence": loaded.licence,
+        "kind": kind,
+        "protocol": "option",
+        "template": "{prompt}\nAnswer:",
+        "normalisation": "token_mean",
+        "temperature": 0.25,
+        "positions": loaded.positions,
+        "dtype": loaded.dtype,
+        "classes": ("no", "yes"),
+        "columns": {"prompt": "text"},
+    }
+    return About(**facts | changes)
+
+
+def adapter_of(folder: Path, kind: str = "lora") -> Any:
+    """An adapter whose weights have moved, on the model in `folder`."""
+    torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+    pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+    from stacksl.lm.adapters import Adapter, LoraSettings
+    from stacksl.lm.loading import load
+
+    loaded = load(str(folder), device="cpu", dtype="float32")
+    adapter = Adapter.attach(loaded, kind, LoraSettings(rank=4, alpha=8.0), seed=1)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for each in adapter.parameters():
+            each += 0.05 * torch.randn(each.shape, generator=generator)
+    return adapter
+
+
+def rows_of(tokenizer: Any, about: About) -> Any:
+    form = about.form(tokenizer)
+    return Tokenizing(tokenizer, about.limits).items([form.render(item) for item in ITEMS])
+
+
+def sums_of(model: Any, rows: Any) -> Any:
+    import torch
+
+    with torch.no_grad():
+        return torch.cat(Likelihood(model).sums(rows))
+
+
+def gap(found: Any, ours: Any) -> float:
+    """The greatest difference of two rows of scores, relative above 1."""
+    return float(((found - ours).abs() / ours.abs().clamp(min=1)).max())
+
+
+@pytest.fixture(scope="module")
+def handed(stories: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, About, Any]:
+    """A model's folder, what is said about it, and its option likelihoods before it was written."""
+    adapter = adapter_of(stories)
+    about = about_of(adapter.loaded)
+    folder = tmp_path_factory.mktemp("run") / "model"
+    write_model(folder, adapter, about, FACTS)
+    return folder, about, sums_of(adapter.model, rows_of(adapter.loaded.tokenizer, about))
+
+
+def test_what_was_written_is_read_again(handed: tuple[Path, About, Any]) -> None:
+    folder, about, _ = handed
+    assert read_about(folder) == about
+
+
+def test_weights_are_safetensors_and_nothing_else(handed: tuple[Path, About, Any]) -> None:
+    names = {path.name for path in handed[0].iterdir()}
+    assert names == {
+        "adapter_config.json", "adapter_model.safetensors", "README.md", "lm.json", "card.json",
+    }  # fmt: skip
+
+
+def test_peft_alone_loads_it_and_scores_the_same(handed: tuple[Path, About, Any]) -> None:
+    folder, about, ours = handed
+    rows = rows_of(tokenizer_of(folder, about), about)
+    asked = [[row.prompt, option] for row in rows for option in row.options]
+    words = [sys.executable, "-c", SCORE_ALONE, str(folder), json.dumps(asked)]
+    said = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert said.returncode == 0, said.stderr
+    assert json.loads(said.stdout) == pytest.approx(ours.tolist(), abs=1e-4)
+
+
+def test_the_merged_model_scores_the_same(handed: tuple[Path, About, Any], tmp_path: Path) -> None:
+    from stacksl.lm.loading import load
+
+    folder, about, ours = handed
+    out = merge(folder, tmp_path / "merged")
+    alone = load(str(out), device="cpu", dtype="float32")
+    rows = rows_of(alone.tokenizer, about)
+    assert gap(sums_of(alone.model, rows), ours) <= 1e-5
+    base = load(about.source, device="cpu", dtype="float32")
+    assert gap(sums_of(base.model, rows), ours) > 0.01, "the adapter changes something"
+    texts = [path for path in out.iterdir() if path.suffix != ".safetensors"]
+    assert not any(about.source in path.read_text(encoding="utf-8") for path in texts)
+    assert not [path.name for path in out.iterdir() if path.suffix in (".bin", ".pt", ".pth")]
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "library_name: transformers" in card
+    assert "| 0 | 4,000 | 625 | 12.35 |" in card
+
+
+def test_all_weights_leave_as_one_model(stories: Path, tmp_path: Path) -> None:
+    adapter = adapter_of(stories, "full")
+    about = about_of(adapter.loaded, "full")
+    write_model(tmp_path / "model", adapter, about, FACTS)
+    rows = rows_of(tokenizer_of(tmp_path / "model", about), about)
+    ours = sums_of(adapter.model, rows)
+
+    from stacksl.lm.loading import load
+
+    for folder in (tmp_path / "model", merge(tmp_path / "model", tmp_path / "merged")):
+        again = load(str(folder), device="cpu", dtype="float32")
+        assert gap(sums_of(again.model, rows), ours) <= 1e-5
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert "library_name: transformers" in card
+    assert "adapter_config.json" not in card
+
+
+def test_a_folder_that_holds_something_is_left_alone(
+    handed: tuple[Path, About, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(RunError, match="a new or empty folder was expected .* not empty"):
+        merge(handed[0], tmp_path)
+    with pytest.raises(RunError, match="is a file: give another"):
+        merge(handed[0], tmp_path / "mine.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_another_base_is_refused(handed: tuple[Path, About, Any], tmp_path: Path) -> None:
+    folder, about, _ = handed
+    other = tmp_path / "model"
+    other.mkdir()
+    for path in folder.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    table = json.loads((other / "lm.json").read_text(encoding="utf-8"))
+    (other / "lm.json").write_text(json.dumps(table | {"fingerprint": "0" * 64}))
+    with pytest.raises(RunError, match="trained on the weights 000000000000, but .* now: restore"):
+        merge(other, tmp_path / "merged")
+    (other / "lm.json").write_text(json.dumps(table | {"source": str(tmp_path / "gone")}))
+    with pytest.raises(SettingsError, match="is not a folder that there is"):
+        merge(other, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+    assert about.fingerprint == table["fingerprint"]
+
+
+def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no adapted language model .* --adapt"):
+        read_about(tmp_path)
+    for text in ("[]", '{"format": 99}', '{"format": 1}'):
+        (tmp_path / "lm.json").write_text(text)
+        with pytest.raises(RunError, match="is not of this version of stacksl"):
+            read_about(tmp_path)
+    (tmp_path / "lm.json").write_text("{")
+    with pytest.raises(RunError, match="cannot read .*lm.json"):
+        read_about(tmp_path)
+
+
+TOY = About(
+    name="Org/Base-1B",
+    source="Org/Base-1B",
+    revision="0123abc",
+    fingerprint="f" * 64,
+    licence="apache-2.0",
+    kind="lora",
+    protocol="letter",
+    template="```\n{prompt}\n{options}\nAnswer:",
+    normalisation="sum",
+    temperature=1.0,
+    dtype="bfloat16",
+)
+LOCAL = replace(TOY, name="../models/base", source="/models/base", revision=None, licence=None)
+
+
+def test_the_card_of_a_hub_model() -> None:
+    card = card_text(TOY, FACTS)
+    front = card.split("---")[1].strip().split("\n")
+    assert front[:3] == [
+        'base_model: "Org/Base-1B"', "library_name: peft", 'license: "apache-2.0"',
+    ]  # fmt: skip
+    assert "| Budget | 1,250 |" in card
+    assert "| 1 | 6,000 | 625 |  |" in card
+    assert "| Accuracy, sum | 0.6123 |" in card
+    assert "stories \\| toy" in card
+    assert "one \\*odd\\* thing" in card
+    assert "never summed across epochs" in card
+    assert "stacksl export RUN --merge OUT" in card
+    assert "absolute path" not in card, "that is for a base in a local folder"
+    assert card == card_text(TOY, FACTS)
+
+
+def test_the_card_says_what_a_local_base_means() -> None:
+    card = card_text(LOCAL, {})
+    assert "absolute path, `/models/base`" in card
+    assert 'base_model: "base"' in card
+    assert "\nlicense:" not in card
+    assert "is not stated" in card
+    assert "accuracy was not measured" in card
+    assert "Certificates" not in card
+
+
+def test_a_fence_in_a_template_does_not_end_the_card_s_own() -> None:
+    assert "````````text\n```\n{prompt}" in card_text(TOY, {})
+
+
+def test_the_card_holds_the_line_that_evaluates_it() -> None:
+    card = card_text(TOY, {"tasks": ["stacksl_toy", "stacksl_toy_token_mean"]})
+    assert "--tasks stacksl_toy,stacksl_toy_token_mean --include_path lm_eval" in card
+    assert "pretrained=Org/Base-1B,peft=.,revision=0123abc,dtype=bfloat16" in card
+
+
+def test_what_lm_eval_is_told() -> None:
+    assert model_arguments(LOCAL, "m") == {
+        "pretrained": "/models/base", "peft": "m", "dtype": "bfloat16",
+    }  # fmt: skip
+    chat = model_arguments(replace(TOY, kind="full", chat=True), "m")
+    assert chat == {"pretrained": "m", "dtype": "bfloat16", "add_bos_token": False}
