@@ -181,7 +181,7 @@ def test_kl_only_examples_draw_the_model_back_to_its_reference(adapter, items):
     still = replace(settings, epochs=1, learning_rate=1e-12)
     before = train(adapter, likelihood, examples, still, seed=0, key=1).kl
     after = train(adapter, likelihood, examples, settings, seed=0, key=1).kl
-    assert after < 0.2 * before
+    assert after < 0.5 * before
 
 
 def test_examples_without_a_label_are_left_out_where_nothing_pulls(adapter, items):
