@@ -419,6 +419,9 @@ def test_clipping_belongs_to_stacksl_alone(adapter, items):
             adapter, likelihood, made(adapter, items, settings), settings, seed=0, key=1
         )
         assert trained.clipped == share
+        assert trained.largest >= trained.loss > 0.01
+        cut = (1e-6, 1e-6) if share else (trained.loss, trained.largest)
+        assert (trained.loss_clipped, trained.largest_clipped) == pytest.approx(cut)
         assert same(before, adapter.state()) == (objective == "stacksl")
 
 
@@ -470,6 +473,18 @@ def test_full_fine_tuning_learns_and_refuses_a_second_adapter(make_model, items)
             train(adapter, likelihood, examples, replace(settings, reference=reference),
                   seed=0, key=1)  # fmt: skip
     assert train(adapter, likelihood, examples, settings, seed=0, key=1).loss < 0.5
+
+
+def test_a_base_in_bfloat16_learns_through_a_float32_adapter(make_model, items):
+    adapter = attached(make_model("qwen3").to(torch.bfloat16))
+    settings = replace(FAST, epochs=1)
+    examples = made(adapter, items, settings)
+    likelihood = Likelihood(adapter.model)
+    first = train(adapter, likelihood, examples, settings, seed=0, key=1)
+    adapter.reset()
+    last = train(adapter, likelihood, examples, replace(settings, epochs=8), seed=0, key=1)
+    assert {parameter.dtype for parameter in adapter.parameters()} == {torch.float32}
+    assert last.loss < 0.5 * first.loss
 
 
 def test_a_kl_term_needs_the_base_scores(adapter, items):

@@ -10,8 +10,11 @@ from hashlib import blake2b
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from ..errors import RunError
 from ..game.calibration import adjusted_kl_weight
+from ..game.losses import clip as clip_value
 from ..game.randomness import generator
 from .crew import Crew
 from .descent import NOT_FINITE, Descent
@@ -44,7 +47,8 @@ class Progress:
     labels: int = 0
     clipped: int = 0
     window: list[float] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)  # of this epoch
+    losses: list[float] = field(default_factory=list)  # of this epoch, before clipping
+    cut: list[float] = field(default_factory=list)  # the same after it
     kls: list[float] = field(default_factory=list)  # of this epoch
 
 
@@ -143,7 +147,7 @@ class Course:
         """The parts of the step at hand, from the order of its epoch."""
         epoch, place = divmod(self.now.step, self.an_epoch)
         if place == 0:
-            self.now.losses, self.now.kls = [], []
+            self.now.losses, self.now.cut, self.now.kls = [], [], []
         order = generator(self.keys[0], "lm order", self.keys[1], epoch)
         size = self.settings.batch_size
         places = order.permutation(len(self.parts))[place * size : (place + 1) * size]
@@ -178,8 +182,7 @@ class Course:
         if each.gold is not None:
             whole = self._loss(scores, each.gold)
             loss = float(whole.detach())
-            reading = self.settings.clip if self.settings.objective == "stacksl" else "none"
-            term = clip(whole, level, reading)
+            term = clip(whole, level, self.settings.clips)
         if anchor is not None:
             pulling = kl(scores, anchor)
             pull = float(pulling.detach())
@@ -227,12 +230,14 @@ class Course:
         """Take in what a step saw: clip window, KL weight, the means of the epoch."""
         losses = [loss for loss, _ in seen if loss is not None]
         kls = [pull for _, pull in seen if pull is not None]
-        if self.settings.objective == "stacksl" and self.settings.clip != "none":
+        if self.settings.clips != "none":
             self.now.clipped += sum(loss > level for loss in losses)
         self.now.labels += len(losses)
         self.window.add(losses)
         self.now.window = self.window.losses
         self.now.losses += losses
+        flat = np.zeros(0)  # of the game's clip, the value alone
+        self.now.cut += [clip_value(loss, flat, level, self.settings.clips)[0] for loss in losses]
         self.now.kls += kls
         target = self.settings.kl_target
         if self.settings.pulls and target is not None and kls:

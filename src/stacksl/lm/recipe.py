@@ -81,6 +81,11 @@ class TrainSettings:
         weighs = self.kl_weight > 0 or self.kl_target is not None
         return self.objective == "stacksl" and weighs
 
+    @property
+    def clips(self) -> Reading:
+        """How losses are clipped; the other objectives never do."""
+        return self.clip if self.objective == "stacksl" else "none"
+
     def _range_mistakes(self) -> Iterator[str]:
         level = math.inf if self.clip_level is None else self.clip_level
         multiple = 1.0 if self.clip_multiple is None else self.clip_multiple

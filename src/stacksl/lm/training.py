@@ -37,6 +37,8 @@ class Trained:
         kl_weight: λ at the end.
         seconds: of wall clock, those before an interruption included.
         tokens: of packed rows that went through the model with gradients.
+        largest: the largest loss of a label in the last epoch, before clipping, nats.
+        loss_clipped, largest_clipped: mean and largest of the same losses after clipping.
     """
 
     steps: int
@@ -47,6 +49,9 @@ class Trained:
     kl_weight: float
     seconds: float
     tokens: int
+    largest: float | None = None
+    loss_clipped: float | None = None
+    largest_clipped: float | None = None
 
 
 def train(
@@ -148,6 +153,9 @@ def _trained(course: Course) -> Trained:
         kl_weight=now.kl_weight,
         seconds=now.seconds,
         tokens=now.tokens,
+        largest=max(now.losses, default=None),
+        loss_clipped=_mean(now.cut),
+        largest_clipped=max(now.cut, default=None),
     )
 
 
