@@ -13,7 +13,7 @@ from .folders import whole_folder
 from .loading import Loaded, hash_tensors, model_fingerprint
 from .lora import POLICY, LoraSettings, lora_model
 from .paths import Tensor, load_torch
-from .reading import quiet, read_weights, still_random
+from .reading import quiet, read_config, read_weights, still_random
 from .reference import SecondAdapter
 
 __all__ = ["KINDS", "Adapter", "Kind", "LoraSettings"]
@@ -213,7 +213,10 @@ class Adapter:
         folder = Path(folder)
         if not folder.is_dir():
             raise RunError(f"there is no folder {folder} to read weights from: check the path")
-        self.restore(self._lora_state(folder) if self.kind == "lora" else self._full_state(folder))
+        state = self._lora_state(folder) if self.kind == "lora" else self._full_state(folder)
+        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+            raise RunError(f"the weights in {folder} are not all finite: put back a good copy")
+        self.restore(state)
 
     def _source_state(self) -> dict[str, Tensor]:
         own = self.loaded
@@ -227,8 +230,10 @@ class Adapter:
         return dict(model.named_parameters())
 
     def _full_state(self, folder: Path) -> dict[str, Tensor]:
+        name, source = str(folder), str(folder.absolute())
         try:
-            model = read_weights(str(folder), str(folder.absolute()), load_torch().float32)
+            read_config(name, source)
+            model = read_weights(name, source, load_torch().float32)
         except SettingsError as error:
             raise RunError(str(error)) from error
         return dict(model.named_parameters())

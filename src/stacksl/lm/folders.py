@@ -29,8 +29,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     from safetensors import SafetensorError  # what a full disk becomes in a weights file
 
     folder = Path(os.path.abspath(folder))
-    _check_place(folder)
     try:
+        _check_place(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = _beside(folder)
         draft.mkdir()
