@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
 from stacksl.items import Item
 from stacksl.lm import Likelihood, Tokenizing
@@ -28,14 +29,18 @@ ITEMS = [
     Item("a", "Once upon a time there was a", ("girl", "little dog named Tim", "big red car")),
     Item("b", "Lily was sad. She wanted to", ("play with her mom", "go", "eat")),
 ]
-FACTS = {
+FACTS: dict[str, Any] = {
     "data": "stories | toy",
-    "labels": {"Budget": 1250, "Bought": 1250, "Left": 0},
-    "certificates": [
-        {"epoch": 0, "rounds": 4000, "bought": 625, "gate score": 12.34567},
-        {"epoch": 1, "rounds": 6000, "bought": 625, "gate score": None},
+    "budget": 1250,
+    "bought": 1240,
+    "gate": "contested",
+    "epochs": [
+        {"epoch": 0, "rounds": 4000, "asked": 625, "gate_score": 12.34567},
+        {"epoch": 1, "rounds": 6000, "asked": 615, "gate_score": None},
     ],
-    "test": {"Items": 500, "Accuracy, sum": 0.61234567},
+    "n": 500,
+    "accuracy": 0.61234567,
+    "accuracies": {"sum": 0.61234567, "pmi": 0.5},
     "warnings": ["one *odd* thing"],
 }
 SCORE_ALONE = """
@@ -160,7 +165,8 @@ def test_the_merged_model_scores_the_same(handed: tuple[Path, About, Any], tmp_p
 def test_all_weights_leave_as_one_model(stories: Path, tmp_path: Path) -> None:
     adapter = adapter_of(stories, "full")
     about = about_of(adapter.loaded, "full")
-    write_model(tmp_path / "model", adapter, about, FACTS)
+    test = Dataset("toy", "jsonl:native", tuple(ITEMS), {"a": 1, "b": 0})
+    write_model(tmp_path / "model", adapter, about, FACTS, test)
     rows = rows_of(tokenizer_of(tmp_path / "model", about), about)
     ours = sums_of(adapter.model, rows)
 
@@ -172,6 +178,8 @@ def test_all_weights_leave_as_one_model(stories: Path, tmp_path: Path) -> None:
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert "library_name: transformers" in card
     assert "adapter_config.json" not in card
+    assert "--tasks stacksl_toy,stacksl_toy_token_mean --include_path lm_eval" in card
+    assert (tmp_path / "model" / "lm_eval" / "stacksl_toy.yaml").is_file()
 
 
 def test_a_folder_that_holds_something_is_left_alone(
@@ -237,8 +245,10 @@ def test_the_card_of_a_hub_model() -> None:
         'base_model: "Org/Base-1B"', "library_name: peft", 'license: "apache-2.0"',
     ]  # fmt: skip
     assert "| Budget | 1,250 |" in card
-    assert "| 1 | 6,000 | 625 |  |" in card
-    assert "| Accuracy, sum | 0.6123 |" in card
+    assert "| Left | 10 |" in card
+    assert "| epoch | rounds | asked | gate score |" in card
+    assert "| 1 | 6,000 | 615 |  |" in card
+    assert "| Accuracy by sum | 0.6123 |\n| Accuracy by pmi | 0.5 |" in card
     assert "stories \\| toy" in card
     assert "one \\*odd\\* thing" in card
     assert "never summed across epochs" in card

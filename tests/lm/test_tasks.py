@@ -14,6 +14,7 @@ import pytest
 from stacksl.errors import DataError, RunError
 from stacksl.items import Item
 from stacksl.lm import NORMALISATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalised
+from stacksl.lm.handover import About, model_arguments, write_model
 from stacksl.lm.tasks import METRICS, Task, command, write_task
 
 CHAT = (
@@ -141,7 +142,7 @@ def harness(task: Task, arguments: dict[str, Any]) -> dict[str, list[dict[str, A
 
     told = lm_eval.simple_evaluate(
         model="hf",
-        model_args={**arguments, "dtype": "float32"},
+        model_args={"dtype": "float32", **arguments},
         tasks=list(task.names),
         task_manager=TaskManager(include_path=str(task.folder), include_defaults=False),
         device="cpu",
@@ -160,7 +161,6 @@ def case(
     tmp_path: Path,
     tokenizer: Any,
     make_model: Callable[..., Any],
-    with_lora: Callable[[Any], Any],
 ) -> tuple[Any, Any, PromptFormat, dict[str, Any]]:
     """A model, its tokenizer, how items are put to it, and lm-eval's arguments for it."""
     tf = pytest.importorskip("transformers", reason="transformers is not installed (the extra lm)")
@@ -173,14 +173,34 @@ def case(
         own.chat_template = CHAT  # it writes no <s>, which this tokenizer would add
         given = {"pretrained": str(folder), "add_bos_token": False}
         return model, own, PromptFormat(chat=own), given
-    base, peft = tmp_path / "base", tmp_path / "peft"
-    model = make_model("qwen3", vocab_size=len(tokenizer))
-    model.save_pretrained(base)
+    base = tmp_path / "base"
+    make_model("qwen3", vocab_size=len(tokenizer)).save_pretrained(base)
     tokenizer.save_pretrained(base)
-    model = with_lora(model)
-    model.save_pretrained(peft)
-    form = PromptFormat("{prompt}\n{options}\nAnswer:", "letter")
-    return model, tokenizer, form, {"pretrained": str(base), "peft": str(peft)}
+    return handed_over(base, tmp_path / "model")
+
+
+def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[str, Any]]:
+    """A moved adapter on the model in `base`, handed over into `folder`."""
+    pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+    import torch
+
+    from stacksl.lm.adapters import Adapter, LoraSettings
+    from stacksl.lm.loading import load
+
+    loaded = load(str(base), device="cpu", dtype="float32")
+    adapter = Adapter.attach(loaded, "lora", LoraSettings(rank=4), seed=1)
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for each in adapter.parameters():
+            each += 0.1 * torch.randn_like(each)
+    about = About(
+        name=str(base), source=loaded.source, fingerprint=loaded.fingerprint, kind="lora",
+        protocol="letter", template="{prompt}\n{options}\nAnswer:", normalisation="sum",
+        temperature=1.0, dtype=loaded.dtype,
+    )  # fmt: skip
+    write_model(folder, adapter, about)
+    form = about.form(loaded.tokenizer)
+    return adapter.model, loaded.tokenizer, form, dict(model_arguments(about, folder))
 
 
 @pytest.mark.filterwarnings("ignore")

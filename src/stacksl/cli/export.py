@@ -13,6 +13,7 @@ from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
     from stacksl.api import Run
+    from stacksl.lm.handover import About
     from stacksl.lm.tasks import Task
 
 __all__ = ["export"]
@@ -51,6 +52,8 @@ def export(
     the same predictions; its folder may be moved, and lm-eval be started anywhere.
     """
     from stacksl.api import Run
+    from stacksl.lm.handover import expect_empty, read_about
+    from stacksl.lm.handover import merge as merge_into
 
     if merge is None and task is None:
         raise SettingsError(
@@ -58,28 +61,32 @@ def export(
             " model, or --task FILE OUT for a task of lm-eval"
         )
     opened = Run.open(run)
+    about = read_about(opened.folder.model)
+    if merge is not None:
+        expect_empty(merge)
     columns = {"format": format, "prompt": prompt_column, "label": label_column}
     given = {name: value for name, value in columns.items() if value is not None}
     result: dict[str, Any] = {"run": run, "merged": None, "task": None, "command": None}
     if task is not None:  # first: it is quick, and a wrong file is found before the long work
-        result |= _task(opened, task, given, merge)
+        result |= _task(opened, about, task, given, merge)
     if merge is not None:
-        from stacksl.lm.handover import merge as merged
-
-        result["merged"] = merged(opened.folder.model, merge)
+        result["merged"] = merge_into(opened.folder.model, merge)
     print(as_json(result) if json else _shown(result))
 
 
 def _task(
-    opened: Run, wanted: tuple[str, Path], given: dict[str, str], merge: Path | None
+    opened: Run,
+    about: About,
+    wanted: tuple[str, Path],
+    given: dict[str, str],
+    merge: Path | None,
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
-    from stacksl.lm.handover import model_arguments, read_about, tokenizer_of
+    from stacksl.lm.handover import model_arguments, tokenizer_of
     from stacksl.lm.tasks import command, write_task
     from stacksl.runs.job import read_again
 
     file, out = wanted
-    about = read_about(opened.folder.model)
     dataset = read_again(opened.folder, about, file, given)
     tokenizer = tokenizer_of(opened.folder.model, about)
     written = write_task(
@@ -105,9 +112,15 @@ def _left_out(task: Task, rejected: int) -> list[str]:
     """A sentence for each way in which lm-eval's numbers will not be those of `evaluate`."""
     said = []
     if task.unanswered:
-        said.append(f"{count(task.unanswered)} items without an answer are not in the task")
+        said.append(
+            f"left out of the task for want of an answer: {count(task.unanswered)} of"
+            f" {count(task.items + task.unanswered)} items"
+        )
     if rejected:
-        said.append(f"{count(rejected)} unusable rows, wrong for `evaluate`, are not in the task")
+        said.append(
+            f"left out of the task, and wrong for `evaluate`: {count(rejected)} unusable"
+            " rows of the file"
+        )
     if task.cuts.prompts or task.cuts.options:
         said.append(f"{task.cuts}; lm-eval reads those whole, so its numbers for them may differ")
     return said

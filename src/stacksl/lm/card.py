@@ -23,15 +23,16 @@ def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -
 
     Args:
         about: what the weights were made from and for.
-        facts: what there is to tell of the run; a part that is not given is left out, save for
-            `test`, whose absence is said:
+        facts: what there is to tell of the run; what is absent or None is left out, save for
+            `accuracy`, whose absence is said:
 
             - `data`: what it was trained on, a name.
-            - `labels`: names to values, such as `{"Budget": 250, "Bought": 250, "Left": 0}`.
-            - `certificates`: a mapping an epoch, all with the same keys, such as `epoch`,
-              `rounds`, `bought`, `gate score`.
-            - `test`: names to values, such as `{"Items": 500, "Accuracy, sum": 0.61}`.
-            - `training`: names to values: objective, rank, learning rate and so on.
+            - `budget`, `bought`: labels; `gate`, `objective`: names.
+            - `epochs`: a mapping an epoch, all with the same keys: `epoch, rounds, asked,
+              gate_score` and what else there is to a column.
+            - `n`: test items; `accuracy`, `base_accuracy`: the model's and the base's on them, by
+              the run's normalisation; `accuracies`: by the name of each normalisation.
+            - `training`: names to values, such as rank and learning rate.
             - `tasks`: the names of lm-eval's tasks in the folder `lm_eval` beside the card.
             - `warnings`: sentences.
         merged: whether base and adapter are one model here.
@@ -41,9 +42,9 @@ def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -
         _opening(about, facts, merged),
         _loading(about, merged),
         _scoring(about),
-        _table("Label budget", facts.get("labels")),
-        _certificates(facts.get("certificates") or ()),
-        _table("Result", facts.get("test")) or ["## Result", "", "Its accuracy was not measured."],
+        _table("Label budget", _labels(facts)),
+        _certificates(facts.get("epochs") or ()),
+        _result(about, facts),
         _evaluating(about, facts.get("tasks") or (), merged),
         _table("Training", facts.get("training")),
         _limits(about, facts.get("warnings") or ()),
@@ -134,11 +135,30 @@ def _scoring(about: About) -> list[str]:
     return [*lines, "", "The template:", "", f"{fence}text", *about.template.split("\n"), fence]
 
 
+def _labels(facts: Mapping[str, Any]) -> dict[str, Any]:
+    budget, bought = facts.get("budget"), facts.get("bought")
+    left = None if budget is None or bought is None else budget - bought
+    rows = {"Budget": budget, "Bought": bought, "Left": left}
+    rows |= {"Gate": facts.get("gate"), "Objective": facts.get("objective")}
+    return {name: value for name, value in rows.items() if value is not None}
+
+
+def _result(about: About, facts: Mapping[str, Any]) -> list[str]:
+    if facts.get("accuracy") is None:
+        return ["## Result", "", "Its accuracy was not measured."]
+    rows: dict[str, Any] = {"Test items": facts.get("n")}
+    rows[f"Accuracy by {about.normalisation}"] = facts["accuracy"]
+    rows["The same of the base"] = facts.get("base_accuracy")
+    others = {k: v for k, v in (facts.get("accuracies") or {}).items() if k != about.normalisation}
+    rows |= {f"Accuracy by {name}": value for name, value in others.items()}
+    return _table("Result", {name: value for name, value in rows.items() if value is not None})
+
+
 def _certificates(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return []
     names = list(rows[0])
-    lines = [_row(names), _row(["---"] * len(names))]
+    lines = [_row(name.replace("_", " ") for name in names), _row(["---"] * len(names))]
     lines += [_row([row.get(name) for name in names]) for row in rows]
     return ["## Certificates by epoch", "", *lines, "", _MEANING]
 

@@ -20,9 +20,11 @@ from .folders import whole_folder
 from .normalise import Normalisation
 from .prompts import PromptFormat, Protocol
 from .reading import quiet, read_tokenizer
+from .tasks import write_task
 from .tokens import Limits
 
 if TYPE_CHECKING:
+    from ..data import Dataset
     from .adapters import Adapter
     from .loading import Loaded
 
@@ -31,6 +33,7 @@ __all__ = [
     "FORMAT",
     "About",
     "card_text",
+    "expect_empty",
     "merge",
     "model_arguments",
     "read_about",
@@ -98,7 +101,11 @@ class About:
 
 
 def write_model(
-    folder: Path, adapter: Adapter, about: About, facts: Mapping[str, Any] | None = None
+    folder: Path,
+    adapter: Adapter,
+    about: About,
+    facts: Mapping[str, Any] | None = None,
+    test: Dataset | None = None,
 ) -> None:
     """Write weights, card and `lm.json` into `folder`; `lm.json` last.
 
@@ -107,16 +114,28 @@ def write_model(
         adapter: what was trained.
         about: what it was made from and for.
         facts: what the card tells of the run; see `card_text`.
+        test: items with answers to leave as a task of lm-eval in the folder's `lm_eval`.
 
     Raises:
         RunError: if the folder cannot be written.
     """
     adapter.save(folder)
+    facts = dict(facts or {})
+    if test is not None:
+        tokenizer = adapter.loaded.tokenizer
+        facts["tasks"] = write_task(
+            folder / "lm_eval",
+            test.name,
+            test.items,
+            test.answers,
+            about.form(tokenizer),
+            tokenizer,
+        ).names
     try:
         if about.kind == "lora":
             _name_base(folder / "adapter_config.json", about)
-        _write(folder / "README.md", card_text(about, facts or {}))
-        _write(folder / TOLD, _as_json(facts or {}))
+        _write(folder / "README.md", card_text(about, facts))
+        _write(folder / TOLD, _as_json(facts))
         _write(folder / ABOUT, _as_json(asdict(about)))
     except OSError as fault:
         raise RunError(
@@ -165,7 +184,7 @@ def merge(folder: Path, out: Path) -> Path:
         MissingExtra: peft is not installed.
     """
     about = read_about(folder)
-    _expect_empty(out)
+    expect_empty(out)
     loaded = _whole(folder, about)
     facts = _told(folder)
     with whole_folder(out) as draft, quiet():
@@ -238,7 +257,12 @@ def _told(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _expect_empty(out: Path) -> None:
+def expect_empty(out: Path) -> None:
+    """Refuse to write into `out` where something is there.
+
+    Raises:
+        RunError: it is a file, or a folder that is not empty.
+    """
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         what = "is a file" if out.is_file() else "is not empty"
         raise RunError(f"a new or empty folder was expected at {out}, but it {what}: give another")

@@ -1,0 +1,159 @@
+"""`stacksl export` as a user types it, on a run's folder with a tiny adapted model."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.runs.folder import RunFolder
+
+ROWS = [
+    {"id": "a", "prompt": "Once upon a time", "candidates": ["there was", "a"], "answer": 0},
+    {"id": "b", "prompt": "Lily wanted", "candidates": ["to play", "the", "no"], "answer": 1},
+    {"id": "c", "prompt": "Who knows?", "candidates": ["me", "you"]},
+]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model with a byte-level tokenizer and a chat template."""
+    torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+    tf = pytest.importorskip("transformers", reason="transformers is not installed (the extra lm)")
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=260, special_tokens=["<end>"], initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator([], trainer)
+    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>")
+    tokenizer.chat_template = "{% for turn in messages %}[{{ turn.content }}]{% endfor %}"
+    torch.manual_seed(5)
+    config = tf.LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, max_position_embeddings=64,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("base")
+    tf.LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_run(folder: Path, base: Path, **changes: Any) -> Path:
+    """A run's folder with what `export` reads."""
+    from stacksl.lm.adapters import Adapter, LoraSettings
+    from stacksl.lm.handover import About, write_model
+    from stacksl.lm.loading import load
+
+    run = RunFolder.create(folder)
+    table: dict[str, Any] = {"max_candidates": 2000, "seed": 0}
+    run.write_toml("resolved.toml", table, "everything")
+    run.write_toml("run.toml", {}, "what differs")
+    loaded = load(str(base), device="cpu", dtype="float32")
+    about: dict[str, Any] = {
+        "name": str(base), "source": loaded.source, "fingerprint": loaded.fingerprint,
+        "kind": "lora", "protocol": "option", "template": "{prompt}\nAnswer:",
+        "normalisation": "sum", "temperature": 1.0, "dtype": "float32", "positions": 64,
+    }  # fmt: skip
+    adapter = Adapter.attach(loaded, "lora", LoraSettings(rank=2), seed=0)
+    write_model(run.model, adapter, About(**about | changes))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "first", base)
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> Path:
+    path = tmp_path / "items.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    return path
+
+
+def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tmp_path) -> None:
+    said = stacksl("export", run, "--task", items, tmp_path / "out", "--json")
+    assert said.code == 0, said.err
+    told = json.loads(said.out)
+    assert set(told) == {"run", "merged", "task", "command"}
+    assert told["task"]["names"] == [
+        f"stacksl_{tmp_path.name}_items", f"stacksl_{tmp_path.name}_items_token_mean",
+    ]  # fmt: skip
+    assert told["task"]["items"] == 2
+    assert "left out of the task for want of an answer: 1 of 3 items" in said.err
+    words = shlex.split(told["command"])
+    assert words[0] == "lm_eval"
+    assert f"pretrained={base},peft={run / 'model'},dtype=float32" in words
+    assert words[-1] == str(tmp_path / "out")
+    rows = (tmp_path / "out" / "items.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(rows[0])["prompt"] == "Once upon a time\nAnswer:"
+
+
+def test_people_are_told_the_same(stacksl, run, items, tmp_path) -> None:
+    said = stacksl("export", run, "--task", items, tmp_path / "out")
+    assert said.code == 0, said.err
+    assert "Items       2\n" in said.out
+    assert "Score with  lm_eval --model hf" in said.out
+    assert "Merged" not in said.out
+
+
+def test_what_the_limits_cut_is_said(stacksl, base, items, tmp_path) -> None:
+    short = make_run(tmp_path / "short", base, max_len_prompt=4)
+    said = stacksl("export", short, "--task", items, tmp_path / "out")
+    assert said.code == 0, said.err
+    assert "2 of 2 prompts lost their start" in said.err
+    assert "lm-eval reads those whole" in said.err
+
+
+def test_a_chat_run_gives_rendered_prompts(stacksl, base, items, tmp_path) -> None:
+    chat = make_run(tmp_path / "chat", base, chat=True, template="{prompt}")
+    said = stacksl("export", chat, "--task", items, tmp_path / "out", "--json")
+    assert said.code == 0, said.err
+    assert "add_bos_token=False" in json.loads(said.out)["command"]
+    rows = (tmp_path / "out" / "items.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(rows[0])["prompt"] == "[Once upon a time]"
+    yaml = next((tmp_path / "out").glob("*_mean.yaml")).read_text()
+    assert 'target_delimiter: ""' in yaml
+
+
+def test_a_merged_model_is_what_the_command_then_scores(stacksl, run, items, tmp_path) -> None:
+    out = tmp_path / "merged"
+    said = stacksl("export", run, "--merge", out, "--task", items, tmp_path / "task", "--json")
+    assert said.code == 0, said.err
+    told = json.loads(said.out)
+    assert told["merged"] == str(out)
+    assert f"pretrained={out},dtype=float32" in told["command"]
+    assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= {
+        path.name for path in out.iterdir()
+    }
+    again = stacksl("export", run, "--merge", out)
+    assert again.code == 2
+    assert "is not empty" in again.err
+
+
+def test_what_cannot_be_done_is_one_sentence(stacksl, run, tmp_path) -> None:
+    said = stacksl("export", run)
+    assert said.code == 2
+    assert "add --merge OUT for one model, or --task FILE OUT" in said.err
+    said = stacksl("export", run, "--task", tmp_path / "gone.csv", tmp_path / "out")
+    assert said.code == 2
+    assert "there is no file" in said.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_a_language_model_is_refused(stacksl, tmp_path) -> None:
+    other = RunFolder.create(tmp_path / "other")
+    other.write_toml("run.toml", {}, "what differs")
+    other.write_toml("resolved.toml", {"max_candidates": 9, "seed": 0}, "everything")
+    said = stacksl("export", tmp_path / "other", "--merge", tmp_path / "out")
+    assert said.code == 2
+    assert "holds no adapted language model" in said.err
+    assert len(said.err.strip().splitlines()) == 1
