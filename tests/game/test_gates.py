@@ -11,6 +11,7 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.game import (
+    ADPO,
     GATES,
     LLF,
     ONE_HOT_PACE,
@@ -182,6 +183,62 @@ def test_contested_far_ahead_of_a_short_reserve_does_not_overflow() -> None:
     assert 1e300 < price < math.inf
 
 
+def test_the_width_of_the_two_best_by_hand() -> None:
+    gate, clock = ADPO(), Clock(0, 1, 1, 1)
+    pairs = [0.9, 0.0, 0.8, 0.25]
+    assert gate.statistic(a_view([0.5, 1.0, -3.0, 0.75], [1] * 4, pairs), clock, REST) == 0.25
+    # two tie for the second place: the wider pair counts, wherever it stands
+    assert gate.statistic(a_view([0.75, 1.0, -3.0, 0.75], [1] * 4, pairs), clock, REST) == 0.9
+    # an optimistic choice is compared with the best of the others
+    played = a_view([0.5, 1.0, -3.0, 0.75], [1] * 4, [0.3, 0.7, 0.0, 0.1], choice=2)
+    assert gate.statistic(played, clock, REST) == 0.7
+    assert gate.statistic(a_view([2.0], [1]), clock, REST) == -math.inf
+    unknown = a_view([1.0, 2.0], [1, 1], pairs=[math.nan, 0.0])
+    assert math.isnan(gate.statistic(unknown, clock, REST))
+
+
+def test_a_constant_level_is_the_rule_of_the_paper() -> None:
+    gate = ADPO(level=0.5)
+    state = gate.advance(0.9, True, Clock(0, 9, 1, 99), gate.start())
+    assert state == gate.start() == REST
+    assert gate.threshold(0.9, 0.0, Clock(1, 9, 2, 99), state) == 0.5
+
+
+def test_the_paced_level_rises_with_a_label_and_falls_without() -> None:
+    gate = ADPO(pace=0.2)
+    assert gate.threshold(1e-9, 0.0, Clock(0, 2, 1, 8), gate.start()) == 0.0  # asks the first
+    state = gate.advance(0.5, True, Clock(0, 2, 1, 8), gate.start())
+    level = 0.5 * math.exp(0.2 * (1 - 2 / 8))
+    assert gate.threshold(0.1, 0.0, Clock(1, 2, 2, 8), state) == pytest.approx(level)
+    state = gate.advance(0.1, False, Clock(1, 2, 2, 8), state)
+    level *= math.exp(-0.2 / 7)
+    assert gate.threshold(0.1, 0.0, Clock(1, 2, 3, 8), state) == pytest.approx(level)
+    # two candidates that are one row have no width, and set nothing
+    assert gate.advance(0.0, False, Clock(0, 2, 1, 8), gate.start()) == gate.start()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_the_paced_level_spends_evenly_though_widths_fall(share: float) -> None:
+    """`margin`'s pace on the widths themselves leaves most of a small budget for the end."""
+    from stacksl.game.engines import run_stream
+
+    rng = np.random.default_rng(0)
+    phi = rng.normal(size=(400, 4, 12))
+    phi /= np.linalg.norm(phi, axis=-1, keepdims=True)
+    budget = round(400 * share)
+    played = run_stream(
+        "newton", phi, labels=rng.integers(4, size=400), gate=ADPO(), budget=budget, engine="loop"
+    )
+    fifths = played.asked.reshape(5, 80).sum(axis=1)
+    assert fifths.sum() == budget
+    assert fifths.min() >= 0.7 * budget / 5
+    assert fifths.max() <= 1.4 * budget / 5
+    # and what it buys is wider than what it lets go, in the part where Γ has settled
+    late = np.arange(400) >= 80
+    bought, left = (played.statistics[late & side] for side in (played.asked, ~played.asked))
+    assert bought.mean() > left.mean()
+
+
 @pytest.mark.parametrize(
     ("name", "parameters", "sentence"),
     [
@@ -190,6 +247,9 @@ def test_contested_far_ahead_of_a_short_reserve_does_not_overflow() -> None:
         ("contested", {"reserve": 0.0}, "reserve in"),
         ("contested", {"floor": 1.0}, "floor in"),
         ("margin", {"pace": 0.0}, "positive pace"),
+        ("adpo", {"pace": -0.1}, "positive pace"),
+        ("adpo", {"level": 0.0}, "level above 0"),
+        ("adpo", {"level": math.inf}, "level above 0"),
         ("llf", {"gate_scale": -1.0}, "at least 0"),
         ("llf", {"gate_scale": math.nan}, "at least 0"),
         ("llf", {"reading": "litteral"}, "did you mean 'literal'"),
@@ -240,6 +300,9 @@ def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
             "contested_statistic": (scores, pairs, choice, 2.0),
             "contested_threshold": (g, clock, (abs(g), 0.0, 0.0), 0.7, 0.01),
             "contested_advance": (g, state),
+            "adpo_statistic": (scores, pairs, choice),
+            "adpo_threshold": (state, 0.3 if t % 2 else math.nan),
+            "adpo_measure": (g,),
         }
         assert calls.keys() == compiled.keys()
         for name, arguments in calls.items():

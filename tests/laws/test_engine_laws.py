@@ -16,6 +16,7 @@ PARAMETERS = {
     "llf": [{"gate_scale": 0.0}, {"gate_scale": 3.0}, {"gate_scale": 4.0, "reading": "literal"}],
     "margin": [{}, ONE_HOT_PACE],
     "contested": [{}, {"width_scale": 0.3, "reserve": 0.4, "floor": 0.2}],
+    "adpo": [{}, {"pace": 0.5}, {"level": 0.7}],
 }
 GATE_CHOICES = [(name, p) for name in GATES for p in PARAMETERS.get(name, [{}])]
 
@@ -26,7 +27,7 @@ def settings_of(draw: st.DrawFn, scorer: str, gate: str = "first") -> ScorerSett
 
     A radius of 0 is left out too: bounds of rows that tie are then rounding errors alone.
     """
-    by_widths = gate in ("llf", "contested")
+    by_widths = gate in ("llf", "contested", "adpo")
     tracks = (
         ["labelled", "all", "theta"] if scorer == "sgd" and not by_widths else ["labelled", "all"]
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ ROWS = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
 BLOCKS = {
     "classes": SharedBlock(ROWS, 3),
     "pairs": PairBlock(ROWS, np.array([0, 2, 5, 7], dtype=np.int64)),
+    "offset pairs": PairBlock(ROWS, np.array([0, 2, 5, 7], dtype=np.int64), np.arange(7) / 3),
 }
 
 
@@ -36,6 +39,8 @@ def test_features_come_back_bit_for_bit(frozen) -> None:
     else:
         assert again.phi.tobytes() == ROWS.tobytes()
         assert again.offsets.tolist() == [0, 2, 5, 7]
+        assert (again.base is None) == (block.base is None)
+        assert block.base is None or again.base.tobytes() == block.base.tobytes()
 
 
 def test_an_edited_row_is_named(frozen) -> None:
@@ -112,3 +117,49 @@ def test_half_frozen_is_not_frozen(tmp_path, monkeypatch) -> None:
     with pytest.raises(Cut):
         freeze(tmp_path, BLOCKS["classes"], "m")
     assert not is_frozen(tmp_path)
+
+
+@pytest.fixture
+def offset(tmp_path: Path) -> Path:
+    freeze(tmp_path, BLOCKS["offset pairs"], "the map")
+    return tmp_path
+
+
+def test_an_edited_fixed_part_of_a_score_is_named(offset: Path) -> None:
+    base = np.load(offset / "base.npy")
+    base[5] = np.nextafter(base[5], 9.0)
+    np.save(offset / "base.npy", base)
+    with pytest.raises(FeatureError, match=r"row 5 of .*rows\.npy or base\.npy .* was changed"):
+        thaw(offset)
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_a_fixed_part_that_is_hidden_or_gone_is_found(offset: Path, present: bool) -> None:
+    text = (offset / "features.json").read_text()
+    if present:
+        (offset / "features.json").write_text(text.replace('"base": true', '"base": false'))
+    else:
+        (offset / "base.npy").unlink()
+    with pytest.raises(FeatureError, match="does not match its hash" if present else "be read"):
+        thaw(offset)
+
+
+def test_a_fixed_part_of_another_length_is_found(offset: Path) -> None:
+    np.save(offset / "base.npy", np.zeros(6))
+    with pytest.raises(FeatureError, match="7 fixed parts of scores"):
+        thaw(offset)
+
+
+def test_a_folder_from_before_fixed_parts_still_thaws(tmp_path: Path) -> None:
+    """As it was written then: no word of a base, and rows hashed alone."""
+    block = BLOCKS["pairs"]
+    freeze(tmp_path, block, "the map")
+    about = json.loads((tmp_path / "features.json").read_text())
+    assert about.pop("base") is False
+    (tmp_path / "features.json").write_text(json.dumps(about))
+    hashes = b"".join(hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in ROWS)
+    assert (tmp_path / "rows.blake2b").read_bytes() == hashes
+    again = thaw(tmp_path, "the map")
+    assert isinstance(again, PairBlock)
+    assert again.base is None
+    assert again[1].offset is None

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from stacksl.errors import LedgerCorrupt, LedgerError, RunError
+from stacksl.game import Hard, PairBlock, Scorer, SharedBlock, make_scorer
+from stacksl.items import Label
 from stacksl.labels.rows import Row
 from stacksl.runs import arrays
 from stacksl.runs.replay import replay
@@ -164,3 +166,124 @@ def test_another_dataset_stops_a_resume(classes, spoil, tmp_path) -> None:
     (tmp_path / "moved.jsonl").write_text(source)
     again.resume(data=tmp_path / "moved.jsonl")
     assert again.status()["state"] == "finished"
+
+
+def renewed(table: Table) -> PairBlock | SharedBlock:
+    """Other features of the same items, as a refitted language model gives them."""
+    block = table.block
+    assert isinstance(block, SharedBlock)
+    return SharedBlock(np.ascontiguousarray(block.h[:, ::-1]), block.classes)
+
+
+def rebuild(table: Table, block: SharedBlock | PairBlock) -> None:
+    """The learner as new, then every bought label under the features of the new epoch."""
+    table.block = block
+    table.learner.scorer.restore(table_scorer(table).state())
+    for row, label, choice in table.bought:
+        inputs = table.block[row]
+        shown = table.shown.get(row, tuple(range(inputs.size)))
+        table.learner.scorer.step(inputs, shown, choice, Label(label))
+
+
+def table_scorer(table: Table) -> Scorer:
+    return make_scorer("ridge", dim=table.block.dim, classes=3)
+
+
+@pytest.fixture
+def two_epochs(tmp_path) -> tuple[Table, int]:
+    """A stream whose features are renewed after round 20; the row that says so."""
+    table = table_of(tmp_path, class_items(40), budget=9)
+    rounds = stream(range(40), table)
+    for _ in range(20):
+        next(rounds)
+    rebuild(table, renewed(table))
+    table.ledger.note_refreshed(len(table.bought), {})
+    seq = table.ledger.head.count
+    for _ in rounds:
+        pass
+    return table, seq
+
+
+def test_replay_renews_the_features_where_the_run_did(two_epochs, tmp_path) -> None:
+    table, _ = two_epochs
+    other = fresh(table, tmp_path / "b", budget=9)
+    other.block, before = table_before(table), []
+
+    def refreshed(row: Row, effective: bool) -> None:
+        before.append((row.number, effective, len(other.bought)))
+        rebuild(other, renewed(other))
+
+    effects = replay(
+        table.ledger.rows(), other, after=0, refit=refuse, refreshed=refreshed, compare=True
+    )
+    assert effects == 40 + 9 + 1
+    assert before == [(1, True, next(r for r in refreshed_rows(table)).payload["labels"])]
+    mine, theirs = table.learner.state(), other.learner.state()
+    assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
+    assert other.bought == table.bought
+
+
+def table_before(table: Table) -> SharedBlock | PairBlock:
+    return renewed(table)  # renewed twice is as it was
+
+
+def refreshed_rows(table: Table) -> list[Row]:
+    return [row for row in table.ledger.rows() if row.event == "refreshed"]
+
+
+@pytest.mark.parametrize("behind", [0, 4])
+def test_a_checkpoint_of_the_new_epoch_is_told_without_an_effect(
+    two_epochs, tmp_path, behind
+) -> None:
+    table, seq = two_epochs
+    rows = list(table.ledger.rows())
+    other = fresh(table, tmp_path / "b", budget=9)
+    other.block = table_before(table)
+    told = []
+
+    def whole(row: Row, effective: bool) -> None:
+        rebuild(other, renewed(other))
+
+    replay(rows[: seq + behind], other, after=0, refit=refuse, refreshed=whole, compare=True)
+    saved = {name: np.array(array) for name, array in other.learner.state().items()}
+    third = fresh(table, tmp_path / "c", budget=9)
+    third.block = table_before(table)
+    third.learner.restore(saved)
+
+    def thaw(row: Row, effective: bool) -> None:
+        told.append(effective)
+        third.block = renewed(third)
+
+    replay(rows, third, after=seq + behind, refit=refuse, refreshed=thaw, compare=True)
+    assert told == [False]
+    mine, theirs = table.learner.state(), third.learner.state()
+    assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
+
+
+def test_renewed_features_are_refused_where_the_run_has_no_model(two_epochs, tmp_path) -> None:
+    table, seq = two_epochs
+    other = fresh(table, tmp_path / "b", budget=9)
+    other.block = table_before(table)
+    with pytest.raises(LedgerError, match=f"row {seq} .* has no model to refit"):
+        replay(table.ledger.rows(), other, after=0, refit=refuse, compare=True)
+
+
+def test_the_table_keeps_what_was_shown_of_items_not_presented_whole(tmp_path) -> None:
+    table = table_of(tmp_path, class_items(40), budget=9)
+    hard = replace(table, follower=Hard(1))
+    for _ in stream(range(40), hard):
+        pass
+    assert len(hard.bought) == 9
+    assert hard.shown.keys() == {row for row, _, _ in hard.bought}
+    posted = {r.item: r.decision() for r in hard.ledger.rows() if r.event == "round"}
+    for row, shown in hard.shown.items():
+        assert shown == posted[hard.ids[row]].presented
+        assert len(shown) == 2
+    other = replace(fresh(hard, tmp_path / "b", budget=9), follower=Hard(1))
+    replay(hard.ledger.rows(), other, after=hard.ledger.head.count, refit=refuse, compare=True)
+    assert (other.shown, other.bought) == (hard.shown, hard.bought)
+
+
+def test_what_is_presented_whole_is_not_kept_twice(played) -> None:
+    assert len(played.bought) == 9
+    assert played.shown == {}

@@ -31,6 +31,7 @@ from stacksl.game.followers import (
     make_follower,
 )
 from stacksl.game.gates import (
+    ADPO,
     GATES,
     LLF,
     ONE_HOT_PACE,
@@ -69,6 +70,7 @@ from stacksl.game.scorers import (
 )
 
 __all__ = [
+    "ADPO",
     "FOLLOWERS",
     "GATES",
     "LLF",

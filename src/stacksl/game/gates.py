@@ -16,11 +16,13 @@ from stacksl.errors import SettingsError, unknown_name
 from stacksl.game import rules
 from stacksl.game.rules import Clock, GateState
 from stacksl.game.schedules import AT_REST, Always, First, Random, Uniform
+from stacksl.game.widths import ADPO
 
 if TYPE_CHECKING:
     from stacksl.game.scorers.bounds import Bounds
 
 __all__ = [
+    "ADPO",
     "GATES",
     "LLF",
     "ONE_HOT_PACE",
@@ -273,6 +275,7 @@ GATES: dict[str, type[Any]] = {
     "llf": LLF,
     "margin": Margin,
     "contested": Contested,
+    "adpo": ADPO,
 }
 
 

@@ -21,6 +21,9 @@ from stacksl.game.inputs import Array
 __all__ = [
     "Clock",
     "GateState",
+    "adpo_measure",
+    "adpo_statistic",
+    "adpo_threshold",
     "contested_advance",
     "contested_statistic",
     "contested_threshold",
@@ -34,6 +37,8 @@ __all__ = [
 ]
 
 GateState = tuple[float, float, float]
+
+TIE = 1e-9  # of the largest score: DESIGN D17
 
 
 class Clock(NamedTuple):
@@ -154,3 +159,31 @@ def contested_threshold(
 def contested_advance(g: float, state: GateState) -> GateState:
     """The next (U, 0, 0): the running maximum of g, from 0."""
     return (max(state[0], g), 0.0, 0.0)
+
+
+def adpo_statistic(scores: Array, pair_widths: Array, choice: int) -> float:
+    """‖φ_x̂ − φ_x′‖ for the best-scored x′ ≠ x̂, the widest where scores tie (DESIGN D17).
+
+    −inf where x̂ stands alone.
+    """
+    second, scale = -np.inf, 0.0
+    for x in range(len(scores)):
+        scale = max(scale, abs(scores[x]))
+        if x != choice:
+            second = max(second, scores[x])
+    widest = -np.inf
+    for x in range(len(scores)):
+        # "not at most", so that a width that is NaN comes through
+        if x != choice and scores[x] >= second - TIE * scale and not pair_widths[x] <= widest:
+            widest = pair_widths[x]
+    return float(widest)
+
+
+def adpo_threshold(state: GateState, level: float) -> float:
+    """Γ: the constant `level`, or where that is NaN the one whose logarithm is in the state."""
+    return math.exp(state[0]) if math.isnan(level) else level
+
+
+def adpo_measure(g: float) -> float:
+    """Log g, on which `margin_advance` keeps the pace of Γ; −∞, which sets nothing, for g ≤ 0."""
+    return math.log(g) if g > 0.0 else -np.inf

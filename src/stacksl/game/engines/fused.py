@@ -78,7 +78,8 @@ def _judge(
         algebra.images(memory.gram_inv, rows, space.products)
         algebra.norms(rows, space.products, space.widths)
     choice = judging.action_of(plan, space.scores, space.widths, reach, fresh, space.values)
-    by_pairs = fresh and (plan.certificates or plan.gate == judging.CONTESTED)
+    by_gate = plan.gate in (judging.CONTESTED, judging.ADPO)
+    by_pairs = fresh and (plan.certificates or by_gate)
     if by_pairs:
         algebra.pair_norms(rows, space.products, choice, space.pairs)
     out.choices[t] = choice

@@ -40,10 +40,13 @@ _margin_statistic = allocating(rules.margin_statistic)
 _margin_advance = allocating(rules.margin_advance)
 _contested_threshold = allocating(rules.contested_threshold)
 _contested_advance = allocating(rules.contested_advance)
+_adpo_statistic = allocating(rules.adpo_statistic)
+_adpo_threshold = allocating(rules.adpo_threshold)
+_adpo_measure = allocating(rules.adpo_measure)
 _radius = allocating(confidence.radius)
 
 _TIE = 1e-9  # of the largest absolute bound: DESIGN D17
-RANDOM, UNIFORM, LLF, MARGIN, CONTESTED = 1, 2, 3, 4, 5  # the gates' codes
+RANDOM, UNIFORM, LLF, MARGIN, CONTESTED, ADPO = 1, 2, 3, 4, 5, 6  # the gates' codes
 
 
 @compiled
@@ -58,14 +61,14 @@ def reach_of(plan: Plan, memory: Memory, dim: int) -> float:
 @compiled
 def needs_widths(plan: Plan, verdict: int) -> bool:
     """Whether this round's decision, or a wanted certificate, is made of widths."""
-    by_gate = plan.gate in (LLF, CONTESTED)
+    by_gate = plan.gate in (LLF, CONTESTED, ADPO)
     return plan.certificates or plan.ucb or (by_gate and verdict != -1)
 
 
 @compiled
 def known(plan: Plan, verdict: int) -> bool:
     """Whether the gate's statistic is told: without certificates not from widths in vain."""
-    return plan.certificates or verdict != -1 or plan.gate not in (LLF, CONTESTED)
+    return plan.certificates or verdict != -1 or plan.gate not in (LLF, CONTESTED, ADPO)
 
 
 @compiled
@@ -151,6 +154,8 @@ def statistic(
         return _margin_statistic(scores)
     if plan.gate == CONTESTED:
         return contested_statistic(scores, pair_widths, choice, plan.gate_width)
+    if plan.gate == ADPO:
+        return _adpo_statistic(scores, pair_widths, choice)
     return float(clock.budget - clock.asked)
 
 
@@ -174,6 +179,8 @@ def settle(
         state = _margin_advance(g, asks, clock, state, plan.pace, plan.adaptive)
     elif plan.gate == CONTESTED and not np.isnan(g):
         state = _contested_advance(g, state)
+    elif plan.gate == ADPO and np.isnan(plan.level) and not np.isnan(g):
+        state = _margin_advance(_adpo_measure(g), asks, clock, state, plan.pace, False)
     memory.gate_state[0], memory.gate_state[1], memory.gate_state[2] = state
     return asks
 
@@ -198,4 +205,6 @@ def _threshold(plan: Plan, g: float, u: float, clock: Clock, state: GateState) -
         if np.isnan(g):
             return np.nan
         return _contested_threshold(g, clock, state, plan.reserve, plan.floor)
+    if plan.gate == ADPO:
+        return np.nan if np.isnan(g) else _adpo_threshold(state, plan.level)
     return 0.0

@@ -78,9 +78,9 @@ def _result(
     if not certificates:
         gate_scores[:] = reaches[:] = math.nan
         spent = np.array([decision.reason == "spent" for decision in decisions])
-        if gate.name in ("llf", "contested"):
+        if gate.name in ("llf", "contested", "adpo"):
             statistics[spent] = math.nan
-        if gate.name == "contested":
+        if gate.name in ("contested", "adpo"):
             thresholds[spent] = math.nan
     state = learner.scorer.state()
     return StreamResult(

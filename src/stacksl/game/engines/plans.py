@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.gates import LLF, Contested, Gate, Margin
+from stacksl.game.gates import ADPO, LLF, Contested, Gate, Margin
 from stacksl.game.inputs import Array
 from stacksl.game.scorers import ScorerSettings
 
@@ -81,6 +81,7 @@ class Plan(NamedTuple):
     gate_width: float
     reserve: float
     floor: float
+    level: float  # NaN: the level that keeps the pace
     budget: int
     horizon: int
     kl_on_skips: bool
@@ -199,14 +200,16 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
     llf = gate if isinstance(gate, LLF) else LLF()
     margin = gate if isinstance(gate, Margin) else Margin()
     contested = gate if isinstance(gate, Contested) else Contested()
+    adpo = gate if isinstance(gate, ADPO) else ADPO()
     return {
         "literal": llf.literal,
         "gate_scale": float(llf.gate_scale),
-        "pace": float(margin.pace),
+        "pace": float(gate.pace if isinstance(gate, ADPO) else margin.pace),
         "adaptive": bool(margin.adaptive),
         "gate_width": _alpha(contested.width_scale, dim),
         "reserve": float(contested.reserve),
         "floor": float(contested.floor),
+        "level": _or_nan(adpo.level),
     }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.game.gates import LLF, Contested, Gate, Margin
+from stacksl.game.gates import ADPO, LLF, Contested, Gate, Margin
 from stacksl.game.inputs import Array
 from stacksl.game.randomness import uniforms
 from stacksl.game.schedules import Always, First, Random, Uniform
@@ -25,7 +25,7 @@ __all__ = ["Engine", "Stream", "StreamResult", "run_stream"]
 
 Engine = Literal["auto", "fused", "loop"]
 
-COMPILED = frozenset({Always, First, Random, Uniform, LLF, Margin, Contested})
+COMPILED = frozenset({Always, First, Random, Uniform, LLF, Margin, Contested, ADPO})
 """The gates that `judging` has a branch for, by their code; any other is played by the loop."""
 
 _CHUNK = 1 << 20  # numbers of features converted to float64 and played at a time: 8 MiB
@@ -40,7 +40,8 @@ class StreamResult:
         asked: whether the label was bought.
         statistics, thresholds: the gate asked iff statistic > threshold (score units), but for the
             two rules above every gate. Without certificates NaN from the round on in which no
-            label is left: `llf`'s and `contested`'s statistic, and `contested`'s threshold.
+            label is left: the statistics of `llf`, `contested` and `adpo`, and the thresholds of
+            the last two.
         gate_scores: the statistic of `contested`, whichever gate decided (DESIGN D8); NaN without
             certificates.
         scores: θᵀφ of the choice (score units).
@@ -129,7 +130,8 @@ def run_stream(
     Args:
         scorer: a name in `SCORERS`.
         features: φ, (T, K, d), or with `classes` h, (T, d); rows of norm at most 1, any float
-            type, perhaps memory-mapped.
+            type, perhaps memory-mapped. A fixed part of the scores (`PairFeatures.offset`) has no
+            place here: play a `Learner`.
         gate: as for `Learner`.
         budget: B, the labels it may ask for.
         labels: (T,) indices of the gold candidates; one of `labels` and `rewards` is given.
@@ -315,7 +317,7 @@ def _check_scorer(scorer: str, stream: Stream, settings: ScorerSettings, gate: G
             f"the scorer '{scorer}' {'' if stream.classes is None else 'on class heads '}learns "
             "from labels, but rewards came: take the scorer 'ridge' on pair features"
         )
-    if settings.track == "theta" and gate.name in ("llf", "contested"):
+    if settings.track == "theta" and gate.name in ("llf", "contested", "adpo"):
         raise SettingsError(
             f"the gate '{gate.name}' needs widths, and track 'theta' keeps none: "
             "track 'labelled', or choose another gate"
