@@ -160,6 +160,17 @@ def test_every_linear_layer_but_the_output_is_adapted(
     assert not any(head in name for name in names)
 
 
+def test_an_output_that_shares_a_name_is_still_left_out(open_model: Any) -> None:
+    loaded = open_model("llama")
+    head = loaded.model.lm_head
+    del loaded.model.lm_head
+    loaded.model.q_proj = head
+    loaded.model.get_output_embeddings = lambda: head
+    names = Adapter.attach(loaded, "lora", SMALL, seed=1).state()
+    assert len(names) == 2 * 14
+    assert all(".layers." in name for name in names)
+
+
 def test_the_adapter_is_float32_beside_a_bfloat16_base(
     open_model: Any, items: list[TokenItem], tmp_path: Path
 ) -> None:
@@ -429,8 +440,8 @@ def test_what_is_wrong_is_said(open_model: Any, tmp_path: Path) -> None:
         Adapter.attach(loaded, "lara", seed=1)
     with pytest.raises(
         SettingsError,
-        match="names 'query', which is no linear layer of this model: take of down_proj, gate_proj,"
-        " k_proj, o_proj, q_proj, up_proj, v_proj$",
+        match="names 'query', which is no linear layer below the output of this model: take of "
+        "down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj$",
     ):
         Adapter.attach(loaded, "lora", LoraSettings(targets=("q_proj", "query")), seed=1)
     adapter = Adapter.attach(loaded, "lora", SMALL, seed=1)

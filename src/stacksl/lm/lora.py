@@ -118,17 +118,16 @@ def lora_model(loaded: Loaded, settings: LoraSettings, seed: int) -> Any:
 def _targets(model: Any, asked: tuple[str, ...] | None) -> list[str]:
     layers = linear_layers(model)
     ends = sorted({name.rpartition(".")[2] for name in layers})
-    if asked is None:
-        others = {name.rpartition(".")[2] for name, _ in model.named_modules()} - set(ends)
-        others |= {
+    if asked is None:  # ends alone, unless something that is not to be adapted has one of them too
+        others = {
             name.rpartition(".")[2] for name, _ in model.named_modules() if name not in layers
         }
-        return ends if not others & set(ends) else sorted(layers)
+        return sorted(layers) if others & set(ends) else ends
     for target in asked:
         if not any(name == target or name.endswith(f".{target}") for name in layers):
             raise SettingsError(
-                f"lora_targets names '{target}', which is no linear layer of this model: take of "
-                f"{', '.join(ends)}"
+                f"lora_targets names '{target}', which is no linear layer below the output of this "
+                f"model: take of {', '.join(ends)}"
             )
     return sorted(set(asked))
 
