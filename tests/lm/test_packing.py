@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.lm import Packing, TokenItem, pack
-from stacksl.lm.packing import blocks
 
 TOKENS = st.integers(1, 9)
 ITEMS = st.builds(
@@ -84,11 +83,3 @@ def test_batches_hold_every_item_once_within_their_bounds(
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(map(width, batch)) <= batch_tokens
         assert all(len(row) == 1 or width(row) <= row_tokens for row in batch)
-
-
-@given(st.integers(0, 40), st.integers(1, 9))
-def test_blocks_are_cut_at_multiples_of_their_size(count: int, size: int) -> None:
-    cut = blocks(range(count), size)
-    assert [position for block in cut for position in block] == list(range(count))
-    assert all(block.start % size == 0 and 0 < len(block) <= size for block in cut)
-    assert all(len(block) == size for block in cut[:-1])

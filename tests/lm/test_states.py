@@ -12,8 +12,8 @@ import pytest
 from stacksl.errors import FeatureError, SettingsError
 from stacksl.items import Item
 from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, TokenItem, Tokenizing, template
+from stacksl.lm.crew import blocks
 from stacksl.lm.features import StateMap
-from stacksl.lm.packing import blocks
 
 torch = pytest.importorskip("torch")
 
@@ -198,7 +198,7 @@ def test_blocks_give_an_item_the_same_bits_whatever_else_is_scored(
     """Blocks are cut at multiples of their size: one alone gives what all of them in turn give."""
     likelihood = Likelihood(make_model("qwen3"))
     many = (items * 3)[:13]
-    cut = blocks(many, 4)
+    cut = blocks(len(many), 4)
     assert [len(block) for block in cut] == [4, 4, 4, 1]
     whole = [likelihood.sums_and_states([many[n] for n in block]) for block in cut]
     again = Likelihood(likelihood.model)

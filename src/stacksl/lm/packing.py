@@ -8,7 +8,7 @@ batch: the columns whose logits are needed are then nearly the same, which `logi
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .tokens import TokenItem
 
-__all__ = ["Packed", "Packing", "blocks", "pack"]
+__all__ = ["Packed", "Packing", "pack"]
 
 Ints = NDArray[np.int64]
 _PADDING = 0  # any id: no token sees it, and it is not scored
@@ -94,19 +94,6 @@ class Packing:
                 batches.append([row])
                 widest = width
         return batches
-
-
-def blocks(items: Sized, size: int = 64) -> list[range]:
-    """Positions of `items` in blocks of `size`, cut at multiples of it; the last may be shorter.
-
-    What lies beside an item in a batch touches its numbers in their last bits. Scored a block at a
-    time, an item has the same neighbours whatever was scored before, by whom, or in how many runs.
-
-    >>> blocks("abcde", 2)
-    [range(0, 2), range(2, 4), range(4, 5)]
-    """
-    count = len(items)
-    return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def pack(rows: Sequence[Sequence[TokenItem]], *, with_last: bool = False) -> Packed:
