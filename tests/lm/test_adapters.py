@@ -418,6 +418,17 @@ def test_checkpointing_changes_no_gradient(
     handle.remove()
 
 
+def test_a_model_that_cannot_recompute_says_so(
+    open_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = Adapter.attach(open_model(), "lora", SMALL, seed=1)
+    kind = type(adapter.model.get_base_model())
+    monkeypatch.setattr(kind, "supports_gradient_checkpointing", False)
+    adapter.checkpointing(False)
+    with pytest.raises(SettingsError, match="cannot recompute its activations: leave check"):
+        adapter.checkpointing(True)
+
+
 def test_real_weights_are_adapted_saved_and_reset(stories: Path, tmp_path: Path) -> None:
     loaded = load(str(stories), device="cpu")
     tokens = loaded.tokenizer("Once upon a time there was a little girl")["input_ids"]

@@ -344,6 +344,15 @@ def test_the_sample_is_a_folder_of_the_package(
     assert (found.name, found.source) == ("sample", str(folder))
 
 
+def test_the_sample_itself() -> None:
+    if not (module.SAMPLE / "config.json").is_file():
+        pytest.skip("the sample model's weights are not in this checkout")
+    found = opened("sample")
+    assert found.model.config.model_type == "qwen3"
+    assert found.licence is not None
+    assert found.fingerprint == opened("sample", dtype="bfloat16").fingerprint
+
+
 def test_devices(original: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="unknown device 'gpu'.*known: auto, cpu, cuda, cuda:0"):
         opened(original["llama"], device="gpu")

@@ -12,7 +12,7 @@ from ..errors import RunError, SettingsError, unknown_name
 from .folders import whole_folder
 from .loading import Loaded, hash_tensors, model_fingerprint
 from .lora import POLICY, LoraSettings, lora_model
-from .paths import Tensor, load_torch
+from .paths import Tensor, checkpoints, load_torch
 from .reading import quiet, read_config, read_weights, still_random
 from .reference import SecondAdapter
 
@@ -109,6 +109,8 @@ class Adapter:
             SettingsError: the model cannot.
         """
         inner = self.model.get_base_model() if self.kind == "lora" else self.model
+        if not on and not checkpoints(inner):
+            return
         new = hasattr(inner, "activation_checkpointing_enable")  # transformers renamed it
         stem = f"{'activation' if new else 'gradient'}_checkpointing_"
         try:
