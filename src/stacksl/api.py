@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from stacksl.data import Dataset
     from stacksl.labels.labelers import Labeler
     from stacksl.labels.ledger import Ledger
+    from stacksl.runs.adapted import AdaptedModel
+    from stacksl.runs.job import Reading
     from stacksl.runs.model import Model
     from stacksl.runs.progress import Progress
 
@@ -124,13 +126,16 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
-    from stacksl.runs.intake import answered, in_memory, like, warnings_of_test
-    from stacksl.runs.job import SAMPLE, load
+    from stacksl.runs.intake import answered, for_model, in_memory, like, warnings_of_test
+    from stacksl.runs.job import QUESTIONS, SAMPLE, load
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
+    if resolved.settings.adapts:
+        resolved = for_model(resolved, without_data=data is None)
     wanted = resolved.settings
-    source = SAMPLE if data is None else _path(data)
-    test_source = SAMPLE if data is None and test is None else _path(test)
+    own = QUESTIONS if wanted.adapts else SAMPLE
+    source = own if data is None else _path(data)
+    test_source = own if data is None and test is None else _path(test)
     if source is not None:
         dataset, held = load(source, test_source, wanted)
     else:
@@ -140,7 +145,8 @@ def prepare(
         held = in_memory(*test) if pair else in_memory(test, None)
     if held is not None:
         held = answered(like(held, dataset.classes))
-    make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)  # refused early
+    if not wanted.adapts:  # refused early
+        make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
     budget = parse_budget(wanted.budget, len(dataset.items), wanted.price)
     advice = _recipe_advice(resolved.preset, budget.labels / len(dataset.items))
     if labeler is None:
@@ -224,11 +230,25 @@ class Run:
         return RunFolder(self.path)
 
     @property
-    def model(self) -> Model:
+    def model(self) -> Model | AdaptedModel:
         """The model that came out."""
+        from stacksl.runs.adapted import AdaptedModel, is_adapted
         from stacksl.runs.model import Model
 
-        return Model.load(self.folder.model)
+        folder = self.folder.model
+        return AdaptedModel.load(folder) if is_adapted(folder) else Model.load(folder)
+
+    @property
+    def reading(self) -> Reading:
+        """How the model reads files: its classes and columns; loads no weights of a language model.
+
+        Raises:
+            RunError: there is no model yet.
+        """
+        from stacksl.lm.handover import read_about
+        from stacksl.runs.adapted import is_adapted
+
+        return read_about(self.folder.model) if is_adapted(self.folder.model) else self.model
 
     @property
     def ledger(self) -> Ledger:
@@ -251,9 +271,8 @@ class Run:
         """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`."""
         from stacksl.runs.job import read_again
 
-        model = self.model
-        items = data if _path(data) is None else read_again(self.folder, model, data).items
-        return model.predict(list(getattr(items, "items", items)), progress)
+        items = data if _path(data) is None else read_again(self.folder, self.reading, data).items
+        return self.model.predict(list(getattr(items, "items", items)), progress)
 
     def evaluate(
         self,
@@ -269,12 +288,11 @@ class Run:
         from stacksl.runs.intake import in_memory, like
         from stacksl.runs.job import read_again
 
-        model = self.model
         if _path(data) is not None:
-            dataset = read_again(self.folder, model, data)
+            dataset = read_again(self.folder, self.reading, data)
         else:
-            dataset = like(in_memory(data, answers), model.classes)
-        return {"run": str(self.path), **evaluate(model, dataset, progress).row()}
+            dataset = like(in_memory(data, answers), self.reading.classes)
+        return {"run": str(self.path), **evaluate(self.model, dataset, progress).row()}
 
     def report(self) -> Path:
         """Write the report again from the run's facts; its path.
@@ -369,9 +387,9 @@ def _path(data: Any) -> str | None:
 
 
 def _absolute(source: str | None) -> str | None:
-    from stacksl.runs.job import SAMPLE
+    from stacksl.runs.job import QUESTIONS, SAMPLE
 
-    if source is None or source == SAMPLE or source.startswith("hf:"):
+    if source is None or source in (SAMPLE, QUESTIONS) or source.startswith("hf:"):
         return source
     return str(Path(source).resolve())
 

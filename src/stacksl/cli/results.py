@@ -45,7 +45,7 @@ def evaluate(
 
     opened = Run.open(run)
     given = _reading(format, prompt_column, label_column)
-    dataset = read_again(opened.folder, opened.model, file, given)
+    dataset = read_again(opened.folder, opened.reading, file, given)
     with live(quiet=quiet) as show:
         result = opened.evaluate(dataset, progress=encoding(show))
     result["rejected"] = _rejected(dataset)
@@ -89,7 +89,7 @@ def predict(
 
     opened = Run.open(run)
     given = _reading(format, prompt_column, label_column)
-    dataset = read_again(opened.folder, opened.model, file, given)
+    dataset = read_again(opened.folder, opened.reading, file, given)
     left_out = (
         f"row {row['row']} has no prediction: {row['reason']}" for row in _rejected(dataset)
     )

@@ -26,13 +26,14 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from .. import errors
 from ..errors import MissingExtra, RunError, StackslError
 from .paths import load_torch
 
-__all__ = ["ALONE", "Crew", "blocks", "crew", "serve"]
+__all__ = ["ALONE", "Crew", "blocks", "crew", "present_crew", "serve"]
 
 Tensor: TypeAlias = Any
 Call: TypeAlias = tuple[str, tuple[Any, ...]]
@@ -201,6 +202,12 @@ def crew(device: str = "auto") -> Crew:
         state = PartialState(cpu=on_cpu, timeout=_patience())
         place = "cpu" if on_cpu else str(state.device)
         return Crew(state.process_index, state.num_processes, place, _Link(state))
+
+
+@cache
+def present_crew() -> Crew:
+    """The crew of this process, formed once: `crew` with the device that is there."""
+    return crew()
 
 
 def serve(crew: Crew, target: Any) -> None:

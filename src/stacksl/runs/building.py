@@ -63,7 +63,7 @@ def fresh_scorer(settings: Settings, block: Block) -> Scorer:
     """The scorer of the settings, which has learnt nothing."""
     classes = block.classes if isinstance(block, SharedBlock) else None
     return make_scorer(
-        settings.scorer or default_scorer(classes),
+        settings.scorer or default_scorer(classes),  # a language model's block has pairs
         dim=block.dim,
         classes=classes,
         settings=scorer_settings(settings),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from stacksl.data import Dataset
 from stacksl.errors import DataError
 from stacksl.game.inputs import Array
+from stacksl.game.losses import softmax
+from stacksl.runs.adapted import AdaptedModel
 from stacksl.runs.metrics import calibration_bins, confusions, macro_f1, wilson
 from stacksl.runs.model import Model
 
 UNKNOWN = -1  # the gold index of a label outside the model's classes
 
-__all__ = ["Evaluation", "evaluate", "judge"]
+__all__ = ["Evaluation", "Point", "Tested", "evaluate", "judge", "judge_scores", "point"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +71,33 @@ class Evaluation:
         return confusions(self.gold.tolist(), self.predicted.tolist())
 
 
+Point = tuple[int, float, float, float]
+"""Labels bought, accuracy on the test set, and its 95 % interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What a run's test set says: of the final model, and of what fewer labels would have made.
+
+    `by_normalisation` is the final language model's under all four, `before` the base model's.
+    """
+
+    evaluation: Evaluation | None = None
+    curve: tuple[Point, ...] = ()
+    by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
+    before: Mapping[str, Evaluation] = field(default_factory=dict)
+
+
+def point(labels: int, result: Evaluation) -> Point:
+    """A point of the curve."""
+    low, high = wilson(result.correct, result.n)
+    return labels, result.accuracy, low, high
+
+
 def evaluate(
-    model: Model, dataset: Dataset, progress: Callable[[int, int], None] | None = None
+    model: Model | AdaptedModel,
+    dataset: Dataset,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """The model's `Evaluation` on a data set read leniently.
 
@@ -89,8 +116,24 @@ def evaluate(
             f" {dataset.unlabelled} of {dataset.total} have none: label them, leave them out, or"
             " use `stacksl predict`"
         )
-    block = model.features.transform(dataset.items, progress)
-    return judge(model.probabilities(block), dataset)
+    if isinstance(model, AdaptedModel):
+        return judge_scores(model, dataset, progress)[model.model.choices.normalisation]
+    return judge(model.policies(dataset.items, progress), dataset)
+
+
+def judge_scores(
+    model: AdaptedModel, dataset: Dataset, progress: Callable[[int, int], None] | None = None
+) -> dict[str, Evaluation]:
+    """The `Evaluation` of a language model under each of the four normalisations.
+
+    Confidence is the softmax of the run's own temperature, which fits its own normalisation.
+    """
+    every = model.model.scores(dataset.items, progress)
+    own = model.model.temperature
+    return {
+        kind: judge([softmax(each / own) for each in scores], dataset)
+        for kind, scores in every.items()
+    }
 
 
 def judge(policies: list[Array], dataset: Dataset) -> Evaluation:

@@ -21,14 +21,16 @@ from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Head, ItemRecord, Purchase
 from stacksl.labels.rows import Row
+from stacksl.lm import LanguageModel
 from stacksl.runs import arrays, checkpoints
+from stacksl.runs.adapting import Adaptation, adaptation_of, language_model
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.finish import finish
 from stacksl.runs.folder import TIMES
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.job import Job, content
 from stacksl.runs.pool import pool
-from stacksl.runs.progress import Progress, Report, Watch, checkpoint, throttled
+from stacksl.runs.progress import Kept, Progress, Report, Watch, checkpoint, throttled
 from stacksl.runs.refits import Refits
 from stacksl.runs.replay import replay
 from stacksl.runs.rounds import Table, settle, stream
@@ -54,6 +56,8 @@ def execute(
     with job.folder.locked(), _recorded(job, warnings, labeler) as state, one_thread():
         features = _feature_map(job)
         block = _features(job, features, report)
+        if isinstance(features, LanguageModel):
+            job.note(features.facts())
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
         players = assemble(job.settings, block, order, job.budget.labels)
         found = [*_cut(features), *players.warnings]
@@ -63,14 +67,16 @@ def execute(
             job.folder.write_state("running", **state)  # a kill keeps the warnings
             table = _table(job, players, block, ledger, labeler or _labeler(job))
             refits = Refits(table)
-            state["warnings"] = _unique(state["warnings"], _restore(job, table, refits))
-            _play(job, order, table, refits, report)
+            adaptation = adaptation_of(job, table, features, report)
+            found = _restore(job, table, refits, adaptation)
+            state["warnings"] = _unique(state["warnings"], found)
+            _play(job, order, table, refits, adaptation, report)
             if ledger.open_purchases():
                 state["state"] = "waiting"
-                checkpoint(job.folder, table, refits)
+                checkpoint(job.folder, table, _parts(refits, adaptation))
             else:
-                _conclude(job, table, refits, report)
-                finish(job, table, refits, features, report, state)
+                _conclude(job, table, refits, adaptation, report)
+                finish(job, table, refits, features, adaptation, report, state)
 
 
 def replay_run(job: Job) -> dict[str, Any]:
@@ -81,19 +87,12 @@ def replay_run(job: Job) -> dict[str, Any]:
         LedgerError: if a row cannot be replayed.
     """
     with one_thread(), Ledger.open(job.folder.ledger, readonly=True) as ledger:
-        features = _feature_map(job)
-        block = _features(job, features, lambda progress: None)
+        block = _features_again(job)
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
         players = assemble(job.settings, block, order, job.budget.labels)
         table = _table(job, players, block, ledger, _Nobody())
         refits = Refits(table)
-        rows = replay(
-            ledger.rows(),
-            table,
-            after=0,
-            refit=lambda row: refits.apply(tune=bool(row.payload["tune"])),
-            compare=job.settings.mode == "stream",
-        )
+        rows = _replay(job, table, refits, adaptation_of(job, table, None, _silent), after=0)
         _compare_with_saved(job, table)
         return {"rows": rows, "rounds": table.learner.round, "labels": len(table.bought)}
 
@@ -199,7 +198,20 @@ def _unique(known: Sequence[str], new: Sequence[str]) -> list[str]:
 
 
 def _feature_map(job: Job) -> FeatureMap:
+    if job.settings.adapts:
+        return language_model(job)
     return make_features(job.settings.features, classes=job.dataset.classes, seed=job.settings.seed)
+
+
+def _features_again(job: Job) -> Block:
+    """The frozen block of all items, for a replay; no language model is loaded for it."""
+    if job.settings.adapts:
+        return thaw(job.folder.features, None, [item.id for item in job.dataset.items])
+    return _features(job, _feature_map(job), _silent)
+
+
+def _silent(progress: Progress) -> None:
+    """Tell nobody."""
 
 
 def _features(job: Job, features: FeatureMap, report: Report) -> Block:
@@ -273,27 +285,62 @@ def _table(job: Job, players: Players, block: Block, ledger: Ledger, who: Labele
     return Table(players.follower, players.learner, ledger, who, ids, block, row)
 
 
-def _restore(job: Job, table: Table, refits: Refits) -> list[str]:
+def _restore(job: Job, table: Table, refits: Refits, adaptation: Adaptation | None) -> list[str]:
     """Bring the learner to where the ledger is: the last good checkpoint, then the rows on."""
     checkpoint, warnings = checkpoints.latest(job.folder.checkpoints)
     after = 0
     if checkpoint is not None:
         table.learner.restore(checkpoint.arrays)
-        refits.restore(checkpoint.arrays)
+        for part in _parts(refits, adaptation):
+            part.restore(checkpoint.arrays)
         after = checkpoint.count
-
-    def refit(row: Row) -> None:
-        refits.apply(tune=bool(row.payload["tune"]))
-
-    compare = job.settings.mode == "stream"
-    replay(table.ledger.rows(), table, after=after, refit=refit, compare=compare)
+    _replay(job, table, refits, adaptation, after=after)
     return warnings
 
 
-def _play(job: Job, order: list[int], table: Table, refits: Refits, report: Report) -> None:
+def _replay(
+    job: Job, table: Table, refits: Refits, adaptation: Adaptation | None, *, after: int
+) -> int:
+    """Give the players the effects of the ledger's rows behind number `after`."""
+
+    def refit(row: Row) -> None:
+        if adaptation is not None and "adapter" in row.payload:
+            adaptation.replay_refit(row)
+        else:
+            refits.apply(tune=bool(row.payload["tune"]))
+
+    return replay(
+        table.ledger.rows(),
+        table,
+        after=after,
+        refit=refit,
+        refreshed=None if adaptation is None else adaptation.replay_refreshed,
+        compare=job.settings.mode == "stream",
+    )
+
+
+def _parts(refits: Refits, adaptation: Adaptation | None) -> list[Kept]:
+    return [refits] if adaptation is None else [refits, adaptation]
+
+
+def _play(
+    job: Job,
+    order: list[int],
+    table: Table,
+    refits: Refits,
+    adaptation: Adaptation | None,
+    report: Report,
+) -> None:
     table.labeler.ask(table.ledger.open_purchases())  # what was asked before the run was cut off
     settle(table)
-    watch = Watch(job, table, refits, report)
+    parts = _parts(refits, adaptation)
+    watch = Watch(job, table, parts, report)
+
+    def adapt() -> None:
+        if adaptation is not None and adaptation.advance():
+            checkpoint(job.folder, table, parts)
+
+    adapt()
     driver = (
         stream(order, table)
         if job.settings.mode == "stream"
@@ -301,12 +348,17 @@ def _play(job: Job, order: list[int], table: Table, refits: Refits, report: Repo
     )
     for posted in driver:
         watch(posted)
+        adapt()
     table.ledger.flush()
 
 
-def _conclude(job: Job, table: Table, refits: Refits, report: Report) -> None:
+def _conclude(
+    job: Job, table: Table, refits: Refits, adaptation: Adaptation | None, report: Report
+) -> None:
     """The last refit, and a checkpoint that knows the ledger's end: `verify` finds a cut tail."""
-    if job.settings.refit and not refits.final:
+    if adaptation is not None:
+        adaptation.conclude()
+    elif job.settings.refit and not refits.final:
         report(Progress("refit", 0, 1))
         refits.again(tune=True)
-    checkpoint(job.folder, table, refits)
+    checkpoint(job.folder, table, _parts(refits, adaptation))

@@ -12,11 +12,12 @@ from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.game.inputs import Array, Block
+from stacksl.runs.adapting import Adaptation
 from stacksl.runs.building import fresh_scorer, scorer_settings
-from stacksl.runs.evaluation import Evaluation, judge
+from stacksl.runs.evaluation import Evaluation, Tested, judge, point
 from stacksl.runs.folder import TIMES, RunFolder, write_atomic
+from stacksl.runs.handing import hand_over
 from stacksl.runs.job import Job
-from stacksl.runs.metrics import wilson
 from stacksl.runs.model import Model
 from stacksl.runs.progress import Progress, Report
 from stacksl.runs.refits import Refits
@@ -36,28 +37,38 @@ def finish(
     table: Table,
     refits: Refits,
     features: FeatureMap,
+    adaptation: Adaptation | None,
     report: Report,
     state: dict[str, Any],
 ) -> None:
     """Save and test the final model, then write the report, the card and the tables."""
+    tested = (
+        _linear(job, table, refits, features, report)
+        if adaptation is None
+        else hand_over(job, adaptation, report)
+    )
+    report(Progress("report", 0, 1))
+    write_rounds(table.ledger, job.folder.path / "rounds.parquet")
+    write_metrics(table, job.folder.path / "metrics.jsonl")
+    state["finished"] = datetime.now(UTC).strftime(TIMES)
+    facts = facts_of(job, table, refits, features, tested, state)
+    write_atomic(job.folder.path / "facts.json", facts.to_json())
+    write_pages(job.folder)
+    report(Progress("report", 1, 1))
+
+
+def _linear(job: Job, table: Table, refits: Refits, features: FeatureMap, report: Report) -> Tested:
+    """Save the head with its feature map, and test it."""
     model = Model(
         features, table.learner.scorer, refits.head, job.dataset.classes, job.dataset.columns
     )
     model.save(job.folder.model, asdict(scorer_settings(job.settings)))
     report(Progress("refit", 1, 1))
-    evaluation, curve = None, []
-    if job.test is not None:
-        block = features.transform(job.test.items, lambda n, of: report(Progress("test", n, of)))
-        evaluation = judge(model.probabilities(block), job.test)
-        curve = _curve(job, job.test, block, refits, evaluation)
-    report(Progress("report", 0, 1))
-    write_rounds(table.ledger, job.folder.path / "rounds.parquet")
-    write_metrics(table, job.folder.path / "metrics.jsonl")
-    state["finished"] = datetime.now(UTC).strftime(TIMES)
-    facts = facts_of(job, table, refits, features, evaluation, curve, state)
-    write_atomic(job.folder.path / "facts.json", facts.to_json())
-    write_pages(job.folder)
-    report(Progress("report", 1, 1))
+    if job.test is None:
+        return Tested()
+    block = features.transform(job.test.items, lambda n, of: report(Progress("test", n, of)))
+    evaluation = judge(model.probabilities(block), job.test)
+    return Tested(evaluation, tuple(_curve(job, job.test, block, refits, evaluation)))
 
 
 def write_pages(folder: RunFolder) -> None:
@@ -92,10 +103,5 @@ def _curve(
         if head is None:
             continue
         policies: list[Array] = [np.asarray(p) for p in head.probabilities(block)]
-        points.append(_point(count, judge(policies, test)))
-    return [*points, _point(bought, last)]
-
-
-def _point(labels: int, result: Evaluation) -> tuple[int, float, float, float]:
-    low, high = wilson(result.correct, result.n)
-    return labels, result.accuracy, low, high
+        points.append(point(count, judge(policies, test)))
+    return [*points, point(bought, last)]

@@ -4,12 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from stacksl.data import Dataset, overlap
-from stacksl.errors import DataError
+from stacksl.errors import DataError, SettingsError
 from stacksl.items import Item
 
-__all__ = ["answered", "in_memory", "like", "warnings_of_test"]
+if TYPE_CHECKING:
+    from stacksl.runs.settings import Resolved
+
+__all__ = ["answered", "for_model", "in_memory", "like", "warnings_of_test"]
+
+OF_SAMPLE = {"model": "sample", "template": "plain", "normalisation": "pmi"}
+"""How the sample language model is asked its own questions."""
+
+
+def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
+    """The settings of a run that adapts a language model, completed where nothing was chosen.
+
+    Raises:
+        SettingsError: data without a model to adapt to it.
+    """
+    if without_data:
+        named = resolved.settings.model
+        if named in (None, "sample"):
+            return resolved.with_defaults(OF_SAMPLE, "sample")
+        return resolved.with_defaults({"template": "plain"}, "sample")
+    if resolved.settings.model is None:
+        raise SettingsError(
+            "--adapt on data of yours needs the language model to adapt: give --model"
+            " NAME_OR_DIR, a folder or a name on the hub"
+        )
+    return resolved
 
 
 def in_memory(

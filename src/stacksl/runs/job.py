@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from stacksl import __version__
 from stacksl.data import Dataset, read, sample
@@ -21,13 +21,14 @@ from stacksl.runs.budget import Budget
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.settings import Resolved, Settings
 
-if TYPE_CHECKING:
-    from stacksl.runs.model import Model
-
-__all__ = ["SAMPLE", "Job", "content", "load", "read_again", "versions"]
+__all__ = ["QUESTIONS", "SAMPLE", "Job", "Reading", "content", "load", "read_again", "versions"]
 
 SAMPLE = "sample"  # the data source that is the built-in sample
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers")
+QUESTIONS = "questions"  # the one that is the sample language model's own
+LIBRARIES = (
+    "numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers",
+    "transformers", "peft", "accelerate",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,13 @@ class Job:
         resolved = Resolved(settings, origin, table.get("preset"))
         return cls(folder, resolved, dataset, test, budget, source, held)
 
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Add `facts` on how the run computes to `resolved.toml`; those known stay as they are."""
+        table = self.folder.read_toml("resolved.toml")
+        if facts.keys() - table.keys():
+            everything = {**facts, **table}
+            self.folder.write_toml("resolved.toml", everything, "everything this run was made with")
+
     def changed_versions(self) -> list[str]:
         """A sentence for each library that is not the one the run began with."""
         table = self.folder.read_toml("resolved.toml")
@@ -123,9 +131,9 @@ def load(
     source: str, test: str | None, settings: Settings, columns: Mapping[str, str] | None = None
 ) -> tuple[Dataset, Dataset | None]:
     """The data set and the test set that `source` and `test` name."""
-    if source == SAMPLE:
-        dataset, held = sample()
-        if test == SAMPLE:
+    if source in (SAMPLE, QUESTIONS):
+        dataset, held = sample() if source == SAMPLE else _questions()
+        if test == source:
             return dataset, held
         return dataset, None if test is None else _test(test, dataset, settings)
     wanted = dict(columns or {})
@@ -144,8 +152,26 @@ def load(
     return dataset, None if test is None else _test(test, dataset, settings)
 
 
+def _questions() -> tuple[Dataset, Dataset]:
+    from stacksl.lm.questions import questions
+
+    return questions()
+
+
+class Reading(Protocol):
+    """What a model knows of the files it reads: its fixed classes, if any, and the columns."""
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The fixed label set."""
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Role to column."""
+
+
 def read_again(
-    folder: RunFolder, model: Model, path: str | Path, given: Mapping[str, str] | None = None
+    folder: RunFolder, model: Reading, path: str | Path, given: Mapping[str, str] | None = None
 ) -> Dataset:
     """A file to predict or evaluate on, read as the run's own data was but for what is `given`.
 

@@ -50,6 +50,12 @@ class Model:
             return [np.asarray(row, dtype=np.float64) for row in self.head.probabilities(block)]
         return [self._online(inputs, probabilities=True) for inputs in block]
 
+    def policies(
+        self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
+    ) -> list[Array]:
+        """`probabilities` of `items`."""
+        return self.probabilities(self.features.transform(items, progress))
+
     def predict(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
     ) -> Iterator[dict[str, Any]]:

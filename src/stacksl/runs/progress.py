@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stacksl.items import Decision
 from stacksl.runs import checkpoints
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job
-from stacksl.runs.refits import Refits
 from stacksl.runs.rounds import Table
 
-__all__ = ["Progress", "Report", "Watch", "checkpoint", "throttled"]
+__all__ = ["Kept", "Progress", "Report", "Watch", "checkpoint", "throttled"]
 
 OFTEN = 0.1  # seconds between two reports of progress
 
@@ -41,6 +41,16 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
+class Kept(Protocol):
+    """What a checkpoint keeps beside the learner: the final head, a language model's refits."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays under names of its own."""
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Be as it was, given the arrays of the whole checkpoint."""
+
+
 def throttled(report: Report) -> Callable[[Progress, bool], None]:
     """`report`, at most ten times a second unless it is told `always`."""
     last = 0.0
@@ -58,10 +68,10 @@ def throttled(report: Report) -> Callable[[Progress, bool], None]:
 class Watch:
     """Looks on after each block: tells how far the run is and writes checkpoints when due."""
 
-    def __init__(self, job: Job, table: Table, refits: Refits, report: Report) -> None:
+    def __init__(self, job: Job, table: Table, parts: Sequence[Kept], report: Report) -> None:
         self._folder: RunFolder = job.folder
         self._every = job.settings.checkpoint_every
-        self._table, self._refits = table, refits
+        self._table, self._parts = table, parts
         self._tell = throttled(report)
         self._openness = 1.0
         self._right = sum(label == choice for _, label, choice in table.bought)
@@ -82,13 +92,15 @@ class Watch:
         )  # fmt: skip
         self._tell(state, learner.round == learner.horizon)
         if learner.round // self._every > (learner.round - len(posted)) // self._every:
-            checkpoint(self._folder, self._table, self._refits)
+            checkpoint(self._folder, self._table, self._parts)
 
 
-def checkpoint(folder: RunFolder, table: Table, refits: Refits) -> None:
-    """Write the learner and the head as they are now, and the ledger's head they belong to."""
+def checkpoint(folder: RunFolder, table: Table, parts: Sequence[Kept]) -> None:
+    """Write the learner and the `parts` as they are now, and the ledger's head they belong to."""
     table.ledger.flush()  # the ledger is on disk before any checkpoint that names it
     count, tip = table.ledger.head
     learner = table.learner
-    state = {name: np.asarray(a) for name, a in (learner.state() | refits.state()).items()}
+    state = {name: np.asarray(array) for name, array in learner.state().items()}
+    for part in parts:
+        state |= part.state()
     checkpoints.save(folder.checkpoints, checkpoints.Checkpoint(count, tip, learner.round, state))

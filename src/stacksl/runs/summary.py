@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from stacksl.data import Dataset
 from stacksl.features import FeatureMap
 from stacksl.game.scorers.refits import CHOICES
 from stacksl.report import facts as f
-from stacksl.runs.building import default_scorer, width_scale
+from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
-from stacksl.runs.evaluation import Evaluation
+from stacksl.runs.conflicts import OF_MODEL
+from stacksl.runs.evaluation import Evaluation, Tested
 from stacksl.runs.job import Job, versions
 from stacksl.runs.metrics import calibration_bins, wilson
 from stacksl.runs.refits import Refits
@@ -35,11 +36,11 @@ def facts_of(
     table: Table,
     refits: Refits,
     features: FeatureMap,
-    evaluation: Evaluation | None,
-    curve: Sequence[tuple[int, float, float, float]],
+    tested: Tested,
     state: Mapping[str, Any],
 ) -> f.Facts:
-    """The facts of a run as it stands; `evaluation` and `curve` are of its test file, if any."""
+    """The facts of a run as it stands; `tested` is what its test file says, if any."""
+    evaluation = tested.evaluation
     seen = Chronicle.read(table.ledger.rows(), table.row)
     return f.Facts(
         title=job.dataset.name,
@@ -49,10 +50,10 @@ def facts_of(
         finished=str(state.get("finished", "")),
         data=_data(job),
         budget=_budget(job, table, seen),
-        method=_method(job, table),
+        method=_method(job, table, features),
         interruptions=tuple(state["interruptions"]),
         test=_test(job, evaluation),
-        curve=tuple(f.CurvePoint(*point) for point in curve),
+        curve=tuple(f.CurvePoint(*point) for point in tested.curve),
         rounds=_rounds(seen),
         before_label=_before(table),
         gate_score=_gate_score(job, table, seen),
@@ -111,13 +112,13 @@ def _budget(job: Job, table: Table, seen: Chronicle) -> f.Budget:
     )
 
 
-def _method(job: Job, table: Table) -> f.Method:
+def _method(job: Job, table: Table, features: FeatureMap) -> f.Method:
     settings = job.settings
     return f.Method(
         aim=settings.aim,
         gate=settings.gate,
-        scorer=settings.scorer or default_scorer(_count(job.dataset)),
-        features=settings.features,
+        scorer=table.learner.scorer.name,
+        features=features.spec,
         follower=settings.follower,
         labeler=table.labeler.name,
         mode=settings.mode,
@@ -270,6 +271,12 @@ def _refit(job: Job, refits: Refits) -> f.Refit | None:
     if not job.settings.refit:
         return f.Refit("The last online state is the final model, as the preset asks.", False)
     labels = len(refits.table.bought)
+    if job.settings.adapts:
+        return f.Refit(
+            f"The final model is the adapter of the last refit, trained on all {labels:,} labels"
+            " bought; the head that steered the purchases is not part of it.",
+            True,
+        )
     if refits.head is None:
         return f.Refit(
             f"There was no refit: the {labels} labels bought name fewer than two classes, so the"
@@ -304,6 +311,8 @@ def _settings(job: Job, table: Table) -> tuple[f.SettingRow, ...]:
     }
     rows = []
     for name, given in job.settings.model_dump().items():
+        if name in OF_MODEL and not job.settings.adapts:
+            continue
         value = chosen.get(name) if given is None else given
         shown = "none" if value is None else str(value)
         rows.append(f.SettingRow(name, shown, job.resolved.origin[name]))

@@ -1,0 +1,308 @@
+"""A language model with its adapter, as a run holds it: items in, features, scores, refits out.
+
+It is a feature map like any other (`features.FeatureMap`): `transform` gives, for every option, its
+pooled state φ(z, x) and the model's own score as the offset beside it (DESIGN D12). What it gives
+changes when the adapter does, and with it the fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import FeatureError
+from ..game.inputs import Array, PairBlock
+from ..game.losses import softmax
+from ..items import Item
+from .choices import ModelChoices
+from .crew import ALONE, Crew
+from .features import StateMap, own_temperature
+from .normalise import NORMALISATIONS, Normalisation
+from .prompts import PromptFormat
+from .stage import BLOCK, Stage
+from .tokens import Cuts, Limits, TokenItem, Tokenizing
+from .training import Example, Trained, TrainSettings
+
+__all__ = ["Bought", "LanguageModel"]
+
+Progress = Callable[[int, int], None]
+
+_FITTED = 512  # unlabelled items on which the directions of states are fixed, evenly spread
+_CHUNK = 8 * BLOCK  # items between two words on how far it is
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """One item of a refit: its label, or None for a term that only holds the policy where it was.
+
+    `candidates` are the loss set, indices into the item's options; they hold the label.
+    `reference` are the base model's scores of all K options, as the run took them before round 1.
+    """
+
+    item: Item
+    label: int | None
+    candidates: tuple[int, ...]
+    reference: tuple[float, ...]
+
+
+class LanguageModel:
+    """A causal language model under an adapter, read and trained by all processes of a run.
+
+    Args:
+        choices: which model, how it is asked and trained.
+        seed: of the adapter's initial weights and of every refit's order.
+        crew: the processes of the run.
+
+    Raises:
+        SettingsError, FeatureError, MissingExtra: the model cannot be had or used.
+
+    Source: DESIGN D10 to D13.
+    """
+
+    def __init__(self, choices: ModelChoices, *, seed: int = 0, crew: Crew = ALONE) -> None:
+        self.choices = choices
+        self.seed = seed
+        self._crew = crew
+        self._stage = Stage(crew)
+        crew.together(self._stage, "open", choices, seed)
+        loaded = self._stage.loaded
+        self._format = PromptFormat(
+            choices.template, choices.protocol, loaded.tokenizer if choices.chat else None
+        )
+        limits = Limits(choices.max_len_prompt, choices.max_len_choice, loaded.positions)
+        self._tokenizing = Tokenizing(loaded.tokenizer, limits)
+        self._map = StateMap(choices.state_dim)
+        self._temperature = choices.temperature
+        self._cut: dict[str, TokenItem] = {}
+
+    # --- a feature map -----------------------------------------------------------------------
+
+    @property
+    def spec(self) -> str:
+        """What the model is called."""
+        return f"model:{self.choices.model}"
+
+    @property
+    def dim(self) -> int:
+        """The columns of a row."""
+        return self._map.dim
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the base weights, the adapter, how items are put, and what was fitted."""
+        asked = replace(self.choices, model="", device="auto", training=TrainSettings())
+        parts = (
+            self.base_fingerprint,
+            self._stage.adapter.fingerprint(),
+            repr(asked),
+            repr(self._temperature),
+            self._map.fingerprint,
+        )
+        return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
+
+    @property
+    def base_fingerprint(self) -> str:
+        """A hash of the base weights alone."""
+        return self._stage.loaded.fingerprint
+
+    @property
+    def truncated(self) -> int:
+        """How many items lost text to the limits so far."""
+        return len(self._cut)
+
+    @property
+    def cuts(self) -> Cuts:
+        """What the limits cut, of the items that were cut."""
+        return Cuts.of(list(self._cut.values()))
+
+    def fit(self, items: Sequence[Item]) -> None:
+        """Fix the temperature, and the directions of states, on unlabelled `items`."""
+        chosen = [items[i] for i in _spread(len(items), _FITTED)]
+        rows = self._rows(chosen)
+        if self._temperature is None:
+            self._temperature = own_temperature(self.choices.normalisation, rows)
+        states = [each for _, each in self._together("states", rows)]
+        self._map.fit(states, [item.id for item in chosen])
+
+    def transform(self, items: Sequence[Item], progress: Progress | None = None) -> PairBlock:
+        """φ and the model's scores of `items` under the present weights."""
+        pairs = self._chunked("states", self._rows(items), progress)
+        scores = self._scaled([sums for sums, _ in pairs], items)
+        phi = self._map.transform([states for _, states in pairs], [item.id for item in items])
+        sizes = [len(each) for each in scores]
+        return PairBlock(
+            np.concatenate(phi).astype(np.float32),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate(scores),
+        )
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What was fitted on unlabelled items."""
+        return {"temperature": np.array(self.temperature), **self._map.state()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Take back what `state` gave."""
+        kept = dict(state)
+        self._temperature = float(kept.pop("temperature"))
+        self._map.restore(kept)
+
+    @property
+    def temperature(self) -> float:
+        """What scores are divided by.
+
+        Raises:
+            FeatureError: it was not given, and nothing was fitted yet.
+        """
+        if self._temperature is None:
+            raise FeatureError("the language model was not fitted on items yet: fit it first")
+        return self._temperature
+
+    # --- a scorer ----------------------------------------------------------------------------
+
+    def policies(self, items: Sequence[Item], progress: Progress | None = None) -> list[Array]:
+        """(K,) probabilities of every item's options under the present weights."""
+        sums = self._chunked("sums", self._rows(items), progress)
+        return [softmax(each) for each in self._scaled(sums, items)]
+
+    def scores(
+        self, items: Sequence[Item], progress: Progress | None = None
+    ) -> dict[Normalisation, list[Array]]:
+        """(K,) scores of every item's options by all four normalisations, temperature 1."""
+        sums = self._chunked("sums", self._rows(items), progress)
+        return {kind: self._normalised(sums, items, kind) for kind in NORMALISATIONS}
+
+    # --- the adapter -------------------------------------------------------------------------
+
+    def refit(
+        self, bought: Sequence[Bought], key: int, folder: Path | None, tell: Progress | None
+    ) -> Trained:
+        """Train the adapter from its initial weights on `bought`; `key` with the seed fixes all.
+
+        Args:
+            bought: labels, in their order, and terms without a label.
+            key: of this refit's order and dropout.
+            folder: where training checkpoints go; called again it goes on from the last.
+            tell: told (done, total) optimiser steps.
+        """
+        examples = self._examples(bought)
+        settings = replace(
+            self.choices.training,
+            normalisation=self.choices.normalisation,
+            temperature=self.temperature,
+        )
+        self._stage.tell = tell
+        trained: Trained = self._crew.together(
+            self._stage, "train", examples, settings, self.seed, key, folder
+        )
+        return trained
+
+    def save(self, folder: Path) -> str:
+        """Write the adapter as it is into `folder`; its fingerprint."""
+        self._stage.adapter.save(folder)
+        return self._stage.adapter.fingerprint()
+
+    def take(self, folder: Path) -> str:
+        """Take the adapter that `save` wrote; its fingerprint."""
+        self._crew.together(self._stage, "take", folder)
+        return self._stage.adapter.fingerprint()
+
+    def reset(self) -> None:
+        """Take the initial adapter: the model is the base model again."""
+        self._crew.together(self._stage, "reset")
+
+    @property
+    def stage(self) -> Stage:
+        """This process's model, for those who write it out."""
+        return self._stage
+
+    def facts(self) -> dict[str, Any]:
+        """How it was computed: what a resumed run must have alike, for `resolved.toml`."""
+        from .paths import load_torch
+
+        loaded, used = self._stage.loaded, self._stage.likelihood.used
+        return {
+            "lm_base": self.base_fingerprint,
+            "lm_source": loaded.source,
+            "lm_device": loaded.device,
+            "lm_dtype": loaded.dtype,
+            "lm_path": used.get("without", self.choices.path),
+            "lm_threads": load_torch().get_num_threads(),
+            "lm_processes": self._crew.size,
+            "lm_temperature": self.temperature,
+            "lm_template": self.choices.template,
+        }
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _rows(self, items: Iterable[Item]) -> list[TokenItem]:
+        rows = self._tokenizing.items([self._format.render(item) for item in items])
+        self._cut.update({row.id: row for row in rows if row.cut or row.options_cut})
+        return rows
+
+    def _alone(self, items: Iterable[Item]) -> list[TokenItem]:
+        """The options of `items` behind no prompt, for pmi."""
+        return self._tokenizing.items([self._format.render_alone(item) for item in items])
+
+    def _together(self, method: str, rows: Sequence[TokenItem]) -> list[Any]:
+        found: list[Any] = self._crew.together(self._stage, method, rows)
+        return found
+
+    def _chunked(
+        self, method: str, rows: Sequence[TokenItem], progress: Progress | None
+    ) -> list[Any]:
+        found: list[Any] = []
+        for start in range(0, len(rows), _CHUNK):
+            found += self._together(method, rows[start : start + _CHUNK])
+            if progress is not None:
+                progress(len(found), len(rows))
+        return found
+
+    def _scaled(self, sums: Sequence[Array], items: Sequence[Item]) -> list[Array]:
+        own = self.temperature
+        return [each / own for each in self._normalised(sums, items, self.choices.normalisation)]
+
+    def _normalised(
+        self, sums: Sequence[Array], items: Sequence[Item], kind: Normalisation
+    ) -> list[Array]:
+        """The scores at temperature 1: `normalise.normalised`, on numbers that are here already."""
+        if kind == "pmi":
+            return [a - b for a, b in zip(sums, self._own_sums(items), strict=True)]
+        rows = self._rows(items)
+        return [each / _divisors(row, kind) for each, row in zip(sums, rows, strict=True)]
+
+    def _own_sums(self, items: Sequence[Item]) -> list[Array]:
+        """Log p(option) behind nothing; options that several items share are scored once."""
+        alone = self._alone(items)
+        distinct = list({(row.prompt, row.options): row for row in alone}.values())
+        found = self._together("sums", distinct)
+        known = {(r.prompt, r.options): s for r, s in zip(distinct, found, strict=True)}
+        return [known[row.prompt, row.options] for row in alone]
+
+    def _examples(self, bought: Sequence[Bought]) -> list[Example]:
+        items = [each.item for each in bought]
+        pmi = self.choices.normalisation == "pmi"
+        alone = self._alone(items) if pmi else [None] * len(items)
+        return [
+            Example(row, own, each.label, each.candidates, each.reference)
+            for each, row, own in zip(bought, self._rows(items), alone, strict=True)
+        ]
+
+
+def _divisors(row: TokenItem, kind: Normalisation) -> Array:
+    if kind == "token_mean":
+        return np.array([float(len(option)) for option in row.options])
+    if kind == "char_mean":
+        return np.array([float(length) for length in row.lengths])
+    return np.ones(len(row.options))
+
+
+def _spread(count: int, wanted: int) -> Iterator[int]:
+    """At most `wanted` of `count` positions, evenly spread."""
+    step = max(1, -(-count // wanted))
+    return iter(range(0, count, step))
