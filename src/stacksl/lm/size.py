@@ -90,9 +90,7 @@ def plan(
     config: Any,
     items: Sequence[TokenItem],
     choices: ModelChoices,
-    *,
-    labels: int,
-    refits: int = 5,
+    due: Sequence[int],
 ) -> Size:
     """The size of a run, from the model's configuration and the lengths of token rows.
 
@@ -103,8 +101,7 @@ def plan(
         config: the model's configuration, of transformers.
         items: the token rows of everything that is to be scored; at least one.
         choices: the rest; `dtype` `auto` counts as float32.
-        labels: the budget.
-        refits: of the adapter.
+        due: the labels that each refit trains on; the last is the budget.
 
     Raises:
         SettingsError: no items, a LoRA target that the model lacks, or a path that does not fit.
@@ -119,7 +116,7 @@ def plan(
         parameters=sum(p.numel() for n, p in model.named_parameters() if "lora_" not in n),
         moving=sum(p.numel() for p in model.parameters() if p.requires_grad),
         items=len(items),
-        labels=labels,
+        labels=due[-1],
         tokens=sum(map(row_tokens, items)),
         longest=max(map(row_tokens, items)),
         path=way(model, choices.path),
@@ -131,7 +128,7 @@ def plan(
         disk=Disk(0, 0, 0, 0),
     )
     scoring, training = memories(model, config, items, choices)
-    disk = _disk(config, items, choices, size, refits)
+    disk = _disk(config, items, choices, size, len(due))
     return replace(size, scoring=scoring, training=training, disk=disk)
 
 
