@@ -161,8 +161,9 @@ def _marks(setting: Setting, cell: Cell, result: Result, bench: Bench) -> list[s
             found.append(f"N = {result.rounds:,}, not {wanted:,}")
     if setting.chosen:
         found.append(Choice.mark(bench.paper_selection))
-    if result.first and setting.twin is not None:
+    gate = cell.settings.get("gate")
+    if setting.twin is not None and gate != setting.settings["gate"]:
         found.append(f"bought what '{setting.twin.row}' bought: computed once")
-    elif result.first and cell.settings.get("gate") == "llf":
+    elif result.first and gate == "llf":
         found.append("bought the labels of the first rounds, as `first` does")
     return found

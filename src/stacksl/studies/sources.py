@@ -100,13 +100,15 @@ def _setup(model: str, tasks: Sequence[Task], settings: Mapping[str, Any] | None
     official = all(
         task.name in SIZES and len(task.test.items) == SIZES[task.name][1] for task in tasks
     )
+    fault = _fault(name)
     return Setup(
         model=name,
         tasks=tuple(tasks),
         settings=dict(settings or {}),
         papers=official and _is_papers(name),
         fingerprint=_fingerprint(name),
-        absent=_absent(name),
+        absent=None if fault is None else f"the weights of {_called(name)} are not here",
+        fault=fault,
     )
 
 
@@ -275,7 +277,12 @@ def _fingerprint(model: str) -> str:
     return digest.hexdigest()
 
 
-def _absent(model: str) -> str | None:
+def _called(model: str) -> str:
+    """A model's name without the place of its folder."""
+    return Path(model).name if Path(model).is_absolute() else model
+
+
+def _fault(model: str) -> str | None:
     """Why the model cannot be had, without loading its weights; None where it seems to be."""
     from stacksl.lm.reading import read_config
 

@@ -64,7 +64,8 @@ class Setup:
         settings: settings of every run, over those of the studies.
         papers: whether the paper's numbers may stand beside these: its model on its data.
         fingerprint: of the model's files.
-        absent: why there is no such model, one sentence; None where it can be loaded.
+        absent: why nothing can be measured, the same words on every machine; None where the model
+            can be loaded. `fault` is what the loader said, for the user alone.
         quick: cut down to try the commands; nothing it gives is a result.
     """
 
@@ -74,6 +75,7 @@ class Setup:
     papers: bool = False
     fingerprint: str = ""
     absent: str | None = None
+    fault: str | None = None
     quick: bool = False
 
     @property
