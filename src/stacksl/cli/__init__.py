@@ -14,6 +14,7 @@ def main() -> None:
     import sys
 
     from stacksl.cli.entry import call, settle_streams
+    from stacksl.cli.processes import in_crew
 
     settle_streams()
-    sys.exit(call(sys.argv[1:]))
+    sys.exit(in_crew(lambda: call(sys.argv[1:])))

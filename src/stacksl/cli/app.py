@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stacksl.cli import data, ledger, results, running, shelf
+from stacksl.cli import data, export, ledger, reproduce, results, running, shelf, size
 from stacksl.cli.examples import examples, prose
 
 __all__ = ["app"]
@@ -51,11 +51,14 @@ _GROUPS = {"data": "Look at files of items.", "ledger": "Look into a run's ledge
 _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("run", "Adapt", running.run),
     ("resume", "Adapt", running.resume),
+    ("size", "Adapt", size.size),
     ("evaluate", "Use the model", results.evaluate),
     ("predict", "Use the model", results.predict),
+    ("export", "Use the model", export.export),
     ("status", "Look", shelf.status),
     ("report", "Look", shelf.report),
     ("ls", "Look", shelf.ls),
+    ("reproduce", "Research", reproduce.reproduce),
     ("data check", "Look", data.check),
     ("ledger path", "Look", ledger.path),
     ("ledger verify", "Look", ledger.verify),

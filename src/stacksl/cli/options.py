@@ -13,11 +13,16 @@ import typer
 
 __all__ = [
     "SETTINGS",
+    "Adapt",
     "Aim",
     "Budget",
+    "Chat",
     "Config",
     "Debug",
+    "Device",
     "DryRun",
+    "Dtype",
+    "Epochs",
     "Features",
     "File",
     "Follower",
@@ -28,18 +33,27 @@ __all__ = [
     "LabelColumn",
     "Labeler",
     "MaxCandidates",
+    "MaxLenChoice",
+    "MaxLenPrompt",
     "Mode",
+    "Model",
+    "Normalisation",
+    "Objective",
     "Order",
     "Out",
     "Preset",
     "Price",
     "PromptColumn",
+    "Protocol",
     "Quiet",
+    "RefitAt",
     "RunFolder",
     "Scorer",
     "Seed",
     "Set",
     "Strict",
+    "Temperature",
+    "Template",
     "Test",
     "Yes",
 ]
@@ -62,12 +76,27 @@ SETTINGS = (
     "prompt_column",
     "label_column",
     "format",
+    "model",
+    "adapt",
+    "protocol",
+    "template",
+    "chat",
+    "normalisation",
+    "temperature",
+    "max_len_prompt",
+    "max_len_choice",
+    "device",
+    "dtype",
+    "objective",
+    "refit_at",
+    "epochs",
 )
 """The flags of `run` that are settings; those not typed are left to the config, preset and aim."""
 
 _SPEND = "Labels and money"
 _LEARN = "How it learns"
 _DATA = "Reading files"
+_MODEL = "A language model"
 _OUTPUT = "Output"
 
 RunFolder = Annotated[
@@ -228,6 +257,106 @@ MaxCandidates = Annotated[
 Strict = Annotated[
     bool | None,
     typer.Option("--strict", rich_help_panel=_DATA, help="Stop at the first unusable row."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME_OR_DIR",
+        rich_help_panel=_MODEL,
+        help="The causal language model to adapt: a folder, a name on the hub, or sample.",
+    ),
+]
+Adapt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        rich_help_panel=_MODEL,
+        help="What moves: lora (an adapter, the default with a model) or full (all weights). "
+        "With neither DATA nor a model: the sample model on its own questions.",
+    ),
+]
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_MODEL,
+        help="What the model is asked for: option (a candidate's text, the default) or letter.",
+    ),
+]
+Template = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|FILE",
+        rich_help_panel=_MODEL,
+        help="How a prompt is put: answer (the prompt, then 'Answer:', the default), plain, "
+        "question, letters, or a file with {prompt} in it.",
+    ),
+]
+Chat = Annotated[
+    bool | None,
+    typer.Option(
+        "--chat", rich_help_panel=_MODEL, help="Wrap prompts in the tokenizer's chat template."
+    ),
+]
+Normalisation = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_MODEL,
+        help="How an option's log-likelihood becomes its score: token_mean (the default), sum, "
+        "char_mean or pmi; a report shows all four.",
+    ),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        metavar="T",
+        rich_help_panel=_MODEL,
+        help="What scores are divided by; brought to the scale of sums where none is given.",
+    ),
+]
+MaxLenPrompt = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", rich_help_panel=_MODEL, help="Tokens of a prompt at most; its end is kept."
+    ),
+]
+MaxLenChoice = Annotated[
+    int | None,
+    typer.Option(metavar="N", rich_help_panel=_MODEL, help="Tokens of an option at most."),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=_MODEL, help="auto (the default), cpu, cuda."),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_MODEL,
+        help="auto (float32, bfloat16 on a GPU), float32, bfloat16 or float16.",
+    ),
+]
+Objective = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_MODEL,
+        help="What a refit minimises: stacksl (the default), ce, ce-hard or sft; `stacksl ls "
+        "objectives` explains them.",
+    ),
+]
+RefitAt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARES",
+        rich_help_panel=_MODEL,
+        help="Shares of the budget at which the adapter is trained again: 0.05,0.1,0.25,0.5,1.",
+    ),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option(metavar="N", rich_help_panel=_MODEL, help="Passes of a refit over its labels."),
 ]
 Out = Annotated[
     Path | None,

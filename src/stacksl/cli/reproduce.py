@@ -14,7 +14,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.entry import Stopped
-from stacksl.cli.printing import as_json
+from stacksl.cli.printing import as_json, warn
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def reproduce(
     bench = Bench(
         setup, play, examine, Store(out / "cells.jsonl"), out / "cells", jobs, keep, paper_selection
     )
+    warn([] if setup.fault is None else [setup.fault])
     count = seeds or (1 if quick else 5)
     try:
         rows = measured(found, bench, range(count), None if quiet else _tell)

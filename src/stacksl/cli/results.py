@@ -61,11 +61,20 @@ def _shown(result: dict[str, Any]) -> str:
         [
             ("Accuracy", f"{share(result['accuracy'])} (95 % interval {low:.3f} to {high:.3f})"),
             ("Macro F1", share(result["macro_f1"])),
+            *_by_normalisation(result),
             ("Items", count(result["n"])),
             ("Of other classes, counted as wrong", result["unknown_classes"] or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )
+
+
+def _by_normalisation(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """A language model's accuracy under each normalisation."""
+    return [
+        (f"Accuracy by {name}", f"{share(each['accuracy'])} (macro F1 {share(each['macro_f1'])})")
+        for name, each in result.get("normalisations", {}).items()
+    ]
 
 
 def predict(

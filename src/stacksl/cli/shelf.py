@@ -20,7 +20,8 @@ Kind = Annotated[
     typer.Argument(
         metavar="KIND",
         show_default=False,
-        help="runs (the default), gates, scorers, followers, labelers, features or presets.",
+        help="runs (the default), gates, scorers, followers, labelers, features, presets, "
+        "objectives or studies.",
     ),
 ]
 Folder = Annotated[
@@ -168,6 +169,18 @@ def _features() -> dict[str, str]:
     return _first_lines(ENCODERS, "stacksl.features")
 
 
+def _objectives() -> dict[str, str]:
+    from stacksl.lm import OBJECTIVES
+
+    return dict(OBJECTIVES)
+
+
+def _studies() -> dict[str, str]:
+    from stacksl.studies import listing
+
+    return listing()
+
+
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "gates": _gates,
     "scorers": _scorers,
@@ -175,5 +188,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "labelers": _labelers,
     "features": _features,
     "presets": _presets,
+    "objectives": _objectives,
+    "studies": _studies,
 }
 """What `ls` can list beside runs; each is read from its registry when it is asked for."""

@@ -120,7 +120,7 @@ def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
             )
     if settings.follower == "given" and settings.k is not None and "k" in explicit:
         found.append("k is the number of hard negatives: it needs --follower hard")
-    needs_widths = settings.gate in ("llf", "contested") or settings.action == "ucb"
+    needs_widths = settings.gate in ("llf", "contested", "adpo") or settings.action == "ucb"
     if settings.track == "theta" and (needs_widths or settings.scorer != "sgd"):
         found.append(
             "track='theta' keeps no matrix: it needs --scorer sgd, and a gate and an action"
