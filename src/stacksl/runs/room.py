@@ -1,0 +1,31 @@
+"""Whether a run with a language model fits into this machine, asked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stacksl.items import Item
+from stacksl.runs.adapted import choices_of
+from stacksl.runs.adapting import due_at
+from stacksl.runs.settings import Settings
+
+__all__ = ["expect_room"]
+
+
+def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
+    """Hold the plan's memory on the CPU against what is free; no weight is loaded for it.
+
+    Raises:
+        SettingsError: it needs more than nine tenths of what is free; the sentence says what to
+            set, or the model cannot be had.
+    """
+    from stacksl.lm.forecast import forecast
+    from stacksl.lm.paths import load_torch
+    from stacksl.lm.size import free_bytes, require_room
+
+    if settings.device == "auto" and load_torch().cuda.is_available():
+        return
+    if settings.device not in ("auto", "cpu"):
+        return
+    found = forecast(choices_of(settings, {}), items, due_at(settings.refit_at, labels), None)
+    require_room(found, free_bytes())
