@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stacksl.report.language import LanguageModel
+from stacksl.report.named import Named
+
 __all__ = [
     "BeforeLabel",
     "Budget",
@@ -25,6 +28,7 @@ __all__ = [
     "DataCard",
     "Facts",
     "GateScore",
+    "LanguageModel",
     "Method",
     "Named",
     "Refit",
@@ -32,14 +36,6 @@ __all__ = [
     "SettingRow",
     "TestResult",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A name with a value (a version, a fingerprint, a count by reason)."""
-
-    name: str
-    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +331,8 @@ class Facts:
         curve: test accuracy against labels, in order of labels; empty without a test file.
         rounds: statistic, threshold and spending.
         before_label: accuracy before each label was seen; None before the first label.
-        gate_score: D8's summed score; None where no matrix is kept.
+        gate_score: D8's summed score; None where no matrix is kept, and for a run that adapted a
+            language model, whose scores begin anew with each epoch (`language.epochs`).
         classes, confusions: empty where items bring their own options, or nothing is known.
         calibration: None without a test file.
         contested: the least certain items, most contested first.
@@ -347,6 +344,7 @@ class Facts:
         warnings: sentences the run gave.
         well_specified: whether the data come from a synthetic world with the true radius, the
             only place where the summed gate score may be called a regret bound.
+        language: what a run that adapted a language model has besides; None for others.
     """
 
     title: str
@@ -376,6 +374,7 @@ class Facts:
     fingerprints: tuple[Named, ...] = ()
     warnings: tuple[str, ...] = ()
     well_specified: bool = False
+    language: LanguageModel | None = None
 
     def to_json(self) -> str:
         """These facts as JSON text; equal facts give equal text, non-finite numbers are null."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report import figures, tables, wording
+from stacksl.report import adapted, figures, tables, wording
 
 if TYPE_CHECKING:
     import jinja2
@@ -53,7 +53,7 @@ def _tables(facts: Facts) -> dict[str, Any]:
     """What the template loops over, sorted and split into what is shown and what is folded."""
     return {
         "tiles": tables.tiles(facts),
-        "sections": tables.SECTIONS,
+        "sections": tables.sections(facts),
         "classes": tables.folded(tables.class_rows(facts), 12),
         "never_bought": sum(1 for row in facts.classes if row.bought == 0),
         "confusions": tables.folded(facts.confusions, 10),
@@ -82,11 +82,12 @@ def _environment() -> jinja2.Environment:
     )
     source = environment.loader.get_source(environment, "style.css")[0]  # type: ignore[union-attr]
     environment.globals["style"] = Markup(source)  # our own file
-    environment.globals["wording"] = wording
+    environment.globals.update(wording=wording, adapted=adapted)
     environment.filters.update(
         count=wording.count,
         percent=wording.percent,
         number=wording.number,
+        duration=adapted.duration,
         excerpt=lambda value: wording.excerpt(value, EXCERPT),
         short=lambda value: wording.excerpt(value, 120),
     )

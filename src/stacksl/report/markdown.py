@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from stacksl.report import wording
+from stacksl.report import adapted, wording
 from stacksl.report.facts import Facts, Named
 from stacksl.report.tables import without_text
 
@@ -27,6 +27,7 @@ def model_card(facts: Facts, *, text: bool = True) -> str:
         _front_matter(shown),
         _opening(shown),
         _use(shown),
+        _language(shown),
         _budget(shown),
         _result(shown),
         _certificate(shown),
@@ -49,17 +50,27 @@ def plain(text: str) -> str:
 
 def _front_matter(facts: Facts) -> list[str]:
     """YAML that model hubs read; nothing in it comes from the data."""
-    lines = ["---", "library_name: stacksl", "tags:", "- label-budget", "- active-learning"]
+    lines = ["---", "library_name: stacksl", *_base_keys(facts), "tags:"]
+    lines += ["- label-budget", "- active-learning"]
     if facts.data.classes is not None:
         lines.append("pipeline_tag: text-classification")
     return [*lines, "---"]
+
+
+def _base_keys(facts: Facts) -> list[str]:
+    if facts.language is None:
+        return []
+    base = facts.language.base
+    keys = {"base_model": base.name, "license": base.licence}
+    return [f"{key}: {json.dumps(value)}" for key, value in keys.items() if value is not None]
 
 
 def _opening(facts: Facts) -> list[str]:
     lines = [f"# {plain(facts.title)}", ""]
     if wording.state_note(facts):
         lines += [f"> {wording.state_note(facts)}", ""]
-    return [*lines, f"{wording.bought(facts)} {plain_sentence(wording.outcome(facts))}"]
+    said = (wording.bought(facts), plain_sentence(wording.outcome(facts)), adapted.change(facts))
+    return [*lines, " ".join(sentence for sentence in said if sentence)]
 
 
 def _use(facts: Facts) -> list[str]:
@@ -81,7 +92,44 @@ def _use(facts: Facts) -> list[str]:
         "    print(row)",
         "```",
         "",
-        "or `stacksl predict RUN items.jsonl`. `report.html` shows the run in full.",
+        "or `stacksl predict RUN items.jsonl`; `stacksl evaluate RUN test.jsonl` measures it on"
+        " items with answers. `report.html` shows the run in full.",
+        *_without_us(facts),
+    ]
+
+
+def _without_us(facts: Facts) -> list[str]:
+    """How the model is used with nothing of ours installed, where it can be."""
+    if facts.language is None:
+        return []
+    lora = facts.language.kind == "lora"
+    reader = "peft's `AutoPeftModelForCausalLM`" if lora else "transformers' `AutoModelForCausalLM`"
+    return [
+        "",
+        f"The folder `model/` has a card of its own and is read by {reader} with nothing of"
+        " stacksl installed. Predictions come from it alone.",
+    ]
+
+
+def _language(facts: Facts) -> list[str]:
+    model = facts.language
+    if model is None:
+        return []
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", model.scoring.template)), default=0))
+    return [
+        "## Language model",
+        "",
+        plain_sentence(adapted.licence(model)),
+        "",
+        *_table(_named(adapted.model_rows(model))),
+        "",
+        "The template of a prompt:",
+        "",
+        f"{fence}text",
+        *model.scoring.template.split("\n"),
+        fence,
+        "",
+        *_table(_named(adapted.cost_rows(facts))),
     ]
 
 
@@ -125,7 +173,18 @@ def _result(facts: Facts) -> list[str]:
         rows.append(("Expected calibration error", wording.percent(facts.calibration.ece, 2)))
     if test.unusable:
         rows.append(("Unusable rows, counted as wrong", wording.count(test.unusable)))
-    return ["## Result", "", *_table(rows)]
+    return ["## Result", "", *_table(rows), *_normalisations(facts)]
+
+
+def _normalisations(facts: Facts) -> list[str]:
+    rows = facts.language.normalisations if facts.language else ()
+    if not rows:
+        return []
+    table = [
+        (f"`{row.name}`{', this run' if row.own else ''}", adapted.normalisation_words(row))
+        for row in rows
+    ]
+    return ["", "The same log-likelihoods as scores in four ways:", "", *_table(table)]
 
 
 def _certificate(facts: Facts) -> list[str]:
@@ -135,7 +194,10 @@ def _certificate(facts: Facts) -> list[str]:
         "`ledger.db`: the choice, the statistic, the threshold and the reason."
     )
     score = facts.gate_score
-    if score is not None:
+    if facts.language is not None:
+        rows = [(f"Epoch {row.epoch}", adapted.epoch_words(row)) for row in facts.language.epochs]
+        lines += ["", adapted.PROMISE, "", *_table(rows)]
+    elif score is not None:
         lines += [
             "",
             f"Gate score: {wording.number(score.total, 4)} over "
@@ -187,8 +249,23 @@ def _training(facts: Facts) -> list[str]:
     if method.preset:
         rows.append(("Preset", method.preset))
     final = facts.refit.sentence if facts.refit else "There is no final model yet."
-    table = _table([(name, plain(value)) for name, value in rows])
+    table = _table([*((name, plain(value)) for name, value in rows), *_refits(facts)])
     return ["## Training", "", plain_sentence(final), "", *table]
+
+
+def _refits(facts: Facts) -> list[tuple[str, str]]:
+    """What fixes a refit, then each of them."""
+    model = facts.language
+    if model is None:
+        return []
+    done = [
+        (
+            f"Refit {row.number}, {wording.plural(row.labels, 'label')}",
+            adapted.refit_words(row),
+        )
+        for row in model.refits
+    ]
+    return [*_named(model.training), *done]
 
 
 def _data(facts: Facts) -> list[str]:

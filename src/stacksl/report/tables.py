@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from stacksl.report import wording
+from stacksl.report import adapted, wording
 from stacksl.report.facts import ClassRow, Facts, SettingRow
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Tile",
     "class_rows",
     "folded",
+    "sections",
     "settings",
     "tiles",
     "without_text",
@@ -32,6 +33,8 @@ SECTIONS = (
     ("data", "Data card"),
     ("versions", "Versions"),
 )
+
+LANGUAGE = ("language-model", "Language model")
 
 Row = TypeVar("Row")
 
@@ -51,6 +54,11 @@ def folded(rows: Sequence[Row], most: int) -> Folded[Row]:
     return Folded(tuple(rows[:most]), tuple(rows[most:]))
 
 
+def sections(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """(anchor, title) of the page's sections, the language model's where there is one."""
+    return (SECTIONS[0], LANGUAGE, *SECTIONS[1:]) if facts.language else SECTIONS
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One number of the headline, with its name and what stands under it."""
@@ -64,7 +72,7 @@ def tiles(facts: Facts) -> tuple[Tile, ...]:
     """The numbers a reader looks for first."""
     budget = facts.budget
     spent = Tile("Labels bought", wording.count(budget.asked), _of_budget(facts))
-    found = [_accuracy_tile(facts), spent]
+    found = [_accuracy_tile(facts), *_base_tile(facts), spent]
     if budget.spent_money is not None:
         each = "" if budget.price is None else wording.money(budget.price, budget.currency)
         note = f"{each} a label" if each else "in all"
@@ -88,6 +96,15 @@ def _accuracy_tile(facts: Facts) -> Tile:
         return Tile("Test accuracy", "unknown", "no test file")
     interval = f"{wording.percent(test.low)} to {wording.percent(test.high)}"
     return Tile("Test accuracy", wording.percent(test.accuracy), f"95% interval {interval}")
+
+
+def _base_tile(facts: Facts) -> tuple[Tile, ...]:
+    row = adapted.base_of(facts)
+    if row is None:
+        return ()
+    interval = f"{wording.percent(row.base_low)} to {wording.percent(row.base_high)}"
+    note = f"without a label, 95% interval {interval}"
+    return (Tile("Base model", wording.percent(row.base_accuracy), note),)
 
 
 def class_rows(facts: Facts) -> tuple[ClassRow, ...]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stacksl.labels.rows import Row
-from stacksl.lm import LanguageModel
+from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.runs.adapted import AdaptedModel
 from stacksl.runs.adapting import Adaptation
-from stacksl.runs.evaluation import Point, Tested, judge_scores, point
+from stacksl.runs.evaluation import Evaluation, Point, Tested, judge_scores, point
 from stacksl.runs.job import Job
 from stacksl.runs.progress import Progress, Report
 
-__all__ = ["card_facts", "epochs_of", "hand_over"]
+__all__ = ["card_facts", "epochs_of", "hand_over", "training_of"]
 
 
 def hand_over(job: Job, adaptation: Adaptation, report: Report) -> Tested:
@@ -32,50 +34,95 @@ def _tested(job: Job, adaptation: Adaptation, model: AdaptedModel, report: Repor
     total = (adaptation.refits + 1) * len(job.test.items)
     labels = [0, *(each.labels for each in adaptation.history())]
     curve: list[Point] = []
-    before, last = {}, {}
+    before: dict[str, Evaluation] = {}
+    last: dict[str, Evaluation] = {}
     for number, count in enumerate(labels):
         adaptation.take(number)
         done = number * len(job.test.items)
-        last = judge_scores(
-            model, job.test, lambda n, _, done=done: report(Progress("test", done + n, total))
-        )
+
+        def tell(n: int, _: int, done: int = done) -> None:
+            report(Progress("test", done + n, total))
+
+        last = judge_scores(model, job.test, tell)
         before = before or last
         curve.append(point(count, last[own]))
     return Tested(last[own], tuple(curve), last, before)
 
 
 def card_facts(job: Job, adaptation: Adaptation, tested: Tested) -> dict[str, Any]:
-    """What the model's card tells of the run that made it."""
-    table = adaptation.table
-    evaluation = tested.evaluation
+    """What the model's card tells of the run that made it (`lm.card.card_text`)."""
+    table, evaluation = adaptation.table, tested.evaluation
+    assert isinstance(adaptation.model, LanguageModel)
+    choices = adaptation.model.choices
     return {
         "run": job.folder.path.name,
         "data": job.dataset.name,
         "budget": job.budget.labels,
         "bought": len(table.bought),
         "gate": job.settings.gate,
-        "objective": job.settings.objective,
+        "objective": choices.training.objective,
         "epochs": epochs_of(table.ledger.rows()),
         "accuracy": None if evaluation is None else evaluation.accuracy,
         "n": None if evaluation is None else evaluation.n,
+        "base_accuracy": _accuracies(tested.before).get(choices.normalisation),
+        "accuracies": _accuracies(tested.by_normalisation),
+        "training": {"Refits": adaptation.refits, **training_of(choices)},
+        "warnings": list(job.folder.read_state().get("warnings", ())),
     }
 
 
-def epochs_of(rows: Any) -> list[dict[str, Any]]:
-    """The certificates by epoch, never summed across: `epoch, rounds, asked, gate_score`.
+def _accuracies(found: Mapping[str, Evaluation]) -> dict[str, float]:
+    return {name: evaluation.accuracy for name, evaluation in found.items()}
 
-    The gate score of a round is at least 0 here: a round that is not contested costs nothing.
+
+def training_of(choices: ModelChoices) -> dict[str, Any]:
+    """The adapter's shape and what fixes a refit, by the names that people read."""
+    lora, recipe = choices.lora, choices.training
+    shape = {
+        "LoRA rank": lora.rank,
+        "LoRA alpha": lora.alpha,
+        "LoRA dropout": lora.dropout,
+        "Adapted layers": ", ".join(lora.targets or ()) or "every linear layer but the output",
+    }
+    pull = {
+        "KL weight at the start": recipe.kl_weight,
+        "KL target": "none" if recipe.kl_target is None else recipe.kl_target,
+        "Reference": recipe.reference,
+    }
+    return {
+        **(shape if choices.adapt == "lora" else {"Adapted layers": "all weights"}),
+        "Objective": recipe.objective,
+        **(pull if recipe.pulls else {}),
+        "Clipping": recipe.clips,
+        "Epochs of a refit": recipe.epochs,
+        "Examples of a step": recipe.batch_size,
+        "Peak learning rate": recipe.learning_rate,
+        "Weight decay": recipe.weight_decay,
+    }
+
+
+def epochs_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The certificates by epoch, never summed across epochs, from the rows of a ledger.
+
+    Each has `epoch, rounds, asked, gate_score, gate_score_asked`: Σ max(0, g) over the rounds of
+    the epoch, and over those that were asked; both None where no round has a finite g.
     """
     found: dict[int, dict[str, Any]] = {}
-    row: Row
     for row in rows:
         if row.event != "round":
             continue
         decision = row.decision()
-        fresh = {"epoch": row.epoch, "rounds": 0, "asked": 0, "gate_score": 0.0}
-        epoch = found.setdefault(row.epoch, fresh)
+        epoch = found.setdefault(row.epoch, _untouched(row.epoch))
         epoch["rounds"] += 1
-        epoch["asked"] += decision.asked
-        if decision.gate_score == decision.gate_score:  # NaN where no matrix is kept
-            epoch["gate_score"] += max(0.0, min(decision.gate_score, 1e300))
+        epoch["asked"] += int(decision.asked)
+        if math.isfinite(decision.gate_score):
+            cost = max(0.0, float(decision.gate_score))
+            epoch["gate_score"] = (epoch["gate_score"] or 0.0) + cost
+            counted = cost if decision.asked else 0.0
+            epoch["gate_score_asked"] = (epoch["gate_score_asked"] or 0.0) + counted
     return [found[number] for number in sorted(found)]
+
+
+def _untouched(number: int) -> dict[str, Any]:
+    empty = dict.fromkeys(("gate_score", "gate_score_asked"))
+    return {"epoch": number, "rounds": 0, "asked": 0, **empty}

@@ -12,12 +12,14 @@ import numpy as np
 from stacksl.data import Dataset
 from stacksl.features import FeatureMap
 from stacksl.game.scorers.refits import CHOICES
+from stacksl.lm import LanguageModel
 from stacksl.report import facts as f
 from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
 from stacksl.runs.conflicts import OF_MODEL
 from stacksl.runs.evaluation import Evaluation, Tested
 from stacksl.runs.job import Job, versions
+from stacksl.runs.language import language_facts
 from stacksl.runs.metrics import calibration_bins, wilson
 from stacksl.runs.refits import Refits
 from stacksl.runs.rounds import Table
@@ -42,6 +44,11 @@ def facts_of(
     """The facts of a run as it stands; `tested` is what its test file says, if any."""
     evaluation = tested.evaluation
     seen = Chronicle.read(table.ledger.rows(), table.row)
+    language = (
+        language_facts(job, table, features, tested, state)
+        if isinstance(features, LanguageModel)
+        else None
+    )
     return f.Facts(
         title=job.dataset.name,
         run=job.folder.path.name,
@@ -56,23 +63,21 @@ def facts_of(
         curve=tuple(f.CurvePoint(*point) for point in tested.curve),
         rounds=_rounds(seen),
         before_label=_before(table),
-        gate_score=_gate_score(job, table, seen),
+        gate_score=None if language else _gate_score(job, table, seen),
         classes=_classes(job.dataset, table, evaluation),
         confusions=_confusions(job.dataset, evaluation),
         calibration=_calibration(evaluation),
         contested=_contested(job.dataset, table, seen),
-        refit=_refit(job, refits),
+        refit=_refit_of_adapter(language) if language else _refit(job, refits),
         clipped_share=_clipped(table),
         gold_outside=seen.outside if job.settings.follower != "given" else None,
         settings=_settings(job, table),
         versions=tuple(
             f.Named(name.removeprefix("version_"), value) for name, value in versions().items()
         ),
-        fingerprints=(
-            f.Named("features", features.fingerprint),
-            f.Named("ledger", f"{table.ledger.head.count} rows, last {table.ledger.head.hash}"),
-        ),
+        fingerprints=_fingerprints(table, features),
         warnings=tuple(state["warnings"]),
+        language=language,
     )
 
 
@@ -271,12 +276,6 @@ def _refit(job: Job, refits: Refits) -> f.Refit | None:
     if not job.settings.refit:
         return f.Refit("The last online state is the final model, as the preset asks.", False)
     labels = len(refits.table.bought)
-    if job.settings.adapts:
-        return f.Refit(
-            f"The final model is the adapter of the last refit, trained on all {labels:,} labels"
-            " bought; the head that steered the purchases is not part of it.",
-            True,
-        )
     if refits.head is None:
         return f.Refit(
             f"There was no refit: the {labels} labels bought name fewer than two classes, so the"
@@ -292,6 +291,39 @@ def _refit(job: Job, refits: Refits) -> f.Refit | None:
         c=chosen.value,
         log_loss=min(chosen.tried, default=None),
         tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
+    )
+
+
+def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
+    apart = "The head that steered the purchases is not part of the model."
+    if not language.refits:
+        return f.Refit(
+            f"There was no refit, since no label was learnt: the final model is the base. {apart}",
+            False,
+        )
+    last = language.refits[-1]
+    what = "adapter" if language.kind == "lora" else "weights"
+    start = "initial adapter" if language.kind == "lora" else "weights of the base"
+    labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
+    return f.Refit(
+        f"The final model is the language model with the {what} of refit {last.number}, trained"
+        f" from the {start} on {labels}. {apart}",
+        True,
+    )
+
+
+def _fingerprints(table: Table, features: FeatureMap) -> tuple[f.Named, ...]:
+    head = table.ledger.head
+    base = (
+        (f.Named("base model", features.base_fingerprint),)
+        if isinstance(features, LanguageModel)
+        else ()
+    )
+    name = "model and features" if base else "features"
+    return (
+        *base,
+        f.Named(name, features.fingerprint),
+        f.Named("ledger", f"{head.count} rows, last {head.hash}"),
     )
 
 

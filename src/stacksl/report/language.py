@@ -1,0 +1,203 @@
+"""The facts of a run that adapted a language model: what `Facts.language` holds.
+
+As in `facts.py`, plain numbers and strings: shares are fractions in 0..1, losses and divergences
+are in nats, memory in bytes, times in seconds, and a number that does not exist is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stacksl.report.named import Named
+
+__all__ = [
+    "AdapterRefit",
+    "BaseModel",
+    "Computed",
+    "Cut",
+    "Epoch",
+    "LanguageModel",
+    "NormalisationRow",
+    "Scoring",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """The model that was adapted.
+
+    Attributes:
+        name: as it was asked for; a folder by its own name.
+        source: where its weights were read from: an absolute folder or a hub name.
+        fingerprint: of its configuration and weights, in hex.
+        parameters: how many numbers its weights are.
+        revision: the commit on the hub; None for a folder.
+        licence: as its README or configuration names it; None where neither does.
+    """
+
+    name: str
+    source: str
+    fingerprint: str
+    parameters: int
+    revision: str | None = None
+    licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How an item is put to the model, and how log-likelihoods become scores.
+
+    Attributes:
+        protocol: `option` or `letter`; template: its text; chat: whether the base tokenizer's chat
+            form is put around it.
+        normalisation, temperature: of the scores.
+        max_len_prompt, max_len_choice, positions: the limits in tokens; None for none.
+    """
+
+    protocol: str
+    template: str
+    chat: bool
+    normalisation: str
+    temperature: float
+    max_len_prompt: int | None = None
+    max_len_choice: int | None = None
+    positions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What the limits cut from the items of one file.
+
+    Attributes:
+        where: which items, as it is to be shown.
+        items: how many there are.
+        prompts: how many of them lost the start of their prompt.
+        options: how many options of all items lost their end.
+        lost: how many have a candidate whose text in the prompt is gone (protocol `letter`).
+    """
+
+    where: str
+    items: int
+    prompts: int
+    options: int
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """On what the run was computed, and what it took.
+
+    Attributes:
+        device, dtype: as torch names them; path: how options were scored.
+        threads: of a process; processes: that shared the work.
+        peak_memory: the most bytes that the process which finished the run ever held, all that
+            ran in it before included; on a GPU, the most that its tensors held there.
+        on_device: whether `peak_memory` is the GPU's.
+        seconds: from the start of the run to its end; None where it was interrupted.
+    """
+
+    device: str
+    dtype: str
+    path: str
+    threads: int
+    processes: int
+    peak_memory: int
+    on_device: bool = False
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NormalisationRow:
+    """The test file under one normalisation, by the final model and by the base.
+
+    Attributes:
+        name: of the normalisation; own: whether it is the run's.
+        accuracy, low, high, macro_f1: of the final model, the interval Wilson's at 95 %.
+        base_accuracy, base_low, base_high, base_macro_f1: of the base, without a label.
+    """
+
+    name: str
+    own: bool
+    accuracy: float
+    low: float
+    high: float
+    macro_f1: float
+    base_accuracy: float
+    base_low: float
+    base_high: float
+    base_macro_f1: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterRefit:
+    """One refit, from the initial weights on all labels learnt so far.
+
+    Attributes:
+        number: 1-based; labels: learnt so far; examples: that took part, those for the KL term
+            alone included; steps: of the optimiser.
+        loss, largest: mean and largest loss of a label in the last epoch, before clipping (nats).
+        loss_clipped, largest_clipped: the same after clipping.
+        kl: mean KL(π ‖ π_ref) in the last epoch (nats); None where none was computed.
+        clipped: share of all losses above the clip level; kl_weight: λ at the end.
+        seconds, tokens: that training took.
+        accuracy, low, high: of its weights on the test file; None without one.
+    """
+
+    number: int
+    labels: int
+    examples: int
+    steps: int
+    clipped: float
+    kl_weight: float
+    seconds: float
+    tokens: int
+    loss: float | None = None
+    loss_clipped: float | None = None
+    largest: float | None = None
+    largest_clipped: float | None = None
+    kl: float | None = None
+    accuracy: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The certificates between two renewals of the features; they are never summed across.
+
+    Attributes:
+        epoch: 0 before the first renewal; rounds, asked: in it.
+        gate_score: Σ max(0, g) over its rounds (score units); None where no matrix is kept.
+        gate_score_asked: the part of the sum on asked rounds.
+    """
+
+    epoch: int
+    rounds: int
+    asked: int
+    gate_score: float | None = None
+    gate_score_asked: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """What a run's report tells of the language model it adapted.
+
+    Attributes:
+        kind: `lora` for an adapter, `full` for all weights.
+        trained: how many numbers a refit moves.
+        training: the adapter's shape and what fixes a refit.
+        cuts: what the limits cut, for the items to label and for the test items.
+        normalisations: all four; empty without a test file.
+        refits, epochs: in order.
+    """
+
+    base: BaseModel
+    kind: str
+    trained: int
+    scoring: Scoring
+    computed: Computed
+    training: tuple[Named, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    normalisations: tuple[NormalisationRow, ...] = ()
+    refits: tuple[AdapterRefit, ...] = ()
+    epochs: tuple[Epoch, ...] = ()

@@ -1,0 +1,189 @@
+"""What a run's report tells of the language model it adapted, gathered from run and model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from stacksl.data import Dataset
+from stacksl.lm import Cuts, LanguageModel, Tokenizing
+from stacksl.lm.handover import About
+from stacksl.report import language as f
+from stacksl.report.facts import Named
+from stacksl.runs.adapted import AdaptedModel
+from stacksl.runs.adapting import Adaptation, Refitted
+from stacksl.runs.evaluation import Evaluation, Point, Tested
+from stacksl.runs.folder import TIMES
+from stacksl.runs.handing import epochs_of, training_of
+from stacksl.runs.job import Job
+from stacksl.runs.metrics import wilson
+from stacksl.runs.progress import Progress
+from stacksl.runs.rounds import Table
+
+__all__ = ["language_facts"]
+
+
+def language_facts(
+    job: Job, table: Table, model: LanguageModel, tested: Tested, state: Mapping[str, Any]
+) -> f.LanguageModel:
+    """The facts of the language `model` of a run; `tested` is what its test file says, if any."""
+    about = AdaptedModel(model, job.dataset.classes, job.dataset.columns).about()
+    adapter = model.stage.adapter
+    trained = sum(int(p.numel()) for p in adapter.parameters())
+    total = sum(int(p.numel()) for p in adapter.model.parameters())
+    return f.LanguageModel(
+        base=_base(about, total - trained if about.kind == "lora" else total),
+        kind=about.kind,
+        trained=trained,
+        scoring=_scoring(about),
+        computed=_computed(model, state),
+        training=tuple(Named(k, _shown(v)) for k, v in training_of(model.choices).items()),
+        cuts=_cuts(job, model, about),
+        normalisations=_normalisations(about.normalisation, tested),
+        refits=_refits(_history(job, table), tested.curve),
+        epochs=tuple(f.Epoch(**epoch) for epoch in epochs_of(table.ledger.rows())),
+    )
+
+
+def _base(about: About, parameters: int) -> f.BaseModel:
+    local = Path(about.source).is_absolute()
+    return f.BaseModel(
+        name=Path(about.source).name if local else about.name,
+        source=about.source,
+        fingerprint=about.fingerprint,
+        parameters=parameters,
+        revision=about.revision,
+        licence=about.licence,
+    )
+
+
+def _scoring(about: About) -> f.Scoring:
+    return f.Scoring(
+        protocol=about.protocol,
+        template=about.template,
+        chat=about.chat,
+        normalisation=about.normalisation,
+        temperature=float(about.temperature),
+        max_len_prompt=about.max_len_prompt,
+        max_len_choice=about.max_len_choice,
+        positions=about.positions,
+    )
+
+
+def _computed(model: LanguageModel, state: Mapping[str, Any]) -> f.Computed:
+    facts = model.facts()
+    peak, on_device = _peak_memory(str(facts["lm_device"]))
+    return f.Computed(
+        device=str(facts["lm_device"]),
+        dtype=str(facts["lm_dtype"]),
+        path=str(facts["lm_path"]),
+        threads=int(facts["lm_threads"]),
+        processes=int(facts["lm_processes"]),
+        peak_memory=peak,
+        on_device=on_device,
+        seconds=_seconds(state),
+    )
+
+
+def _peak_memory(device: str) -> tuple[int, bool]:
+    """The most bytes held so far, and whether they are the GPU's."""
+    if device.startswith("cuda"):
+        import torch
+
+        return int(torch.cuda.max_memory_allocated(device)), True
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, False
+
+
+def _seconds(state: Mapping[str, Any]) -> float | None:
+    """From start to end; the time between an interruption and what came after it is nobody's."""
+    if state.get("interruptions") or not state.get("finished"):
+        return None
+    begun, done = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
+    return (done - begun).total_seconds()
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _cuts(job: Job, model: LanguageModel, about: About) -> tuple[f.Cut, ...]:
+    """Counted anew over all items: a resumed run has read but a part of them."""
+    named = {"items to label": job.dataset, "test items": job.test}
+    return tuple(_cut(where, dataset, model, about) for where, dataset in named.items() if dataset)
+
+
+def _cut(where: str, dataset: Dataset, model: LanguageModel, about: About) -> f.Cut:
+    tokenizer = model.stage.loaded.tokenizer
+    form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
+    cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
+    return f.Cut(where, cuts.items, cuts.prompts, cuts.options, cuts.lost)
+
+
+def _normalisations(own: str, tested: Tested) -> tuple[f.NormalisationRow, ...]:
+    return tuple(
+        _normalisation(name, name == own, after, tested.before[name])
+        for name, after in tested.by_normalisation.items()
+    )
+
+
+def _normalisation(
+    name: str, own: bool, after: Evaluation, before: Evaluation
+) -> f.NormalisationRow:
+    low, high = wilson(after.correct, after.n)
+    base_low, base_high = wilson(before.correct, before.n)
+    return f.NormalisationRow(
+        name=name,
+        own=own,
+        accuracy=after.accuracy,
+        low=low,
+        high=high,
+        macro_f1=after.macro_f1,
+        base_accuracy=before.accuracy,
+        base_low=base_low,
+        base_high=base_high,
+        base_macro_f1=before.macro_f1,
+    )
+
+
+def _history(job: Job, table: Table) -> list[Refitted]:
+    """The refits that the ledger names, as their records have them."""
+    adaptation = Adaptation(job, table, None, _silent)
+    for row in table.ledger.rows():
+        if row.event == "refit" and "adapter" in row.payload:
+            adaptation.replay_refit(row)
+    return adaptation.history()
+
+
+def _silent(progress: Progress) -> None:
+    """Tell nobody."""
+
+
+TOLD = (
+    "examples", "steps", "clipped", "kl_weight", "seconds", "tokens",
+    "loss", "loss_clipped", "largest", "largest_clipped", "kl",
+)  # fmt: skip
+
+
+def _refits(history: list[Refitted], curve: tuple[Point, ...]) -> tuple[f.AdapterRefit, ...]:
+    """`curve` begins with the base model, then has a point a refit; it is empty without a test."""
+    found = []
+    for number, each in enumerate(history, start=1):
+        _, accuracy, low, high = curve[number] if curve else (0, None, None, None)
+        told: dict[str, Any] = {name: each.trained.get(name) for name in TOLD}
+        found.append(
+            f.AdapterRefit(
+                number=each.number,
+                labels=each.labels,
+                accuracy=accuracy,
+                low=low,
+                high=high,
+                **told,
+            )
+        )
+    return tuple(found)
