@@ -133,7 +133,7 @@ def test_the_time_to_score_is_about_right(stories: Path, data: Path) -> None:
 
     items = read(str(data)).items * 10
     choices = ModelChoices(str(stories))
-    found = forecast(choices, items, (4,), seconds=4.0)
+    found = forecast(choices, items, (4,), seconds=10.0)
     model = LanguageModel(choices)
     model.fit(items)
     begun = monotonic()

@@ -75,19 +75,30 @@ def _timed(
 
 
 def _scoring_pace(stage: Stage, ordered: Sequence[TokenItem], end: float) -> float:
-    """Seconds a token of scoring: over blocks of all lengths, as many as there is time for."""
+    """Seconds a token of scoring: over blocks of all lengths, as many as there is time for.
+
+    A pass has a cost of its own, so a lone item says too much of a block: what is timed doubles.
+    """
+    pace = _seconds(stage, ordered[:1])
+    size = 2
+    while size < BLOCK and _fits(ordered[:size], pace, end):
+        pace = _seconds(stage, ordered[:size])
+        size *= 2
     pieces = blocks(len(ordered), BLOCK)
     spread = sorted(range(len(pieces)), key=lambda number: (number * 7) % len(pieces))
-    pace = _seconds(stage, ordered[:1])  # a lone short item, where no block fits in
     spent, tokens = 0.0, 0
     for number in spread:
         block = [ordered[i] for i in pieces[number]]
-        cost = sum(map(row_tokens, block))
-        if monotonic() + pace * cost <= end:
+        if _fits(block, pace, end):
+            cost = sum(map(row_tokens, block))
             spent += cost * _seconds(stage, block)
             tokens += cost
             pace = spent / tokens
     return pace
+
+
+def _fits(block: Sequence[TokenItem], pace: float, end: float) -> bool:
+    return monotonic() + pace * sum(map(row_tokens, block)) <= end
 
 
 def _seconds(stage: Stage, block: Sequence[TokenItem]) -> float:
