@@ -28,6 +28,7 @@ class ModelChoices:
         device, dtype: as `loading.load` takes them.
         path: how options are scored (`likelihood.PATHS`), or `auto`.
         batch_tokens: tokens of one forward pass, at most.
+        threads: torch's on the CPU, since sums are cut by their number; None leaves them.
         state_dim: the directions of option states that are kept.
         lora, training: of the adapter, and of its refits.
     """
@@ -45,6 +46,7 @@ class ModelChoices:
     dtype: str = "auto"
     path: str = "auto"
     batch_tokens: int = 4096
+    threads: int | None = None
     state_dim: int = 128
     lora: LoraSettings = field(default_factory=LoraSettings)
     training: TrainSettings = field(default_factory=TrainSettings)

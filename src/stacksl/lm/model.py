@@ -96,7 +96,14 @@ class LanguageModel:
     @property
     def fingerprint(self) -> str:
         """A hash of the base weights, the adapter, how items are put, and what was fitted."""
-        asked = replace(self.choices, model="", device="auto", training=TrainSettings())
+        same: dict[str, Any] = {"device": "auto", "path": "auto", "threads": None}
+        asked = replace(
+            self.choices,
+            model="",
+            dtype=self._stage.loaded.dtype,
+            training=TrainSettings(),
+            **same,
+        )
         parts = (
             self.base_fingerprint,
             self._stage.adapter.fingerprint(),
@@ -231,7 +238,7 @@ class LanguageModel:
             "lm_source": loaded.source,
             "lm_device": loaded.device,
             "lm_dtype": loaded.dtype,
-            "lm_path": used.get("without", self.choices.path),
+            "lm_path": used.get("states", self.choices.path),
             "lm_threads": load_torch().get_num_threads(),
             "lm_processes": self._crew.size,
             "lm_temperature": self.temperature,

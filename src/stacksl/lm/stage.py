@@ -48,6 +48,8 @@ class Stage:
         device = choices.device
         if device != "cpu" and self.crew.device is not None:
             device = self.crew.device
+        if choices.threads is not None:
+            load_torch().set_num_threads(choices.threads)
         self.loaded = load(choices.model, device=device, dtype=choices.dtype)
         self.adapter = Adapter.attach(self.loaded, choices.adapt, choices.lora, seed=seed)
         packing = Packing(batch_tokens=choices.batch_tokens)

@@ -27,10 +27,13 @@ CHUNK = 256  # items predicted at a time
 def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
     """What `settings` say of a language model; what a run `recorded` of itself goes before it.
 
+    The path `kv` is the exception: it has no gradients, so a refit under that name would be
+    refused, and `auto` comes to it again.
+
     Raises:
         SettingsError: a template or a value that there is not.
     """
-    text = recorded.get("lm_template")
+    text, path = recorded.get("lm_template"), str(recorded.get("lm_path", settings.path))
     return ModelChoices(
         model=settings.model or "sample",
         adapt=settings.adapt or "lora",
@@ -42,11 +45,12 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         max_len_prompt=settings.max_len_prompt,
         max_len_choice=settings.max_len_choice,
         device=settings.device,
-        dtype=settings.dtype,
-        path=str(recorded.get("lm_path", settings.path)),
+        dtype=str(recorded.get("lm_dtype", settings.dtype)),
+        path=settings.path if path == "kv" else path,
         batch_tokens=settings.batch_tokens,
         state_dim=settings.state_dim,
         lora=_lora(settings),
+        threads=recorded.get("lm_threads"),
         training=_training(settings),
     )
 
@@ -207,7 +211,7 @@ class AdaptedModel:
             max_len_prompt=about.max_len_prompt,
             max_len_choice=about.max_len_choice,
             device=device,
-            dtype=about.dtype,
+            dtype=about.dtype if about.kind == "lora" else "float32",  # all that moves is float32
             lora=_lora_of(folder) if about.kind == "lora" else LoraSettings(),
         )
         model = LanguageModel(choices, crew=crew)

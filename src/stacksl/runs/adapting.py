@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError, RunError
 from stacksl.game.followers import loss_set
-from stacksl.game.inputs import PairBlock
+from stacksl.game.inputs import Array, PairBlock
 from stacksl.game.scorers.newton import PairNewton
 from stacksl.items import Label
 from stacksl.labels.rows import Row
@@ -37,9 +37,17 @@ from stacksl.runs.job import Job
 from stacksl.runs.progress import Progress, Report, throttled
 from stacksl.runs.rounds import Table
 
-__all__ = ["Adaptation", "Refitted", "adaptation_of", "due_at", "language_model"]
+__all__ = ["Adaptation", "Refitted", "adaptation_of", "changed_facts", "due_at", "language_model"]
 
 KEY = "adaptation"  # of the checkpoint's array
+COMPUTED = {
+    "lm_device": "the device",
+    "lm_dtype": "the dtype",
+    "lm_path": "the scoring path",
+    "lm_threads": "torch's threads at",
+    "lm_processes": "the number of processes at",
+}
+"""Recorded facts that decide bits, as a sentence names them."""
 
 
 def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
@@ -74,6 +82,17 @@ def language_model(job: Job) -> LanguageModel:
     return LanguageModel(choices, seed=job.settings.seed, crew=present_crew())
 
 
+def changed_facts(job: Job, model: LanguageModel) -> list[str]:
+    """A sentence for each thing that `model` computes otherwise than the run recorded of itself."""
+    table = job.folder.read_toml("resolved.toml")
+    return [
+        f"this run began with {what} {table[name]} and goes on with {now}: its numbers may differ"
+        " from an undisturbed run's"
+        for name, now in model.facts().items()
+        if (what := COMPUTED.get(name)) is not None and table.get(name, now) != now
+    ]
+
+
 def adaptation_of(job: Job, table: Table, features: object, report: Report) -> Adaptation | None:
     """The refits of a run that adapts a language model, None for a run that does not."""
     if not job.settings.adapts:
@@ -106,14 +125,19 @@ class Adaptation:
     # --- the run's three moments -------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Refit where it is due, then renew the features; whether anything changed."""
+        """Refit where it is due, then renew the features; whether anything changed.
+
+        A run that was cut off between the two finds its refit done and the features still to renew.
+        """
         learnt = len(self.table.bought)
-        if not any(self.trained_on < count <= learnt for count in self._due):
-            return False
-        self._refit()
-        if self.table.learner.round < self.table.learner.horizon:
+        due = any(self.trained_on < count <= learnt for count in self._due)
+        if due:
+            self._refit()
+        stale = self.epoch < self.refits and self.table.learner.round < self.table.learner.horizon
+        if stale:
+            self.take(self.refits)
             self._refresh()
-        return True
+        return due or stale
 
     def conclude(self) -> None:
         """The last refit, where labels were learnt since the one before; then its weights."""
@@ -168,6 +192,7 @@ class Adaptation:
         detail = {"tune": False, "adapter": number, "weights": before.fingerprint}
         self.table.ledger.note_refit(len(bought), detail)
         self.refits, self.trained_on = number, len(bought)
+        shutil.rmtree(self._folder(number).with_suffix(".part"), ignore_errors=True)
 
     def _train(self, number: int, learnt: str) -> Refitted:
         model, labels = self._model(), len(self.table.bought)
@@ -178,15 +203,15 @@ class Adaptation:
         self._current = number
         record = Refitted(number, labels, learnt, fingerprint, asdict(trained))
         write_atomic(folder.with_suffix(".json"), json.dumps(asdict(record), indent=1))
-        shutil.rmtree(part, ignore_errors=True)
         return record
 
     def _examples(self) -> list[Bought]:
         table, items = self.table, self.job.dataset.items
         found = []
         for row, label, _ in table.bought:
-            candidates = loss_set(table.shown.get(row, self._all(row)), label)
-            found.append(Bought(items[row], label, candidates, self._reference(row)))
+            reference = self._reference(row)  # who is displaced must not depend on the moment
+            candidates = self._loss_set(row, label, np.array(reference))
+            found.append(Bought(items[row], label, candidates, reference))
         if self.job.settings.kl_on_skips:
             found += [
                 Bought(items[row], None, self._all(row), self._reference(row))
@@ -205,6 +230,11 @@ class Adaptation:
                 if decision.status == "skipped" and decision.reason != "spent":
                     rows.append(self.table.row[decision.item])
         return rows
+
+    def _loss_set(self, row: int, label: int, scores: Array) -> tuple[int, ...]:
+        """C_t ∪ {gold}; where the follower has it, the gold displaces the lowest by `scores`."""
+        shown = self.table.shown.get(row, self._all(row))
+        return loss_set(shown, label, scores if self.table.follower.displaces else None)
 
     def _all(self, row: int) -> tuple[int, ...]:
         return tuple(range(len(self.job.dataset.items[row].candidates)))
@@ -255,8 +285,9 @@ class Adaptation:
         rounds = scorer.rounds
         scorer.restore(fresh_scorer(self.job.settings, table.block).state())
         for row, label, choice in table.bought:
-            shown = loss_set(table.shown.get(row, self._all(row)), label)
-            scorer.step(table.block[row], shown, choice, Label(label))
+            inputs = table.block[row]
+            shown = self._loss_set(row, label, scorer.scores(inputs))
+            scorer.step(inputs, shown, choice, Label(label))
         scorer.rounds = rounds
 
     # --- places ------------------------------------------------------------------------------

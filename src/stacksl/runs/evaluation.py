@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ class Evaluation:
 
     `gold`, `predicted`, `confidence` are of the `scored` rows, those that could be read, in file
     order; the gold of a class that the model does not know is −1, which nothing matches. Macro-F1
-    and calibration cover the scored rows, accuracy all `n`.
+    and calibration cover the scored rows, accuracy all `n`. `normalisations` are a language model's
+    under each of the four, its own among them.
     """
 
     n: int
@@ -39,6 +40,7 @@ class Evaluation:
     gold: NDArray[np.int64]
     predicted: NDArray[np.int64]
     confidence: Array
+    normalisations: Mapping[str, Evaluation] = field(default_factory=dict)
 
     @property
     def scored(self) -> int:
@@ -52,19 +54,22 @@ class Evaluation:
 
     def row(self) -> dict[str, Any]:
         """The numbers that `stacksl evaluate` gives."""
-        low, high = wilson(self.correct, self.n)
         _, ece = calibration_bins(self.confidence, self.gold == self.predicted)
+        every = {kind: each._measures() for kind, each in self.normalisations.items()}
         return {
             "n": self.n,
-            "accuracy": self.accuracy,
-            "macro_f1": self.macro_f1,
-            "interval": [low, high],
+            **self._measures(),
             "correct": self.correct,
             "scored": self.scored,
             "unusable": self.unusable,
             "unknown_classes": self.unknown,
             "calibration_error": ece,
+            **({"normalisations": every} if every else {}),
         }
+
+    def _measures(self) -> dict[str, Any]:
+        low, high = wilson(self.correct, self.n)
+        return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "interval": [low, high]}
 
     def mistakes(self) -> list[tuple[int, int, int]]:
         """(gold, predicted, count), most frequent first."""
@@ -117,7 +122,8 @@ def evaluate(
             " use `stacksl predict`"
         )
     if isinstance(model, AdaptedModel):
-        return judge_scores(model, dataset, progress)[model.model.choices.normalisation]
+        every = judge_scores(model, dataset, progress)
+        return replace(every[model.model.choices.normalisation], normalisations=every)
     return judge(model.policies(dataset.items, progress), dataset)
 
 

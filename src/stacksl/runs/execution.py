@@ -23,7 +23,7 @@ from stacksl.labels.purchases import Answer, Head, ItemRecord, Purchase
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
 from stacksl.runs import arrays, checkpoints
-from stacksl.runs.adapting import Adaptation, adaptation_of, language_model
+from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts, language_model
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.finish import finish
 from stacksl.runs.folder import TIMES
@@ -56,11 +56,13 @@ def execute(
     with job.folder.locked(), _recorded(job, warnings, labeler) as state, one_thread():
         features = _feature_map(job)
         block = _features(job, features, report)
+        changed: list[str] = []
         if isinstance(features, LanguageModel):
+            changed = changed_facts(job, features)
             job.note(features.facts())
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
         players = assemble(job.settings, block, order, job.budget.labels)
-        found = [*_cut(features), *players.warnings]
+        found = [*changed, *_cut(features), *players.warnings]
         state["warnings"] = _unique(state["warnings"], found)
         with _ledger(job, began=bool(state["began"])) as ledger:
             state["began"] = True

@@ -1,0 +1,423 @@
+"""A run that adapts a language model: when it refits, what from, and what the head then knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl import Item
+from stacksl.api import Run, run
+from stacksl.errors import LabelerError
+from stacksl.game.followers import loss_set
+from stacksl.labels.labelers import OracleLabeler
+from stacksl.labels.purchases import Answer, Purchase
+from stacksl.labels.rows import Row
+from stacksl.lm.model import Bought, LanguageModel
+from stacksl.runs import adapting
+from stacksl.runs.adapting import due_at
+from stacksl.runs.checkpoints import latest
+from stacksl.runs.frozen import freeze, thaw
+
+from .lm_cases import QUICK, Corpus, questions, sentences, tiny_model
+
+pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+COUNT, BUDGET = 40, 12
+SHARES = (1, 2, 3, 6, 12)  # of 12 labels: 5, 10, 25, 50 and 100 %, rounded up
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("lm") / "model")
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return questions(COUNT)
+
+
+@pytest.fixture(scope="module")
+def finished(model: Path, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """An undisturbed run by the default gate, with its refits at the default shares."""
+    return adapt(model, corpus, tmp_path_factory.mktemp("run") / "run")
+
+
+def adapt(model: Path, corpus: Corpus, out: Path, labeler: Any = None, **settings: Any) -> Run:
+    given = {"budget": BUDGET, **QUICK, **settings}
+    return run(*corpus, out=out, model=str(model), adapt="lora", labeler=labeler, **given)
+
+
+def rows_of(made: Run, *events: str) -> list[Row]:
+    with made.ledger as ledger:
+        return [row for row in ledger.rows() if not events or row.event in events]
+
+
+def blocks(made: Run, corpus: Corpus) -> Iterator[Any]:
+    """The features by epoch, the initial model's first."""
+    ids = [item.id for item in corpus[0]]
+    yield thaw(made.folder.features, None, ids)
+    for folder in sorted(made.folder.features.glob("epoch-*")):
+        yield thaw(folder, None, ids)
+
+
+def last_weights(made: Run) -> str:
+    return str(rows_of(made, "refit")[-1].payload["weights"])
+
+
+def told_labels(corpus: Corpus) -> OracleLabeler:
+    return OracleLabeler(corpus[1], {item.id: len(item.candidates) for item in corpus[0]})
+
+
+class Late:
+    """Answers each purchase only when `delay` others were asked after it; tells all at `open`."""
+
+    name = "late"
+    repeatable = False
+
+    def __init__(self, corpus: Corpus, delay: int) -> None:
+        self._answers, self._delay = corpus[1], delay
+        self._asked: list[Purchase] = []
+        self._told = 0
+
+    def ask(self, purchases: Any) -> None:
+        known = {(p.item, p.token) for p in self._asked}
+        self._asked += [p for p in purchases if (p.item, p.token) not in known]
+
+    def answers(self) -> list[Answer]:
+        until = max(self._told, len(self._asked) - self._delay)
+        given, self._told = self._asked[self._told : until], until
+        return [
+            Answer(p.item, p.slot, p.token, self._answers[p.item], self.name, p.price)
+            for p in given
+        ]
+
+
+class Refusing(OracleLabeler):
+    """Answers `good` purchases, then will not any more."""
+
+    def __init__(self, corpus: Corpus, good: int) -> None:
+        super().__init__(corpus[1], {item.id: len(item.candidates) for item in corpus[0]})
+        self._good = good
+
+    def ask(self, purchases: Any) -> None:
+        self._good -= len(purchases)
+        if self._good < 0:
+            raise LabelerError("the labeler has gone home: ask again tomorrow")
+        super().ask(purchases)
+
+
+# --- before anything is learnt ---------------------------------------------------------------
+
+
+def base_choice(model: Path, item: Item) -> int:
+    """The base model's choice by mean log-likelihood a token, with transformers alone."""
+    import torch
+    import transformers as tf
+
+    tokenizer = tf.AutoTokenizer.from_pretrained(model)
+    network = tf.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    prompt = tokenizer(f"{item.prompt}\nAnswer:")["input_ids"]
+    means = []
+    for option in item.candidates:
+        tail = tokenizer(f" {option}")["input_ids"]
+        with torch.no_grad():
+            logits = network(torch.tensor([prompt + tail])).logits[0, len(prompt) - 1 : -1]
+        steps = logits.log_softmax(-1)[torch.arange(len(tail)), torch.tensor(tail)]
+        means.append(float(steps.mean()))
+    return int(np.argmax(means))
+
+
+def test_with_no_label_every_choice_is_the_base_models(
+    model: Path, corpus: Corpus, tmp_path: Path
+) -> None:
+    made = adapt(model, corpus, tmp_path / "run", Late(corpus, delay=10**6))
+    assert made.status()["state"] == "waiting"
+    assert (made.status()["asked"], made.status()["answered"]) == (BUDGET, 0)
+    chosen = {row.decision().item: row.decision().choice for row in rows_of(made, "round")}
+    assert chosen == {item.id: base_choice(model, item) for item in corpus[0]}
+    assert len({*chosen.values()}) > 1, "the choices differ, so that a constant would not do"
+
+
+def test_features_of_one_token_options_are_not_zero(finished: Run, corpus: Corpus) -> None:
+    first = next(blocks(finished, corpus))
+    short = [n for n, item in enumerate(corpus[0]) if all(len(c) == 1 for c in item.candidates)]
+    assert len(short) >= 5
+    for row in short:
+        assert np.linalg.norm(first[row].phi, axis=1) == pytest.approx(1.0, abs=1e-5)
+
+
+# --- the head --------------------------------------------------------------------------------
+
+
+class ByHand:
+    """The Newton head in dense algebra: scores are offset + θᵀφ, H = I + Σ Cov_π(φ)."""
+
+    def __init__(self, dim: int) -> None:
+        self.theta, self.gram = np.zeros(dim), np.eye(dim)
+
+    def scores(self, features: Any) -> Any:
+        return features.offset + features.phi.astype(np.float64) @ self.theta
+
+    def information(self, features: Any) -> tuple[Any, Any]:
+        scores, phi = self.scores(features), features.phi.astype(np.float64)
+        policy = np.exp(scores - scores.max())
+        policy /= policy.sum()
+        mean = policy @ phi
+        return policy, (phi - mean).T @ np.diag(policy) @ (phi - mean)
+
+    def learn(self, features: Any, gold: int) -> None:
+        policy, before = self.information(features)
+        policy[gold] -= 1.0
+        slope = policy @ features.phi.astype(np.float64)
+        self.theta = self.theta - np.linalg.solve(self.gram + before, slope)
+        self.gram = self.gram + self.information(features)[1]
+
+
+def test_the_head_is_offset_plus_theta_phi_and_rebuilt_at_each_epoch(
+    finished: Run, corpus: Corpus
+) -> None:
+    """The whole run by hand: every certificate's score, and θ and H at the end."""
+    epochs, place = blocks(finished, corpus), {item.id: n for n, item in enumerate(corpus[0])}
+    block = next(epochs)
+    head, learnt = ByHand(block.dim), []
+    for row in rows_of(finished):
+        if row.event == "round":
+            decision = row.decision()
+            scores = head.scores(block[place[decision.item]])
+            assert decision.score == pytest.approx(scores[decision.choice], abs=1e-8)
+            assert decision.choice == int(np.argmax(scores))
+        elif row.event == "learnt":
+            learnt.append((place[str(row.item)], row.label().index))
+            head.learn(block[learnt[-1][0]], learnt[-1][1])
+        elif row.event == "refreshed":
+            block, head = next(epochs), ByHand(block.dim)
+            for index, gold in learnt:
+                head.learn(block[index], gold)
+    saved, _ = latest(finished.folder.checkpoints)
+    assert saved is not None
+    assert np.allclose(saved.arrays["scorer/theta"], head.theta, atol=1e-8)
+    (inverse,) = [v for k, v in saved.arrays.items() if "gram_inv" in k]
+    assert np.allclose(inverse, np.linalg.inv(head.gram), atol=1e-8)
+    assert np.abs(head.theta).max() > 0.1, "it learnt something"
+
+
+# --- refits and epochs -----------------------------------------------------------------------
+
+
+def test_refits_come_at_their_shares_and_begin_epochs(finished: Run, corpus: Corpus) -> None:
+    assert due_at(QUICK.get("refit_at", "0.05,0.1,0.25,0.5,1"), BUDGET) == SHARES
+    epoch, learnt, seen = 0, 0, []
+    for row in rows_of(finished):
+        if row.event == "learnt":
+            learnt += 1
+        elif row.event == "refit":
+            assert row.payload["labels"] == learnt
+            seen.append(learnt)
+            assert row.payload["adapter"] == len(seen)
+        elif row.event == "refreshed":
+            epoch += 1
+            assert (row.payload["epoch"], row.payload["labels"]) == (epoch, learnt)
+        elif row.event == "round":
+            assert row.epoch == epoch
+    assert tuple(seen) == SHARES
+    assert epoch == len(SHARES), "rounds were left after the last label"
+    assert len({row.payload["weights"] for row in rows_of(finished, "refit")}) == len(SHARES)
+    folders = sorted(p.name for p in (finished.path / "adapters").iterdir() if p.is_dir())
+    assert folders == ["01", "02", "03", "04", "05"], "and no half-trained one stays behind"
+
+
+def test_the_last_adapter_depends_on_the_labels_alone(
+    model: Path, corpus: Corpus, tmp_path: Path
+) -> None:
+    often = adapt(model, corpus, tmp_path / "often", gate="first")
+    once = adapt(model, corpus, tmp_path / "once", gate="first", refit_at="1")
+    assert [row.payload["labels"] for row in rows_of(once, "refit")] == [BUDGET]
+    assert len(rows_of(often, "refit")) == len(SHARES)
+    assert last_weights(often) == last_weights(once)
+    weights = [made.folder.model / "adapter_model.safetensors" for made in (often, once)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_what_cannot_be_asked_any_more_is_zero_and_never_read(
+    finished: Run, model: Path, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over: list[set[str]] = [set()]
+    gone, bought = set(), set()
+    for row in rows_of(finished):
+        gone |= {str(row.item)} if row.event == "round" else set()
+        bought |= {str(row.item)} if row.event == "learnt" else set()
+        if row.event == "refreshed":
+            over.append(gone - bought)
+    for block, zero in zip(blocks(finished, corpus), over, strict=True):
+        empty = {item.id for n, item in enumerate(corpus[0]) if not block[n].phi.any()}
+        assert empty == zero
+        assert all(not block[n].offset.any() for n, i in enumerate(corpus[0]) if i.id in zero)
+    assert len(over[-1]) > 5
+
+    def poisoned(folder: Path, block: Any, *words: Any) -> None:
+        phi, base = np.array(block.phi), np.array(block.base)
+        unread = ~phi.any(axis=1)
+        phi[unread], base[unread] = np.nan, np.nan
+        freeze(folder, type(block)(phi, block.offsets, base), *words)
+
+    monkeypatch.setattr(adapting, "freeze", poisoned)
+    again = adapt(model, corpus, tmp_path / "run")
+    decisions = [[row.payload | {"item": ""} for row in rows_of(made, "round")]
+                 for made in (finished, again)]  # fmt: skip
+    assert decisions[0] == decisions[1]
+    assert last_weights(again) == last_weights(finished)
+
+
+def test_a_ledger_plays_again_without_the_model(
+    finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("a replay loads no language model")
+
+    monkeypatch.setattr(LanguageModel, "__init__", never)
+    with finished.ledger as ledger:
+        ledger.verify()
+    told = finished.replay()
+    assert (told["rounds"], told["labels"]) == (COUNT, BUDGET)
+
+
+# --- who answers -----------------------------------------------------------------------------
+
+
+def test_late_labels_join_the_next_refit(model: Path, corpus: Corpus, tmp_path: Path) -> None:
+    late = Late(corpus, delay=2)
+    made = adapt(model, corpus, tmp_path / "run", late, gate="first")
+    assert made.status()["state"] == "waiting"
+    assert made.status()["answered"] == BUDGET - 2
+    assert [row.payload["labels"] for row in rows_of(made, "refit")] == [1, 2, 3, 6]
+    late._delay = 0
+    made.resume(labeler=late)
+    assert made.status()["state"] == "finished"
+    assert [row.payload["labels"] for row in rows_of(made, "refit")] == [*SHARES]
+    quick = adapt(model, corpus, tmp_path / "quick", gate="first", refit_at="1")
+    assert last_weights(made) == last_weights(quick), "the same labels in the same order"
+    assert made.replay()["labels"] == BUDGET
+
+
+def test_a_labeler_that_refuses_costs_nothing_that_was_learnt(
+    finished: Run, model: Path, corpus: Corpus, tmp_path: Path
+) -> None:
+    with pytest.raises(LabelerError, match="gone home"):
+        adapt(model, corpus, tmp_path / "run", Refusing(corpus, good=7))
+    made = Run.open(tmp_path / "run")
+    assert made.status()["state"] == "failed"
+    assert "gone home" in made.status()["sentence"]
+    assert made.status()["answered"] == 7
+    made.resume(labeler=told_labels(corpus))
+    assert made.status()["asked"] == BUDGET
+    assert last_weights(made) == last_weights(finished)
+
+
+# --- budgets, gates, followers, what a refit gets ---------------------------------------------
+
+SHORT = {"budget": 6, "refit_at": "0.5,1", "epochs": 1}
+
+
+@pytest.mark.parametrize(
+    ("mode", "gate"),
+    [
+        *(("stream", gate) for gate in ("random", "first", "margin", "contested", "adpo")),
+        *(("pool", gate) for gate in ("random", "margin", "contested")),
+    ],
+)
+def test_the_budget_is_exact(model: Path, tmp_path: Path, mode: str, gate: str) -> None:
+    made = adapt(model, questions(20), tmp_path / "run", mode=mode, gate=gate, batches=3, **SHORT)
+    status = made.status()
+    assert (status["state"], status["rounds"]) == ("finished", 20)
+    assert len(rows_of(made, "learnt")) == status["asked"] <= 6
+    if gate != "contested":
+        assert status["asked"] == 6, "every other gate spends all of it"
+    adapted = [row for row in rows_of(made, "refit") if "adapter" in row.payload]
+    assert adapted[-1].payload["labels"] == status["asked"]
+    assert made.replay()["rounds"] == 20
+
+
+@pytest.fixture
+def refitted(monkeypatch: pytest.MonkeyPatch) -> list[list[Bought]]:
+    """What each refit of the runs of a test was given."""
+    given: list[list[Bought]] = []
+    original = LanguageModel.refit
+
+    def noted(self: LanguageModel, bought: Any, *words: Any) -> Any:
+        given.append(list(bought))
+        return original(self, bought, *words)
+
+    monkeypatch.setattr(LanguageModel, "refit", noted)
+    return given
+
+
+@pytest.mark.parametrize("objective", ["ce-hard", "stacksl"])
+def test_hard_candidates_are_one_negative_beside_the_gold(
+    model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Bought]], objective: str
+) -> None:
+    settings = {**SHORT, "follower": "hard", "k": 1, "gate": "first", "objective": objective}
+    made = adapt(model, corpus, tmp_path / "run", **settings)
+    shown = {row.decision().item: row.decision().presented for row in rows_of(made, "round")}
+    assert [len(each) for each in refitted] == [3, 6]
+    outside = 0
+    for each in refitted[-1]:
+        gold, reference = corpus[1][each.item.id], np.array(each.reference)
+        assert each.label == gold
+        assert each.candidates == loss_set(shown[each.item.id], gold, reference)
+        assert len(each.candidates) == 2
+        outside += gold not in shown[each.item.id]
+    assert outside, "some gold answer was not among those presented"
+    assert made.replay()["labels"] == 6
+
+
+def test_skipped_items_since_the_last_refit_are_held_where_they_were(
+    model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Bought]]
+) -> None:
+    made = adapt(model, corpus, tmp_path / "run", kl_on_skips=True, **SHORT)
+    base = next(blocks(made, corpus))
+    place = {item.id: n for n, item in enumerate(corpus[0])}
+    skipped: list[list[str]] = [[]]
+    for row in rows_of(made):
+        if row.event == "refit":
+            skipped.append([])
+        elif row.event == "round" and row.decision().status == "skipped":
+            if row.decision().reason != "spent":
+                skipped[-1].append(row.decision().item)
+    assert all(skipped[:2]), "both refits have some"
+    for each, expected in zip(refitted, skipped, strict=False):
+        held = [b for b in each if b.label is None]
+        assert [b.item.id for b in held] == expected
+        for bought in each:
+            offset = base[place[bought.item.id]].offset
+            assert bought.reference == pytest.approx(tuple(offset), abs=0)
+    plain = adapt(model, corpus, tmp_path / "plain", **SHORT)
+    assert last_weights(made) != last_weights(plain), "the terms pull"
+
+
+@pytest.mark.parametrize("protocol", ["option", "letter"])
+def test_fixed_classes_from_a_table(model: Path, tmp_path: Path, protocol: str) -> None:
+    items, answers = sentences(24)
+    table = tmp_path / "data.csv"
+    lines = [f"{item.prompt},{item.candidates[answers[item.id]]}" for item in items]
+    table.write_text("\n".join(["text,label", *lines]) + "\n")
+    given = {**QUICK, **SHORT, "protocol": protocol, "objective": "ce"}
+    made = run(table, test=table, out=tmp_path / "run", model=str(model), **given)
+    assert made.status()["asked"] == 6
+    assert set(made.reading.classes or ()) == {"bread", "sea", "night"}
+    rows = [*made.predict(table)]
+    assert [row["choice"] for row in rows] == [
+        (made.reading.classes or ())[row["index"]] for row in rows
+    ]
+    assert len(rows) == 24
+    told = made.evaluate(table)
+    right = sum(
+        row["choice"] == item.candidates[answers[item.id]]
+        for row, item in zip(rows, items, strict=True)
+    )
+    assert told["correct"] == right
+    assert made.replay()["labels"] == 6
