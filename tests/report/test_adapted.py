@@ -1,0 +1,123 @@
+"""What page and card say of an adapted language model."""
+
+import re
+
+import pytest
+
+from stacksl.report import adapted, card, figures, render
+
+from .test_html import read
+
+
+@pytest.fixture
+def facts(made):
+    return made["adapted"]()
+
+
+def words_of(facts, id):
+    """The text of one section of the page."""
+    found = re.search(rf'<section id="{id}".*?</section>', render(facts), re.DOTALL)
+    assert found is not None
+    return read(found.group()).text
+
+
+def test_the_page_says_what_the_model_is(facts):
+    text = words_of(facts, "language-model")
+    for words in (
+        "The licence of the base model tiny-base is mit",
+        "is not part of the model",
+        "/models/tiny-base",
+        "4,218,880",
+        "92,480 (a LoRA adapter)",
+        "{prompt} Answer:",
+        "0.125",
+        "17 prompts lost their start, 3 options their end, of 2,000 items",
+        "nothing, of 500 items",
+        "cpu, float32",
+        "packed",
+        "1, 2 each",
+        "1.5 GiB",
+    ):
+        assert words in text, words
+
+
+def test_the_four_normalisations_stand_beside_the_bases(facts):
+    page = render(facts)
+    for row in facts.language.normalisations:
+        (line,) = re.findall(rf"<tr><th[^>]*><code>{row.name}</code>.*?</tr>", page)
+        assert f"{100 * row.accuracy:.1f}%" in line
+        assert f"{100 * row.base_accuracy:.1f}%" in line
+        assert f"{100 * row.low:.1f}% to {100 * row.high:.1f}%" in line
+        assert ("this run" in line) == (row.name == "char_mean")
+
+
+def test_the_refits_are_listed_with_what_they_cost(facts):
+    text = words_of(facts, "language-model")
+    for words in ("1 100 55.0%", "1.31", "0.021", "3.1%", "31,000", "0.605 s", "2 min 0 s"):
+        assert words in text, words
+    assert "Training, a label bought 0.902 s" in text  # (60.5 + 120) / 200
+    assert "The run, a label bought 3.77 s" in text  # 754 / 200
+
+
+def test_scores_are_shown_by_epoch_and_never_summed(facts):
+    text, written = words_of(facts, "gate-score"), card(facts)
+    for score in ("1,112", "777.8", "222.2", "88.5"):
+        assert score in text, score
+    page = read(render(facts)).text
+    for summed in ("1,889", "1889", "310.8", "310.7"):  # 1111.5 + 777.75, 222.25 + 88.5
+        assert summed not in page
+        assert summed not in written
+    assert "never summed across epochs" in text
+    assert "calibrated, not valid" in text
+    assert "keeps no matrix" not in text
+    assert "Epoch 1 | 1,000 rounds, 95 asked" in written
+
+
+def test_the_curve_begins_with_the_base_at_no_label(facts):
+    drawn = figures.accuracy_curve(facts)
+    assert "38.0% with 0 labels, 62.0% with 200" in drawn
+    text = words_of(facts, "bought")
+    assert "Without a label the base model answers 38.0% correctly; 200 labels added 24.0" in text
+    assert "The first 100 labels gave 55.0%; the remaining 100 added 7.0 points." in text
+    assert "The dot at 0 is the base model" in text
+
+
+def test_the_card_names_the_licence_and_loads_as_yaml_reads(facts):
+    written = card(facts)
+    front = written.split("---\n")[1]
+    assert 'base_model: "tiny-base"\nlicense: "mit"\n' in front
+    assert "The licence of the base model tiny-base is mit" in written
+    assert "`stacksl evaluate RUN test.jsonl`" in written
+    assert "AutoPeftModelForCausalLM" in written
+    assert "38.0%" in written
+
+
+def test_what_a_poor_run_lacks_is_said(made):
+    facts = made["adapted_badly"]()
+    text, written = read(render(facts)).text, card(facts)
+    for words in (
+        "names no licence",
+        "There was no refit: no label was learnt.",
+        "Peak memory of tensors on the GPU",
+        "(all weights)",
+        "--test FILE",
+    ):
+        assert words in text, words
+    assert "license:" not in written
+    assert "AutoModelForCausalLM" in written
+    fence = re.search(r"^(`{5,})text$", written, re.MULTILINE)
+    assert fence is not None
+    assert written.count(f"\n{fence.group(1)}\n") == 1, "the template's own fences are inside"
+
+
+def test_other_runs_say_nothing_of_language_models(made):
+    for name in ("usual", "bare"):
+        assert "anguage model" not in render(made[name]())
+        assert "anguage model" not in card(made[name]())
+        assert adapted.cost_rows(made[name]()) == ()
+
+
+def test_no_number_is_nan(made):
+    for name in ("adapted", "adapted_badly"):
+        shown = read(render(made[name]())).text + card(made[name]())
+        assert not re.search(r"\b(nan|NaN|inf|None)\b", shown)

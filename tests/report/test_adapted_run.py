@@ -1,0 +1,185 @@
+"""The report and the cards of a run that really adapted a language model, a tiny random one."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl import Item
+from stacksl.api import Run, run
+from stacksl.report import Facts
+from stacksl.runs.handing import epochs_of
+
+from .test_html import read
+
+pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+COLOURS = ("red", "blue", "green", "pale yellow")
+
+
+def tiny_base(folder: Path) -> Path:
+    """A folder with a random model of Qwen3 shape, a tokenizer of bytes, and a licence."""
+    import tokenizers as tk
+    import torch
+    import transformers as tf
+
+    letters = tk.pre_tokenizers.ByteLevel.alphabet()
+    made = tk.Tokenizer(tk.models.BPE({c: n for n, c in enumerate(sorted(letters))}, []))
+    made.pre_tokenizer = tk.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tk.decoders.ByteLevel()
+    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=made)
+    tokenizer.add_special_tokens({"eos_token": "<end>"})
+    shape = tf.Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=8, max_position_embeddings=128,
+        initializer_range=0.3,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        tf.Qwen3ForCausalLM(shape).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n", encoding="utf-8")
+    return folder
+
+
+def items(count: int, seed: int) -> tuple[list[Item], dict[str, int]]:
+    draw = random.Random(seed)
+    golds = [draw.randrange(4) for _ in range(count)]
+    made = [
+        Item(f"i{seed}-{n}", f"{'x' * (3 * n)} the {COLOURS[gold]} ball {n} is", COLOURS)
+        for n, gold in enumerate(golds)
+    ]
+    return made, {item.id: gold for item, gold in zip(made, golds, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    base = tiny_base(tmp_path_factory.mktemp("base") / "tiny")
+    return run(
+        *items(20, 0), test=items(10, 1), budget=6, out=tmp_path_factory.mktemp("run") / "run",
+        model=str(base), adapt="lora", lora_rank=2, epochs=1, refit_at="0.5,1", state_dim=8,
+        max_len_prompt=40, learning_rate=1e-2, device="cpu",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def facts(made: Run) -> Facts:
+    return Facts.from_json((made.path / "facts.json").read_text(encoding="utf-8"))
+
+
+def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
+    model = facts.language
+    assert model is not None
+    assert (model.kind, model.base.name, model.base.licence) == ("lora", "tiny", "apache-2.0")
+    assert (model.scoring.protocol, model.scoring.max_len_prompt) == ("option", 40)
+    assert (model.computed.device, model.computed.dtype) == ("cpu", "float32")
+    assert (model.computed.threads, model.computed.processes) == (1, 1)
+    assert 50 * 2**20 < model.computed.peak_memory < 64 * 2**30
+    assert [row.labels for row in model.refits] == [3, 6]
+    assert all(row.seconds > 0 and row.tokens > 0 for row in model.refits)
+    assert facts.method.scorer == "newton"
+    assert facts.refit is not None
+    assert "refit 2, trained from the initial adapter on all 6 labels" in facts.refit.sentence
+    assert "is not part of the model" in facts.refit.sentence
+
+
+def test_the_parameters_are_those_of_the_files(made: Run, facts: Facts) -> None:
+    from safetensors import safe_open
+
+    def numbers(path: Path) -> int:
+        with safe_open(path, "np") as tensors:
+            shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+        return sum(int(a) * int((b or [1])[0]) for a, *b in shapes)
+
+    assert facts.language is not None
+    assert numbers(made.path / "model" / "adapter_model.safetensors") == facts.language.trained
+    base = Path(facts.language.base.source) / "model.safetensors"
+    assert numbers(base) == facts.language.base.parameters
+
+
+def test_long_prompts_are_counted_in_both_files(facts: Facts) -> None:
+    assert facts.language is not None
+    pool, test = facts.language.cuts
+    assert (pool.items, test.items) == (20, 10)
+    # a byte a token: 3n + " the COLOUR ball N is" and "\nAnswer:" are over 40 from some n on
+    assert 0 < pool.prompts < 20
+    assert 0 < test.prompts < 10
+    assert pool.options == test.options == 0
+
+
+def test_the_curve_is_the_base_then_each_refit(facts: Facts) -> None:
+    assert facts.language is not None
+    assert facts.test is not None
+    base = next(row for row in facts.language.normalisations if row.own)
+    assert [point.labels for point in facts.curve] == [0, 3, 6]
+    assert facts.curve[0].accuracy == base.base_accuracy
+    assert facts.curve[-1].accuracy == base.accuracy == facts.test.accuracy
+    assert [row.accuracy for row in facts.language.refits] == [p.accuracy for p in facts.curve[1:]]
+
+
+def test_the_four_normalisations_are_what_evaluate_finds(made: Run, facts: Facts) -> None:
+    assert facts.language is not None
+    rows = {row.name: row for row in facts.language.normalisations}
+    assert rows.keys() == {"token_mean", "sum", "char_mean", "pmi"}
+    found = made.evaluate(made.path / "test.jsonl")
+    own = next(row for row in rows.values() if row.own)
+    assert (own.accuracy, own.macro_f1) == (found["accuracy"], found["macro_f1"])
+    assert [own.low, own.high] == found["interval"]
+
+
+def test_epochs_add_up_to_the_rounds_but_their_scores_are_kept_apart(
+    made: Run, facts: Facts
+) -> None:
+    assert facts.language is not None
+    assert facts.gate_score is None
+    epochs = facts.language.epochs
+    assert [epoch.epoch for epoch in epochs] == list(range(len(epochs)))
+    assert len(epochs) >= 2
+    assert sum(epoch.rounds for epoch in epochs) == facts.budget.rounds == 20
+    assert sum(epoch.asked for epoch in epochs) == facts.budget.asked == 6
+    with made.ledger as ledger:
+        scores = [(row.epoch, row.decision()) for row in ledger.rows() if row.event == "round"]
+    for epoch in epochs:
+        own = [max(0.0, d.gate_score) for at, d in scores if at == epoch.epoch]
+        assert epoch.gate_score == pytest.approx(sum(own))
+
+
+def test_page_and_card_are_whole_and_written_again_alike(made: Run) -> None:
+    page = (made.path / "report.html").read_text(encoding="utf-8")
+    written = (made.path / "README.md").read_text(encoding="utf-8")
+    text = read(page).text
+    assert "The licence of the base model tiny is apache-2.0" in text
+    assert "The licence of the base model tiny is apache-2.0" in written
+    assert 'license: "apache-2.0"' in written
+    assert not re.search(r"\b(nan|inf)\b", text + written, re.IGNORECASE)
+    made.report()
+    assert (made.path / "report.html").read_text(encoding="utf-8") == page
+    assert (made.path / "README.md").read_text(encoding="utf-8") == written
+
+
+def test_the_models_own_card_has_base_and_training(made: Run, facts: Facts) -> None:
+    assert facts.language is not None
+    own = next(row for row in facts.language.normalisations if row.own)
+    written = (made.path / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"| The same of the base | {own.base_accuracy:.4g} |" in written
+    assert f"| Accuracy by pmi | {facts.language.normalisations[-1].accuracy:.4g} |" in written
+    assert "| LoRA rank | 2 |" in written
+    assert "| Refits | 2 |" in written
+    assert "apache-2.0" in written
+    told = json.loads((made.path / "model" / "card.json").read_text(encoding="utf-8"))
+    assert told["warnings"] == list(facts.warnings)
+    with made.ledger as ledger:
+        assert told["epochs"] == epochs_of(ledger.rows())
+
+
+def test_the_commands_of_the_card_work(made: Run, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = list(made.predict(made.path / "test.jsonl"))
+    assert len(rows) == 10
+    assert all(0 < row["probability"] <= 1 for row in rows)
+    assert all(row["choice"] == COLOURS[row["index"]] for row in rows)
