@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import importlib.util
 import json
 import os
@@ -22,14 +24,22 @@ from stacksl.cli.app import app
 from stacksl.features import ENCODERS
 from stacksl.game import FOLLOWERS, GATES, PAPER_RANGES, RECIPES, SCORERS
 from stacksl.labels.labelers import LABELERS
+from stacksl.lm import OBJECTIVES
+from stacksl.lm.normalise import NORMALISATIONS
+from stacksl.lm.prompts import PROTOCOLS, TEMPLATES, template
+from stacksl.lm.size import Size
 from stacksl.runs.building import default_scorer
+from stacksl.runs.conflicts import OF_MODEL
 from stacksl.runs.presets import AIMS, PRESETS
 from stacksl.runs.settings import Settings, resolve
+from stacksl.studies import STUDIES
+from stacksl.studies.methods import FIXED
+from stacksl.studies.rows import KEYS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 }
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -41,6 +51,8 @@ REGISTRIES: dict[str, Any] = {
     "features": ENCODERS,
     "preset": PRESETS,
     "aim": AIMS,
+    "objective": OBJECTIVES,
+    "study": STUDIES,
 }
 
 
@@ -63,8 +75,9 @@ def commands(program: str) -> Iterator[tuple[str, list[str]]]:
             for line in block.replace("\\\n", " ").splitlines()
         ]
         for line in [*lines, *spans(text)]:
-            if line.split(" ")[0] == program:
-                yield page, _before_shell(shlex.split(line, comments=True))
+            own = re.sub(r"^torchrun .*-m (?=stacksl\b)", "", line)
+            if own.split(" ")[0] == program:
+                yield page, _before_shell(shlex.split(own, comments=True))
 
 
 def _before_shell(words: list[str]) -> list[str]:
@@ -79,7 +92,8 @@ STACKSL = sorted({(page, " ".join(map(shlex.quote, words))) for page, words in c
 def is_a_form(words: list[str]) -> bool:
     """Whether these words are a form to fill in, such as `stacksl data check FILE [...]`."""
     text = " ".join(words)
-    return "[" in text or "|" in text or "VERB" in words or "NAME" in words
+    blanks = re.search(r"[\[|]|\$[a-z]", text)  # a form's marks, or a variable of the shell
+    return blanks is not None or not {"VERB", "NAME", "STUDY"}.isdisjoint(words)
 
 
 @pytest.mark.parametrize(("page", "line"), STACKSL)
@@ -146,6 +160,7 @@ def test_a_link_leads_somewhere(page: str) -> None:
 
 
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
+OTHERS = ("pip", "pytest", "git", "python", "make", "torchrun", "accelerate")  # flags of their own
 
 
 @pytest.mark.parametrize("page", list(PAGES))
@@ -154,11 +169,11 @@ def test_a_flag_in_the_text_exists(page: str) -> None:
     scripts = "".join(p.read_text(encoding="utf-8") for p in ROOT.glob("benchmarks/*.py"))
     known |= {"help", *re.findall(r'"--([a-z-]+)"', scripts)}
     for span in spans(PAGES[page]):
-        if span.split(" ")[0] not in ("pip", "pytest", "git", "python", "make"):
+        if span.split(" ")[0] not in OTHERS:
             assert set(FLAG.findall(span)) <= known, span
         for name in re.findall(r"--set (\w+)=", span):
             assert name in Settings.model_fields or name == "NAME", span
-        for kind in ("gate", "scorer", "follower", "preset", "aim"):
+        for kind in ("gate", "scorer", "follower", "preset", "aim", "objective"):
             for name in re.findall(rf"--{kind} ([a-z][\w-]*)", span):
                 assert name in REGISTRIES[kind], span
 
@@ -185,7 +200,7 @@ def test_every_name_is_documented(kind: str, name: str) -> None:
 PLAIN = {  # identifiers on the pages below that are no setting, no name and no value of a setting
     "resume", "predict", "evaluate", "run", "probability", "score", "status", "gate", "must",
     "spent", "order", "rank", "paper-table", "always", "clip_quantile", "verify",
-    "lora_learning_rate", "path", "replay", "stacksl",
+    "lora_learning_rate", "replay", "lora", "full", "letters", "answer",
 }  # fmt: skip
 
 
@@ -254,6 +269,73 @@ def test_the_table_of_presets_is_what_they_resolve_to() -> None:
         if origin == "preset"
     }
     assert differing <= set(table), "every setting that a preset sets has its row"
+
+
+def shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+SHARED = (  # settings of a language model's refits that `sgd` has too
+    "learning_rate", "kl_weight", "kl_target", "kl_on_skips", "reference", "ema_decay", "clip",
+    "clip_level", "clip_multiple",
+)  # fmt: skip
+
+
+def test_the_settings_of_a_language_model_are_all_there_with_their_defaults() -> None:
+    table = {row[0].strip("`"): row[1] for row in rows_under(PAGES["docs/lm.md"], "setting")}
+    assert set(table) == {"model", "adapt", *OF_MODEL, *SHARED}
+    unset = {"model": "none", "template": "`answer`, for `letter` `letters`"}
+    found = resolve({"model": "sample"}).settings.model_copy(update=dict.fromkeys(unset))
+    for name, cell in table.items():
+        value = getattr(found, name)
+        wanted = unset.get(name, "none") if value is None else f"`{shown(value)}`"
+        assert cell.startswith(wanted), f"{name}: {cell}, resolved {value}"
+    assert TEMPLATES["answer"] == template(None, "option")
+    assert TEMPLATES["letters"] == template(None, "letter")
+    full = resolve({"model": "sample", "adapt": "full"}).settings
+    assert f"`{full.learning_rate:g}` for `full`" in table["learning_rate"]
+
+
+@pytest.mark.parametrize(
+    "names", [PROTOCOLS, TEMPLATES, NORMALISATIONS, OBJECTIVES], ids=lambda names: next(iter(names))
+)
+def test_every_name_of_a_language_model_is_on_its_page(names: Any) -> None:
+    assert set(names) <= set(spans(PAGES["docs/lm.md"]))
+
+
+def sentences() -> set[str]:
+    """Every text in the source, with a blank for each value that is put in."""
+    found = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant):
+                found.add(str(node.value))
+            if isinstance(node, ast.JoinedStr):
+                parts = (str(p.value) if isinstance(p, ast.Constant) else " " for p in node.values)
+                found.add("".join(parts))
+    return found
+
+
+def test_an_error_that_is_explained_is_one_that_is_said() -> None:
+    said = sentences()
+    quoted = [row[0].strip('"') for row in rows_under(PAGES["docs/lm.md"], "it says")]
+    assert len(quoted) > 10
+    for words in quoted:
+        assert any(words in text for text in said), f"nothing says '{words}'"
+
+
+def test_what_the_studies_fix_is_what_the_page_says() -> None:
+    rows = {row[0].strip("`"): row[1] for row in rows_under(PAGES["docs/paper.md"], "left open")}
+    for name, value in FIXED.items():
+        assert rows[name] == f"`{shown(value)}`", name
+
+
+def test_the_contract_of_size_and_reproduce_is_that_of_their_records() -> None:
+    page = PAGES["docs/cli.md"]
+    keys = {row[0].strip("`") for row in rows_under(page.partition("### `size`")[2], "key")}
+    assert keys == {*(field.name for field in dataclasses.fields(Size)), "memory", "free"}
+    reproduce = page.partition("### `reproduce`")[2].partition("### ")[0]
+    assert set(KEYS) <= set(spans(reproduce))
 
 
 def test_the_table_preset_belongs_to_the_studies() -> None:
