@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 -m stacksl run train.jsonl --model ...
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 
 __all__ = ["in_crew"]
@@ -17,20 +18,19 @@ def in_crew(play: Callable[[], int]) -> int:
     The others serve it until it is done, whatever the command; torch is loaded only where there
     is more than one process.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+    if int(os.environ.get("WORLD_SIZE") or "1") < 2:
         return play()
     from stacksl.errors import StackslError
-    from stacksl.lm.crew import present_crew, serve
-    from stacksl.lm.stage import Stage
 
     try:
+        from stacksl.lm.crew import present_crew, serve
+        from stacksl.lm.stage import Stage
+
         crew = present_crew()
     except StackslError as error:
-        if os.environ.get("RANK", "0") == "0":
-            import sys
-
-            print(f"stacksl: {error}", file=sys.stderr)
-        return 2
+        return _unformed(str(error), 2)
+    except KeyboardInterrupt:
+        return _unformed("stopped; nothing was changed", 130)
     if crew.rank > 0:
         serve(crew, Stage(crew))
         return 0
@@ -38,3 +38,10 @@ def in_crew(play: Callable[[], int]) -> int:
         return play()
     finally:
         crew.close()
+
+
+def _unformed(sentence: str, code: int) -> int:
+    """The exit code of a process that never met the others; the first one says why."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"stacksl: {sentence}", file=sys.stderr)
+    return code

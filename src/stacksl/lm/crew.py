@@ -62,6 +62,7 @@ class Crew:
         self._link = link
         self._inside = False
         self._owing = True  # the others still wait to hear how this rank fared
+        self._midway = False  # in a call that the ranks have not left together
 
     def share(self, n: int) -> range:
         """Which of `n` pieces of work are this rank's: piece b belongs to rank b mod size.
@@ -120,6 +121,7 @@ class Crew:
             return getattr(target, method)(*args)
         if self.rank:
             raise RuntimeError("a shared call is made by rank 0; the other ranks serve")
+        self._midway = True
         self._link.send((method, args))
         return self.run(target, method, args)
 
@@ -129,7 +131,28 @@ class Crew:
 
     def run(self, target: Any, method: str, args: tuple[Any, ...]) -> Any:
         """This rank's part of a shared call, up to the outcome that all ranks agree on."""
-        self._inside = self._owing = True
+        self._inside = self._owing = self._midway = True
+        try:
+            result = self._agreed(target, method, args)
+        except Exception:
+            self._midway = False
+            raise
+        finally:
+            self._inside = False
+        self._midway = False
+        return result
+
+    def close(self) -> None:
+        """Release the other ranks and leave them; to be called once by each, in any case.
+
+        Rank 0 says good-bye, unless it was interrupted inside a shared call: the others then wait
+        for numbers, and see by the lost connection that it is over.
+        """
+        link, self._link = self._link, None
+        if link is not None:
+            link.close(a_word=self.rank == 0 and not self._midway)
+
+    def _agreed(self, target: Any, method: str, args: tuple[Any, ...]) -> Any:
         try:
             result = getattr(target, method)(*args)
             self._settle(None)
@@ -138,14 +161,6 @@ class Crew:
             if self._owing:
                 self._settle(error)
             raise
-        finally:
-            self._inside = False
-
-    def close(self) -> None:
-        """Release the other ranks and leave them; to be called once by each, in any case."""
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
 
     def _settle(self, error: Exception | None) -> None:
         """Tell the others how this rank fares, and leave the call where any rank has failed."""
@@ -284,10 +299,10 @@ class _Link:
             for tensor, piece in zip(tensors, pieces, strict=True):
                 tensor.copy_(piece.view_as(tensor))
 
-    def close(self) -> None:
-        """Tell those who serve that it is over, and take the link down."""
+    def close(self, *, a_word: bool) -> None:
+        """Take the link down, after `a_word` to those who serve that it is over."""
         with suppress(StackslError):
-            if self._dist.get_rank() == 0:
+            if a_word:
                 self.send(None)
         with suppress(RuntimeError):
             self._state.destroy_process_group()
