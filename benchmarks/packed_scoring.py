@@ -11,14 +11,22 @@ repetition that is not counted; a ratio is the median of the ratios within a rep
 `naive` is a plain forward pass an option with the logits of every position, as a first version
 would have it; `naive, kept` asks for the option's logits only; `padded` is one batch of all
 options behind copies of the prompt, with the option's logits only. `lm_eval` is lm-eval's own
-scoring of the same tokens at three batch sizes, where it is installed; its best one counts.
+scoring of the same tokens, where it is installed, at the batch size that was fastest in a trial of
+each; it makes no gradients, so that `forward_backward` has no ratio to it.
+
+The JSON holds a ratio a kind and path (`forward`, `forward_backward`: how many times as long as
+`packed` it takes), the times in `tables`, lm-eval's trial in `lm_eval_tried`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.metadata
 import json
 import os
+import platform
+import shlex
 import statistics
 import sys
 import time
@@ -39,7 +47,9 @@ BARS = {
     "forward": {"lm_eval": 3.0},
     "forward_backward": {"naive": 4.0},
 }  # packed is at least so many times as fast
-LM_EVAL_BATCHES = (1, 5, 10)
+LM_EVAL_BATCHES = (1, 2, 5, 10)
+RATIOS = ("naive", "padded", "lm_eval")
+LIBRARIES = ("torch", "transformers", "peft", "lm_eval")
 AGREE = 1e-4  # nats a token; the scores of all jobs are compared before anything is timed
 
 Job = Callable[[Any, list[TokenItem]], Any]
@@ -87,6 +97,39 @@ def lm_eval_path(model: Any, batch_size: int) -> Any:
         return list(sums.split([len(item.options) for item in items]))
 
     return path
+
+
+def best_lm_eval(
+    model: Any, items: list[TokenItem], device: str
+) -> tuple[dict[str, Any], dict[int, float]]:
+    """lm-eval's scoring at its fastest batch size, and milliseconds an item at each that was tried.
+
+    Both are empty where it is not installed.
+    """
+    try:
+        found = {size: lm_eval_path(model, size) for size in LM_EVAL_BATCHES}
+    except ImportError as reason:
+        print(f"left out: lm_eval: {reason}")
+        return {}, {}
+    rows = [[item] for item in items]
+    found[LM_EVAL_BATCHES[0]](model, rows[:1])  # what only a first call does
+    tried: dict[int, float] = {}
+    with torch.no_grad():
+        for size, path in found.items():
+            seconds, _ = timed(lambda path=path: path(model, rows), device)
+            tried[size] = seconds * 1e3 / len(items)
+    best = min(tried, key=lambda size: tried[size])
+    print("lm_eval, ms an item by batch size:", {size: round(ms) for size, ms in tried.items()})
+    return {"lm_eval": found[best]}, tried
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the libraries that take part."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def make_model(options: argparse.Namespace) -> Any:
@@ -150,7 +193,7 @@ def jobs(
         "forward_backward": {
             name: bound(forward_backward, path)
             for name, path in paths.items()
-            if name != "kv" and not name.startswith("lm_eval")
+            if name not in ("kv", "lm_eval")
         },
     }
 
@@ -226,46 +269,44 @@ def parsed() -> argparse.Namespace:
 def main() -> int:
     options = parsed()
     model, items = make_model(options), make_items(options)
-    load = os.getloadavg() if hasattr(os, "getloadavg") else None
-    paths, absent = dict(PATHS), ""
-    try:
-        for size in LM_EVAL_BATCHES:
-            paths[f"lm_eval, batch {size}"] = lm_eval_path(model, size)
-    except ImportError as reason:
-        absent = f"lm_eval: {reason}"
-        print(f"left out: {absent}")
+    load = os.getloadavg()
+    judge, tried = best_lm_eval(model, items, options.device)
+    paths = PATHS | judge
     gap = largest_gap(model, items, paths)
     print(f"largest difference between paths: {gap:.2g} nats a token")
     if options.dtype == "float32" and gap > AGREE:
         print("the paths disagree: nothing is timed")
         return 1
-    tables, bars = {}, []
+    tables, ratios = {}, {}
     for kind, works in jobs(model, items, paths).items():
         tables[kind] = measure(works, options)
         show(kind, tables[kind])
-        ratios = {row["path"]: row["times_packed"] for row in tables[kind]}
-        if judged := [ratio for name, ratio in ratios.items() if name.startswith("lm_eval")]:
-            ratios["lm_eval"] = min(judged)
-        bars += [
-            {"bar": f"{kind}: packed against {name}", "least": least, "measured": ratios[name],
-             "met": ratios[name] >= least}
-            for name, least in BARS.get(kind, {}).items() if name in ratios
-        ]  # fmt: skip
+        known = {row["path"]: row["times_packed"] for row in tables[kind]}
+        ratios[kind] = {name: known.get(name) for name in RATIOS}
+    bars = [
+        {"bar": f"{kind}: packed against {name}", "least": least, "measured": measured,
+         "met": measured >= least}
+        for kind, bar in BARS.items() for name, least in bar.items()
+        if (measured := ratios[kind][name]) is not None
+    ]  # fmt: skip
     print("\nbars")
     for bar in bars:
         print(f"  {bar['bar']:44}{bar['measured']:8.2f} of {bar['least']:g}  "
               f"{'met' if bar['met'] else 'MISSED'}")  # fmt: skip
     facts = {
-        **tables,
+        "command": f"python benchmarks/packed_scoring.py {shlex.join(sys.argv[1:])}".strip(),
+        **ratios,
         "bars": bars,
+        "tables": tables,
+        "lm_eval_tried": tried,
         "largest_gap": gap,
-        "absent": absent,
-        "load": load,
+        "load": {"before": load, "after": os.getloadavg()},
         "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
+        "cores": os.cpu_count(),
+        "versions": versions(),
         "case": {name: value for name, value in vars(options).items() if name != "json"},
     }
-    print(f"\ntorch {torch.__version__}, {facts['threads']} threads, load at the start {load}")
+    print(f"\n{facts['versions']}, {facts['threads']} threads, load {facts['load']}")
     if options.json:
         options.json.write_text(json.dumps(facts, indent=1) + "\n")
     return 0 if all(bar["met"] for bar in bars) else 1
