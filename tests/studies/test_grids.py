@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from stacksl.studies.asking import cell_of
 from stacksl.studies.bench import Bench
 from stacksl.studies.methods import BASELINES
 from stacksl.studies.paper import NUMBERS
+from stacksl.studies.reproduce import reproduce
 from stacksl.studies.study import Setting
 from stacksl.studies.tasks import Setup
 
@@ -140,3 +142,15 @@ def test_gates_that_do_not_look_are_fitted_once(setup: Setup) -> None:
         for setting in study.settings(setup):
             blind = setting.settings.get("gate") in ("always", "random", "first")
             assert (setting.settings.get("refit_at") == "1") == blind
+
+
+@pytest.mark.parametrize("study", list(STUDIES))
+def test_the_cost_is_what_is_played(study: str, bench: Bench, stage: Any) -> None:
+    """With four options, and an `llf` that buys what `first` buys."""
+    reproduce(STUDIES[study], bench, [0])
+    runs = re.match(r"(\d+) runs", STUDIES[study].cost)
+    assert runs is not None
+    assert int(runs[1]) == len(stage.played)
+    chosen = [each for each in stage.played if each[1].name == "MedQA-train"]
+    said = re.search(r"(\d+) of them,? (?:on MedQA, )?to choose", STUDIES[study].cost)
+    assert len(chosen) == (int(said[1]) if said else 0)

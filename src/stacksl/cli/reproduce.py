@@ -85,6 +85,7 @@ def reproduce(
     from stacksl.studies import study_named
     from stacksl.studies.bench import Bench
     from stacksl.studies.examining import examine
+    from stacksl.studies.records import record
     from stacksl.studies.reproduce import reproduce as measured
     from stacksl.studies.sources import quick as cut
     from stacksl.studies.sources import setup_of
@@ -104,19 +105,7 @@ def reproduce(
         raise Stopped(
             f"stopped; {len(bench.store)} cells are kept in {out}: the same command goes on"
         ) from stop
-    print(as_json(_record(study, setup.model, count, rows)) if json else _shown(found, rows))
-
-
-def _record(study: str, model: str, seeds: int, rows: Sequence[Any]) -> dict[str, Any]:
-    from stacksl import __version__
-
-    return {
-        "study": study,
-        "version": __version__,
-        "model": model,
-        "seeds": list(range(seeds)),
-        "rows": [row.to_json() for row in rows],
-    }
+    print(as_json(record(study, setup.model, count, rows)) if json else _shown(found, rows))
 
 
 def _shown(study: Any, rows: Sequence[Any]) -> str:
@@ -156,7 +145,12 @@ def _duration(seconds: float) -> str:
 
 
 def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Path) -> Result:
-    """Play a run in `folder`, or go on with the one that lies there; what it came to."""
+    """Play a run in `folder`, or go on with the one that lies there; what it came to.
+
+    Raises:
+        KeyboardInterrupt: it was stopped, and can be gone on with.
+        StackslError: it failed.
+    """
     from stacksl.api import Run, prepare
 
     start = time.monotonic()
@@ -165,6 +159,8 @@ def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Pat
     else:
         shutil.rmtree(folder, ignore_errors=True)  # begun, but no run yet
         run = prepare(train, test=test, out=folder, settings=settings).start()
+    if run.status()["state"] == "stopped":
+        raise KeyboardInterrupt  # the run took it and put itself away
     return _result(run, str(settings.get("clip", "scale")), time.monotonic() - start)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["accuracies", "cell_of", "measured", "rows_of"]
 
+_ALWAYS = ("accuracy", "macro_f1")  # what a row has even where nothing was measured
+
 
 def cell_of(setting: Setting, seed: int, bench: Bench) -> Cell:
     """The cell that `setting` means under `seed`.
@@ -86,7 +88,7 @@ def rows_of(study: Study, setting: Setting, seed: int, bench: Bench) -> list[Row
             settings=settings,
         )
         for metric in study.metrics
-        if metric in values or result.reason is not None
+        if metric in values or (result.reason is not None and metric in (*_ALWAYS, *papers))
     ]
 
 

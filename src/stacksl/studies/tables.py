@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from stacksl.errors import DataError
 from stacksl.studies.rows import Row, half_width
 
 __all__ = ["HEADINGS", "markdown", "refreshed"]
@@ -121,10 +122,15 @@ def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
     """`text` with its tables as the records have them.
 
     A table stands between `<!-- study: NAME -->` and `<!-- end -->`, NAME being that of a record.
+
+    Raises:
+        DataError: there is no such record.
     """
 
     def table(match: re.Match[str]) -> str:
         name = match[1]
+        if name not in records:
+            raise DataError(f"a page shows the record '{name}', and there is none: make it again")
         return f"<!-- study: {name} -->\n{markdown(records[name])}\n<!-- end -->"
 
     return _BLOCK.sub(table, text)

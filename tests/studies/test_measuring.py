@@ -199,5 +199,5 @@ def test_errors_of_a_mean() -> None:
     assert se == pytest.approx(0.1 / 3**0.5)
     row = Row("s", "r", "accuracy", value, se, 3)
     assert half_width(row) == pytest.approx(4.302652729911275 * 0.1 / 3**0.5)
-    assert pooled([0.5], 100) == (0.5, pytest.approx(0.05))
+    assert pooled([0.5], 100) == (0.5, 0.05), "sqrt(0.25 / 100)"
     assert pooled([0.5]) == (0.5, None)
