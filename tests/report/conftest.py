@@ -352,6 +352,9 @@ def adapted() -> Facts:
         gate_score=None,
         classes=(),
         confusions=(),
+        refit=Refit("The final model is the language model with the adapter of refit 2.", True),
+        rounds=rounds(2000, 200),
+        before_label=before(200),
         language=language(),
     )
 

@@ -25,7 +25,6 @@ def test_the_page_says_what_the_model_is(facts):
     text = words_of(facts, "language-model")
     for words in (
         "The licence of the base model tiny-base is mit",
-        "is not part of the model",
         "/models/tiny-base",
         "4,218,880",
         "92,480 (a LoRA adapter)",
@@ -39,6 +38,14 @@ def test_the_page_says_what_the_model_is(facts):
         "1.5 GiB",
     ):
         assert words in text, words
+
+
+def test_the_head_that_steered_is_told_apart_from_the_model(facts):
+    text = words_of(facts, "settings")
+    assert "Scorer newton" in text
+    assert "Features model:tiny-base" in text
+    for shown in (text, card(facts)):
+        assert "it steered the purchases and is not part of the model" in shown
 
 
 def test_the_four_normalisations_stand_beside_the_bases(facts):

@@ -86,7 +86,7 @@ def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
     assert facts.method.scorer == "newton"
     assert facts.refit is not None
     assert "refit 2, trained from the initial adapter on all 6 labels" in facts.refit.sentence
-    assert "is not part of the model" in facts.refit.sentence
+    assert "without the head that steered the purchases" in facts.refit.sentence
 
 
 def test_the_parameters_are_those_of_the_files(made: Run, facts: Facts) -> None:

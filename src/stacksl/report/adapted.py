@@ -102,7 +102,7 @@ def model_rows(model: LanguageModel) -> tuple[Named, ...]:
     rows = (
         ("Base model", base.name),
         ("Read from", base.source),
-        ("Revision", base.revision or "none, a folder"),
+        ("Revision", base.revision or "none recorded"),
         ("Licence", base.licence or "not stated"),
         ("Parameters", count(base.parameters)),
         ("Trained by a refit", f"{count(model.trained)} ({_kind(model)})"),

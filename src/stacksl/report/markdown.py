@@ -250,7 +250,8 @@ def _training(facts: Facts) -> list[str]:
         rows.append(("Preset", method.preset))
     final = facts.refit.sentence if facts.refit else "There is no final model yet."
     table = _table([*((name, plain(value)) for name, value in rows), *_refits(facts)])
-    return ["## Training", "", plain_sentence(final), "", *table]
+    steered = [adapted.STEERED, ""] if facts.language else []
+    return ["## Training", "", plain_sentence(final), "", *steered, *table]
 
 
 def _refits(facts: Facts) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import Any
 from stacksl.data import Dataset
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
 from stacksl.lm.handover import About
+from stacksl.lm.paths import load_torch
 from stacksl.report import language as f
 from stacksl.report.facts import Named
 from stacksl.runs.adapted import AdaptedModel
@@ -91,9 +92,7 @@ def _computed(model: LanguageModel, state: Mapping[str, Any]) -> f.Computed:
 def _peak_memory(device: str) -> tuple[int, bool]:
     """The most bytes held so far, and whether they are the GPU's."""
     if device.startswith("cuda"):
-        import torch
-
-        return int(torch.cuda.max_memory_allocated(device)), True
+        return int(load_torch().cuda.max_memory_allocated(device)), True
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB

@@ -295,11 +295,9 @@ def _refit(job: Job, refits: Refits) -> f.Refit | None:
 
 
 def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
-    apart = "The head that steered the purchases is not part of the model."
     if not language.refits:
         return f.Refit(
-            f"There was no refit, since no label was learnt: the final model is the base. {apart}",
-            False,
+            "There was no refit, since no label was learnt: the final model is the base.", False
         )
     last = language.refits[-1]
     what = "adapter" if language.kind == "lora" else "weights"
@@ -307,7 +305,8 @@ def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
     labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
     return f.Refit(
         f"The final model is the language model with the {what} of refit {last.number}, trained"
-        f" from the {start} on {labels}. {apart}",
+        f" from the {start} on {labels}; it answers alone, without the head that steered the"
+        " purchases.",
         True,
     )
 
