@@ -144,6 +144,7 @@ class Adaptation:
         if len(self.table.bought) > self.trained_on:
             self._refit()
         self.take(self.refits)
+        self._tidy()
 
     def take(self, number: int) -> None:
         """Give the model the weights of refit `number`; 0 is the initial adapter."""
@@ -192,7 +193,7 @@ class Adaptation:
         detail = {"tune": False, "adapter": number, "weights": before.fingerprint}
         self.table.ledger.note_refit(len(bought), detail)
         self.refits, self.trained_on = number, len(bought)
-        shutil.rmtree(self._folder(number).with_suffix(".part"), ignore_errors=True)
+        self._tidy()
 
     def _train(self, number: int, learnt: str) -> Refitted:
         model, labels = self._model(), len(self.table.bought)
@@ -204,6 +205,11 @@ class Adaptation:
         record = Refitted(number, labels, learnt, fingerprint, asdict(trained))
         write_atomic(folder.with_suffix(".json"), json.dumps(asdict(record), indent=1))
         return record
+
+    def _tidy(self) -> None:
+        """Drop the training checkpoints of refits that are done, one cut off just then included."""
+        for number in range(1, self.refits + 1):
+            shutil.rmtree(self._folder(number).with_suffix(".part"), ignore_errors=True)
 
     def _examples(self) -> list[Bought]:
         table, items = self.table, self.job.dataset.items

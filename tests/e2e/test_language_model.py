@@ -1,0 +1,210 @@
+"""The resume promise where a language model is adapted: kill -9 anywhere, and the end is the same.
+
+On the CPU with the recorded number of threads: ledger, θ, adapters, predictions, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run
+from stacksl.runs.checkpoints import latest
+
+from ..runs.lm_cases import QUICK, questions, tiny_model
+from .conftest import WORKER, Kind, Worker, budget_of, chain, expect_sound, facts
+
+pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+RUNS, LABELS, LM = "stacksl.runs", "stacksl.labels", "stacksl.lm"
+# 6 labels, refits at 1, 3 and 6; two epochs of steps of two: 2, 4 and 6 steps
+SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
+
+ROUNDS = {
+    "when the features of epoch 0 were frozen": (f"{RUNS}.execution:freeze", 1, "after"),
+    "when a purchase is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
+    "when an answer was learnt": ("stacksl.game.learner:Learner.learn", 4, "after"),
+    "between a checkpoint's two files": (f"{RUNS}.checkpoints:write_atomic", 3, "after"),
+}
+REFIT = {
+    "before its first step": (f"{LM}.course:Course.run", 2, "before"),
+    "between two steps": (f"{LM}.descent:Descent.step", 4, "after"),
+    "between a step and its checkpoint": (f"{LM}.interim:Interim.save", 4, "before"),
+    "when a training checkpoint was written": (f"{LM}.interim:Interim.save", 4, "after"),
+    "before the adapter is saved": (f"{LM}.adapters:Adapter.save", 2, "before"),
+    "between the adapter and its record": (f"{LM}.adapters:Adapter.save", 2, "after"),
+    "between its record and the ledger's row": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
+    "when the ledger has the refit": (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
+}
+EPOCH = {
+    "among its features": (f"{RUNS}.frozen:write_atomic", 12, "after"),
+    "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 2, "before"),
+    "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 2, "after"),
+    "when it was checkpointed": (f"{RUNS}.checkpoints:save", 3, "after"),
+}
+END = {
+    "between the last refit and the model": (f"{RUNS}.adapted:write_model", 1, "before"),
+    "between weights and description": (f"{LM}.handover:write_task", 1, "before"),
+    "before the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 3, "before"),
+}
+QUICKLY = (
+    "when an answer was learnt",
+    "between two steps",
+    "between the adapter and its record",
+    "when the ledger has the refit",
+    "between its features and its row",
+    "when its row is on disk",
+)
+MOMENTS = ROUNDS | REFIT | EPOCH | END
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """The process that plays and kills runs, with the heavy libraries in its parent."""
+    fault = tmp_path_factory.mktemp("worker") / "fault"
+    heavy = "import torch, transformers, peft, accelerate, transformers.models.qwen3.modeling_qwen3"
+    play = f"import runpy; runpy.run_path({str(WORKER)!r}, run_name='__main__')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{heavy}; {play}", str(fault)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield Worker(process)
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(30)
+    process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def kind(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
+    """A job that adapts a tiny model, played once without disturbance."""
+    folder = tmp_path_factory.mktemp("job")
+    model = tiny_model(folder / "model")
+    data = write(folder / "data.jsonl", 16, seed=0)
+    test = write(folder / "test.jsonl", 8, seed=1)
+    settings = {**SETTINGS, "model": str(model), "adapt": "lora"}
+    made = Kind("lm", data, test, settings, folder / "undisturbed" / "run")
+    made.seconds = worker.play(**made.order(made.reference))["seconds"]
+    return made
+
+
+def write(path: Path, count: int, seed: int) -> Path:
+    items, answers = questions(count, seed)
+    rows = [
+        {"id": i.id, "prompt": i.prompt, "candidates": i.candidates, "answer": answers[i.id]}
+        for i in items
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def timeless(path: Path) -> dict[str, Any]:
+    """The record of a refit without how long it took."""
+    found = dict(json.loads(path.read_text()))
+    found["trained"] = {k: v for k, v in found["trained"].items() if k != "seconds"}
+    return found
+
+
+def tree(folder: Path) -> list[str]:
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def expect_same(path: Path, kind: Kind) -> None:
+    """The run at `path` ended as the undisturbed one."""
+    reference = kind.reference
+    assert Run.open(path).status()["state"] == "finished"
+    assert chain(path) == chain(reference)
+    for part in ("adapters", "features", "model"):
+        assert tree(path / part) == tree(reference / part)
+        for name in tree(path / part):
+            one, other = path / part / name, reference / part / name
+            if part == "adapters" and one.suffix == ".json" and one.parent.name == "adapters":
+                assert timeless(one) == timeless(other)
+            elif one.name not in ("README.md",):
+                assert one.read_bytes() == other.read_bytes(), name
+    (mine, _), (others, _) = latest(path / "checkpoints"), latest(reference / "checkpoints")
+    assert mine is not None
+    assert others is not None
+    assert mine.arrays.keys() == others.arrays.keys()
+    for name, array in mine.arrays.items():
+        assert np.array_equal(array, others.arrays[name], equal_nan=True), name
+    assert (path / "rounds.parquet").read_bytes() == (reference / "rounds.parquet").read_bytes()
+
+
+def expect_resumed(worker: Worker, kind: Kind, out: Path, moment: Any) -> None:
+    assert worker.play(**kind.order(out), kill=moment)["killed"], "the moment never came"
+    expect_sound(out, budget_of(kind))
+    worker.play(**kind.order(out))
+    expect_sound(out, budget_of(kind))
+    expect_same(out, kind)
+
+
+@pytest.mark.parametrize("moment", QUICKLY)
+def test_a_run_that_adapts_is_killed(
+    worker: Worker, kind: Kind, tmp_path: Path, moment: str
+) -> None:
+    expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [each for each in MOMENTS if each not in QUICKLY])
+def test_a_run_that_adapts_is_killed_elsewhere(
+    worker: Worker, kind: Kind, tmp_path: Path, moment: str
+) -> None:
+    expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_that_adapts_is_killed_at_every_file(
+    worker: Worker, kind: Kind, tmp_path: Path, when: str
+) -> None:
+    for call in range(1, 400):
+        out = tmp_path / str(call) / "run"
+        reply = worker.play(**kind.order(out), kill=("os:replace", call, when))
+        expect_sound(out, budget_of(kind))
+        if not reply["killed"]:
+            assert call > 30, "few files were seen"
+            return
+        worker.play(**kind.order(out))
+        expect_same(out, kind)
+    pytest.fail("a small run writes fewer than 400 files")
+
+
+def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: Path) -> None:
+    """In every refit, once more where it went on, and in the epoch that it began."""
+    out = tmp_path / "run"
+    for moment in (
+        (f"{LM}.descent:Descent.step", 2, "after"),
+        (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
+        (f"{LM}.descent:Descent.step", 3, "after"),
+        (f"{LM}.descent:Descent.step", 1, "before"),
+        (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
+    ):
+        assert worker.play(**kind.order(out), kill=moment)["killed"]
+        expect_sound(out, budget_of(kind))
+    worker.play(**kind.order(out))
+    expect_same(out, kind)
+
+
+def test_what_is_predicted_after_a_kill(worker: Worker, kind: Kind, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    expect_resumed(worker, kind, out, MOMENTS["between two steps"])
+    mine, reference = Run.open(out), Run.open(kind.reference)
+    assert [*mine.predict(kind.test)] == [*reference.predict(kind.test)]
+    assert facts(out)["rounds"] == facts(kind.reference)["rounds"]
+    with mine.ledger as ledger:
+        ledger.verify()
+    assert mine.replay()["labels"] == budget_of(kind)

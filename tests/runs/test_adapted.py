@@ -1,0 +1,242 @@
+"""The language model that a run leaves: read back, evaluated, moved, and its way of computing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.errors import LabelerError, RunError, SettingsError, StackslError
+from stacksl.labels.labelers import OracleLabeler
+from stacksl.lm import NORMALISATIONS
+from stacksl.runs.adapted import AdaptedModel, choices_of, is_adapted
+from stacksl.runs.metrics import macro_f1, wilson
+from stacksl.runs.settings import Settings
+
+from .lm_cases import QUICK, Corpus, questions, tiny_model
+
+torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+SHORT = {**QUICK, "budget": 6, "refit_at": "1"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `base`, and `run`, an undisturbed run that adapted it."""
+    folder = tmp_path_factory.mktemp("adapted")
+    tiny_model(folder / "base")
+    given = {**SHORT, "model": str(folder / "base"), "adapt": "lora", "test": questions(12, seed=1)}
+    run(*questions(20), out=folder / "run", **given)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return questions(12, seed=1)
+
+
+@pytest.fixture
+def moved(place: Path) -> Any:
+    """The base folder under another name until the test is over."""
+    (place / "base").rename(place / "elsewhere")
+    yield place
+    shutil.rmtree(place / "base", ignore_errors=True)
+    (place / "elsewhere").rename(place / "base")
+
+
+def test_predictions_have_a_choice_and_its_probability(place: Path, corpus: Corpus) -> None:
+    rows = [*Run.open(place / "run").predict(corpus[0])]
+    policies = AdaptedModel.load(place / "run" / "model").policies(corpus[0])
+    for row, item, policy in zip(rows, corpus[0], policies, strict=True):
+        assert [*row] == ["id", "choice", "index", "probability"]
+        assert (row["id"], row["choice"]) == (item.id, item.candidates[row["index"]])
+        assert row["index"] == int(np.argmax(policy))
+        assert row["probability"] == pytest.approx(policy[row["index"]], abs=1e-6)
+        assert policy.sum() == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft's own
+def test_peft_alone_reads_the_adapter(place: Path, corpus: Corpus) -> None:
+    """Its log-likelihoods, without a line of ours, are the scores by `sum`."""
+    import peft
+    import transformers as tf
+
+    network = peft.AutoPeftModelForCausalLM.from_pretrained(place / "run" / "model").eval()
+    tokenizer = tf.AutoTokenizer.from_pretrained(place / "base")
+    every = AdaptedModel.load(place / "run" / "model").model.scores(corpus[0])
+    for item, scores in zip(corpus[0][:5], every["sum"], strict=False):
+        prompt = tokenizer(f"{item.prompt}\nAnswer:")["input_ids"]
+        for option, score in zip(item.candidates, scores, strict=True):
+            tail = tokenizer(f" {option}")["input_ids"]
+            with torch.no_grad():
+                logits = network(torch.tensor([prompt + tail])).logits[0, len(prompt) - 1 : -1]
+            steps = logits.log_softmax(-1)[torch.arange(len(tail)), torch.tensor(tail)]
+            assert score == pytest.approx(float(steps.sum()), abs=1e-4)
+
+
+def test_evaluation_has_all_four_normalisations(place: Path, corpus: Corpus) -> None:
+    made = Run.open(place / "run")
+    told = made.evaluate(*corpus)
+    assert [*told["normalisations"]] == [*NORMALISATIONS]
+    scores = AdaptedModel.load(place / "run" / "model").model.scores(corpus[0])
+    gold = [corpus[1][item.id] for item in corpus[0]]
+    for kind, measures in told["normalisations"].items():
+        chosen = [int(np.argmax(each)) for each in scores[kind]]
+        right = sum(a == b for a, b in zip(chosen, gold, strict=True))
+        assert measures == {
+            "accuracy": right / 12,
+            "macro_f1": macro_f1(gold, chosen),
+            "interval": [*wilson(right, 12)],
+        }
+    own = told["normalisations"]["token_mean"]
+    assert {name: told[name] for name in own} == own
+    assert len({m["accuracy"] for m in told["normalisations"].values()}) > 1, "they differ here"
+    assert made.evaluate(*corpus)["correct"] == sum(
+        row["index"] == corpus[1][row["id"]] for row in made.predict(corpus[0])
+    )
+
+
+def test_the_shape_of_the_adapter_is_read_from_its_folder(place: Path) -> None:
+    """The run's rank is 2, and neither that nor its alpha is the default."""
+    model = AdaptedModel.load(place / "run" / "model")
+    assert (model.model.choices.lora.rank, model.model.choices.lora.alpha) == (2, 32.0)
+    assert (model.model.choices.normalisation, model.classes) == ("token_mean", None)
+    assert is_adapted(place / "run" / "model")
+    assert not is_adapted(place / "run")
+
+
+def test_a_base_that_was_moved_or_changed_is_told(moved: Path, corpus: Corpus) -> None:
+    made = Run.open(moved / "run")
+    with pytest.raises(StackslError, match="is not a folder that there is"):
+        made.predict(corpus[0])
+    tiny_model(moved / "base", seed=8)
+    with pytest.raises(RunError, match=r"was trained on the weights \w{12}, but .* restore"):
+        made.predict(corpus[0])
+    shutil.rmtree(moved / "base")
+    shutil.copytree(moved / "elsewhere", moved / "base")
+    assert len([*made.predict(corpus[0])]) == 12
+
+
+def test_a_run_that_was_moved_is_still_read(place: Path, tmp_path: Path, corpus: Corpus) -> None:
+    shutil.copytree(place / "run", tmp_path / "copy")
+    one, other = (Run.open(path).predict(corpus[0]) for path in (place / "run", tmp_path / "copy"))
+    assert [*one] == [*other]
+
+
+def test_a_damaged_adapter_is_one_sentence(place: Path, tmp_path: Path, corpus: Corpus) -> None:
+    shutil.copytree(place / "run", tmp_path / "copy")
+    (tmp_path / "copy" / "model" / "adapter_config.json").write_text("{}")
+    with pytest.raises(RunError, match="cannot be read"):
+        Run.open(tmp_path / "copy").predict(corpus[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_full_fine_tuning_is_read_back_as_it_ended(
+    place: Path, tmp_path: Path, corpus: Corpus, dtype: str
+) -> None:
+    given = {name: value for name, value in SHORT.items() if not name.startswith("lora")}
+    given |= {"learning_rate": 1e-3, "dtype": dtype, "model": str(place / "base"), "adapt": "full"}
+    made = run(*questions(20), out=tmp_path / "run", **given)
+    with made.ledger as ledger:
+        (last,) = [row.payload for row in ledger.rows() if row.event == "refit"]
+    model = made.model
+    assert isinstance(model, AdaptedModel)
+    adapter = model.model.stage.adapter
+    assert adapter.fingerprint() == last["weights"], "nothing that was learnt is rounded"
+    assert {str(each.dtype) for each in adapter.parameters()} == {"torch.float32"}
+    assert made.evaluate(*corpus)["n"] == 12
+
+
+# --- how a run computes ----------------------------------------------------------------------
+
+
+def test_how_it_was_computed_is_on_record(place: Path) -> None:
+    table = Run.open(place / "run").folder.read_toml("resolved.toml")
+    assert table["lm_path"] == "packed"
+    assert table["lm_dtype"] == "float32"
+    assert table["lm_device"] == "cpu"
+    assert table["lm_threads"] == torch.get_num_threads()
+    assert table["batch_tokens"] == 4096
+    assert table["lm_template"] == "{prompt}\nAnswer:"
+
+
+def test_what_is_recorded_goes_before_what_is_set() -> None:
+    settings = Settings(model="m", adapt="lora")
+    recorded = {
+        "lm_path": "padded",
+        "lm_dtype": "bfloat16",
+        "lm_threads": 3,
+        "lm_template": "{prompt}",
+    }
+    choices = choices_of(settings, recorded)
+    assert (choices.path, choices.dtype, choices.threads) == ("padded", "bfloat16", 3)
+    assert choices.template == "{prompt}"
+    fresh = choices_of(settings, {})
+    assert (fresh.path, fresh.dtype, fresh.threads) == ("auto", "auto", None)
+    assert choices_of(settings, {"lm_path": "kv"}).path == "auto", "it has no gradients"
+
+
+class Leaving(OracleLabeler):
+    """Answers two purchases and goes."""
+
+    def ask(self, purchases: Any) -> None:
+        self.count = getattr(self, "count", 0) + len(purchases)
+        if self.count > 2:
+            raise LabelerError("the labeler has gone home: ask again tomorrow")
+        super().ask(purchases)
+
+
+@pytest.fixture
+def cut_off(place: Path, tmp_path: Path) -> tuple[Run, OracleLabeler]:
+    """A run that stopped at its third label, and a labeler to go on with."""
+    items, answers = questions(20)
+    sizes = {item.id: len(item.candidates) for item in items}
+    given = {**SHORT, "model": str(place / "base"), "adapt": "lora"}
+    with pytest.raises(LabelerError):
+        run(items, answers, out=tmp_path / "run", labeler=Leaving(answers, sizes), **given)
+    return Run.open(tmp_path / "run"), OracleLabeler(answers, sizes)
+
+
+def recorded(made: Run, name: str, value: str) -> None:
+    path = made.path / "resolved.toml"
+    lines = path.read_text().splitlines()
+    (at,) = [n for n, line in enumerate(lines) if line.startswith(f"{name} =")]
+    lines[at] = f"{name} = {value}"
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_a_resumed_run_takes_the_recorded_number_of_threads(
+    cut_off: tuple[Run, OracleLabeler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, labeler = cut_off
+    recorded(made, "lm_threads", "3")
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: [1, *asked][-1])
+    made.resume(labeler=labeler)
+    assert asked == [3]
+    assert not [each for each in made.status()["warnings"] if "torch" in each]
+
+
+def test_a_resumed_run_says_where_it_computes_otherwise(
+    cut_off: tuple[Run, OracleLabeler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, labeler = cut_off
+    recorded(made, "lm_threads", "3")
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # it cannot
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    made.resume(labeler=labeler)
+    (told,) = [each for each in made.status()["warnings"] if "torch" in each]
+    assert told.startswith("this run began with torch's threads at 3 and goes on with 1")
+    assert made.folder.read_toml("resolved.toml")["lm_threads"] == 3, "what was stays on record"
+
+
+def test_a_path_without_gradients_is_refused_before_anything_is_bought(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="'kv' has no gradients"):
+        run(*questions(4), out=tmp_path / "run", model="m", path="kv")
+    assert not (tmp_path / "run").exists()
