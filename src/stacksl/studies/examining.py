@@ -13,10 +13,12 @@ from stacksl.items import Item
 from stacksl.studies.cells import Result
 
 if TYPE_CHECKING:
-    from stacksl.lm import Likelihood, Prompt, PromptFormat
+    from stacksl.lm import Likelihood, Prompt, PromptFormat, TokenItem
     from stacksl.lm.loading import Loaded
 
 __all__ = ["examine", "with_examples"]
+
+_USUAL = "token_mean"
 
 
 def examine(
@@ -47,10 +49,13 @@ def examine(
     long = sum(row.cut > 0 for row in rows)
     if examples and long:
         return Result(
-            reason=f"{len(examples)} examples do not fit: {long} of {len(rows)} prompts exceed the"
+            reason=f"{len(examples)}-shot prompts do not fit: {long} of {len(rows)} exceed the"
             f" {loaded.positions} tokens that the model reads"
         )
-    predicted = _predicted(likelihood, tokenizing, rows, settings)
+    alone = None
+    if settings.get("normalisation") == "pmi":
+        alone = tokenizing.items([put.render_alone(item) for item in test.items])
+    predicted = _predicted(likelihood, rows, alone, str(settings.get("normalisation", _USUAL)))
     gold = [test.answers[item.id] for item in test.items]
     right = sum(a == b for a, b in zip(gold, predicted, strict=True))
     return Result(
@@ -93,17 +98,16 @@ def _model(
 
 
 def _predicted(
-    likelihood: Likelihood, tokenizing: Any, rows: Sequence[Any], settings: Mapping[str, Any]
+    likelihood: Likelihood,
+    rows: Sequence[TokenItem],
+    alone: Sequence[TokenItem] | None,
+    kind: Any,
 ) -> list[int]:
     """The option of the highest score for each row; of equals the first."""
     from stacksl.lm import normalised
     from stacksl.lm.paths import load_torch
 
-    kind = settings.get("normalisation", "token_mean")
     with load_torch().no_grad():
-        sums = likelihood.sums(rows)
-        alone = None
-        if kind == "pmi":
-            alone = likelihood.sums([tokenizing.alone(row) for row in rows])
-        scores = normalised(sums, rows, kind, alone=alone)
+        own = None if alone is None else likelihood.sums(alone)
+        scores = normalised(likelihood.sums(rows), rows, kind, alone=own)
     return [int(each.argmax()) for each in scores]
