@@ -1,0 +1,120 @@
+"""One process's copy of the model: scores by fixed blocks, weights put back, threads set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
+from stacksl.lm.stage import BLOCK, Stage
+from stacksl.lm.tokens import TokenItem
+from stacksl.lm.training import Example
+
+from .conftest import make_items
+
+torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+
+@pytest.fixture(scope="module")
+def folder(make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("stage") / "model"
+    make_model("qwen3", vocab_size=400).save_pretrained(made)
+    tokenizer.save_pretrained(made)
+    return made
+
+
+def opened(folder: Path, **changes: Any) -> Stage:
+    choices = ModelChoices(str(folder), device="cpu", lora=LoraSettings(rank=2))
+    stage = Stage()
+    stage.open(replace(choices, **changes), 0)
+    return stage
+
+
+def many(count: int) -> list[TokenItem]:
+    made = make_items()
+    return [replace(made[n % len(made)], id=f"i{n}") for n in range(count)]
+
+
+class Half:
+    """One of two processes; what the other found is not known here."""
+
+    rank, size, device = 0, 2, None
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def share(self, count: int) -> list[int]:
+        return [n for n in range(count) if n % 2 == self.rank]
+
+    def gather(self, found: list[Any]) -> list[Any]:
+        return found
+
+
+def test_an_items_numbers_do_not_depend_on_the_number_of_processes(folder: Path) -> None:
+    """Bit for bit: blocks are cut at the same places, whoever scores them."""
+    stage, items = opened(folder), many(2 * BLOCK + 5)
+    whole = stage.sums(items)
+    assert len(whole) == len(items)
+    for rank, blocks in ((0, (0, 2)), (1, (1,))):
+        stage.crew = Half(rank)  # type: ignore[assignment]
+        mine = stage.sums(items)
+        expected = [each for b in blocks for each in whole[b * BLOCK : (b + 1) * BLOCK]]
+        assert len(mine) == len(expected)
+        assert all(np.array_equal(a, b) for a, b in zip(mine, expected, strict=True))
+
+
+def test_states_come_with_the_same_sums(folder: Path) -> None:
+    stage, items = opened(folder), many(7)
+    for (sums, states), alone in zip(stage.states(items), stage.sums(items), strict=True):
+        assert sums.dtype == np.float64
+        assert np.allclose(sums, alone, atol=1e-4)
+        assert states.shape == (len(sums), 32)
+
+
+def examples() -> list[Example]:
+    return [
+        Example(item, None, n % len(item.options), tuple(range(len(item.options))),
+                (0.0,) * len(item.options))
+        for n, item in enumerate(many(6))
+    ]  # fmt: skip
+
+
+def test_every_refit_begins_at_the_initial_weights(folder: Path, tmp_path: Path) -> None:
+    stage = opened(folder)
+    start = stage.adapter.fingerprint()
+    settings = TrainSettings(objective="ce", epochs=1, batch_size=3, learning_rate=1e-2)
+    stage.train(examples(), settings, 0, 1, None)
+    once = stage.adapter.fingerprint()
+    assert once != start
+    stage.adapter.save(tmp_path / "kept")
+    stage.train(examples()[:3], settings, 0, 2, None)
+    assert stage.adapter.fingerprint() != once
+    stage.train(examples(), settings, 0, 1, None)
+    assert stage.adapter.fingerprint() == once, "what was trained before left no trace"
+    stage.reset()
+    assert stage.adapter.fingerprint() == start
+    stage.take(tmp_path / "kept")
+    assert stage.adapter.fingerprint() == once
+
+
+def test_how_far_a_refit_is_is_told_on_the_first_process(folder: Path) -> None:
+    stage, told = opened(folder), []
+    stage.tell = lambda done, total: told.append((done, total))
+    stage.train(examples(), TrainSettings(objective="ce", epochs=2, batch_size=3), 0, 1, None)
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_threads_are_set_only_where_they_are_given(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    opened(folder)
+    assert asked == []
+    opened(folder, threads=3)
+    assert asked == [3]

@@ -1,0 +1,158 @@
+"""What goes wrong where a language model is adapted: one sentence each, and the state is kept."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl import Item
+from stacksl.api import Run, run
+from stacksl.errors import DataError, RunError, SettingsError, StackslError
+
+from .lm_cases import QUICK, questions, tiny_model
+
+pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+SHORT: dict[str, Any] = {**QUICK, "budget": 4, "refit_at": "1", "adapt": "lora"}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("lm") / "model")
+
+
+@pytest.fixture
+def model(original: Path, tmp_path: Path) -> Path:
+    """A copy that a test may harm."""
+    return Path(shutil.copytree(original, tmp_path / "model"))
+
+
+def failed(fault: type[StackslError], out: Path, model: Path | str, **settings: Any) -> str:
+    """The sentence of a run that fails, which its state holds too."""
+    corpus = settings.pop("corpus", questions(12))
+    with pytest.raises(fault) as caught:
+        run(*corpus, out=out, model=str(model), **{**SHORT, **settings})
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    status = Run.open(out).status()
+    assert (status["state"], status["sentence"]) == ("failed", sentence)
+    assert status["resume"] == f"stacksl resume {out}"
+    return sentence
+
+
+def refused(fault: type[StackslError], out: Path, model: Path | str, **settings: Any) -> str:
+    """The sentence of a run that does not even begin: no folder is made."""
+    corpus = settings.pop("corpus", questions(12))
+    with pytest.raises(fault) as caught:
+        run(*corpus, out=out, model=str(model), **{**SHORT, **settings})
+    assert "\n" not in str(caught.value)
+    assert not out.exists()
+    return str(caught.value)
+
+
+def test_a_missing_tokenizer(model: Path, tmp_path: Path) -> None:
+    for path in model.glob("tokenizer*"):
+        path.unlink()
+    assert "tokenizer" in refused(SettingsError, tmp_path / "run", model)
+
+
+def test_a_chat_form_that_the_tokenizer_lacks(model: Path, tmp_path: Path) -> None:
+    assert "chat template" in refused(SettingsError, tmp_path / "run", model, chat=True)
+
+
+def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: Path) -> None:
+    given = {"learning_rate": 1e30, "batch_size": 1, "warmup_share": 0.0, "epochs": 3}
+    sentence = failed(RunError, tmp_path / "run", model, **given)
+    assert "finite" in sentence
+    made = Run.open(tmp_path / "run")
+    assert made.status()["asked"] == 4
+    with pytest.raises(RunError, match="finite"):
+        made.resume()
+    assert made.status()["asked"] == 4, "nothing is bought again"
+
+
+def test_a_lora_target_that_the_model_lacks(model: Path, tmp_path: Path) -> None:
+    sentence = refused(SettingsError, tmp_path / "run", model, lora_targets="q_proj,nonsense")
+    assert "nonsense" in sentence
+
+
+def test_a_hub_name_without_a_network(tmp_path: Path) -> None:
+    """The hub is off in all tests, so this name cannot be fetched."""
+    assert "nobody/nothing" in refused(SettingsError, tmp_path / "run", "nobody/nothing")
+
+
+def test_options_that_are_the_same_tokens_name_their_item(model: Path, tmp_path: Path) -> None:
+    items, answers = questions(6)
+    odd = Item("twins", "salt", ("wave wave wave wave tide", "wave wave wave wave star"))
+    corpus = ([*items, odd], {**answers, "twins": 0})
+    sentence = refused(DataError, tmp_path / "run", model, corpus=corpus, max_len_choice=4)
+    assert "candidates 1 and 2 of item 'twins'" in sentence
+
+
+def test_a_damaged_model_and_its_cure(original: Path, model: Path, tmp_path: Path) -> None:
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    failed(SettingsError, tmp_path / "run", model)
+    shutil.copy(original / "model.safetensors", weights)
+    assert Run.open(tmp_path / "run").resume().status()["state"] == "finished"
+
+
+def test_another_base_at_resume_is_refused_and_the_right_one_goes_on(
+    original: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stacksl.lm.model import LanguageModel
+
+    def broken(*_: Any) -> None:
+        raise RunError("the disk is full: make room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LanguageModel, "save", broken)
+        assert "disk" in failed(RunError, tmp_path / "run", model)
+    made = Run.open(tmp_path / "run")
+    shutil.rmtree(model)
+    tiny_model(model, seed=8)
+    with pytest.raises(StackslError, match="resume with the versions and weights"):
+        made.resume()
+    shutil.rmtree(model)
+    shutil.copytree(original, model)
+    assert made.resume().status()["asked"] == 4
+
+
+def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> None:
+    made = run(*questions(12), out=tmp_path / "run", model=str(model), **SHORT)
+    (made.path / "adapters" / "01.json").write_text("{")
+    state = made.path / "state.json"
+    state.write_text(state.read_text().replace('"finished"', '"stopped"', 1))
+    with pytest.raises(RunError, match=r"01\.json of a refit cannot be read"):
+        made.resume()
+
+
+# --- refused before anything is written -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"adapt": "lora"}, "give --model NAME_OR_DIR"),
+        ({"lora_rank": 4}, "lora_rank belongs to a language model: give --model"),
+        ({"objective": "ce", "epochs": 2}, "epochs, objective belong to a language model"),
+        ({"model": "m", "features": "hashing"}, "makes its own features"),
+        ({"model": "m", "scorer": "ridge"}, "the gate's head is 'newton', not 'ridge'"),
+        ({"model": "m", "objective": "ce-hard"}, "give --follower hard"),
+        ({"model": "m", "objective": "ce", "kl_weight": 0.2}, "belongs to the objective 'stacksl'"),
+        ({"model": "m", "adapt": "full", "lora_rank": 4}, "lora_rank need --adapt lora"),
+        ({"model": "m", "adapt": "full", "reference": "ema"}, "does not have: give --adapt lora"),
+        ({"model": "m", "refit_at": "1,0.5"}, "refit_at should be shares"),
+        ({"model": "m", "refit_at": "0"}, "refit_at should be shares"),
+        ({"model": "m", "protocol": "leter"}, "protocol must be 'option' or 'letter'"),
+    ],
+)
+def test_settings_at_odds(settings: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        run(*questions(6), out=tmp_path / "run", budget=2, **settings)
+    assert told in str(caught.value)
+    assert not (tmp_path / "run").exists()
