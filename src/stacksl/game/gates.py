@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, final
 
+import numpy as np
+
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.game import rules
 from stacksl.game.rules import Clock, GateState
@@ -19,6 +21,7 @@ from stacksl.game.schedules import AT_REST, Always, First, Random, Uniform
 from stacksl.game.widths import ADPO
 
 if TYPE_CHECKING:
+    from stacksl.game.inputs import Array
     from stacksl.game.scorers.bounds import Bounds
 
 __all__ = [
@@ -186,6 +189,23 @@ class Margin:
     def start(self) -> GateState:
         """A threshold of −∞, which the first item sets."""
         return (-math.inf, 0.0, 0.0)
+
+    def primed(self, statistics: Array, share: float) -> GateState:
+        """The state for rounds whose statistics are known beforehand, as a language model's are.
+
+        The threshold is their quantile at 1 − `share`, above which the share that can be bought
+        lies; the moments are theirs. `start` where no statistic is finite.
+
+        Args:
+            statistics: (n,) of the rounds to come, before any of them is played.
+            share: labels left / rounds left.
+        """
+        known = statistics[np.isfinite(statistics)]
+        if not len(known):
+            return self.start()
+        level = float(np.quantile(known, min(max(1.0 - share, 0.0), 1.0)))
+        mean = float(known.mean())
+        return (level, mean, float(np.abs(known - mean).mean()))
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """Minus the difference of the two best scores."""

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from stacksl.labels.rows import Row
 from stacksl.lm import Bought, LanguageModel
 from stacksl.lm.crew import present_crew
 from stacksl.runs.adapted import choices_of
-from stacksl.runs.building import fresh_scorer
+from stacksl.runs.building import fresh_scorer, prime
 from stacksl.runs.conflicts import refit_shares
 from stacksl.runs.folder import write_atomic
 from stacksl.runs.frozen import freeze, is_frozen, thaw
@@ -93,11 +93,14 @@ def changed_facts(job: Job, model: LanguageModel) -> list[str]:
     ]
 
 
-def adaptation_of(job: Job, table: Table, features: object, report: Report) -> Adaptation | None:
+def adaptation_of(
+    job: Job, table: Table, order: Sequence[int], features: object, report: Report
+) -> Adaptation | None:
     """The refits of a run that adapts a language model, None for a run that does not."""
     if not job.settings.adapts:
         return None
-    return Adaptation(job, table, features if isinstance(features, LanguageModel) else None, report)
+    model = features if isinstance(features, LanguageModel) else None
+    return Adaptation(job, table, order, model, report)
 
 
 class Adaptation:
@@ -106,6 +109,7 @@ class Adaptation:
     Args:
         job: the run.
         table: its players; `table.block` is the features of the present epoch.
+        order: the rows in the order of the rounds.
         model: the language model; None for a replay, which trains nothing.
         report: told how far a refit is.
 
@@ -114,8 +118,15 @@ class Adaptation:
         refits: how often the adapter was refitted, and `trained_on` how many labels the last time.
     """
 
-    def __init__(self, job: Job, table: Table, model: LanguageModel | None, report: Report) -> None:
-        self.job, self.table, self.model = job, table, model
+    def __init__(
+        self,
+        job: Job,
+        table: Table,
+        order: Sequence[int],
+        model: LanguageModel | None,
+        report: Report,
+    ) -> None:
+        self.job, self.table, self.order, self.model = job, table, order, model
         self.epoch, self.refits, self.trained_on = 0, 0, 0
         self._due = due_at(job.settings.refit_at, table.learner.budget)
         self._base = table.block  # of the initial adapter, whose scores are the reference
@@ -295,6 +306,9 @@ class Adaptation:
             shown = self._loss_set(row, label, scorer.scores(inputs))
             scorer.step(inputs, shown, choice, Label(label))
         scorer.rounds = rounds
+        if self.job.settings.mode == "stream":
+            left = table.learner.budget - len(table.bought)
+            prime(table.learner, table.block, self.order[table.learner.round :], left)
 
     # --- places ------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from stacksl.game.calibration import (
     calibrate_gate_scale,
     gate_scale_warning,
@@ -14,13 +16,21 @@ from stacksl.game.calibration import (
     warmup_spreads,
 )
 from stacksl.game.followers import Follower, make_follower
-from stacksl.game.gates import ONE_HOT_PACE, Gate, make_gate, require_ranking
-from stacksl.game.inputs import Block, SharedBlock
+from stacksl.game.gates import ONE_HOT_PACE, Gate, Margin, make_gate, require_ranking
+from stacksl.game.inputs import Block, PairBlock, SharedBlock
 from stacksl.game.learner import Learner
+from stacksl.game.rules import margin_statistic
 from stacksl.game.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.runs.settings import Settings
 
-__all__ = ["Players", "assemble", "default_scorer", "fresh_scorer", "scorer_settings"]
+__all__ = [
+    "Players",
+    "assemble",
+    "default_scorer",
+    "fresh_scorer",
+    "prime",
+    "scorer_settings",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +103,29 @@ def assemble(settings: Settings, block: Block, order: Sequence[int], budget: int
         kl_on_skips=settings.kl_on_skips,
         width_scale=width_scale(settings, block.dim),
     )
+    prime(learner, block, order, budget)
     return Players(learner, follower, tuple(warnings))
+
+
+def prime(learner: Learner, block: Block, rest: Sequence[int], left: int) -> None:
+    """Set the threshold of `margin` by the items to come, where scores are known before labels.
+
+    A language model's are, and a threshold that is left to the first item takes some hundred rounds
+    to reach its place, in which labels are bought blindly.
+
+    Args:
+        learner: its gate's state is set.
+        block: the features of all items.
+        rest: the rows of the rounds to come.
+        left: labels that can still be bought.
+    """
+    gate = learner.gate
+    if not (isinstance(gate, Margin) and isinstance(block, PairBlock) and len(rest)):
+        return
+    if block.base is not None:
+        scores = (learner.scorer.scores(block[row]) for row in rest)
+        statistics = np.array([margin_statistic(each) for each in scores])
+        learner.gate_state = gate.primed(statistics, left / len(rest))
 
 
 def width_scale(settings: Settings, dim: int) -> float:

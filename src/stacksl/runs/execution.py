@@ -69,7 +69,7 @@ def execute(
             job.folder.write_state("running", **state)  # a kill keeps the warnings
             table = _table(job, players, block, ledger, labeler or _labeler(job))
             refits = Refits(table)
-            adaptation = adaptation_of(job, table, features, report)
+            adaptation = adaptation_of(job, table, order, features, report)
             found = _restore(job, table, refits, adaptation)
             state["warnings"] = _unique(state["warnings"], found)
             _play(job, order, table, refits, adaptation, report)
@@ -94,7 +94,7 @@ def replay_run(job: Job) -> dict[str, Any]:
         players = assemble(job.settings, block, order, job.budget.labels)
         table = _table(job, players, block, ledger, _Nobody())
         refits = Refits(table)
-        rows = _replay(job, table, refits, adaptation_of(job, table, None, _silent), after=0)
+        rows = _replay(job, table, refits, adaptation_of(job, table, order, None, _silent), after=0)
         _compare_with_saved(job, table)
         return {"rows": rows, "rounds": table.learner.round, "labels": len(table.bought)}
 

@@ -152,7 +152,7 @@ def _normalisation(
 
 def _history(job: Job, table: Table) -> list[Refitted]:
     """The refits that the ledger names, as their records have them."""
-    adaptation = Adaptation(job, table, None, _silent)
+    adaptation = Adaptation(job, table, (), None, _silent)
     for row in table.ledger.rows():
         if row.event == "refit" and "adapter" in row.payload:
             adaptation.replay_refit(row)
