@@ -120,10 +120,10 @@ def _shown(study: Any, rows: Sequence[Any]) -> str:
 
 def _pairs(pairs: Sequence[str]) -> list[tuple[str, Any]]:
     """Settings written NAME=VALUE, those of `run --set`."""
-    from stacksl.cli.running import _pair
+    from stacksl.cli.running import setting_of
     from stacksl.runs.settings import Settings
 
-    found = [_pair(text) for text in pairs]
+    found = [setting_of(text) for text in pairs]
     for name, _ in found:
         if name not in Settings.model_fields or name in ("seed", "model", "budget"):
             raise SettingsError(f"--set takes a setting of a run, and '{name}' cannot be set here")

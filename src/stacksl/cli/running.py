@@ -17,7 +17,7 @@ from stacksl.errors import SettingsError
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
 
-__all__ = ["plan_facts", "resume", "run", "run_facts"]
+__all__ = ["plan_facts", "resume", "run", "run_facts", "setting_of"]
 
 
 def run(
@@ -131,10 +131,10 @@ def _flags(context: typer.Context, pairs: list[str]) -> dict[str, Any]:
     """The settings that were typed: flags of their own, and NAME=VALUE pairs."""
     typed = {name: context.params[name] for name in options.SETTINGS}
     given = {name: value for name, value in typed.items() if value is not None}
-    return {**dict(_pair(pair) for pair in pairs), **given}
+    return {**dict(setting_of(pair) for pair in pairs), **given}
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def setting_of(text: str) -> tuple[str, Any]:
     """A setting written NAME=VALUE; a value that is no TOML is text."""
     import tomllib
 

@@ -73,7 +73,7 @@ def size(
     this device, for ten seconds at most once the weights are loaded.
     """
     from stacksl.api import prepare
-    from stacksl.cli.running import _pair
+    from stacksl.cli.running import setting_of
     from stacksl.labels.labelers import OracleLabeler
     from stacksl.lm.forecast import CALIBRATION, forecast
     from stacksl.lm.size import free_bytes
@@ -94,7 +94,7 @@ def size(
         "label_column": label_column,
     }
     typed = {name: value for name, value in given.items() if value is not None}
-    pairs = dict(_pair(pair) for pair in set_ or [])
+    pairs = dict(setting_of(pair) for pair in set_ or [])
     resolved = resolve({"adapt": "lora", **pairs, **typed})
     plan = prepare(data, settings=resolved, labeler=OracleLabeler({}, {}))  # nothing is asked
     due = due_at(plan.settings.refit_at, plan.labels)
