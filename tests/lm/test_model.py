@@ -1,0 +1,146 @@
+"""A language model as a run holds it: features and scores of items, refits, what names them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl import Item
+from stacksl.errors import FeatureError
+from stacksl.lm import NORMALISATIONS, LoraSettings, ModelChoices, TrainSettings
+from stacksl.lm.model import Bought, LanguageModel
+
+pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+TRAINING = TrainSettings(objective="ce", epochs=1, batch_size=2, learning_rate=1e-2)
+ITEMS = [
+    Item("one", "Which vitamin is lacking in scurvy?", ("vitamin C", "ascorbic", "A", "B")),
+    Item("two", "What is the capital of France?", ("A", "B")),
+    Item("three", "def median(values):", ("return the mean of two", "the middle", "A")),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("model") / "model"
+    make_model("qwen3", vocab_size=400).save_pretrained(made)
+    tokenizer.save_pretrained(made)
+    return made
+
+
+def opened(folder: Path, **changes: Any) -> LanguageModel:
+    choices = ModelChoices(
+        str(folder), device="cpu", state_dim=4, lora=LoraSettings(rank=2), training=TRAINING
+    )
+    return LanguageModel(replace(choices, **changes))
+
+
+def bought(model: LanguageModel) -> list[Bought]:
+    every = [tuple(range(len(item.candidates))) for item in ITEMS]
+    return [
+        Bought(item, 1, options, (0.0,) * len(options))
+        for item, options in zip(ITEMS, every, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", NORMALISATIONS)
+def test_the_offset_is_the_models_score_over_its_temperature(folder: Path, kind: Any) -> None:
+    model = opened(folder, normalisation=kind)
+    with pytest.raises(FeatureError, match="fit it first"):
+        model.transform(ITEMS)
+    model.fit(ITEMS)
+    block, scores = model.transform(ITEMS), model.scores(ITEMS)
+    for number, policy in enumerate(model.policies(ITEMS)):
+        expected = scores[kind][number] / model.temperature
+        assert np.allclose(block[number].offset, expected, atol=1e-5)
+        grown = np.exp(expected - expected.max())
+        assert np.allclose(policy, grown / grown.sum(), atol=1e-5)
+        assert block[number].phi.shape == (len(ITEMS[number].candidates), 4)
+    assert (model.temperature == 1.0) == (kind in ("sum", "pmi"))
+
+
+def test_what_was_fitted_comes_back(folder: Path) -> None:
+    one, other = opened(folder), opened(folder)
+    one.fit(ITEMS)
+    other.fit(ITEMS[:2])
+    assert other.fingerprint != one.fingerprint
+    other.restore(one.state())
+    assert other.fingerprint == one.fingerprint
+    mine, others = one.transform(ITEMS), other.transform(ITEMS)
+    assert np.array_equal(mine.phi, others.phi)
+    assert np.array_equal(mine.base, others.base)
+
+
+def test_the_fingerprint_is_of_what_decides_the_features(folder: Path) -> None:
+    """Not of how they are computed, which a resumed run takes from its record."""
+    plain = opened(folder)
+    plain.fit(ITEMS)
+
+    def mark(**changes: Any) -> str:
+        model = opened(folder, **changes)
+        model.restore(plain.state())
+        return model.fingerprint
+
+    for same in ({"path": "packed"}, {"dtype": "float32"}, {"threads": 1}):
+        assert mark(**same) == plain.fingerprint
+    assert mark(training=TrainSettings(epochs=9)) == plain.fingerprint
+    for other in ({"template": "{prompt}"}, {"normalisation": "sum"}, {"dtype": "bfloat16"}):
+        assert mark(**other) != plain.fingerprint
+
+
+def test_a_refit_moves_the_features_and_the_fingerprint_and_reset_brings_them_back(
+    folder: Path, tmp_path: Path
+) -> None:
+    model = opened(folder)
+    model.fit(ITEMS)
+    before, mark = model.transform(ITEMS), model.fingerprint
+    told: list[tuple[int, int]] = []
+    trained = model.refit(bought(model), 1, None, lambda *step: told.append(step))
+    assert (trained.steps, told) == (2, [(1, 2), (2, 2)])
+    kept = model.save(tmp_path / "kept")
+    after = model.transform(ITEMS)
+    assert model.fingerprint != mark
+    assert not np.array_equal(after.base, before.base)
+    assert not np.array_equal(after.phi, before.phi)
+    model.reset()
+    assert model.fingerprint == mark
+    assert np.array_equal(model.transform(ITEMS).base, before.base)
+    assert model.take(tmp_path / "kept") == kept
+    assert np.array_equal(model.transform(ITEMS).base, after.base)
+
+
+def test_pmi_takes_away_what_an_option_is_worth_alone(folder: Path) -> None:
+    """A refit under pmi trains on the same numbers that `scores` gives."""
+    model = opened(folder, normalisation="pmi")
+    model.fit(ITEMS)
+    scores = model.scores(ITEMS)["pmi"]
+    losses = [np.log(np.exp(s - s[1]).sum()) for s in scores]
+    still = replace(TRAINING, learning_rate=1e-30, batch_size=3)
+    frozen = opened(folder, normalisation="pmi", training=still)
+    frozen.restore(model.state())
+    assert frozen.refit(bought(frozen), 1, None, None).loss == pytest.approx(
+        float(np.mean(losses)), abs=1e-4
+    )
+
+
+def test_cut_items_are_counted_once(folder: Path) -> None:
+    model = opened(folder, max_len_prompt=3)
+    model.fit(ITEMS)
+    model.transform(ITEMS)
+    assert model.truncated == 3
+    assert opened(folder).truncated == 0
+
+
+def test_facts_say_how_it_was_computed(folder: Path) -> None:
+    model = opened(folder)
+    model.fit(ITEMS)
+    facts = model.facts()
+    assert (facts["lm_path"], facts["lm_dtype"], facts["lm_device"]) == ("packed", "float32", "cpu")
+    assert facts["lm_processes"] == 1
+    assert facts["lm_template"] == "{prompt}\nAnswer:"
+    assert facts["lm_temperature"] == model.temperature
