@@ -70,7 +70,7 @@ def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: P
     assert "finite" in sentence
     made = Run.open(tmp_path / "run")
     assert made.status()["asked"] == 4
-    with pytest.raises(RunError, match="finite"):
+    with pytest.raises(StackslError, match="finite"):
         made.resume()
     assert made.status()["asked"] == 4, "nothing is bought again"
 
