@@ -111,7 +111,7 @@ class Settings(BaseModel):
     refit_at: str = Field(
         "0.05,0.1,0.25,0.5,1", description="shares of the budget at which the adapter is refitted"
     )
-    epochs: int = Field(5, ge=1, description="passes of a refit over the labels learnt")
+    epochs: int = Field(3, ge=1, description="passes of a refit over the labels learnt")
     batch_size: int = Field(8, ge=1, description="labels an optimiser's step")
     warmup_share: float = Field(0.1, ge=0, lt=1, description="share of the steps that warm up")
     weight_decay: float = Field(0.01, ge=0, description="of AdamW")
