@@ -61,7 +61,7 @@ demo: $(VENV)/.core
 	@echo "(stacksl is $(VENV)/bin/stacksl)"
 
 demo-lm: $(VENV)/.lm
-	@env -u OMP_NUM_THREADS $(VENV)/bin/stacksl run --adapt lora
+	@env -u OMP_NUM_THREADS $(VENV)/bin/stacksl run --adapt lora --refit-at 0.5,1
 	@echo
 	@echo "(stacksl is $(VENV)/bin/stacksl)"
 

@@ -48,14 +48,9 @@ def base_accuracy() -> Row:
 
     _, test = questions()
     model = LanguageModel(ModelChoices("sample", template="{prompt}", temperature=1.0))
-    return {
-        kind: float(
-            np.mean(
-                [np.argmax(s) == test.answers[i.id] for s, i in zip(each, test.items, strict=True)]
-            )
-        )
-        for kind, each in model.scores(test.items).items()
-    }
+    gold = np.array([test.answers[item.id] for item in test.items])
+    scores = model.scores(test.items)
+    return {k: float(np.mean([np.argmax(s) for s in v] == gold)) for k, v in scores.items()}
 
 
 def measure(cell: Row, more: Row, pilot: bool) -> Row:
