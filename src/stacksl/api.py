@@ -319,6 +319,7 @@ class Run:
         *,
         data: str | Path | None = None,
         labeler: Labeler | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Run:
         """Go on from where the run was cut off, to the same end.
 
@@ -326,6 +327,8 @@ class Run:
             progress: told how far the run is.
             data: where the data file lies now, if it was moved.
             labeler: who answers, where the settings name none; needed where an object of yours did.
+            settings: of a language model's training, changed from here on: after a refit that ran
+                out of memory or diverged. The end is then another one.
 
         Raises:
             RunLocked: another process holds the run.
@@ -337,7 +340,8 @@ class Run:
         if self.folder.read_state()["state"] == "finished":
             return self
         job = Job.open(self.folder, None if data is None else str(data))
-        execute(job, progress or _silent, labeler)
+        job, said = job.changed(settings or {})
+        execute(job, progress or _silent, labeler, said)
         return self
 
     def replay(self) -> dict[str, Any]:

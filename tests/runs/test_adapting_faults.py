@@ -73,6 +73,21 @@ def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: P
     with pytest.raises(StackslError, match="finite"):
         made.resume()
     assert made.status()["asked"] == 4, "nothing is bought again"
+    made.resume(settings={"learning_rate": 1e-4, "batch_tokens": 300})
+    status = made.status()
+    assert (status["state"], status["asked"]) == ("finished", status["budget"])
+    assert any("learning_rate was 1e+30" in said for said in status["warnings"])
+    assert made.folder.read_toml("resolved.toml")["learning_rate"] == 1e-4
+    assert made.replay()["labels"] == status["budget"]
+
+
+def test_what_decides_purchases_cannot_be_changed_on_the_way(model: Path, tmp_path: Path) -> None:
+    given = {"learning_rate": 1e30, "batch_size": 1, "warmup_share": 0.0, "epochs": 3}
+    failed(RunError, tmp_path / "run", model, **given)
+    with pytest.raises(SettingsError, match="keeps its gate"):
+        Run.open(tmp_path / "run").resume(settings={"gate": "random"})
+    with pytest.raises(SettingsError, match="epochs must be"):
+        Run.open(tmp_path / "run").resume(settings={"epochs": 0})
 
 
 def test_a_lora_target_that_the_model_lacks(model: Path, tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("Go on where a run stopped:", "stacksl resume runs/first"),
         ("Its file has moved:", "stacksl resume runs/first --data ~/new/train.csv"),
         ("The same, with the end result as JSON:", "stacksl resume runs/first --json --quiet"),
+        (
+            "A refit ran out of memory; the labels are kept:",
+            "stacksl resume runs/first --set batch_tokens=1024 --set checkpointing=true",
+        ),
     ),
     "evaluate": (
         ("Accuracy on a file with answers:", "stacksl evaluate runs/first test.csv"),

@@ -107,6 +107,15 @@ def resume(
         Path | None,
         typer.Option(metavar="FILE", help="Where the run's data lies now, if it was moved."),
     ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Train otherwise from here on, such as batch_tokens=1024 after a refit that ran "
+            "out of memory.",
+        ),
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -114,14 +123,15 @@ def resume(
     """Go on with a run that was stopped, killed or is waiting.
 
     It ends as the undisturbed run would have: the same purchases, the same model. A finished run
-    is left as it is.
+    is left as it is. With --set a language model is trained otherwise from here on, and the report
+    says so; no label is bought twice.
     """
     from stacksl.api import Run
 
     opened = Run.open(run)
     try:
         with live(quiet=quiet) as show:
-            done = opened.resume(show, data=data)
+            done = opened.resume(show, data=data, settings=dict(map(setting_of, set_ or [])))
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
     _finish(done, json)

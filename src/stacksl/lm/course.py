@@ -248,7 +248,11 @@ class Course:
             )
 
     def _save(self, interim: Interim) -> None:
-        tensors = {f"adapter/{name}": each for name, each in self.adapter.state().items()}
+        weights = self.adapter.state()
+        if not all(bool(each.isfinite().all()) for each in weights.values()):
+            place = {"step": self.now.step, "total": self.total}
+            raise RunError(NOT_FINITE.format(what="a weight", **place))  # never go on from these
+        tensors = {f"adapter/{name}": each for name, each in weights.items()}
         tensors |= {f"descent/{name}": each for name, each in self.descent.tensors().items()}
         if self.moving:
             second = self.adapter.reference_state()

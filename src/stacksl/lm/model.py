@@ -96,7 +96,12 @@ class LanguageModel:
     @property
     def fingerprint(self) -> str:
         """A hash of the base weights, the adapter, how items are put, and what was fitted."""
-        same: dict[str, Any] = {"device": "auto", "path": "auto", "threads": None}
+        same: dict[str, Any] = {
+            "device": "auto",
+            "path": "auto",
+            "threads": None,
+            "batch_tokens": 1,
+        }
         asked = replace(
             self.choices,
             model="",

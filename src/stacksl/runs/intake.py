@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from stacksl.data import Dataset, overlap
 from stacksl.errors import DataError, SettingsError
 from stacksl.items import Item
-
-if TYPE_CHECKING:
-    from stacksl.runs.settings import Resolved
+from stacksl.runs.settings import Resolved
 
 __all__ = ["answered", "for_model", "in_memory", "like", "warnings_of_test"]
 
@@ -39,7 +37,11 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
         if named in (None, "sample"):
             return resolved.with_defaults(OF_SAMPLE, "sample")
         return resolved.with_defaults({"template": "plain"}, "sample")
-    if resolved.settings.model is None:
+    named = resolved.settings.model
+    if named is not None and Path(named).is_dir():  # a run may be resumed from another folder
+        absolute = resolved.settings.model_copy(update={"model": str(Path(named).resolve())})
+        return Resolved(absolute, resolved.origin, resolved.preset)
+    if named is None:
         raise SettingsError(
             "--adapt on data of yours needs the language model to adapt: give --model"
             " NAME_OR_DIR, a folder or a name on the hub"

@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
 from stacksl import __version__
 from stacksl.data import Dataset, read, sample
-from stacksl.errors import DataError, RunError
+from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.items import Item
 from stacksl.runs.budget import Budget
 from stacksl.runs.folder import RunFolder
-from stacksl.runs.settings import Resolved, Settings
+from stacksl.runs.settings import Resolved, Settings, resolve
 
 __all__ = ["QUESTIONS", "SAMPLE", "Job", "Reading", "content", "load", "read_again", "versions"]
 
 SAMPLE = "sample"  # the data source that is the built-in sample
 QUESTIONS = "questions"  # the one that is the sample language model's own
+CHANGEABLE = {
+    "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
+    "weight_decay",
+}  # fmt: skip
+"""What a run may change on the way: how its refits are trained."""
+
 LIBRARIES = (
     "numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers",
     "transformers", "peft", "accelerate",
@@ -109,6 +115,41 @@ class Job:
         if facts.keys() - table.keys():
             everything = {**facts, **table}
             self.folder.write_toml("resolved.toml", everything, "everything this run was made with")
+
+    def changed(self, settings: Mapping[str, Any]) -> tuple[Job, list[str]]:
+        """This job with other `settings` of training, and a sentence for each that differs.
+
+        Purchases do not depend on them, so that labels which were paid for survive a refit that
+        ran out of memory or diverged. `resolved.toml` is written again.
+
+        Raises:
+            SettingsError: a setting that a run cannot change once it has begun, or a wrong value.
+        """
+        if fixed := sorted(settings.keys() - CHANGEABLE):
+            raise SettingsError(
+                f"a run that has begun keeps its {', '.join(fixed)}; what can be changed is"
+                f" {', '.join(sorted(CHANGEABLE))}: start a new run for the rest"
+            )
+        if settings and not self.settings.adapts:
+            raise SettingsError("this run trains no language model: resume it without --set")
+        before = self.resolved.explicit()
+        resolved = resolve(dict(settings), before)
+        said = [
+            f"{name} was {old} until the run was resumed with {new}"
+            for name in settings
+            if (old := getattr(self.settings, name)) != (new := getattr(resolved.settings, name))
+        ]
+        if not said:
+            return self, []
+        values = self.settings.model_copy(
+            update={name: getattr(resolved.settings, name) for name in settings}
+        )
+        origin = {**self.resolved.origin, **dict.fromkeys(settings, "resume")}
+        table = self.folder.read_toml("resolved.toml")
+        table |= {name: getattr(values, name) for name in settings}
+        table |= {f"origin_{name}": "resume" for name in settings}
+        self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+        return replace(self, resolved=Resolved(values, origin, self.resolved.preset)), said
 
     def changed_versions(self) -> list[str]:
         """A sentence for each library that is not the one the run began with."""
