@@ -1,0 +1,113 @@
+"""The sample model on its own questions: a real model, real text, the whole way through."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stacksl
+from stacksl.data import Dataset
+from stacksl.lm import Bought, LanguageModel, ModelChoices, TrainSettings
+from stacksl.lm.questions import questions
+from stacksl.runs.intake import OF_SAMPLE
+
+pytest.importorskip("peft")
+
+SMALL = {**OF_SAMPLE, "adapt": "lora", "epochs": 1, "state_dim": 32}
+
+
+def choices(**training: Any) -> ModelChoices:
+    given = {"learning_rate": 5e-4, **training}
+    return ModelChoices(
+        "sample",
+        template="{prompt}",
+        normalisation="pmi",
+        temperature=1.0,
+        batch_tokens=512,
+        training=TrainSettings(**given),
+    )
+
+
+def right(model: LanguageModel, data: Dataset, count: int) -> np.ndarray:
+    """Which of the first `count` questions the model answers."""
+    items = data.items[:count]
+    chosen = [int(np.argmax(policy)) for policy in model.policies(items)]
+    return np.array([c == data.answers[i.id] for c, i in zip(chosen, items, strict=True)])
+
+
+def bought(model: LanguageModel, data: Dataset, count: int) -> list[Bought]:
+    items = data.items[:count]
+    scores = model.scores(items)["pmi"]
+    return [
+        Bought(item, data.answers[item.id], (0, 1, 2, 3), tuple(map(float, score)))
+        for item, score in zip(items, scores, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[Dataset, Dataset]:
+    return questions()
+
+
+def test_the_base_model_knows_something(data: tuple[Dataset, Dataset]) -> None:
+    """Chance is a quarter; three standard errors of 200 questions at chance are .092."""
+    hits = right(LanguageModel(choices()), data[1], 200)
+    assert hits.mean() > 0.25 + 3 * (0.25 * 0.75 / 200) ** 0.5
+
+
+def test_a_run_on_it_keeps_its_budget_and_hands_over_an_adapter(
+    data: tuple[Dataset, Dataset], tmp_path: Path
+) -> None:
+    train, test = data
+    items, held = list(train.items[:60]), list(test.items[:20])
+    run = stacksl.run(
+        items,
+        {item.id: train.answers[item.id] for item in items},
+        budget=12,
+        test=(held, {item.id: test.answers[item.id] for item in held}),
+        out=tmp_path / "run",
+        refit_at="0.5,1",
+        **SMALL,
+    )
+    assert run.status()["asked"] == 12
+    facts = json.loads((run.path / "facts.json").read_text())
+    assert [point["labels"] for point in facts["curve"]] == [0, 6, 12]
+    assert (run.path / "model" / "adapter_model.safetensors").is_file()
+    assert "apache-2.0" in (run.path / "model" / "README.md").read_text()
+
+
+def test_the_kl_term_holds_the_policy_near_its_reference(data: tuple[Dataset, Dataset]) -> None:
+    drift = {}
+    for weight in (0.0, 10.0):
+        model = LanguageModel(choices(kl_weight=weight, epochs=3, clip="none"))
+        drift[weight] = model.refit(bought(model, data[0], 24), 24, None, None).kl
+    assert drift[10.0] < 0.5 * drift[0.0]
+
+
+def test_objectives_train_different_adapters(data: tuple[Dataset, Dataset]) -> None:
+    prints, losses = set(), []
+    for objective in ("stacksl", "ce", "sft"):
+        model = LanguageModel(choices(objective=objective, epochs=2))
+        trained = model.refit(bought(model, data[0], 16), 16, None, None)
+        losses.append(trained.loss)
+        prints.add(model.stage.adapter.fingerprint())
+    assert len(prints) == 3
+    assert np.isfinite(losses).all()
+
+
+@pytest.mark.slow
+def test_accuracy_rises_with_labels(data: tuple[Dataset, Dataset]) -> None:
+    """With 500 labels more questions are won than lost against the base.
+
+    The sign test asks for a one-sided p below .025: 1.96 standard errors of the difference.
+    """
+    model = LanguageModel(choices(epochs=3))
+    before = right(model, data[1], len(data[1].items))
+    model.refit(bought(model, data[0], 500), 500, None, None)
+    after = right(model, data[1], len(data[1].items))
+    won, lost = int((after & ~before).sum()), int((before & ~after).sum())
+    assert won - lost > 1.96 * (won + lost) ** 0.5
