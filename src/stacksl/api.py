@@ -31,7 +31,8 @@ class Plan:
 
     `labels` of `rounds` items are to be bought; `money` is what they cost in micro-units, None
     without a price. `warnings` are sentences on what is odd about the data and the settings.
-    `named` says that the folder `out` is what the user said, not one of our naming.
+    `named` says that the folder `out` is what the user said, not one of our naming, `fits` that
+    there is memory for a language model, where it adapts one.
     """
 
     dataset: Dataset
@@ -44,6 +45,7 @@ class Plan:
     labeler: Labeler | None
     warnings: tuple[str, ...] = ()
     named: bool = True
+    fits: bool = False
 
     @property
     def settings(self) -> Settings:
@@ -66,13 +68,20 @@ class Plan:
         return self.budget.cost
 
     def claimed(self) -> Plan:
-        """This plan with a folder that is its own, where the user named none.
+        """This plan with room in memory, and with a folder that is its own.
 
-        A plan names its folder when it is made; by now another run may have taken that name.
+        A plan names its folder when it is made, where the user named none; by now another run may
+        have taken that name.
+
+        Raises:
+            SettingsError: there is not enough memory; nothing is written then.
         """
-        if self.named:
-            return self
-        return replace(self, out=_default_folder(self.dataset.name, claim_folder), named=True)
+        from stacksl.runs.room import expect_room
+
+        if self.settings.adapts and not self.fits:
+            expect_room(self.settings, self.dataset.items, self.labels)
+        out = self.out if self.named else _default_folder(self.dataset.name, claim_folder)
+        return replace(self, out=out, named=True, fits=True)
 
     def start(self, progress: Callable[[Progress], None] | None = None) -> Run:
         """Make the folder and play the run to its end.
@@ -84,12 +93,9 @@ class Plan:
         from stacksl.data import write_rejected
         from stacksl.runs.execution import execute
         from stacksl.runs.job import Job
-        from stacksl.runs.room import expect_room
 
-        if not self.named:
+        if not self.fits:
             return self.claimed().start(progress)
-        if self.settings.adapts:
-            expect_room(self.settings, self.dataset.items, self.labels)
         folder = RunFolder.create(self.out)
         with folder.locked():
             RunFolder.create(self.out)  # again, now that nobody else can make it a run
@@ -336,12 +342,17 @@ class Run:
         """
         from stacksl.runs.execution import execute
         from stacksl.runs.job import Job
+        from stacksl.runs.room import expect_room
 
         if self.folder.read_state()["state"] == "finished":
+            if settings:
+                raise RunError(f"the run {self.path} has finished: no setting of it can change")
             return self
         job = Job.open(self.folder, None if data is None else str(data))
-        job, said = job.changed(settings or {})
-        execute(job, progress or _silent, labeler, said)
+        if job.settings.adapts:
+            wanted = job.with_training(settings or {})
+            expect_room(wanted, job.dataset.items, job.budget.labels)
+        execute(job, progress or _silent, labeler, changes=settings)
         return self
 
     def replay(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 import stacksl
 from stacksl.data import Dataset
-from stacksl.lm import Bought, LanguageModel, ModelChoices, TrainSettings
+from stacksl.lm import LanguageModel, Lesson, ModelChoices, TrainSettings
 from stacksl.lm.questions import questions
 from stacksl.runs.intake import OF_SAMPLE
 
@@ -39,11 +39,11 @@ def right(model: LanguageModel, data: Dataset, count: int) -> np.ndarray:
     return np.array([c == data.answers[i.id] for c, i in zip(chosen, items, strict=True)])
 
 
-def bought(model: LanguageModel, data: Dataset, count: int) -> list[Bought]:
+def bought(model: LanguageModel, data: Dataset, count: int) -> list[Lesson]:
     items = data.items[:count]
     scores = model.scores(items)["pmi"]
     return [
-        Bought(item, data.answers[item.id], (0, 1, 2, 3), tuple(map(float, score)))
+        Lesson(item, data.answers[item.id], (0, 1, 2, 3), tuple(map(float, score)))
         for item, score in zip(items, scores, strict=True)
     ]
 

@@ -12,7 +12,7 @@ import pytest
 from stacksl import Item
 from stacksl.errors import FeatureError
 from stacksl.lm import NORMALISATIONS, LoraSettings, ModelChoices, TrainSettings
-from stacksl.lm.model import Bought, LanguageModel
+from stacksl.lm.model import LanguageModel, Lesson
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -40,10 +40,10 @@ def opened(folder: Path, **changes: Any) -> LanguageModel:
     return LanguageModel(replace(choices, **changes))
 
 
-def bought(model: LanguageModel) -> list[Bought]:
+def bought(model: LanguageModel) -> list[Lesson]:
     every = [tuple(range(len(item.candidates))) for item in ITEMS]
     return [
-        Bought(item, 1, options, (0.0,) * len(options))
+        Lesson(item, 1, options, (0.0,) * len(options))
         for item, options in zip(ITEMS, every, strict=True)
     ]
 

@@ -16,7 +16,7 @@ from stacksl.game.followers import loss_set
 from stacksl.labels.labelers import OracleLabeler
 from stacksl.labels.purchases import Answer, Purchase
 from stacksl.labels.rows import Row
-from stacksl.lm.model import Bought, LanguageModel
+from stacksl.lm.model import LanguageModel, Lesson
 from stacksl.runs import adapting
 from stacksl.runs.adapting import due_at
 from stacksl.runs.checkpoints import latest
@@ -225,7 +225,7 @@ def test_refits_come_at_their_shares_and_begin_epochs(finished: Run, corpus: Cor
         elif row.event == "round":
             assert row.epoch == epoch
     assert tuple(seen) == SHARES
-    assert epoch == len(SHARES), "rounds were left after the last label"
+    assert epoch == len(SHARES) - 1, "after the last label nothing can be asked"
     assert len({row.payload["weights"] for row in rows_of(finished, "refit")}) == len(SHARES)
     folders = sorted(p.name for p in (finished.path / "adapters").iterdir() if p.is_dir())
     assert folders == ["01", "02", "03", "04", "05"], "and no half-trained one stays behind"
@@ -343,9 +343,9 @@ def test_the_budget_is_exact(model: Path, tmp_path: Path, mode: str, gate: str) 
 
 
 @pytest.fixture
-def refitted(monkeypatch: pytest.MonkeyPatch) -> list[list[Bought]]:
+def refitted(monkeypatch: pytest.MonkeyPatch) -> list[list[Lesson]]:
     """What each refit of the runs of a test was given."""
-    given: list[list[Bought]] = []
+    given: list[list[Lesson]] = []
     original = LanguageModel.refit
 
     def noted(self: LanguageModel, bought: Any, *words: Any) -> Any:
@@ -358,7 +358,7 @@ def refitted(monkeypatch: pytest.MonkeyPatch) -> list[list[Bought]]:
 
 @pytest.mark.parametrize("objective", ["ce-hard", "stacksl"])
 def test_hard_candidates_are_one_negative_beside_the_gold(
-    model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Bought]], objective: str
+    model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Lesson]], objective: str
 ) -> None:
     settings = {**SHORT, "follower": "hard", "k": 1, "gate": "first", "objective": objective}
     made = adapt(model, corpus, tmp_path / "run", **settings)
@@ -376,7 +376,7 @@ def test_hard_candidates_are_one_negative_beside_the_gold(
 
 
 def test_skipped_items_since_the_last_refit_are_held_where_they_were(
-    model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Bought]]
+    model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Lesson]]
 ) -> None:
     made = adapt(model, corpus, tmp_path / "run", kl_on_skips=True, **SHORT)
     base = next(blocks(made, corpus))

@@ -62,6 +62,16 @@ def test_what_a_killed_process_had_half_written_is_swept(made) -> None:
         assert not half.exists()
 
 
+def test_a_folder_that_was_half_written_goes_too(tmp_path: Path) -> None:
+    """An adapter is drafted as a whole folder, which a kill leaves behind."""
+    made = RunFolder.create(tmp_path / "run")
+    half = made.adapters / ".tmp-1-c0ffee-01"
+    half.mkdir(parents=True)
+    (half / "adapter_model.safetensors").write_bytes(b"half")
+    with made.locked():
+        assert not half.exists()
+
+
 def test_a_folder_is_made_once(made, tmp_path) -> None:
     with pytest.raises(RunError, match=r"holds another run.*stacksl resume"):
         RunFolder.create(made.path)

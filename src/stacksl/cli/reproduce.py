@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_
+import os
 import shutil
 import sys
 import time
@@ -91,6 +92,8 @@ def reproduce(
     from stacksl.studies.sources import setup_of
     from stacksl.studies.store import Store
 
+    if jobs > 1 and int(os.environ.get("WORLD_SIZE") or "1") > 1:
+        raise SettingsError("--jobs starts processes of its own: give it without torchrun")
     found = study_named(study)
     setup = setup_of(study, model, data, test, medqa, dict(_pairs(set_ or [])))
     setup = cut(setup) if quick else setup

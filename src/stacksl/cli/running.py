@@ -129,12 +129,21 @@ def resume(
     from stacksl.api import Run
 
     opened = Run.open(run)
+    if opened.folder.read_state()["state"] == "interrupted":
+        warn([_killed(opened)])
     try:
         with live(quiet=quiet) as show:
             done = opened.resume(show, data=data, settings=dict(map(setting_of, set_ or [])))
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
     _finish(done, json)
+
+
+def _killed(run: Run) -> str:
+    """What to say of a run that ended without a word."""
+    adapts = "model" in run.folder.read_toml("resolved.toml")
+    more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
+    return f"this run was killed, or the machine went down; it goes on where it was{more}"
 
 
 def _flags(context: typer.Context, pairs: list[str]) -> dict[str, Any]:

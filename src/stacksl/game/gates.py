@@ -159,7 +159,8 @@ class Margin:
     """The paced margin (aim `model`): ask iff −margin exceeds a threshold that keeps the pace.
 
     threshold += step × ((1 if asked else 0) − labels left / rounds left). The first item is asked
-    and sets the threshold. The state is (threshold, mean of g, mean of |g − mean|).
+    and sets the threshold, unless it was `primed`. The state is (threshold, mean of g, mean of
+    |g − mean|).
 
     Args:
         pace: step, in score units where `adaptive` is False (`ONE_HOT_PACE`); else in units of the
@@ -194,7 +195,7 @@ class Margin:
         """The state for rounds whose statistics are known beforehand, as a language model's are.
 
         The threshold is their quantile at 1 − `share`, above which the share that can be bought
-        lies; the moments are theirs. `start` where no statistic is finite.
+        lies; the running moments begin with theirs. `start` where no statistic is finite.
 
         Args:
             statistics: (n,) of the rounds to come, before any of them is played.

@@ -9,7 +9,7 @@ from .adapters import LoraSettings
 from .choices import ModelChoices
 from .crew import ALONE, Crew
 from .likelihood import PATHS, Likelihood, Path, unfit
-from .model import Bought, LanguageModel
+from .model import LanguageModel, Lesson
 from .normalise import NORMALISATIONS, Normalisation, normalised
 from .objectives import OBJECTIVES
 from .packing import Packed, Packing, pack
@@ -24,10 +24,10 @@ __all__ = [
     "PATHS",
     "PROTOCOLS",
     "TEMPLATES",
-    "Bought",
     "Crew",
     "Cuts",
     "LanguageModel",
+    "Lesson",
     "Likelihood",
     "Limits",
     "LoraSettings",

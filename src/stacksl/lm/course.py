@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from time import monotonic
@@ -20,6 +19,7 @@ from .crew import Crew
 from .descent import NOT_FINITE, Descent
 from .interim import Interim
 from .likelihood import Likelihood
+from .memory import within_memory
 from .normalise import normalised
 from .objectives import ClipWindow, Part, clip, cross_entropy, kl
 from .paths import load_torch
@@ -110,7 +110,8 @@ class Course:
         """Take the steps that are left."""
         started = monotonic() - self.now.seconds
         while self.now.step < self.total:
-            with _within_memory(self.now.step, self.settings.checkpointing):
+            what = f"take step {self.now.step + 1} of the training"
+            with within_memory(what, checkpointing=self.settings.checkpointing):
                 self._step()
             self.now.seconds = monotonic() - started
             every = self.settings.save_every
@@ -258,22 +259,6 @@ class Course:
             second = self.adapter.reference_state()
             tensors |= {f"reference/{name}": each for name, each in second.items()}
         interim.save(tensors, asdict(self.now))
-
-
-@contextmanager
-def _within_memory(step: int, checkpointing: bool) -> Iterator[None]:
-    """No memory left as one sentence."""
-    torch = load_torch()
-    try:
-        yield
-    except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate" not in str(error):
-            raise
-        more = "" if checkpointing else " or turn checkpointing on"
-        raise RunError(
-            f"there was not enough memory for step {step + 1} of the training: lower "
-            f"batch_tokens{more}; the labels and the last checkpoint are kept"
-        ) from None
 
 
 def _under(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -292,8 +292,9 @@ class _Link:
         torch = load_torch()
         wide = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
         flat = torch.cat([tensor.detach().reshape(-1).to(wide) for tensor in tensors])
+        group = self._words if flat.device.type == "cpu" else None
         with _linked():
-            self._dist.all_reduce(flat)
+            self._dist.all_reduce(flat, group=group)
         pieces = flat.split([tensor.numel() for tensor in tensors])
         with torch.no_grad():
             for tensor, piece in zip(tensors, pieces, strict=True):

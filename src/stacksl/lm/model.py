@@ -29,7 +29,7 @@ from .stage import BLOCK, Stage
 from .tokens import Cuts, Limits, TokenItem, Tokenizing
 from .training import Example, Trained, TrainSettings
 
-__all__ = ["Bought", "LanguageModel"]
+__all__ = ["LanguageModel", "Lesson"]
 
 Progress = Callable[[int, int], None]
 
@@ -38,7 +38,7 @@ _CHUNK = 8 * BLOCK  # items between two words on how far it is
 
 
 @dataclass(frozen=True, slots=True)
-class Bought:
+class Lesson:
     """One item of a refit: its label, or None for a term that only holds the policy where it was.
 
     `candidates` are the loss set, indices into the item's options; they hold the label.
@@ -192,7 +192,7 @@ class LanguageModel:
     # --- the adapter -------------------------------------------------------------------------
 
     def refit(
-        self, bought: Sequence[Bought], key: int, folder: Path | None, tell: Progress | None
+        self, bought: Sequence[Lesson], key: int, folder: Path | None, tell: Progress | None
     ) -> Trained:
         """Train the adapter from its initial weights on `bought`; `key` with the seed fixes all.
 
@@ -238,12 +238,13 @@ class LanguageModel:
         from .paths import load_torch
 
         loaded, used = self._stage.loaded, self._stage.likelihood.used
+        path = {"lm_path": used["states"]} if "states" in used else {}
         return {
             "lm_base": self.base_fingerprint,
             "lm_source": loaded.source,
             "lm_device": loaded.device,
             "lm_dtype": loaded.dtype,
-            "lm_path": used.get("states", self.choices.path),
+            **path,
             "lm_threads": load_torch().get_num_threads(),
             "lm_processes": self._crew.size,
             "lm_temperature": self.temperature,
@@ -296,7 +297,7 @@ class LanguageModel:
         known = {(r.prompt, r.options): s for r, s in zip(distinct, found, strict=True)}
         return [known[row.prompt, row.options] for row in alone]
 
-    def _examples(self, bought: Sequence[Bought]) -> list[Example]:
+    def _examples(self, bought: Sequence[Lesson]) -> list[Example]:
         items = [each.item for each in bought]
         pmi = self.choices.normalisation == "pmi"
         alone = self._alone(items) if pmi else [None] * len(items)

@@ -13,7 +13,7 @@ from .reading import quiet, still_random
 
 __all__ = ["SecondAdapter"]
 
-_NAME = "reference"
+REFERENCE = "reference"
 
 
 class SecondAdapter:
@@ -30,11 +30,11 @@ class SecondAdapter:
 
     def __init__(self, model: Any, policy: dict[str, Tensor]) -> None:
         self._model = model
-        if _NAME not in model.peft_config:
+        if REFERENCE not in model.peft_config:
             with quiet(), still_random():
-                model.add_adapter(_NAME, model.peft_config[POLICY])
+                model.add_adapter(REFERENCE, model.peft_config[POLICY])
         own = dict(model.named_parameters())
-        names = {name: name.replace(f".{POLICY}.", f".{_NAME}.") for name in policy}
+        names = {name: name.replace(f".{POLICY}.", f".{REFERENCE}.") for name in policy}
         self._pairs = {name: (own[names[name]], tensor) for name, tensor in policy.items()}
         for mine, theirs in self._pairs.values():
             mine.data = mine.data.to(theirs.dtype)
@@ -59,7 +59,7 @@ class SecondAdapter:
     @contextmanager
     def active(self) -> Iterator[None]:
         """The model under these weights instead of the policy's."""
-        self._model.set_adapter(_NAME)
+        self._model.set_adapter(REFERENCE)
         try:
             yield
         finally:

@@ -139,7 +139,10 @@ def free_bytes() -> int:
     group = Path("/sys/fs/cgroup")
     try:
         most = int((group / "memory.max").read_text())
-        return min(free, most - int((group / "memory.current").read_text()))
+        used = int((group / "memory.current").read_text())
+        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        cached = int(kept.get("inactive_file", 0))  # of files read: given back when asked for
+        return min(free, most - used + cached)
     except (OSError, ValueError):  # no such file, or "max"
         return free
 

@@ -18,6 +18,7 @@ from .choices import ModelChoices
 from .crew import ALONE, Crew, blocks
 from .likelihood import Likelihood
 from .loading import Loaded, load
+from .memory import within_memory
 from .packing import Packing
 from .paths import load_torch
 from .tokens import TokenItem
@@ -60,7 +61,7 @@ class Stage:
         torch = load_torch()
 
         def scored(block: Sequence[TokenItem]) -> list[Array]:
-            with torch.no_grad():
+            with torch.no_grad(), within_memory("score a batch of items"):
                 return [_numbers(value) for value in self.likelihood.sums(block)]
 
         return self._shared(items, scored)
@@ -69,7 +70,8 @@ class Stage:
         """Log-likelihoods (k,) and pooled states (k, hidden) of every item's options."""
 
         def read(block: Sequence[TokenItem]) -> list[tuple[Array, Array]]:
-            sums, states = self.likelihood.sums_and_states(block)
+            with within_memory("read the states of a batch of items"):
+                sums, states = self.likelihood.sums_and_states(block)
             return [(_numbers(a), _numbers(b)) for a, b in zip(sums, states, strict=True)]
 
         return self._shared(items, read)

@@ -39,7 +39,11 @@ __all__ = ["execute", "order_of", "replay_run"]
 
 
 def execute(
-    job: Job, report: Report, labeler: Labeler | None = None, warnings: Sequence[str] = ()
+    job: Job,
+    report: Report,
+    labeler: Labeler | None = None,
+    warnings: Sequence[str] = (),
+    changes: Mapping[str, Any] | None = None,
 ) -> None:
     """Play the run to its end, or to where it waits for answers.
 
@@ -48,12 +52,17 @@ def execute(
         report: told how far it is, some ten times a second.
         labeler: who answers, where it is not the one the settings name.
         warnings: what was odd before the run began, for its report.
+        changes: settings of training that are other ones from here on.
 
     Raises:
         RunLocked: another process holds the run.
         StackslError: one sentence on what went wrong; the state `failed` holds it too.
     """
     with job.folder.locked(), _recorded(job, warnings, labeler) as state, one_thread():
+        job, said = job.changed(changes or {})
+        if said:  # before anything can fail: a change must be told of
+            state["warnings"] = _unique(state["warnings"], said)
+            job.folder.write_state("running", **state)
         features = _feature_map(job)
         block = _features(job, features, report)
         changed: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -79,6 +80,11 @@ class RunFolder:
         return self.path / "features"
 
     @property
+    def adapters(self) -> Path:
+        """Where the refits of a language model lie."""
+        return self.path / "adapters"
+
+    @property
     def model(self) -> Path:
         """What `predict` and `evaluate` load."""
         return self.path / "model"
@@ -149,8 +155,11 @@ class RunFolder:
 
     def _sweep(self) -> None:
         """Remove what a killed process had half written."""
-        for draft in self.path.rglob(f"{DRAFT}*"):
-            draft.unlink(missing_ok=True)
+        for draft in list(self.path.rglob(f"{DRAFT}*")):
+            if draft.is_dir():  # an adapter's folder is drafted as a whole
+                shutil.rmtree(draft, ignore_errors=True)
+            else:
+                draft.unlink(missing_ok=True)
 
     def _lock_file(self) -> IO[str]:
         try:

@@ -13,6 +13,7 @@ from stacksl.runs.adapting import Adaptation
 from stacksl.runs.evaluation import Evaluation, Point, Tested, judge_scores, point
 from stacksl.runs.job import Job
 from stacksl.runs.progress import Progress, Report
+from stacksl.runs.refitting import history
 
 __all__ = ["card_facts", "epochs_of", "hand_over", "training_of"]
 
@@ -22,7 +23,7 @@ def hand_over(job: Job, adaptation: Adaptation, report: Report) -> Tested:
     assert isinstance(adaptation.model, LanguageModel)
     model = AdaptedModel(adaptation.model, job.dataset.classes, job.dataset.columns)
     tested = _tested(job, adaptation, model, report)
-    adaptation.take(adaptation.refits)
+    adaptation.adapters.take(adaptation.refits)
     model.save(job.folder.model, card_facts(job, adaptation, tested), job.test)
     return tested
 
@@ -32,12 +33,13 @@ def _tested(job: Job, adaptation: Adaptation, model: AdaptedModel, report: Repor
         return Tested()
     own = model.model.choices.normalisation
     total = (adaptation.refits + 1) * len(job.test.items)
-    labels = [0, *(each.labels for each in adaptation.history())]
+    made = history(job.folder.adapters, adaptation.refits)
+    labels = [0, *(each.labels for each in made)]
     curve: list[Point] = []
     before: dict[str, Evaluation] = {}
     last: dict[str, Evaluation] = {}
     for number, count in enumerate(labels):
-        adaptation.take(number)
+        adaptation.adapters.take(number)
         done = number * len(job.test.items)
 
         def tell(n: int, _: int, done: int = done) -> None:

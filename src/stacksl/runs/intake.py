@@ -32,15 +32,15 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
     Raises:
         SettingsError: data without a model to adapt to it.
     """
+    named = resolved.settings.model
+    if named is not None and named != "sample" and Path(named).is_dir():
+        path = str(Path(named).resolve())  # a run may be resumed from another folder
+        absolute = resolved.settings.model_copy(update={"model": path})
+        resolved = Resolved(absolute, resolved.origin, resolved.preset)
     if without_data:
-        named = resolved.settings.model
         if named in (None, "sample"):
             return resolved.with_defaults(OF_SAMPLE, "sample")
         return resolved.with_defaults({"template": "plain"}, "sample")
-    named = resolved.settings.model
-    if named is not None and Path(named).is_dir():  # a run may be resumed from another folder
-        absolute = resolved.settings.model_copy(update={"model": str(Path(named).resolve())})
-        return Resolved(absolute, resolved.origin, resolved.preset)
     if named is None:
         raise SettingsError(
             "--adapt on data of yours needs the language model to adapt: give --model"

@@ -116,11 +116,8 @@ class Job:
             everything = {**facts, **table}
             self.folder.write_toml("resolved.toml", everything, "everything this run was made with")
 
-    def changed(self, settings: Mapping[str, Any]) -> tuple[Job, list[str]]:
-        """This job with other `settings` of training, and a sentence for each that differs.
-
-        Purchases do not depend on them, so that labels which were paid for survive a refit that
-        ran out of memory or diverged. `resolved.toml` is written again.
+    def with_training(self, settings: Mapping[str, Any]) -> Settings:
+        """The run's settings with other ones of training.
 
         Raises:
             SettingsError: a setting that a run cannot change once it has begun, or a wrong value.
@@ -132,23 +129,33 @@ class Job:
             )
         if settings and not self.settings.adapts:
             raise SettingsError("this run trains no language model: resume it without --set")
-        before = self.resolved.explicit()
-        resolved = resolve(dict(settings), before)
+        resolved = resolve(dict(settings), self.resolved.explicit()).settings
+        return self.settings.model_copy(update={name: getattr(resolved, name) for name in settings})
+
+    def changed(self, settings: Mapping[str, Any]) -> tuple[Job, list[str]]:
+        """This job with other settings of training, and a sentence for each that differs.
+
+        The labels bought so far stay what they are, so that those which were paid for survive a
+        refit that ran out of memory or diverged; which ones are bought next depends on the model
+        that comes of it. `resolved.toml` is written again: to be called by who holds the run.
+
+        Raises:
+            SettingsError: see `with_training`.
+        """
+        values = self.with_training(settings)
+        pairs = {name: (getattr(self.settings, name), getattr(values, name)) for name in settings}
+        differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        if not differ:
+            return self, []
+        table = self.folder.read_toml("resolved.toml")
+        table |= {name: new for name, (_, new) in differ.items()}
+        table |= {f"origin_{name}": "resume" for name in differ}
+        self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+        origin = {**self.resolved.origin, **dict.fromkeys(differ, "resume")}
         said = [
             f"{name} was {old} until the run was resumed with {new}"
-            for name in settings
-            if (old := getattr(self.settings, name)) != (new := getattr(resolved.settings, name))
+            for name, (old, new) in differ.items()
         ]
-        if not said:
-            return self, []
-        values = self.settings.model_copy(
-            update={name: getattr(resolved.settings, name) for name in settings}
-        )
-        origin = {**self.resolved.origin, **dict.fromkeys(settings, "resume")}
-        table = self.folder.read_toml("resolved.toml")
-        table |= {name: getattr(values, name) for name in settings}
-        table |= {f"origin_{name}": "resume" for name in settings}
-        self.folder.write_toml("resolved.toml", table, "everything this run was made with")
         return replace(self, resolved=Resolved(values, origin, self.resolved.preset)), said
 
     def changed_versions(self) -> list[str]:

@@ -12,16 +12,16 @@ from stacksl.data import Dataset
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
 from stacksl.lm.handover import About
 from stacksl.lm.paths import load_torch
+from stacksl.lm.reference import REFERENCE
 from stacksl.report import language as f
 from stacksl.report.facts import Named
 from stacksl.runs.adapted import AdaptedModel
-from stacksl.runs.adapting import Adaptation, Refitted
 from stacksl.runs.evaluation import Evaluation, Point, Tested
 from stacksl.runs.folder import TIMES
 from stacksl.runs.handing import epochs_of, training_of
 from stacksl.runs.job import Job
 from stacksl.runs.metrics import wilson
-from stacksl.runs.progress import Progress
+from stacksl.runs.refitting import Refitted, history
 from stacksl.runs.rounds import Table
 
 __all__ = ["language_facts"]
@@ -34,7 +34,11 @@ def language_facts(
     about = AdaptedModel(model, job.dataset.classes, job.dataset.columns).about()
     adapter = model.stage.adapter
     trained = sum(int(p.numel()) for p in adapter.parameters())
-    total = sum(int(p.numel()) for p in adapter.model.parameters())
+    total = sum(
+        int(weights.numel())
+        for name, weights in adapter.model.named_parameters()
+        if f".{REFERENCE}." not in name  # the second adapter of `ema` and `previous`
+    )
     return f.LanguageModel(
         base=_base(about, total - trained if about.kind == "lora" else total),
         kind=about.kind,
@@ -152,15 +156,9 @@ def _normalisation(
 
 def _history(job: Job, table: Table) -> list[Refitted]:
     """The refits that the ledger names, as their records have them."""
-    adaptation = Adaptation(job, table, (), None, _silent)
-    for row in table.ledger.rows():
-        if row.event == "refit" and "adapter" in row.payload:
-            adaptation.replay_refit(row)
-    return adaptation.history()
-
-
-def _silent(progress: Progress) -> None:
-    """Tell nobody."""
+    refits = (row for row in table.ledger.rows() if row.event == "refit")
+    count = max((int(row.payload.get("adapter", 0)) for row in refits), default=0)
+    return history(job.folder.adapters, count)
 
 
 TOLD = (

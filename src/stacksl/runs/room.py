@@ -19,6 +19,7 @@ def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
         SettingsError: it needs more than nine tenths of what is free; the sentence says what to
             set, or the model cannot be had.
     """
+    from stacksl.lm.crew import present_crew
     from stacksl.lm.forecast import forecast
     from stacksl.lm.paths import load_torch
     from stacksl.lm.size import free_bytes, require_room
@@ -28,4 +29,4 @@ def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
     if settings.device not in ("auto", "cpu"):
         return
     found = forecast(choices_of(settings, {}), items, due_at(settings.refit_at, labels), None)
-    require_room(found, free_bytes())
+    require_room(found, free_bytes() // present_crew().size)  # every process holds a whole model

@@ -13,6 +13,8 @@ from stacksl.data import Dataset, read
 from stacksl.errors import DataError, SettingsError, StackslError
 from stacksl.game.randomness import generator
 from stacksl.items import Item
+from stacksl.runs.intake import OF_SAMPLE
+from stacksl.runs.settings import Settings
 from stacksl.studies.paper import SIZES, SUBJECTS
 from stacksl.studies.tasks import Setup, Task, only
 
@@ -28,8 +30,8 @@ SAMPLE_SETTINGS: Mapping[str, Any] = {
     "temperature": None,
     "max_len_prompt": None,
     "max_len_choice": None,
-    "epochs": None,
-    "learning_rate": None,
+    "epochs": Settings.model_fields["epochs"].default,
+    **{name: OF_SAMPLE[name] for name in ("learning_rate", "batch_tokens")},
 }
 """How the sample model is asked and trained: by options, since it knows no letters; None: the
 default of `stacksl.Settings`."""

@@ -1,0 +1,67 @@
+"""What a refit learns from: the labels bought so far and, if asked for, the items skipped."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from stacksl.game.followers import loss_set
+from stacksl.game.inputs import Array, PairBlock
+from stacksl.lm import Lesson
+from stacksl.runs.job import Job
+from stacksl.runs.rounds import Table
+
+__all__ = ["labels_hash", "lessons", "loss_set_of"]
+
+
+def lessons(job: Job, table: Table, base: PairBlock) -> list[Lesson]:
+    """The lessons of the next refit, in the order in which their labels were learnt.
+
+    Args:
+        job: the run.
+        table: what was bought.
+        base: the features of epoch 0, whose offsets are the reference: who is displaced from a
+            loss set must not depend on when the refit comes.
+    """
+    found = []
+    for row, label, _ in table.bought:
+        reference = _reference(base, row)
+        candidates = loss_set_of(table, row, label, np.array(reference))
+        found.append(Lesson(job.dataset.items[row], label, candidates, reference))
+    if job.settings.kl_on_skips:
+        for row in _skipped(table):
+            item = job.dataset.items[row]
+            everything = tuple(range(len(item.candidates)))
+            found.append(Lesson(item, None, everything, _reference(base, row)))
+    return found
+
+
+def labels_hash(table: Table) -> str:
+    """A hash of the labels bought, in their order; a corrected one changes it."""
+    told = repr([(row, label) for row, label, _ in table.bought])
+    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+
+
+def loss_set_of(table: Table, row: int, label: int, scores: Array) -> tuple[int, ...]:
+    """C_t ∪ {gold}; where the follower has it, the gold displaces the lowest by `scores`."""
+    presented = table.shown.get(row, tuple(range(table.block[row].size)))
+    return loss_set(presented, label, scores if table.follower.displaces else None)
+
+
+def _reference(base: PairBlock, row: int) -> tuple[float, ...]:
+    offset = base[row].offset
+    return () if offset is None else tuple(float(score) for score in offset)
+
+
+def _skipped(table: Table) -> list[int]:
+    """The items whose label was not bought since the last refit, while one could have been."""
+    rows: list[int] = []
+    for row in table.ledger.rows():
+        if row.event == "refit" and "adapter" in row.payload:
+            rows.clear()
+        elif row.event == "round":
+            decision = row.decision()
+            if decision.status == "skipped" and decision.reason != "spent":
+                rows.append(table.row[decision.item])
+    return rows
