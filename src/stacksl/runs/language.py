@@ -44,7 +44,7 @@ def language_facts(
         kind=about.kind,
         trained=trained,
         scoring=_scoring(about),
-        computed=_computed(model, state),
+        computed=_computed(job, model, state),
         training=tuple(Named(k, _shown(v)) for k, v in training_of(model.choices).items()),
         cuts=_cuts(job, model, about),
         normalisations=_normalisations(about.normalisation, tested),
@@ -78,13 +78,14 @@ def _scoring(about: About) -> f.Scoring:
     )
 
 
-def _computed(model: LanguageModel, state: Mapping[str, Any]) -> f.Computed:
+def _computed(job: Job, model: LanguageModel, state: Mapping[str, Any]) -> f.Computed:
+    recorded = job.folder.read_toml("resolved.toml")
     facts = model.facts()
     peak, on_device = _peak_memory(str(facts["lm_device"]))
     return f.Computed(
         device=str(facts["lm_device"]),
         dtype=str(facts["lm_dtype"]),
-        path=str(facts["lm_path"]),
+        path=str(recorded.get("lm_path", model.choices.path)),
         threads=int(facts["lm_threads"]),
         processes=int(facts["lm_processes"]),
         peak_memory=peak,
