@@ -108,19 +108,22 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 
 def table(rows: list[Row], base: float) -> str:
-    """Accuracy, gain over random and share of the gain kept, with 95 % intervals over seeds."""
+    """Accuracy, gain over random and share of the gain kept, with 95 % intervals over seeds.
+
+    The share is (accuracy - base) / (mean of all labels - base); its interval is that of the
+    accuracy alone.
+    """
     by = {(r["gate"], r["budget"], r["seed"]): r for r in rows}
     seeds = sorted({r["seed"] for r in rows})
-    full = {s: by["first", "all", s]["accuracy"] for s in seeds if ("first", "all", s) in by}
+    full = [by["first", "all", s]["accuracy"] for s in seeds if ("first", "all", s) in by]
     n = rows[0]["n"]
     error = (base * (1 - base) / n) ** 0.5
-    top = interval(list(full.values())) if full else (float("nan"), float("nan"))
-    worth = top[0] - base > 3 * error
+    top = float(np.mean(full)) if full else float("nan")
+    worth = (top - base) / error > 3
     lines = [
-        f"{rows[0]['items']} questions to label, {n} to test on; base {base:.3f} (standard error"
-        f" {error:.3f}, chance .25); all labels {_shown(*top)}; full − base is"
-        f" {(top[0] - base) / error:.1f} standard errors"
-        f"{'' if worth else ': shares of the gain are inconclusive'}.",
+        f"{rows[0]['items']:,} questions to label, {n} to test on, chance 0.250. Base model"
+        f" {base:.3f} (standard error {error:.3f}); all labels {top:.3f} (mean of {len(full)}"
+        f" seeds), which is {(top - base) / error:.1f} standard errors above the base.",
         "",
         "| labels | gate | test accuracy | over random, in pairs | share of the gain kept |",
         "|---|---|---|---|---|",
@@ -135,13 +138,11 @@ def table(rows: list[Row], base: float) -> str:
                 for r in mine
                 if ("random", budget, r["seed"]) in by and gate != "random"
             ]
-            kept = [
-                (r["accuracy"] - base) / (full[r["seed"]] - base) for r in mine if r["seed"] in full
-            ]
+            kept = [(r["accuracy"] - base) / (top - base) for r in mine] if worth else []
             accuracy = _cell([r["accuracy"] for r in mine])
             lines.append(
                 f"| {budget} ({mine[0]['labels']}) | {gate} | {accuracy}"
-                f" | {_cell(pairs, sign=True)} | {_cell(kept, most=None) if worth else '-'} |"
+                f" | {_cell(pairs, sign=True)} | {_cell(kept, most=None) or '-'} |"
             )
     return "\n".join(lines)
 
@@ -202,7 +203,7 @@ def _keep(path: Path | None, rows: list[Row]) -> None:
 
     rows = sorted(rows, key=lambda r: (r["seed"], r["budget"], r["gate"]))
     about = {
-        "command": "python benchmarks/language_model.py --json " + path.name,
+        "command": "python benchmarks/language_model.py --json benchmarks/results/" + path.name,
         "version": stacksl.__version__,
         "questions": made_from(),
         "base": base_accuracy(),

@@ -9,22 +9,22 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def _label_efficiency():
-    path = ROOT / "benchmarks" / "label_efficiency.py"
-    spec = importlib.util.spec_from_file_location("label_efficiency", path)
+def _benchmark(name: str):
+    path = ROOT / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     import sys
 
-    sys.modules["label_efficiency"] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
 
 def test_the_table_is_made_from_the_committed_rows() -> None:
     rows = json.loads((ROOT / "benchmarks/results/label_efficiency.json").read_text())["rows"]
-    table = _label_efficiency().table(rows)
+    table = _benchmark("label_efficiency").table(rows)
     assert table in (ROOT / "README.md").read_text()
     assert {row["seed"] for row in rows} == set(range(10))
 
@@ -32,6 +32,13 @@ def test_the_table_is_made_from_the_committed_rows() -> None:
 def test_every_row_kept_its_budget_exactly() -> None:
     rows = json.loads((ROOT / "benchmarks/results/label_efficiency.json").read_text())["rows"]
     assert all(row["asked"] == row["labels"] for row in rows)
+
+
+def test_the_language_models_table_is_made_from_the_committed_rows() -> None:
+    kept = json.loads((ROOT / "benchmarks/results/language_model.json").read_text())
+    table = _benchmark("language_model").table(kept["rows"], kept["base"]["pmi"])
+    assert table in (ROOT / "docs" / "lm.md").read_text()
+    assert all(row["asked"] == row["labels"] for row in kept["rows"])
 
 
 def test_the_readme_fits_what_it_promises() -> None:
