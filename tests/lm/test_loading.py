@@ -345,8 +345,6 @@ def test_the_sample_is_a_folder_of_the_package(
 
 
 def test_the_sample_itself() -> None:
-    if not (module.SAMPLE / "config.json").is_file():
-        pytest.skip("the sample model's weights are not in this checkout")
     found = opened("sample")
     assert found.model.config.model_type == "qwen3"
     assert found.licence is not None

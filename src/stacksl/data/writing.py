@@ -13,7 +13,7 @@ from typing import Any
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError
 
-__all__ = ["write", "write_rejected"]
+__all__ = ["write", "write_rejected", "write_whole"]
 
 
 def write(dataset: Dataset, path: str | Path) -> int:
@@ -50,7 +50,7 @@ def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     if path.name.endswith(".gz"):
         payload = gzip.compress(payload, mtime=0)
     try:
-        _replace(path, payload)
+        write_whole(path, payload)
     except OSError as error:
         raise DataError(f"cannot write '{path}': {error.strerror or error}") from None
     return len(lines)
@@ -64,7 +64,12 @@ def _writable(row: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def _replace(path: Path, payload: bytes) -> None:
+def write_whole(path: Path, payload: bytes) -> None:
+    """Write `payload` to `path`, of which a reader or a crash sees the old content or the new one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     handle, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:

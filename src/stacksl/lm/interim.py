@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any, TypeAlias
 
+from ..data.writing import write_whole
 from ..errors import RunError
 
 __all__ = ["Interim"]
@@ -48,7 +47,7 @@ class Interim:
         whole = save({name: value.contiguous() for name, value in tensors.items()}, header)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(self._path, whole)
+            write_whole(self._path, whole)
         except OSError as error:
             raise RunError(
                 f"the training checkpoint cannot be written to {self._path}: {error.strerror}; "
@@ -73,16 +72,3 @@ class Interim:
         except (SafetensorError, OSError):
             return None
         return tensors, json.loads(header["facts"])
-
-
-def _replace(path: Path, whole: bytes) -> None:
-    handle, draft = mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(whole)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(draft, path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
