@@ -26,6 +26,7 @@ from stacksl.game import (
     StackSL,
     make_gate,
     make_scorer,
+    radius,
     uniforms,
 )
 from stacksl.items import Label, Reward
@@ -295,3 +296,19 @@ def test_the_two_algorithms_are_two_settings_of_one_learner() -> None:
     assert isinstance(gated, Learner)
     assert gated.gate == LLF(0.5, "literal")
     assert gated.budget == 2
+
+
+def test_the_action_asked_hopes_only_where_a_reward_is_bought() -> None:
+    """After φ = e₁ was rewarded once, e₁ has the largest score and e₂ the largest UCB."""
+    scorer = make_scorer("ridge", dim=2, classes=None, settings=ScorerSettings(action="asked"))
+    rows = PairFeatures(np.eye(2))
+    scorer.step(rows, (0, 1), 0, Reward(0.2))
+    learner = Learner(scorer, First(), budget=1, horizon=2)
+    wanted, skipped = learner.decide(["a", "b"], [rows] * 2, [(0, 1)] * 2, asked=0)
+    assert (wanted.status, wanted.choice) == ("wanted", 1)
+    assert (skipped.status, skipped.choice) == ("skipped", 0)
+    reach = radius(1.0, 2, 1, 1.0, 0.05, 1.0)
+    assert (wanted.score, wanted.upper) == pytest.approx((0.0, reach))
+    assert (skipped.score, skipped.upper) == pytest.approx((0.1, 0.1 + reach * math.sqrt(0.5)))
+    # The gate score is the greedy action's in both: −0.1 + √2·sqrt(1/2 + 1).
+    assert wanted.gate_score == skipped.gate_score == pytest.approx(-0.1 + math.sqrt(3.0))

@@ -34,7 +34,9 @@ def settings_of(draw: st.DrawFn, scorer: str, gate: str = "first") -> ScorerSett
     track = draw(st.sampled_from(tracks))
     common = {
         "track": track,
-        "action": "greedy" if track == "theta" else draw(st.sampled_from(["greedy", "ucb"])),
+        "action": "greedy"
+        if track == "theta"
+        else draw(st.sampled_from(["greedy", "ucb", "asked"])),
         "radius_counts": draw(st.sampled_from(["learnt", "rounds"])),
         "ridge": draw(st.sampled_from([0.1, 1.0, 4.0])),
         "delta": draw(st.sampled_from([0.05, 0.9])),

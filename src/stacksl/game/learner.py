@@ -50,6 +50,12 @@ class Learner:
     Raises:
         SettingsError: the budget is negative or the horizon is below 1.
 
+    With the scorer's action `asked` the gate judges the greedy action x̂: its statistic and
+    the gate score g are x̂'s, and g, with a valid α, bounds the regret of x̂. An asked round plays
+    the largest UCB instead, whose regret is at most 2·radius·‖φ‖ of that action, twice the half
+    width of its own certificate. So the regret on the way is at most the sum of g over the unasked
+    rounds and of upper − lower over the asked ones. A refused want keeps its choice.
+
     Source: paper, Algorithms 1 and 2. Deviation: the numbered decisions D1, D2, D6 of
     `docs/paper.md`; once the budget is gone the learner only predicts (with track='all' V alone
     goes on, as printed).
@@ -133,20 +139,21 @@ class Learner:
         verdict = forced(clock, gate.exact_spend)
         want = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
-        reach = view.radius * float(view.widths[view.choice])
-        score = float(view.scores[view.choice])
+        choice = view.asking if want and view.asking is not None else view.choice
+        reach = view.radius * float(view.widths[choice])
+        score = float(view.scores[choice])
         return Decision(
             round=clock.round,
             item=item,
             presented=view.presented,
-            choice=view.presented[view.choice],
+            choice=view.presented[choice],
             statistic=g,
             threshold=threshold,
             reason=_REASONS[verdict],
             score=score,
             lower=score - reach,
             upper=score + reach,
-            probability=float(view.probabilities[view.choice]),
+            probability=float(view.probabilities[choice]),
             gate_score=contested_score(view, self.width_scale),
             state=gate.advance(g, True, clock, state) if want else skip_state,
             skip_state=skip_state,

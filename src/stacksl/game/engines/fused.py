@@ -46,6 +46,8 @@ def _play(
             return t
         choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, t)
         asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
+        if asks and plan.hopeful:
+            choice, fresh = _hope(plan, memory, space, out, rows, fresh, t), True
         if judging.steadies(plan, asks, verdict):
             descent.gradient_step(plan, memory, space, rows, none)
         if asks:
@@ -94,6 +96,27 @@ def _judge(
             plan, clock, space.scores, space.widths, space.pairs, reach, choice
         )
     return choice, fresh
+
+
+@compiled
+def _hope(
+    plan: Plan, memory: Memory, space: Space, out: Certificates, rows: Array, fresh: bool, t: int
+) -> int:
+    """The largest UCB, played because the round asks; writes its part of the certificate."""
+    if not fresh:
+        algebra.images(memory.gram_inv, rows, space.products)
+        algebra.norms(rows, space.products, space.widths)
+    reach = judging.reach_of(plan, memory, rows.shape[1])
+    scale = 0.0
+    for x in range(len(rows)):
+        space.values[x] = space.scores[x] + reach * space.widths[x]
+        scale = max(scale, abs(space.scores[x]) + reach * space.widths[x])
+    choice = judging.pick_action(space.values, scale)
+    out.choices[t] = choice
+    out.scores[t] = space.scores[choice]
+    if plan.certificates:
+        out.reaches[t] = reach * space.widths[choice]
+    return choice
 
 
 @compiled

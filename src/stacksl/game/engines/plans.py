@@ -71,7 +71,8 @@ class Plan(NamedTuple):
     inner_steps: int
     track: int
     counting: int  # LEARNT or ROUNDS, the n of the radius
-    ucb: bool
+    ucb: bool  # the largest UCB is played in every round
+    hopeful: bool  # the largest UCB is played in asked rounds
     gate: int
     exact_spend: bool
     literal: bool
@@ -185,6 +186,7 @@ def make_plan(
         track=("labelled", "all", "theta").index(settings.track),
         counting=("learnt", "rounds").index(settings.radius_counts),
         ucb=settings.action == "ucb",
+        hopeful=settings.action == "asked",
         gate=int(gate.code),
         exact_spend=bool(gate.exact_spend),
         **_gate_numbers(gate, dim),

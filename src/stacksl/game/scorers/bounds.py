@@ -13,7 +13,7 @@ from stacksl.game.inputs import Array
 
 __all__ = ["Action", "Bounds", "assemble", "tie_argmax"]
 
-Action = Literal["greedy", "ucb"]
+Action = Literal["greedy", "ucb", "asked"]
 
 _TIE = 1e-9  # of the largest absolute bound: DESIGN D17
 
@@ -34,6 +34,8 @@ class Bounds:
         radius: the confidence radius, in score units.
         dim: d, the columns of φ, or of h for class heads.
         choice: the position (not the candidate's index) of the action that is played, x̂_t.
+        asking: the position that is played instead where the round's label is asked, or its reward
+            bought: that of the largest UCB under the action `asked`. None where it is `choice`.
         information: tr(F H⁻¹), what a label would tell, in nats to first order; NaN for scorers
             that keep no Fisher information.
     """
@@ -47,6 +49,7 @@ class Bounds:
     dim: int
     choice: int
     information: float = float("nan")
+    asking: int | None = None
 
     @property
     def upper(self) -> Array:
@@ -100,7 +103,8 @@ def assemble(
 ) -> Bounds:
     """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
 
-    `against(i)` gives the (m,) pair widths against position i; the rest is as in `Bounds`.
+    Under `asked` it is the argmax of the scores, and the argmax of the UCB is set by as the one to
+    be played if the gate asks. `against(i)` gives the (m,) pair widths against position i; the rest is as in `Bounds`.
 
     Raises:
         SettingsError: if scores are no finite numbers.
@@ -114,5 +118,16 @@ def assemble(
     scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
     values = scores + reach if action == "ucb" else scores
     choice = tie_argmax(values, scale, presented)
-    pairs = against(choice)
-    return Bounds(presented, scores, probabilities, widths, pairs, radius, dim, choice, information)
+    asking = tie_argmax(scores + reach, scale, presented) if action == "asked" else None
+    return Bounds(
+        presented,
+        scores,
+        probabilities,
+        widths,
+        against(choice),
+        radius,
+        dim,
+        choice,
+        information,
+        asking,
+    )

@@ -41,7 +41,10 @@ class ScorerSettings:
             proximal reading of the trust region (D3); `sgd` alone.
         track: what enters V (D2); `theta` keeps no V at all and is for `sgd` alone.
         radius_counts: the n of the radius: labels learnt, or rounds gone by (as printed).
-        action: whether the largest score or the largest UCB is played (D6).
+        action: what is played (D6): the largest score (`greedy`), the largest UCB (`ucb`), or the
+            largest score but on asked rounds the largest UCB (`asked`), since optimism is of use
+            only where the reward of the action is bought. See `Learner` for what the
+            certificate then bounds.
 
     Raises:
         SettingsError: naming every value that is out of range.
@@ -67,8 +70,8 @@ class ScorerSettings:
 
     def __post_init__(self) -> None:
         mistakes = [*self._range_mistakes(), *self._choice_mistakes()]
-        if self.action == "ucb" and self.track == "theta":
-            mistakes.append("action 'ucb' needs widths, and track 'theta' keeps none")
+        if self.action in ("ucb", "asked") and self.track == "theta":
+            mistakes.append(f"action '{self.action}' needs widths, and track 'theta' keeps none")
         if mistakes:
             raise SettingsError("; ".join(mistakes))
 
