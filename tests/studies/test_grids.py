@@ -12,7 +12,7 @@ import pytest
 from stacksl.game.gates import GATES
 from stacksl.lm.objectives import OBJECTIVES
 from stacksl.runs.settings import resolve
-from stacksl.studies import STUDIES, listing, study_named
+from stacksl.studies import LANGUAGE, listing, study_named
 from stacksl.studies.asking import cell_of
 from stacksl.studies.bench import Bench
 from stacksl.studies.methods import BASELINES
@@ -23,17 +23,17 @@ from stacksl.studies.tasks import Setup
 
 
 def rows(study: str, setup: Setup) -> dict[str, Setting]:
-    found = STUDIES[study].settings(setup)
+    found = LANGUAGE[study].settings(setup)
     assert len({each.row for each in found}) == len(found), "a row's name is its own"
     return {each.row: each for each in found}
 
 
 def test_there_are_the_seven_tables() -> None:
-    assert list(STUDIES) == [
+    assert list(LANGUAGE) == [
         "label-efficiency", "kl", "hard-negatives", "objectives", "medqa", "mmlu", "clipping-lm",
     ]  # fmt: skip
-    assert set(NUMBERS) == set(STUDIES)
-    assert all(study.claim in listing()[name] for name, study in STUDIES.items())
+    assert set(NUMBERS) == set(LANGUAGE)
+    assert all(study.claim in listing()[name] for name, study in LANGUAGE.items())
     with pytest.raises(Exception, match="did you mean 'medqa'"):
         study_named("medaq")
 
@@ -54,16 +54,16 @@ def test_a_grid_is_whole(study: str, size: int, setup: Setup) -> None:
     assert len(rows(study, setup)) == size
 
 
-@pytest.mark.parametrize("study", list(STUDIES))
+@pytest.mark.parametrize("study", list(LANGUAGE))
 def test_every_row_of_the_paper_is_in_the_grid(study: str, setup: Setup) -> None:
     found = rows(study, setup)
     assert set(NUMBERS[study]) <= set(found)
     for row, numbers in NUMBERS[study].items():
         assert found[row].paper == numbers
-        assert set(numbers) <= set(STUDIES[study].metrics)
+        assert set(numbers) <= set(LANGUAGE[study].metrics)
 
 
-@pytest.mark.parametrize("study", list(STUDIES))
+@pytest.mark.parametrize("study", list(LANGUAGE))
 def test_the_protocol_and_the_base_rows(study: str, setup: Setup) -> None:
     letter = study in ("label-efficiency", "objectives")
     found = rows(study, setup).values()
@@ -112,7 +112,7 @@ def test_the_objectives_are_the_papers(setup: Setup) -> None:
 @pytest.mark.parametrize("study", ["label-efficiency", "kl", "hard-negatives", "medqa", "mmlu"])
 def test_baselines_stand_beside_the_gate_at_equal_labels(study: str, setup: Setup) -> None:
     assert set(BASELINES) <= set(GATES)
-    found = list(STUDIES[study].settings(setup))
+    found = list(LANGUAGE[study].settings(setup))
     for llf in [each for each in found if each.settings.get("gate") == "llf"]:
         same = [
             each.settings["gate"]
@@ -125,10 +125,10 @@ def test_baselines_stand_beside_the_gate_at_equal_labels(study: str, setup: Setu
         assert set(BASELINES) <= set(same)
 
 
-@pytest.mark.parametrize("study", list(STUDIES))
+@pytest.mark.parametrize("study", list(LANGUAGE))
 def test_a_run_takes_the_settings(study: str, bench: Bench) -> None:
     """Every cell resolves: no unknown name, no conflict."""
-    for setting in STUDIES[study].settings(bench.setup):
+    for setting in LANGUAGE[study].settings(bench.setup):
         if setting.shots is None:
             cell = cell_of(replace(setting, chosen=False), 0, bench)
             asked: dict[str, Any] = {**cell.settings, "model": "m", "seed": 0, "budget": "5"}
@@ -138,19 +138,19 @@ def test_a_run_takes_the_settings(study: str, bench: Bench) -> None:
 
 
 def test_gates_that_do_not_look_are_fitted_once(setup: Setup) -> None:
-    for study in STUDIES.values():
+    for study in LANGUAGE.values():
         for setting in study.settings(setup):
             blind = setting.settings.get("gate") in ("always", "random", "first")
             assert (setting.settings.get("refit_at") == "1") == blind
 
 
-@pytest.mark.parametrize("study", list(STUDIES))
+@pytest.mark.parametrize("study", list(LANGUAGE))
 def test_the_cost_is_what_is_played(study: str, bench: Bench, stage: Any) -> None:
     """With four options, and an `llf` that buys what `first` buys."""
-    reproduce(STUDIES[study], bench, [0])
-    runs = re.match(r"(\d+) runs", STUDIES[study].cost)
+    reproduce(LANGUAGE[study], bench, [0])
+    runs = re.match(r"(\d+) runs", LANGUAGE[study].cost)
     assert runs is not None
     assert int(runs[1]) == len(stage.played)
     chosen = [each for each in stage.played if each[1].name == "MedQA-train"]
-    said = re.search(r"(\d+) of them,? (?:on MedQA, )?to choose", STUDIES[study].cost)
+    said = re.search(r"(\d+) of them,? (?:on MedQA, )?to choose", LANGUAGE[study].cost)
     assert len(chosen) == (int(said[1]) if said else 0)

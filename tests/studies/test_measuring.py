@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import SettingsError
-from stacksl.studies import STUDIES
+from stacksl.studies import LANGUAGE
 from stacksl.studies.bench import Bench, Pace
 from stacksl.studies.cells import Cell, Result
 from stacksl.studies.reproduce import reproduce
@@ -24,16 +24,16 @@ def by_row(rows: list[Row], metric: str = "accuracy") -> dict[str, Row]:
     return {row.row: row for row in rows if row.metric == metric}
 
 
-@pytest.mark.parametrize("study", list(STUDIES))
+@pytest.mark.parametrize("study", list(LANGUAGE))
 def test_rows_keep_the_one_schema(study: str, bench: Bench) -> None:
-    found = reproduce(STUDIES[study], bench, [0, 1])
+    found = reproduce(LANGUAGE[study], bench, [0, 1])
     for row in found:
         line = json.loads(json.dumps(row.to_json()))
         assert tuple(line) == KEYS
         assert row_from(line) == row
         assert row.study == study
         assert row.seeds in (1, 2)
-    assert {row.row for row in found} == {s.row for s in STUDIES[study].settings(bench.setup)}
+    assert {row.row for row in found} == {s.row for s in LANGUAGE[study].settings(bench.setup)}
 
 
 def test_a_row_with_another_key_is_refused() -> None:
@@ -42,7 +42,7 @@ def test_a_row_with_another_key_is_refused() -> None:
 
 
 def test_k_is_cut_and_the_same_run_is_played_once(bench: Bench, stage: Any) -> None:
-    found = by_row(reproduce(STUDIES["hard-negatives"], bench, [0]))
+    found = by_row(reproduce(LANGUAGE["hard-negatives"], bench, [0]))
     gates = [(s["gate"], s["k"]) for _, _, s, _ in stage.played]
     assert sorted(k for gate, k in gates if gate == "llf") == [1, 2, 3]
     four = found["k = 4"]
@@ -55,12 +55,12 @@ def test_k_is_cut_and_the_same_run_is_played_once(bench: Bench, stage: Any) -> N
 
 def test_five_options_have_four_negatives(bench: Bench, stage: Any, make_task: Any) -> None:
     wide = replace(bench, setup=Setup("toy", (make_task("MedQA", 60, 40, options=5),)))
-    reproduce(STUDIES["hard-negatives"], wide, [0])
+    reproduce(LANGUAGE["hard-negatives"], wide, [0])
     assert sorted(s["k"] for *_, s, _ in stage.played if s["gate"] == "llf") == [1, 2, 3, 4]
 
 
 def test_llf_equal_to_first_is_played_once(bench: Bench, stage: Any) -> None:
-    found = by_row(reproduce(STUDIES["medqa"], bench, [0]))
+    found = by_row(reproduce(LANGUAGE["medqa"], bench, [0]))
     assert "first" not in [s["gate"] for *_, s, _ in stage.played]
     assert found["first"].value == found["LLF-StackSL"].value
     assert any("computed once" in mark for mark in found["first"].settings["marks"])
@@ -68,20 +68,20 @@ def test_llf_equal_to_first_is_played_once(bench: Bench, stage: Any) -> None:
 
 def test_llf_that_differs_from_first_is_not_its_twin(bench: Bench, stage: Any) -> None:
     stage.first = ("first",)
-    found = by_row(reproduce(STUDIES["medqa"], bench, [0]))
+    found = by_row(reproduce(LANGUAGE["medqa"], bench, [0]))
     assert "first" in [s["gate"] for *_, s, _ in stage.played]
     assert not any("computed once" in mark for mark in found["first"].settings["marks"])
 
 
 def test_studies_share_their_cells(bench: Bench, stage: Any) -> None:
-    reproduce(STUDIES["kl"], bench, [0])
+    reproduce(LANGUAGE["kl"], bench, [0])
     before = len(stage.played)
-    reproduce(STUDIES["hard-negatives"], bench, [0])
+    reproduce(LANGUAGE["hard-negatives"], bench, [0])
     assert len(stage.played) - before == 2, "k = 1 and k = 2 are all that is new"
 
 
 def test_budgets_are_counts_rounded_down(bench: Bench, stage: Any) -> None:
-    reproduce(STUDIES["mmlu"], bench, [0])
+    reproduce(LANGUAGE["mmlu"], bench, [0])
     bought = {
         (len(train.items), s["budget"]) for train, _, s, _ in stage.played if s["gate"] == "random"
     }
@@ -94,14 +94,14 @@ def test_a_stopped_bench_goes_on(bench: Bench, stage: Any, tmp_path: Path) -> No
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reproduce(STUDIES["kl"], bench, [0], stop)
+        reproduce(LANGUAGE["kl"], bench, [0], stop)
     kept = len(stage.played) + len(stage.examined)
     assert kept == 5
     again = replace(bench, store=Store(bench.store.path))
-    rows = reproduce(STUDIES["kl"], again, [0])
+    rows = reproduce(LANGUAGE["kl"], again, [0])
     undisturbed = replace(bench, store=Store())
     calls = len(stage.played) + len(stage.examined)
-    assert rows == reproduce(STUDIES["kl"], undisturbed, [0])
+    assert rows == reproduce(LANGUAGE["kl"], undisturbed, [0])
     assert calls == len(stage.played) + len(stage.examined) - calls, "nothing is measured twice"
 
 
@@ -118,19 +118,19 @@ def test_a_line_cut_off_is_measured_again(tmp_path: Path) -> None:
 
 def test_a_fault_is_not_measured_and_not_kept(bench: Bench, stage: Any) -> None:
     stage.fail = SettingsError("no such thing")
-    found = by_row(reproduce(STUDIES["kl"], bench, [0]))
+    found = by_row(reproduce(LANGUAGE["kl"], bench, [0]))
     assert found["λ_KL = 0.7"].value is None
     assert "not measured: no such thing" in found["λ_KL = 0.7"].settings["marks"]
     assert found["λ_KL = 0.7"].paper == 0.3166
     assert found["Base, 0-shot"].value == 0.3
     stage.fail = None
     again = replace(bench, store=Store(bench.store.path))
-    assert by_row(reproduce(STUDIES["kl"], again, [0]))["λ_KL = 0.7"].value is not None
+    assert by_row(reproduce(LANGUAGE["kl"], again, [0]))["λ_KL = 0.7"].value is not None
 
 
 def test_an_absent_model_is_not_looked_for(bench: Bench, stage: Any) -> None:
     gone = replace(bench, setup=replace(bench.setup, absent="the weights are not here"))
-    for study in STUDIES.values():
+    for study in LANGUAGE.values():
         rows = reproduce(study, gone, [0, 1])
         assert all(row.value is None for row in rows)
         assert any(row.paper is not None for row in rows)
@@ -140,23 +140,23 @@ def test_an_absent_model_is_not_looked_for(bench: Bench, stage: Any) -> None:
 
 def test_numbers_of_the_paper_stand_beside_its_model_alone(bench: Bench) -> None:
     other = replace(bench, setup=replace(bench.setup, papers=False))
-    assert all(row.paper is None for row in reproduce(STUDIES["objectives"], other, [0, 1]))
-    mine = by_row(reproduce(STUDIES["objectives"], bench, [0, 1]), "accuracy_sd")
+    assert all(row.paper is None for row in reproduce(LANGUAGE["objectives"], other, [0, 1]))
+    mine = by_row(reproduce(LANGUAGE["objectives"], bench, [0, 1]), "accuracy_sd")
     assert mine["SFT"].paper == 0.0023
     assert mine["SFT"].value == pytest.approx(0.001 / 2**0.5), "seeds 0 and 1 differ by 0.001"
 
 
 def test_a_stream_that_is_not_the_papers_says_so(bench: Bench) -> None:
-    found = by_row(reproduce(STUDIES["medqa"], bench, [0]))
+    found = by_row(reproduce(LANGUAGE["medqa"], bench, [0]))
     assert "N = 60, not 10,178" in found["StackSL"].settings["marks"]
-    found = by_row(reproduce(STUDIES["mmlu"], bench, [0]))
+    found = by_row(reproduce(LANGUAGE["mmlu"], bench, [0]))
     assert not any("N =" in m for m in found["Clinical: StackSL"].settings["marks"])
-    found = by_row(reproduce(STUDIES["kl"], bench, [0]))
+    found = by_row(reproduce(LANGUAGE["kl"], bench, [0]))
     assert "N = 60, not 1,000" in found["λ_KL = 0.7"].settings["marks"]
 
 
 def test_gains_are_measured_against_all_labels_and_none(bench: Bench) -> None:
-    found = reproduce(STUDIES["label-efficiency"], bench, [0])
+    found = reproduce(LANGUAGE["label-efficiency"], bench, [0])
     base, full = 0.3, by_row(found)["Full StackSL"].value
     half = by_row(found)["LLF-StackSL, β = 0.5"].value
     assert full is not None
@@ -189,7 +189,7 @@ def test_several_processes_give_the_same_rows(
     small = replace(setup, tasks=setup.tasks[:1])
     alone = Bench(small, play, examine, Store(), tmp_path / "one")
     both = replace(alone, store=Store(), folder=tmp_path / "two", jobs=2)
-    assert reproduce(STUDIES["kl"], alone, [0]) == reproduce(STUDIES["kl"], both, [0])
+    assert reproduce(LANGUAGE["kl"], alone, [0]) == reproduce(LANGUAGE["kl"], both, [0])
 
 
 def test_errors_of_a_mean() -> None:

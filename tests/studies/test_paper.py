@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.studies import STUDIES
+from stacksl.studies import LANGUAGE
 from stacksl.studies.paper import CANNOT, NUMBERS, SIZES, possible
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ def table(label: str) -> list[float]:
     return [float(each) for each in re.findall(r"\d+\.\d+", body)]
 
 
-@pytest.mark.parametrize("study", list(STUDIES))
+@pytest.mark.parametrize("study", list(LANGUAGE))
 def test_every_number_is_that_of_the_table(study: str) -> None:
     printed = table(LABELS[study])
     mine = [value for numbers in NUMBERS[study].values() for value in numbers.values()]
@@ -81,5 +81,5 @@ def test_counts_that_are_named() -> None:
 
 
 def test_every_table_has_its_sentences() -> None:
-    assert set(CANNOT) == set(STUDIES)
+    assert set(CANNOT) == set(LANGUAGE)
     assert all(CANNOT.values())

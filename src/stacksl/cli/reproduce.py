@@ -42,13 +42,24 @@ MedQA = Annotated[
     typer.Option("--medqa", metavar="DIR", help="For mmlu: MedQA, where it is not beside DATA."),
 ]
 Seeds = Annotated[
-    int | None, typer.Option("--seeds", metavar="N", min=1, help="Seeds 0 to N - 1 (5).")
+    int | None,
+    typer.Option("--seeds", metavar="N", min=1, help="Seeds 0 to N - 1 (5, or the study's own)."),
 ]
 Quick = Annotated[
     bool, typer.Option("--quick", help="A few items, one epoch, one seed: does the command work?")
 ]
 Jobs = Annotated[
-    int, typer.Option("--jobs", metavar="N", min=1, help="Runs at a time, a process each.")
+    int | None,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        min=1,
+        help="Runs at a time, a process each (1; a core each for studies without a model).",
+    ),
+]
+Figures = Annotated[
+    Path | None,
+    typer.Option("--figures", metavar="DIR", help="Draw the study's figures there, SVG and PNG."),
 ]
 Folder = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Where results are kept.", show_default=True)
@@ -68,9 +79,10 @@ def reproduce(
     medqa: MedQA = None,
     seeds: Seeds = None,
     quick: Quick = False,
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
     paper_selection: OnTest = False,
     set_: options.Set = None,
+    figures: Figures = None,
     out: Folder = Path("runs/studies"),
     keep: Keep = False,
     json: options.Json = False,
@@ -81,9 +93,26 @@ def reproduce(
 
     Without --model and --data the sample model is measured on its own questions, in a table of
     its own. What was measured is kept, so a command that was stopped goes on where it was. Numbers
-    of the paper stand only beside its own model on its own data.
+    of the paper stand only beside its own model on its own data. Studies of synthetic streams take
+    no model and no data.
     """
     from stacksl.studies import study_named
+    from stacksl.studies.lab import LabStudy
+
+    found = study_named(study)
+    if isinstance(found, LabStudy):
+        from stacksl.cli.laboratory import reproduce_lab
+
+        given = {"--model": model, "--data": data, "--test": test, "--medqa": medqa, "--set": set_}
+        switches = {"--paper-selection": paper_selection, "--keep": keep}
+        _refuse(study, [name for name, value in (given | switches).items() if value])
+        reproduce_lab(found, seeds, quick, jobs, figures, out, json, quiet)
+        return
+    if figures is not None:
+        raise SettingsError(
+            f"'{study}' is a table of a language model and has no figures: leave out --figures"
+        )
+    jobs = jobs or 1
     from stacksl.studies.bench import Bench
     from stacksl.studies.examining import examine
     from stacksl.studies.records import record
@@ -94,7 +123,6 @@ def reproduce(
 
     if jobs > 1 and int(os.environ.get("WORLD_SIZE") or "1") > 1:
         raise SettingsError("--jobs starts processes of its own: give it without torchrun")
-    found = study_named(study)
     setup = setup_of(study, model, data, test, medqa, dict(_pairs(set_ or [])))
     setup = cut(setup) if quick else setup
     bench = Bench(
@@ -109,6 +137,14 @@ def reproduce(
             f"stopped; {len(bench.store)} cells are kept in {out}: the same command goes on"
         ) from stop
     print(as_json(record(study, setup.model, count, rows)) if json else _shown(found, rows))
+
+
+def _refuse(study: str, given: Sequence[str]) -> None:
+    if given:
+        raise SettingsError(
+            f"'{study}' is played on synthetic streams, without a model or data: leave out"
+            f" {', '.join(given)}"
+        )
 
 
 def _shown(study: Any, rows: Sequence[Any]) -> str:

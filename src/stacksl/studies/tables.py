@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from stacksl.errors import DataError
 from stacksl.studies.rows import Row, half_width
@@ -21,6 +21,8 @@ HEADINGS: Mapping[str, str] = {
     "mean_loss": "mean loss, nats",
     "max_loss": "largest loss, nats",
     "clipped": "share clipped",
+    "regret_per_round": "regret / T",
+    "final_regret": "regret of the last model",
 }
 """What a metric is called at the head of its column."""
 
@@ -118,6 +120,14 @@ def _number(metric: str, value: float | None) -> str:
     return f"{value:.2f}" if metric in _LOSSES else f"{value:.4f}"
 
 
+def _layout(rows: Sequence[Row]) -> Callable[[Sequence[Row]], str]:
+    """How the study that these rows are of is shown."""
+    from stacksl.studies.lab import LABORATORY
+
+    study = LABORATORY.get(rows[0].study) if rows else None
+    return markdown if study is None or study.layout is None else study.layout
+
+
 def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
     """`text` with its tables as the records have them.
 
@@ -131,6 +141,7 @@ def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
         name = match[1]
         if name not in records:
             raise DataError(f"a page shows the record '{name}', and there is none: make it again")
-        return f"<!-- study: {name} -->\n{markdown(records[name])}\n<!-- end -->"
+        rows = records[name]
+        return f"<!-- study: {name} -->\n{_layout(rows)(rows)}\n<!-- end -->"
 
     return _BLOCK.sub(table, text)

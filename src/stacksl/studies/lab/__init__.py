@@ -1,0 +1,17 @@
+"""The paper's laboratory: synthetic worlds in which every claim about gate and bounds is tested.
+
+`LABORATORY` holds its studies by name. `bench.measured` gives the numbers of a study's lines,
+`bench.reproduce` the rows that they make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stacksl.studies.lab.regret import REGRET
+from stacksl.studies.lab.trial import LabStudy
+
+__all__ = ["LABORATORY", "LabStudy"]
+
+LABORATORY: Mapping[str, LabStudy] = {study.name: study for study in (REGRET,)}
+"""Every study of the laboratory by the name that `stacksl reproduce` takes."""

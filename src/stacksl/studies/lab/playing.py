@@ -1,0 +1,79 @@
+"""One line on one world: the stream played, and its regret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from stacksl.game import Gate, ScorerSettings, make_gate
+from stacksl.game.engines import StreamResult, run_stream
+from stacksl.game.inputs import Array
+from stacksl.studies.lab.worlds import World
+
+__all__ = ["final_regret", "play", "regrets"]
+
+
+def play(
+    world: World,
+    gate: Gate | Mapping[str, Any],
+    budget: int,
+    *,
+    scorer: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> StreamResult:
+    """The stream of `world` under a gate: ridge on rewards, newton on labels unless told otherwise.
+
+    The scorer knows σ and S = ‖θ*‖. `gate` may be a mapping with its `name` and its parameters;
+    `settings` are the scorer's, `options` those of `run_stream`.
+    """
+    if isinstance(gate, Mapping):
+        gate = make_gate(**gate)
+    known = {"noise": world.noise, "norm_bound": world.norm_bound, **(settings or {})}
+    feedback: dict[str, Any]
+    follows = world.present < world.features.shape[1]
+    if world.rewards is not None:
+        feedback = {"rewards": world.rewards}
+    else:
+        feedback = {"utilities": world.utilities} if follows else {"labels": world.labels}
+    if follows:
+        feedback["present"] = world.present
+    return run_stream(
+        scorer or ("newton" if world.rewards is None else "ridge"),
+        world.features,
+        gate=gate,
+        budget=budget,
+        settings=ScorerSettings(**known),
+        seed=seed,
+        **{"certificates": False, **feedback, **options},
+    )
+
+
+def regrets(world: World, played: StreamResult) -> Array:
+    """Of each round, (T,): the best presented candidate's true score less the choice's."""
+    rounds = np.arange(world.horizon)
+    shown = (
+        world.values
+        if getattr(played, "presented", None) is None
+        else np.take_along_axis(world.values, played.presented, axis=1)
+    )
+    gap: Array = shown.max(axis=1) - world.values[rounds, played.choices]
+    return gap
+
+
+def final_regret(world: World, theta: Array) -> float:
+    """Mean regret of choosing by `theta`, (d,), in the test rounds, where nothing is learnt.
+
+    A follower shows the best under `theta`, so that the best of those shown is what it loses to.
+    """
+    scores = world.test_features @ theta
+    rounds = np.arange(len(scores))
+    choices = scores.argmax(axis=1)
+    values = world.test_values
+    if world.present < scores.shape[1]:
+        shown = np.argpartition(-scores, world.present - 1, axis=1)[:, : world.present]
+        values = np.take_along_axis(values, shown, axis=1)
+    return float((values.max(axis=1) - world.test_values[rounds, choices]).mean())
