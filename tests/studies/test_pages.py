@@ -9,6 +9,7 @@ import pytest
 
 from stacksl.errors import DataError
 from stacksl.studies import STUDIES
+from stacksl.studies.lab import LABORATORY
 from stacksl.studies.paper import CANNOT, NUMBERS
 from stacksl.studies.records import read_records, record
 from stacksl.studies.rows import KEYS, Row
@@ -24,7 +25,7 @@ def test_every_study_has_its_page() -> None:
     for name, study in STUDIES.items():
         assert f"stacksl reproduce {name}" in PAGES[name]
         assert study.cost in PAGES[name]
-        assert all(sentence in PAGES[name] for sentence in CANNOT[name])
+        assert all(sentence in PAGES[name] for sentence in CANNOT.get(name, ()))
         assert f"[{name}]({name}.md)" in PAGES["README"]
 
 
@@ -42,7 +43,22 @@ def test_a_link_leads_somewhere(page: str) -> None:
         assert (FOLDER / target).exists(), target
 
 
-@pytest.mark.parametrize("name", list(RECORDS))
+@pytest.mark.parametrize("name", [n for n in RECORDS if n in LABORATORY])
+def test_a_record_of_the_laboratory_is_its_studys(name: str) -> None:
+    """Its lines are those that the study has now, on all of its seeds."""
+    study = LABORATORY[name]
+    lines = {line.row: line for trial in study.trials(False) for line in trial.lines}
+    measured = [row for row in RECORDS[name] if row.row in lines]
+    assert {row.row for row in measured} == set(lines)
+    assert {row.metric for row in measured} <= set(study.metrics)
+    for row in measured:
+        assert row.study == name
+        assert row.paper == lines[row.row].paper.get(row.metric)
+        assert row.seeds <= study.seeds
+        assert not any("quick" in mark for mark in row.settings["marks"])
+
+
+@pytest.mark.parametrize("name", [n for n in RECORDS if n not in LABORATORY])
 def test_a_record_holds_the_papers_numbers_or_none(name: str) -> None:
     study, _, model = name.partition(".")
     for row in RECORDS[name]:

@@ -1,0 +1,156 @@
+"""How a study of the laboratory is measured: each number once, kept, the same in any order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.errors import RunError
+from stacksl.studies.lab import LABORATORY
+from stacksl.studies.lab.bench import LabPace, measured, reproduce, samples
+from stacksl.studies.lab.records import lab_record
+from stacksl.studies.lab.store import NumberStore
+from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
+from stacksl.studies.rows import KEYS, Row
+
+PLAYED: list[tuple[str, int]] = []
+
+
+def trials(quick: bool) -> Sequence[Trial]:
+    lines = (
+        Line("a", {"slope": 1.0}, 0.5, paper={"height": 3.0}),
+        Line("b", {"slope": 2.0}, marks=("odd",)),
+    )
+    worlds = (Trial({"base": 10}, lines), Trial({"base": 20}, (Line("c", {"slope": 0.0}),)))
+    return worlds[:1] if quick else worlds
+
+
+def play(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+    PLAYED.extend((line.row, seed) for line in lines)
+    return [
+        {
+            "height": world["base"] + line.settings["slope"] * seed,
+            "depth": None if seed == 1 else float("inf") if line.row == "b" else 0.25,
+            "asked_fraction": 0.5,
+        }
+        for line in lines
+    ]
+
+
+def derive(found: Any) -> list[Row]:
+    return [Row("toy", "a − b", "height", found["a"]["height"][-1] - found["b"]["height"][-1])]
+
+
+TOY = LabStudy(
+    "toy", "Toy", "it rises", "nothing", ("height", "depth"), 3, trials, play, derive,
+    summary=lambda found: [{"gate": "a", "worst": max(found["a"]["height"])}],
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    PLAYED.clear()
+
+
+def test_rows_are_means_over_seeds_with_their_error() -> None:
+    rows = {(r.row, r.metric): r for r in reproduce(TOY, measured(TOY, range(3), NumberStore()))}
+    a = rows["a", "height"]
+    assert (a.value, a.seeds, a.paper, a.asked_fraction) == (11.0, 3, 3.0, 0.5)
+    assert a.se == pytest.approx(1 / 3**0.5)
+    assert a.settings == {"base": 10, "slope": 1.0, "marks": []}
+    assert rows["b", "height"].settings["marks"] == ["odd"]
+    assert rows["c", "height"].value == 20.0
+    assert (rows["a", "depth"].value, rows["a", "depth"].seeds) == (0.25, 2), "one had no number"
+    assert rows["b", "depth"].value is None, "infinity is no number"
+    assert rows["a − b", "height"].value == -2.0
+
+
+def test_what_is_derived_sees_whole_metrics_alone() -> None:
+    found = samples(measured(TOY, range(3), NumberStore()))
+    assert found["b"]["height"] == [10.0, 12.0, 14.0]
+    assert "depth" not in found["a"]
+
+
+def test_what_is_kept_is_not_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "toy.jsonl"
+    first = measured(TOY, range(2), NumberStore(path))
+    assert sorted(PLAYED) == [(r, s) for r in "abc" for s in (0, 1)]
+    PLAYED.clear()
+    again = measured(TOY, range(3), NumberStore(path))
+    assert sorted(PLAYED) == [("a", 2), ("b", 2), ("c", 2)]
+    assert {row: numbers[:2] for row, numbers in again.items()} == first
+
+
+def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:
+    path = tmp_path / "toy.jsonl"
+    whole = measured(TOY, range(2), NumberStore(path))
+    path.write_text(path.read_text()[:-20])
+    PLAYED.clear()
+    assert measured(TOY, range(2), NumberStore(path)) == whole
+    assert PLAYED == [("c", 1)]
+
+
+def test_a_stopped_study_keeps_what_it_has(tmp_path: Path) -> None:
+    def stop(pace: LabPace) -> None:
+        assert (pace.done, pace.total) == (1, 4)
+        raise KeyboardInterrupt
+
+    store = NumberStore(tmp_path / "toy.jsonl")
+    with pytest.raises(KeyboardInterrupt):
+        measured(TOY, range(2), store, tell=stop)
+    assert len(NumberStore(tmp_path / "toy.jsonl")) == 2, "both lines of the first stream"
+
+
+def test_other_code_measures_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "toy.jsonl"
+    measured(TOY, range(1), NumberStore(path))
+    PLAYED.clear()
+    monkeypatch.setattr("stacksl.studies.lab.bench.code_hash", lambda: "other")
+    measured(TOY, range(1), NumberStore(path))
+    assert PLAYED == [("a", 0), ("b", 0), ("c", 0)]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="give another folder"):
+        measured(TOY, range(1), NumberStore(tmp_path / "file" / "toy.jsonl"))
+
+
+def test_quick_is_said_in_every_row() -> None:
+    found = measured(TOY, range(2), NumberStore(), quick=True)
+    assert set(found) == {"a", "b"}
+    first = reproduce(TOY, found, quick=True)[0]
+    assert "quick" in first.settings["marks"][-1]
+
+
+def test_a_record_says_how_it_was_made() -> None:
+    found = measured(TOY, range(3), NumberStore())
+    kept = lab_record(TOY, 3, reproduce(TOY, found), found)
+    assert kept["command"] == "stacksl reproduce toy --seeds 3 --json"
+    assert kept["seeds"] == [0, 1, 2]
+    assert kept["summary"] == [{"gate": "a", "worst": 12.0}]
+    assert all(tuple(row) == KEYS for row in kept["rows"])
+    json.dumps(kept)
+
+
+@pytest.mark.parametrize("name", list(LABORATORY))
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_line_has_its_own_name_and_plain_settings(name: str, quick: bool) -> None:
+    study = LABORATORY[name]
+    found = study.trials(quick)
+    rows = [line.row for trial in found for line in trial.lines]
+    assert len(rows) == len(set(rows))
+    json.dumps([[t.world, [[n.settings, n.budget_fraction] for n in t.lines]] for t in found])
+    keys = [trial.key(line, 0, "") for trial in found for line in trial.lines]
+    assert len(keys) == len(set(keys)), "no two lines are the same measurement"
+
+
+@pytest.mark.parametrize("name", list(LABORATORY))
+def test_other_processes_find_what_plays(name: str) -> None:
+    import pickle
+
+    assert pickle.loads(pickle.dumps(LABORATORY[name].play)) is LABORATORY[name].play
