@@ -22,7 +22,8 @@ def a_view(scores: list[float], widths: list[float], radius: float = 1.0) -> Bou
     choice = int(np.argmax(s))
     pairs = np.where(np.arange(len(s)) == choice, 0.0, w)
     even = np.full(len(s), 1 / len(s))
-    return Bounds(tuple(range(len(s))), s, even, w, pairs, radius, 4, choice)
+    told = float(w[choice]) ** 2
+    return Bounds(tuple(range(len(s))), s, even, w, pairs, radius, 4, choice, told)
 
 
 @st.composite
@@ -50,6 +51,7 @@ def test_it_is_a_frozen_dataclass_with_a_line_in_the_registry(name: str) -> None
     assert isinstance(gate.code, int)
     assert isinstance(gate.ranks, bool)
     assert gate.exact_spend is (name != "llf")
+    assert isinstance(gate.needs_widths, bool)
     for field in fields(gate):
         with pytest.raises(FrozenInstanceError):
             setattr(gate, field.name, 1.0)
@@ -110,10 +112,25 @@ def test_adding_a_constant_to_all_scores_changes_nothing(name: str, view, clock,
     gate = make_gate(name)
     moved = a_view((view.scores + shift).tolist(), view.widths.tolist(), view.radius)
     close = np.diff(np.sort(view.scores)).min() < 1e-6
-    if moved.choice != view.choice or (name == "adpo" and close):  # rounding made or broke a tie
+    if moved.choice != view.choice or (
+        name in ("adpo", "dgs") and close
+    ):  # rounding made or broke a tie
         return
     ours = gate.statistic(moved, clock, gate.start())
     assert ours == pytest.approx(gate.statistic(view, clock, gate.start()), abs=1e-9, rel=1e-9)
+
+
+def test_it_says_whether_it_needs_widths(name: str) -> None:
+    """Without a matrix all widths are NaN: so is the statistic, or it does not depend on them."""
+    nothing = np.full(3, math.nan)
+    known = a_view([0.5, 1.0, -0.25], [0.7, 0.3, 0.9])
+    unknown = Bounds(
+        (0, 1, 2), known.scores, known.probabilities, nothing, nothing, 1.0, 4, 1, math.nan
+    )
+    gate, clock = make_gate(name), Clock(2, 9, 5, 30)
+    g = gate.statistic(unknown, clock, gate.start())
+    assert math.isnan(g) is gate.needs_widths
+    assert gate.needs_widths or g == gate.statistic(known, clock, gate.start())
 
 
 def test_an_unknown_parameter_is_named(name: str) -> None:

@@ -21,6 +21,7 @@ from stacksl.game import (
     Margin,
     contested_score,
     make_gate,
+    measures,
     require_ranking,
     rules,
     uniforms,
@@ -280,7 +281,13 @@ def test_the_one_hot_pace_is_the_measured_one() -> None:
 def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
     from numba import njit
 
-    compiled = {name: njit(getattr(rules, name)) for name in rules.__all__ if name.islower()}
+    texts = {
+        name: getattr(module, name)
+        for module in (rules, measures)
+        for name in module.__all__
+        if name.islower()
+    }
+    compiled = {name: njit(text) for name, text in texts.items()}
     rng = np.random.default_rng(0)
     for t in range(1, 60):
         scores, widths, pairs = rng.normal(size=7), rng.uniform(size=7), rng.uniform(size=7)
@@ -289,6 +296,7 @@ def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
         state = (float(rng.normal()), float(rng.normal()), float(rng.uniform()))
         state = (-math.inf, 0.0, 0.0) if t == 1 else state
         g = float(rng.normal())
+        power = 0.4 if t % 2 else math.nan
         calls = {
             "forced": (clock, bool(t % 2)),
             "random_statistic": (clock,),
@@ -298,12 +306,18 @@ def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
             "margin_statistic": (scores,),
             "margin_advance": (g, bool(t % 3), clock, state, 0.03, bool(t % 2)),
             "contested_statistic": (scores, pairs, choice, 2.0),
-            "contested_threshold": (g, clock, (abs(g), 0.0, 0.0), 0.7, 0.01),
-            "contested_advance": (g, state),
+            "price": (g, clock, (abs(g), 0.0, 0.0), 0.7, 0.01),
+            "peak": (g, state),
             "adpo_statistic": (scores, pairs, choice),
             "adpo_threshold": (state, 0.3 if t % 2 else math.nan),
             "adpo_measure": (g,),
+            "lucb_statistic": (scores, widths, choice, 1.5),
+            "width_statistic": (pairs, choice, clock, 6, 0.5, power),
+            "width_threshold": (clock, 0.8, power),
+            "dgs_statistic": (scores, abs(g), choice, clock, 6, 0.5, 0.05, 1.2),
+            "entropy_statistic": (widths / widths.sum(),),
+            "avoided_statistic": (scores, pairs, choice, 0.7),
         }
         assert calls.keys() == compiled.keys()
         for name, arguments in calls.items():
-            assert compiled[name](*arguments) == getattr(rules, name)(*arguments), name
+            assert compiled[name](*arguments) == texts[name](*arguments), name

@@ -11,14 +11,20 @@ from hypothesis import strategies as st
 
 from stacksl.game import GATES, ONE_HOT_PACE, ScorerSettings, make_gate
 from stacksl.game.engines import StreamResult, run_stream
+from stacksl.game.engines.streams import COMPILED
 
 PARAMETERS = {
     "llf": [{"gate_scale": 0.0}, {"gate_scale": 3.0}, {"gate_scale": 4.0, "reading": "literal"}],
     "margin": [{}, ONE_HOT_PACE],
     "contested": [{}, {"width_scale": 0.3, "reserve": 0.4, "floor": 0.2}],
     "adpo": [{}, {"pace": 0.5}, {"level": 0.7}],
+    "lucb": [{}, {"width_scale": 0.3, "tolerance": 0.05}],
+    "width": [{}, {"scale": 1.7, "ridge": 0.3}, {"exponent": 0.37}],
+    "avoided": [{}, {"width_scale": 0.4, "reserve": 0.8, "floor": 0.03}],
+    "dgs": [{}, {"scale": 0.003, "ridge": 0.7, "delta": 0.3}],
 }
-GATE_CHOICES = [(name, p) for name in GATES for p in PARAMETERS.get(name, [{}])]
+PLAYED = [name for name in GATES if GATES[name] in COMPILED]
+GATE_CHOICES = [(name, p) for name in PLAYED for p in PARAMETERS.get(name, [{}])]
 
 
 @st.composite
@@ -27,7 +33,7 @@ def settings_of(draw: st.DrawFn, scorer: str, gate: str = "first") -> ScorerSett
 
     A radius of 0 is left out too: bounds of rows that tie are then rounding errors alone.
     """
-    by_widths = gate in ("llf", "contested", "adpo")
+    by_widths = GATES[gate].needs_widths
     tracks = (
         ["labelled", "all", "theta"] if scorer == "sgd" and not by_widths else ["labelled", "all"]
     )

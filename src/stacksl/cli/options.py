@@ -148,7 +148,8 @@ Gate = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=_LEARN,
-        help="When to buy a label; `stacksl ls gates` names them.",
+        help="When to buy a label: margin, contested, random, first, llf "
+        "(`stacksl ls gates` names all).",
     ),
 ]
 Scorer = Annotated[

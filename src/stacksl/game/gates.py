@@ -2,8 +2,8 @@
 
 A gate asks iff its statistic exceeds its threshold. Two rules stand above every gate and live in
 the learner (`rules.forced`): no gate asks when no label is left, and every gate but `llf` asks
-whenever labels left ≥ rounds left. The arithmetic is in `rules`, which numba compiles unchanged; a
-compiled engine dispatches on a gate's `code`.
+whenever labels left ≥ rounds left. The arithmetic is in `rules` and `measures`, which numba
+compiles unchanged; a compiled engine dispatches on a gate's `code`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import numpy as np
 
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.game import rules
+from stacksl.game.deviations import DGS, LUCB
+from stacksl.game.priced import Avoided, Contested, Entropy, Information, contested_score
 from stacksl.game.rules import Clock, GateState
 from stacksl.game.schedules import AT_REST, Always, First, Random, Uniform
-from stacksl.game.widths import ADPO
+from stacksl.game.widths import ADPO, Width
 
 if TYPE_CHECKING:
     from stacksl.game.inputs import Array
@@ -26,18 +28,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADPO",
+    "DGS",
     "GATES",
     "LLF",
+    "LUCB",
     "ONE_HOT_PACE",
     "Always",
+    "Avoided",
     "Clock",
     "Contested",
+    "Entropy",
     "First",
     "Gate",
     "GateState",
+    "Information",
     "Margin",
     "Random",
     "Uniform",
+    "Width",
     "contested_score",
     "make_gate",
     "require_ranking",
@@ -55,6 +63,7 @@ class Gate(Protocol):
         code: its number in compiled engines.
         ranks: whether a pool can order items by its statistic.
         exact_spend: whether it asks whenever labels left ≥ rounds left (all but `llf`).
+        needs_widths: whether its statistic is made of widths, and NaN where none are kept.
     """
 
     @property
@@ -75,6 +84,11 @@ class Gate(Protocol):
     @property
     def exact_spend(self) -> bool:
         """Whether it asks whenever labels left ≥ rounds left."""
+        ...
+
+    @property
+    def needs_widths(self) -> bool:
+        """Whether its statistic is made of widths, and NaN where none are kept."""
         ...
 
     def start(self) -> GateState:
@@ -121,6 +135,7 @@ class LLF:
     code: ClassVar[int] = 3
     ranks: ClassVar[bool] = False
     exact_spend: ClassVar[bool] = False
+    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.gate_scale < math.inf:
@@ -179,6 +194,7 @@ class Margin:
     code: ClassVar[int] = 4
     ranks: ClassVar[bool] = True
     exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.pace < math.inf:
@@ -221,73 +237,6 @@ class Margin:
         return rules.margin_advance(g, took, clock, state, self.pace, self.adaptive)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Contested:
-    """Priced pair-LUCB (aim `regret`): ask iff the contested score exceeds a price.
-
-    g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ in V⁻¹, and the price is
-    U r^(1 − (q/B − t/T)/f) with U the largest g so far, which is the state (U, 0, 0). Hence
-    q ≤ B(t/T + f) + 1 after every round t.
-
-    Args:
-        width_scale: α > 0 (score units); None is √d, which is σ√d with noise σ = 1.
-        reserve: f in (0, 1], how far ahead of an even schedule spending may run.
-        floor: r in (0, 1), the price on schedule as a share of U.
-
-    Raises:
-        SettingsError: a parameter is outside its range; α = 0 would never ask, since then g ≤ 0.
-
-    Source: ours (D8); the pair bound as in theory notes §2.1.
-    """
-
-    width_scale: float | None = None
-    reserve: float = 0.7
-    floor: float = 0.01
-    name: ClassVar[str] = "contested"
-    code: ClassVar[int] = 5
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.width_scale is not None and not 0.0 < self.width_scale < math.inf:
-            raise SettingsError(
-                f"the gate 'contested' needs a width_scale above 0, got {self.width_scale}: with 0 "
-                "its statistic is never positive and it would not ask; leave it out for σ√d"
-            )
-        if not 0.0 < self.reserve <= 1.0 or not 0.0 < self.floor < 1.0:
-            raise SettingsError(
-                "the gate 'contested' needs a reserve in (0, 1] and a floor in (0, 1), "
-                f"got {self.reserve} and {self.floor}: the defaults are 0.7 and 0.01"
-            )
-
-    def start(self) -> GateState:
-        """U = 0."""
-        return AT_REST
-
-    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The contested score g (score units)."""
-        return contested_score(view, self.width_scale)
-
-    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
-        """The price of a label (score units)."""
-        return rules.contested_threshold(g, clock, state, self.reserve, self.floor)
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """The running maximum U."""
-        return rules.contested_advance(g, state)
-
-
-def contested_score(view: Bounds, width_scale: float | None = None) -> float:
-    """D8's gate score g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units).
-
-    With α a valid radius it bounds the round's regret at x̂. NaN where no matrix is kept
-    (track = 'theta'), −inf where x̂ stands alone. `width_scale` is α; None is √d.
-    """
-    alpha = math.sqrt(view.dim) if width_scale is None else width_scale
-    return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
-
-
 GATES: dict[str, type[Any]] = {
     "always": Always,
     "first": First,
@@ -297,6 +246,12 @@ GATES: dict[str, type[Any]] = {
     "margin": Margin,
     "contested": Contested,
     "adpo": ADPO,
+    "lucb": LUCB,
+    "width": Width,
+    "entropy": Entropy,
+    "avoided": Avoided,
+    "information": Information,
+    "dgs": DGS,
 }
 
 

@@ -1,7 +1,8 @@
-"""The arithmetic of every gate, in scalar functions that numba compiles unchanged.
+"""The arithmetic of the gates, in scalar functions that numba compiles unchanged.
 
 A gate asks iff `statistic > threshold`. The dataclasses of `gates` call these functions with what
-a round shows them, and a compiled engine calls the same text. Arguments that recur:
+a round shows them, and a compiled engine calls the same text; `measures` has more of
+the kind. Arguments that recur:
 
 - `scores`, `widths`, `pair_widths`: (m,) θᵀφ of the presented candidates, their norms ‖φ_x‖ and
   ‖φ_x − φ_choice‖ in V⁻¹ (unscaled), with `choice` the position of the action that is played;
@@ -24,14 +25,14 @@ __all__ = [
     "adpo_measure",
     "adpo_statistic",
     "adpo_threshold",
-    "contested_advance",
     "contested_statistic",
-    "contested_threshold",
     "forced",
     "llf_statistic",
     "llf_threshold",
     "margin_advance",
     "margin_statistic",
+    "peak",
+    "price",
     "random_statistic",
     "uniform_statistic",
 ]
@@ -136,7 +137,7 @@ def contested_statistic(
     return float(np.max(gaps))
 
 
-def contested_threshold(
+def price(
     g: float,
     clock: Clock,
     state: GateState,
@@ -149,14 +150,14 @@ def contested_threshold(
     """
     if clock.budget <= 0:
         return np.inf
-    peak = max(state[0], g)
+    top = max(state[0], g)
     ahead = clock.asked / clock.budget - clock.round / clock.horizon
     exponent = 1.0 - ahead / reserve
     # far ahead of schedule the power overflows a float; any price above U shuts the gate alike
-    return peak * math.exp(min(700.0, exponent * math.log(floor)))
+    return top * math.exp(min(700.0, exponent * math.log(floor)))
 
 
-def contested_advance(g: float, state: GateState) -> GateState:
+def peak(g: float, state: GateState) -> GateState:
     """The next (U, 0, 0): the running maximum of g, from 0."""
     return (max(state[0], g), 0.0, 0.0)
 

@@ -24,6 +24,7 @@ class _WhileLeft:
     code: ClassVar[int] = 0
     ranks: ClassVar[bool] = False
     exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = False
 
     def start(self) -> GateState:
         """The gate keeps no state."""
@@ -83,6 +84,7 @@ class Random:
     code: ClassVar[int] = 1
     ranks: ClassVar[bool] = True
     exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = False
 
     def start(self) -> GateState:
         """The gate keeps no state."""
@@ -110,6 +112,7 @@ class Uniform:
     code: ClassVar[int] = 2
     ranks: ClassVar[bool] = False
     exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = False
 
     def start(self) -> GateState:
         """The gate keeps no state."""

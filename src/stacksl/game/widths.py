@@ -1,4 +1,4 @@
-"""Gates that look at how little is known of a pair of actions, and at no score: `adpo`."""
+"""Gates that look at how little is known of a pair of actions, not at scores: `adpo`, `width`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
 from stacksl.errors import SettingsError
-from stacksl.game import rules
+from stacksl.game import measures, rules
 from stacksl.game.rules import Clock, GateState
+from stacksl.game.schedules import AT_REST
 
 if TYPE_CHECKING:
     from stacksl.game.scorers.bounds import Bounds
 
-__all__ = ["ADPO"]
+__all__ = ["ADPO", "Width"]
 
 
 @final
@@ -50,6 +51,7 @@ class ADPO:
     code: ClassVar[int] = 6
     ranks: ClassVar[bool] = True
     exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.level is not None and not 0.0 < self.level < math.inf:
@@ -80,3 +82,74 @@ class ADPO:
             return state
         measure = rules.adpo_measure(g)
         return rules.margin_advance(measure, took, clock, state, self.pace, False)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Width:
+    """The widest pair, which no label enters: ask iff it is above what the budget can reach.
+
+    With w = max over x of ‖φ_x − φ_x̂‖ in V⁻¹, the budget form (BBQ-B, the default) asks iff
+
+        w > scale·√(d log(1 + B/(λd))/B),
+
+    the width that B labels can bring all rows down to, by the elliptical potential lemma; d is the
+    columns of φ. With an `exponent` κ the rule is BBQ's, ask iff w² > t^−κ.
+
+    Args:
+        scale: a factor > 0 on the budget form; not read with an exponent.
+        exponent: κ in (0, 1), or None for the budget form.
+        ridge: λ > 0 of V, which should be the scorer's; not read with an exponent.
+
+    Raises:
+        SettingsError: a parameter is outside its range.
+
+    Source: Cesa-Bianchi, Gentile and Orabona (2009), BBQ; the budget form is ours. Deviation:
+    where two candidates are presented, the difference of their rows is BBQ's instance; where there
+    are more, the widest pair with the choice stands for it, so scores enter by the choice alone.
+    V is that of the labels learnt, without the row of the round itself; and there is a budget.
+    """
+
+    scale: float = 1.0
+    exponent: float | None = None
+    ridge: float = 1.0
+    name: ClassVar[str] = "width"
+    code: ClassVar[int] = 8
+    ranks: ClassVar[bool] = True
+    exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.scale < math.inf and 0.0 < self.ridge < math.inf):
+            raise SettingsError(
+                f"the gate 'width' needs a scale and a ridge above 0, got {self.scale} and "
+                f"{self.ridge}: scale 1 is what B labels reach, and the ridge the scorer's"
+            )
+        if self.exponent is not None and not 0.0 < self.exponent < 1.0:
+            raise SettingsError(
+                f"the gate 'width' needs an exponent in (0, 1), got {self.exponent}: "
+                "leave it out for the level of the budget"
+            )
+
+    @property
+    def power(self) -> float:
+        """κ, or NaN for the budget form."""
+        return math.nan if self.exponent is None else float(self.exponent)
+
+    def start(self) -> GateState:
+        """The gate keeps no state."""
+        return AT_REST
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """W over the budget's level (less its scale), or w²; −inf where x̂ stands alone."""
+        return measures.width_statistic(
+            view.pair_widths, view.choice, clock, view.dim, self.ridge, self.power
+        )
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """The scale, or t^−κ."""
+        return measures.width_threshold(clock, float(self.scale), self.power)
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """Unchanged."""
+        return state

@@ -38,8 +38,8 @@ _llf_statistic = allocating(rules.llf_statistic)
 _llf_threshold = allocating(rules.llf_threshold)
 _margin_statistic = allocating(rules.margin_statistic)
 _margin_advance = allocating(rules.margin_advance)
-_contested_threshold = allocating(rules.contested_threshold)
-_contested_advance = allocating(rules.contested_advance)
+_price = allocating(rules.price)
+_peak = allocating(rules.peak)
 _adpo_statistic = allocating(rules.adpo_statistic)
 _adpo_threshold = allocating(rules.adpo_threshold)
 _adpo_measure = allocating(rules.adpo_measure)
@@ -178,7 +178,7 @@ def settle(
     if plan.gate == MARGIN:
         state = _margin_advance(g, asks, clock, state, plan.pace, plan.adaptive)
     elif plan.gate == CONTESTED and not np.isnan(g):
-        state = _contested_advance(g, state)
+        state = _peak(g, state)
     elif plan.gate == ADPO and np.isnan(plan.level) and not np.isnan(g):
         state = _margin_advance(_adpo_measure(g), asks, clock, state, plan.pace, False)
     memory.gate_state[0], memory.gate_state[1], memory.gate_state[2] = state
@@ -204,7 +204,7 @@ def _threshold(plan: Plan, g: float, u: float, clock: Clock, state: GateState) -
     if plan.gate == CONTESTED:
         if np.isnan(g):
             return np.nan
-        return _contested_threshold(g, clock, state, plan.reserve, plan.floor)
+        return _price(g, clock, state, plan.reserve, plan.floor)
     if plan.gate == ADPO:
         return np.nan if np.isnan(g) else _adpo_threshold(state, plan.level)
     return 0.0

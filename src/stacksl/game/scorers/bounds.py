@@ -36,8 +36,9 @@ class Bounds:
         choice: the position (not the candidate's index) of the action that is played, x̂_t.
         asking: the position that is played instead where the round's label is asked, or its reward
             bought: that of the largest UCB under the action `asked`. None where it is `choice`.
-        information: tr(F H⁻¹), what a label would tell, in nats to first order; NaN for scorers
-            that keep no Fisher information.
+        information: tr(F H⁻¹), what a label would tell, in nats to first order; for scorers that
+            keep no Fisher information the choice's width squared, what a reward of it would tell.
+            NaN where no matrix is kept.
     """
 
     presented: tuple[int, ...]
@@ -99,12 +100,13 @@ def assemble(
     radius: float,
     dim: int,
     action: Action,
-    information: float = float("nan"),
+    information: float | None = None,
 ) -> Bounds:
     """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
 
     Under `asked` it is the argmax of the scores, and the argmax of the UCB is set by as the one to
-    be played if the gate asks. `against(i)` gives the (m,) pair widths against position i; the rest is as in `Bounds`.
+    be played if the gate asks. `against(i)` gives the (m,) pair widths against position i; an
+    `information` of None is the choice's width squared; the rest is as in `Bounds`.
 
     Raises:
         SettingsError: if scores are no finite numbers.
@@ -128,6 +130,6 @@ def assemble(
         radius,
         dim,
         choice,
-        information,
+        float(widths[choice]) ** 2 if information is None else information,
         asking,
     )

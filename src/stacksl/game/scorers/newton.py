@@ -74,7 +74,6 @@ class PairNewton:
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
         widths = norms(rows, images)
-        mean = float((policy @ rows) @ (policy @ images))
         return assemble(
             presented,
             scores,
@@ -84,7 +83,7 @@ class PairNewton:
             current_radius(self.settings, self.dim, self.learnt, self.rounds),
             self.dim,
             self.settings.action,
-            information=max(float(policy @ (widths * widths)) - mean, 0.0),
+            information=_information(rows, images, policy),
         )
 
     def step(
@@ -142,6 +141,17 @@ class PairNewton:
             return direction - images.T @ np.linalg.solve(small, factors @ direction)
         system: Array = np.eye(self.dim) + images.T @ factors
         return np.asarray(np.linalg.solve(system, direction), dtype=np.float64)
+
+
+def _information(rows: Array, images: Array, policy: Array) -> float:
+    """tr(F H⁻¹) = Σ π_x ‖D_x‖² − ‖Σ π_x D_x‖² with D_x = φ_x − φ_i for the likeliest i.
+
+    Of rows that coincide the differences are exactly 0, and the information is.
+    """
+    likeliest = int(np.argmax(policy))
+    apart, against = rows - rows[likeliest], images - images[likeliest]
+    common = float((policy @ apart) @ (policy @ against))
+    return max(float(policy @ np.einsum("ij,ij->i", apart, against)) - common, 0.0)
 
 
 class ClassNewton:
