@@ -112,3 +112,20 @@ def test_words_stand_out_from_the_paper(visit, made):
     """At least 4.5 to 1, the contrast that WCAG 2 asks of text (level AA)."""
     page, _, _ = visit(made["usual"]())
     assert page.evaluate(CONTRAST) >= 4.5
+
+
+BROKEN_WORDS = """() => [...document.querySelectorAll('.dense th')].flatMap(cell => {
+  const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), broken = [];
+  while (walk.nextNode()) for (const found of walk.currentNode.data.matchAll(/\\S+/g)) {
+    const word = document.createRange();
+    word.setStart(walk.currentNode, found.index);
+    word.setEnd(walk.currentNode, found.index + found[0].length);
+    if (new Set([...word.getClientRects()].map(box => box.top)).size > 1) broken.push(found[0]);
+  }
+  return broken;
+})"""
+
+
+def test_no_word_of_a_table_s_head_or_first_column_is_broken(visit, made):
+    page, _, _ = visit(made["adapted"]())
+    assert page.evaluate(BROKEN_WORDS) == []
