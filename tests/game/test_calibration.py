@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -22,12 +23,22 @@ from stacksl.game import (
     clip_at_median,
     clip_at_quantile,
     gate_scale_warning,
+    generator,
+    make_gate,
     make_scorer,
     range_warnings,
     recipe,
     warmup_length,
     warmup_spreads,
 )
+from stacksl.game.bisection import (
+    LEVELS,
+    bracket_level,
+    calibrate_to_budget,
+    simulated_stream,
+    voluntary,
+)
+from stacksl.game.engines import run_stream
 
 spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)
 
@@ -178,3 +189,88 @@ def test_only_values_outside_the_papers_ranges_warn(name, inside, outside) -> No
 
 def test_settings_without_a_range_never_warn() -> None:
     assert range_warnings({"learning_rate": 1e9}) == []
+
+
+def width_stream(rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    warmup = generator(5, "warm-up").normal(size=(60, 6, 5))
+    warmup /= np.linalg.norm(warmup, axis=2, keepdims=True)
+    return simulated_stream(warmup, rounds, norm_bound=2.0, noise=0.3, seed=1)
+
+
+def playing(rounds: int, budget: int):
+    features, rewards = width_stream(rounds)
+    settings = ScorerSettings(noise=0.3, norm_bound=2.0)
+
+    def play(gate):
+        return run_stream(
+            "ridge", features, gate=gate, budget=budget, rewards=rewards, settings=settings,
+            engine="loop",
+        )  # fmt: skip
+
+    return play
+
+
+@given(st.floats(1e-3, 1e3), st.integers(1, 500))
+def test_bisection_closes_in_on_the_level_of_a_known_curve(scale, budget) -> None:
+    """floor(scale·B/level) labels: all of the budget up to level = scale exactly."""
+    found = bracket_level(lambda level: min(budget, int(scale * budget / level)), budget)
+    assert found.low <= scale * (1 + 1e-9)
+    assert scale / 1.001 < found.high * (1 + 1e-9)
+    assert found.asked_low == budget > found.asked_high
+    assert found.high / found.low <= 1.001
+
+
+@pytest.mark.parametrize("level", [0.0, 1e30])
+def test_a_curve_that_never_crosses_is_refused(level) -> None:
+    with pytest.raises(SettingsError, match="no level between"):
+        bracket_level(lambda at: 5 if at < level else 0, 5)
+
+
+@pytest.mark.parametrize(("budget", "precision"), [(0, 0.1), (5, 0.0), (5, 1.0)])
+def test_a_bisection_without_a_goal_is_refused(budget, precision) -> None:
+    with pytest.raises(SettingsError, match="bisecting"):
+        bracket_level(lambda level: 0, budget, precision=precision)
+
+
+@pytest.mark.parametrize("gate", ["adpo", "width", "lucb"])
+def test_a_width_gate_has_a_level_that_spends_the_budget(gate) -> None:
+    play = playing(300, 40)
+    found = calibrate_to_budget(gate, play, 40, tolerance=0.1, precision=0.01)
+    again = make_gate(gate, **{LEVELS[gate]: found.value})
+    assert voluntary(play(again)) == 40
+    assert 36 <= found.asked_high < 40
+    assert voluntary(play(make_gate(gate, **{LEVELS[gate]: 2 * found.value}))) < 36
+
+
+def test_llf_has_none_and_says_where_it_jumps() -> None:
+    play = playing(200, 40)
+    with pytest.raises(GateNeverOpens, match="no gate_scale") as refusal:
+        calibrate_to_budget("llf", play, 40, precision=0.01)
+    low, high = (float(x) for x in re.findall(r"at ([\d.e+-]+)", str(refusal.value)))
+    assert voluntary(play(make_gate("llf", gate_scale=low))) == 40
+    assert voluntary(play(make_gate("llf", gate_scale=high))) == 0
+    assert high / low < 1.02
+
+
+def test_a_gate_without_a_level_and_a_jump_are_refused() -> None:
+    with pytest.raises(SettingsError, match="gate with a level"):
+        calibrate_to_budget("first", playing(20, 5), 5)
+    with pytest.raises(SettingsError, match="allow a larger tolerance"):
+        calibrate_to_budget("adpo", playing(300, 40), 40, tolerance=1e-9, precision=0.5)
+
+
+def test_a_simulated_stream_holds_warmup_items_and_made_up_answers() -> None:
+    features, rewards = width_stream(400)
+    warmup = generator(5, "warm-up").normal(size=(60, 6, 5))
+    warmup /= np.linalg.norm(warmup, axis=2, keepdims=True)
+    assert {row.tobytes() for row in features} <= {row.tobytes() for row in warmup}
+    theta, *_ = np.linalg.lstsq(features.reshape(-1, 5), rewards.ravel(), rcond=None)
+    assert np.linalg.norm(theta) == pytest.approx(2.0, abs=0.15)
+    noise = rewards - features @ theta
+    assert noise.std() == pytest.approx(0.3, abs=0.03)
+    assert np.ptp(noise, axis=1).max() < 0.1, "a round's noise is that of the round"
+    _, labels = simulated_stream(warmup, 50, labels=True)
+    assert labels.shape == (50,)
+    assert set(labels) <= set(range(6))
+    with pytest.raises(SettingsError, match="warm-up item"):
+        simulated_stream(warmup[:0], 5)
