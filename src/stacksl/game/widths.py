@@ -93,8 +93,9 @@ class Width:
 
         w > scale·√(d log(1 + B/(λd))/B),
 
-    the width that B labels can bring all rows down to, by the elliptical potential lemma; d is the
-    columns of φ. With an `exponent` κ the rule is BBQ's, ask iff w² > t^−κ.
+    to a factor √2 what B labels of the widest rows bring the widths of all rows of norm 1 down to,
+    by the elliptical potential lemma; d is the columns of φ. With an `exponent` κ the rule is
+    BBQ's, ask iff w² > t^−κ.
 
     Args:
         scale: a factor > 0 on the budget form; not read with an exponent.
