@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.errors import SettingsError
+from stacksl.game.drift import DriftGuard, alarmed, surprise
 from stacksl.game.followers import Follower, Given, loss_set
 from stacksl.game.gates import LLF, Always, Clock, Gate, GateState, contested_score
 from stacksl.game.randomness import uniforms
@@ -42,10 +43,15 @@ class Learner:
         follower: who presents the candidates; here it says what an outside gold displaces.
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
         width_scale: α of the gate score in every certificate (score units); None is √d.
+        drift: starts over where bought answers contradict what is known well: the scorer goes back
+            to how it came here, and the answer that raised the alarm is not learnt. Gate, clock
+            and purchases go on. None never does.
 
     Attributes:
         round: the rounds adopted so far.
         gate_state: the gate's three floats after them.
+        suspicion: S of the drift guard.
+        resets: how often it started over.
 
     Raises:
         SettingsError: the budget is negative or the horizon is below 1.
@@ -72,6 +78,7 @@ class Learner:
         follower: Follower | None = None,
         kl_on_skips: bool = False,
         width_scale: float | None = None,
+        drift: DriftGuard | None = None,
     ) -> None:
         if budget < 0 or horizon < 1:
             raise SettingsError(
@@ -87,6 +94,10 @@ class Learner:
         self.width_scale = width_scale
         self.round = 0
         self.gate_state: GateState = gate.start()
+        self.drift = drift
+        self.suspicion = 0.0
+        self.resets = 0
+        self._fresh = {} if drift is None else scorer.state()
         self._uniforms = uniforms(seed, "gate", horizon)
 
     def decide(
@@ -217,7 +228,27 @@ class Learner:
                 shown = loss_set(shown, feedback.index, self.scorer.scores(inputs))
             else:
                 shown = loss_set(shown, feedback.index)
+        if self.drift is not None and self._alarmed(self.drift, inputs, shown, decision, feedback):
+            self.scorer.restore(self._fresh)
+            self.suspicion = 0.0
+            self.resets += 1
+            return
         self.scorer.step(inputs, shown, decision.choice, feedback)
+
+    def _alarmed(
+        self,
+        guard: DriftGuard,
+        inputs: Inputs,
+        shown: tuple[int, ...],
+        decision: Decision,
+        feedback: Feedback,
+    ) -> bool:
+        """Whether this answer, at the θ before it is learnt, takes S above the guard's level."""
+        square, leverage = surprise(self.scorer, inputs, shown, decision.choice, feedback)
+        self.suspicion = guard.advance(
+            self.suspicion, square, leverage, self.scorer.learnt, inputs.dim
+        )
+        return alarmed(self.suspicion, guard.level)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'."""
@@ -225,12 +256,16 @@ class Learner:
             "round": np.array(self.round, dtype=np.int64),
             "gate_state": np.array(self.gate_state, dtype=np.float64),
         }
+        if self.drift is not None:
+            own["drift"] = np.array([self.suspicion, self.resets], dtype=np.float64)
         return own | {f"scorer/{key}": value for key, value in self.scorer.state().items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go back to a `state`, bit for bit."""
         self.round = int(state["round"])
         self.gate_state = _three(tuple(float(x) for x in state["gate_state"]))
+        if self.drift is not None:
+            self.suspicion, self.resets = float(state["drift"][0]), int(state["drift"][1])
         prefix = "scorer/"
         kept = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
         self.scorer.restore(kept)

@@ -42,6 +42,7 @@ class Scorer(Protocol):
     """
 
     name: str
+    settings: ScorerSettings
 
     @property
     def learnt(self) -> int:
