@@ -197,7 +197,7 @@ def test_long_streams_are_played_in_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     phi.flags.writeable = False
     options: dict[str, Any] = {"labels": labels, "gate": Margin(), "budget": 20}
     whole = run_stream("newton", phi, **options, engine="fused")
-    monkeypatch.setattr("stacksl.game.engines.streams._CHUNK", 7 * K * DIM)
+    monkeypatch.setattr("stacksl.game.engines.arrays._CHUNK", 7 * K * DIM)
     parts = run_stream("newton", phi, **options, engine="fused")
     np.testing.assert_array_equal(whole.choices, parts.choices)
     np.testing.assert_array_equal(whole.statistics, parts.statistics)
@@ -248,8 +248,8 @@ def test_a_theta_that_explodes_is_told_from_bad_features(engine) -> None:
         ({"labels": np.full(ROUNDS, np.nan)}, SettingsError, "80 indices from 0 to 3"),
         ({"classes": 0, "features": np.zeros((ROUNDS, DIM))}, SettingsError, "at least 1 class"),
         ({"labels": golds(0) + 1}, SettingsError, "80 indices from 0 to 3"),
-        ({"labels": golds(0), "rewards": np.zeros((ROUNDS, K))}, SettingsError, "one of the two"),
-        ({}, SettingsError, "one of the two"),
+        ({"labels": golds(0), "rewards": np.zeros((ROUNDS, K))}, SettingsError, "one of the three"),
+        ({}, SettingsError, "one of the three"),
         ({"rewards": np.zeros((ROUNDS, K))}, SettingsError, "learns from labels"),
         ({"rewards": np.zeros(ROUNDS), "scorer": "ridge"}, SettingsError, r"shape \(80, 4\)"),
         ({"features": np.zeros((3, 2))}, FeatureError, r"\(T, K, d\)"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stacksl.game import GATES, ONE_HOT_PACE, ScorerSettings, make_gate
+from stacksl.game.drift import DriftGuard
 from stacksl.game.engines import StreamResult, run_stream
 from stacksl.game.engines.streams import COMPILED
 
@@ -38,11 +39,10 @@ def settings_of(draw: st.DrawFn, scorer: str, gate: str = "first") -> ScorerSett
         ["labelled", "all", "theta"] if scorer == "sgd" and not by_widths else ["labelled", "all"]
     )
     track = draw(st.sampled_from(tracks))
+    actions = ["greedy"] if track == "theta" else ["greedy", "ucb", "asked"]
     common = {
         "track": track,
-        "action": "greedy"
-        if track == "theta"
-        else draw(st.sampled_from(["greedy", "ucb", "asked"])),
+        "action": draw(st.sampled_from(actions)),
         "radius_counts": draw(st.sampled_from(["learnt", "rounds"])),
         "ridge": draw(st.sampled_from([0.1, 1.0, 4.0])),
         "delta": draw(st.sampled_from([0.05, 0.9])),
@@ -113,18 +113,33 @@ def same(one: StreamResult, other: StreamResult, tolerance: float = 1e-9) -> Non
         mine, theirs = getattr(one, name), getattr(other, name)
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance, err_msg=name)
     assert (one.learnt, one.clipped) == (other.learnt, other.clipped)
-    if one.gram_inv is None or other.gram_inv is None:
-        assert one.gram_inv is None
-        assert other.gram_inv is None
+    np.testing.assert_array_equal(one.resets, other.resets)
+    assert (one.presented is None) == (other.presented is None)
+    if one.presented is not None:
+        np.testing.assert_array_equal(one.presented, other.presented)
+    same_matrix(one.gram_inv, other.gram_inv, tolerance)
+    assert [m.round for m in one.marks] == [m.round for m in other.marks]
+    for mine, theirs in zip(one.marks, other.marks, strict=True):
+        assert mine.learnt == theirs.learnt
+        np.testing.assert_allclose(mine.theta, theirs.theta, rtol=tolerance, atol=tolerance)
+        same_matrix(mine.gram_inv, theirs.gram_inv, tolerance)
+
+
+def same_matrix(one: np.ndarray | None, other: np.ndarray | None, tolerance: float) -> None:
+    """Alike to rounding, or both none."""
+    if one is None or other is None:
+        assert one is None
+        assert other is None
     else:
-        np.testing.assert_allclose(one.gram_inv, other.gram_inv, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-def both(scorer: str, features: np.ndarray, **options: object) -> None:
+def both(scorer: str, features: np.ndarray, **options: object) -> StreamResult:
     fused, loop = (
         run_stream(scorer, features, engine=engine, **options) for engine in ("fused", "loop")
     )
     same(fused, loop)
+    return fused
 
 
 @pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")
@@ -239,3 +254,78 @@ def test_certificates_change_no_decision(data, scorer, seed) -> None:
     np.testing.assert_allclose(full.gram_inv, bare.gram_inv, atol=1e-12)
     assert np.isfinite(full.gate_scores).all()
     assert np.isnan(bare.gate_scores).all()
+
+
+@st.composite
+def guards(draw: st.DrawFn) -> DriftGuard:
+    """Guards that alarm now and then within some dozens of labels of noise."""
+    return DriftGuard(
+        level=draw(st.sampled_from([1.0, 3.0, 23.0])),
+        allowance=draw(st.sampled_from([0.5, 2.0])),
+        cap=draw(st.sampled_from([4.0, 25.0])),
+        leverage=draw(st.sampled_from([0.1, 0.5, 9.0])),
+        warm=draw(st.sampled_from([0.0, 1.0, 3.0])),
+    )
+
+
+@given(
+    data=st.data(),
+    scorer=st.sampled_from(["ridge", "newton", "sgd"]),
+    shape=st.tuples(st.integers(1, 60), st.integers(2, 9), st.integers(1, 6)),
+    gate=st.sampled_from(["always", "first", "random", "contested", "margin", "llf"]),
+    share=st.floats(0, 1),
+    seed=st.integers(0, 999),
+    guarded=st.booleans(),
+    followed=st.booleans(),
+    certificates=st.booleans(),
+    kl_on_skips=st.booleans(),
+)
+@settings(max_examples=250)
+def test_engine_and_loop_agree_on_marks_followers_and_resets(
+    data, scorer, shape, gate, share, seed, guarded, followed, certificates, kl_on_skips
+) -> None:
+    """Rows in general position: a follower's exact ties are broken by rounding."""
+    rounds, candidates, _ = shape
+    feedback = "rewards" if scorer == "ridge" else "utilities"
+    setting = data.draw(settings_of(scorer, "llf" if guarded else gate))
+    present = data.draw(st.integers(2, candidates)) if followed else None
+    played = both(
+        scorer,
+        rows_of(shape, seed, "plain"),
+        gate=make_gate(gate),
+        budget=budget_of(share, rounds),
+        settings=setting,
+        seed=seed,
+        kl_on_skips=kl_on_skips,
+        certificates=certificates,
+        marks=sorted(data.draw(st.sets(st.integers(1, rounds), max_size=4))),
+        present=present,
+        drift=data.draw(guards()) if guarded else None,
+        **{feedback: np.random.default_rng([seed, 2]).normal(size=(rounds, candidates))},
+    )
+    if present is not None:
+        assert played.presented.shape == (rounds, present)
+        assert (played.presented == played.choices[:, None]).any(axis=1).all()
+
+
+@pytest.mark.parametrize("scorer", ["ridge", "newton", "sgd"])
+def test_engine_and_loop_reset_in_the_same_rounds(scorer) -> None:
+    """Under a θ* that turns about every 60 rounds, with a follower and rewards or labels."""
+    generator = np.random.default_rng(3)
+    phi = rows_of((600, 8, 3), 3, "plain")
+    turns = np.where(np.arange(600) // 60 % 2, -1.0, 1.0)
+    values = 4.0 * turns[:, None] * phi[:, :, 0] + generator.gumbel(size=(600, 8))
+    played = both(
+        scorer,
+        phi,
+        gate=make_gate("contested"),
+        budget=500,
+        settings=ScorerSettings(action="asked", learning_rate=0.5),
+        marks=(1, 150, 600),
+        present=4,
+        drift=DriftGuard(level=15.0, leverage=0.3, warm=1.0),
+        **{"rewards" if scorer == "ridge" else "utilities": values},
+    )
+    assert 3 <= len(played.resets) < 100
+    assert played.asked.sum() == 500
+    assert played.learnt == played.asked[played.resets[-1] :].sum()

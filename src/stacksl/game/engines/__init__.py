@@ -3,6 +3,7 @@
 Everything numba compiles lies in modules that only `run_stream` loads, when it plays.
 """
 
-from stacksl.game.engines.streams import Engine, StreamResult, run_stream
+from stacksl.game.engines.outcomes import Mark, StreamResult
+from stacksl.game.engines.streams import Engine, run_stream
 
-__all__ = ["Engine", "StreamResult", "run_stream"]
+__all__ = ["Engine", "Mark", "StreamResult", "run_stream"]

@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game import confidence, rules
-from stacksl.game.engines import algebra, descent, exponentials, judging, learning, plans
+from stacksl.game import confidence, drift, rules
+from stacksl.game.engines import (
+    algebra,
+    descent,
+    exponentials,
+    following,
+    guarding,
+    judging,
+    learning,
+    plans,
+)
 from stacksl.game.engines.compiling import compiled, kept, stamp
 from stacksl.game.engines.plans import ASKED, THETA, Certificates, Memory, Plan, Space
 from stacksl.game.inputs import Array
@@ -27,6 +36,7 @@ def _play(
     phi: Array,
     labels: NDArray[np.int64],
     rewards: Array,
+    utilities: Array,
     uniforms: Array,
     start: int,
 ) -> int:
@@ -37,13 +47,20 @@ def _play(
     none = len(labels) - len(labels) - 1  # a plain integer: numba would compile a constant apart
     for i in range(len(phi)):
         t = start + i
-        rows = phi[i]
         clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
         verdict = judging.forced(clock, plan.exact_spend)
-        algebra.project(rows, memory.theta, space.scores)
+        if plan.present > 0:
+            algebra.project(phi[i], memory.theta, space.everyone)
+            if not judging.all_finite(space.everyone):
+                return t
+            following.present(space, out, phi[i], t)
+            rows = space.rows
+        else:
+            rows = phi[i]
+            algebra.project(rows, memory.theta, space.scores)
+            if not judging.all_finite(space.scores):
+                return t
         space.current[0] = True
-        if not judging.all_finite(space.scores):
-            return t
         choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, t)
         asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
         if asks and plan.hopeful:
@@ -53,10 +70,21 @@ def _play(
         if asks:
             memory.counts[ASKED] += 1
             gold = labels[i] if len(labels) > 0 else none
-            reward = rewards[i, choice] if len(rewards) > 0 else 0.0
-            learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
+            if len(utilities) > 0:
+                gold = following.best_presented(utilities[i], space.shown)
+            played = space.shown[choice] if plan.present > 0 else choice
+            reward = rewards[i, played] if len(rewards) > 0 else 0.0
+            if plan.guarded and guarding.alarms(
+                plan, memory, space, rows, choice, gold, reward, fresh
+            ):
+                guarding.start_over(plan, memory)
+                out.resets[t] = True
+            else:
+                learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
         else:
             learning.count_skip(plan, memory, space, rows, choice, fresh)
+        if plan.present > 0:
+            out.choices[t] = space.shown[choice]
     return -1
 
 
@@ -141,15 +169,28 @@ def _entry(mark: int) -> Any:
         phi: Array,
         labels: NDArray[np.int64],
         rewards: Array,
+        utilities: Array,
         uniforms: Array,
         start: int,
     ) -> int:
         assert mark >= 0
-        return _play(plan, memory, space, out, phi, labels, rewards, uniforms, start)
+        return _play(plan, memory, space, out, phi, labels, rewards, utilities, uniforms, start)
 
     return play
 
 
 play_pairs = _entry(
-    stamp(algebra, confidence, descent, exponentials, judging, learning, plans, rules)
+    stamp(
+        algebra,
+        confidence,
+        descent,
+        drift,
+        exponentials,
+        following,
+        guarding,
+        judging,
+        learning,
+        plans,
+        rules,
+    )
 )

@@ -6,94 +6,124 @@ import math
 
 import numpy as np
 
-from stacksl.game.engines.streams import Stream, StreamResult, expect_finite
-from stacksl.game.followers import Given
-from stacksl.game.gates import Gate
+from stacksl.game.engines.arrays import Stream, expect_finite
+from stacksl.game.engines.outcomes import Mark, StreamResult
+from stacksl.game.engines.terms import BY_WIDTHS, Terms
+from stacksl.game.followers import Given, Hard
 from stacksl.game.inputs import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.game.learner import Learner
-from stacksl.game.scorers import ScorerSettings, make_scorer
+from stacksl.game.scorers import Scorer, make_scorer
 from stacksl.items import Decision, Feedback, Label, Reward
 
 __all__ = ["play"]
 
 
-def play(
-    scorer: str,
-    stream: Stream,
-    settings: ScorerSettings,
-    gate: Gate,
-    seed: int,
-    kl_on_skips: bool,
-    width_scale: float | None,
-    budget: int,
-    certificates: bool,
-) -> StreamResult:
+def play(stream: Stream, terms: Terms) -> StreamResult:
     """The stream played by a `Learner`; certificates are taken and left out at the end."""
-    learner = Learner(
-        make_scorer(scorer, dim=stream.dim, classes=stream.classes, settings=settings, seed=seed),
-        gate,
-        budget=budget,
-        horizon=stream.rounds,
-        seed=seed,
-        kl_on_skips=kl_on_skips,
-        width_scale=width_scale,
-    )
+    learner = _learner(stream, terms)
     decisions: list[Decision] = []
-    for start, _, rows in stream.chunks():
-        for offset, row in enumerate(rows):
+    marks: list[Mark] = []
+    resets: list[int] = []
+    asked = 0
+    for start, stop, rows in stream.chunks(terms.marks):
+        for t, row in enumerate(rows, start):
             if not np.isfinite(row).all():
-                expect_finite(rows, start + offset, start)
-            decisions.append(_round(learner, stream, row, start + offset))
-    return _result(learner, decisions, gate, certificates)
+                expect_finite(rows, t, start)
+            before = learner.resets
+            decisions.append(_round(learner, stream, row, t, asked))
+            asked += decisions[-1].asked
+            if learner.resets > before:
+                resets.append(t + 1)
+        if stop in terms.marks:
+            marks.append(_mark(stop, learner.scorer))
+    return _result(learner, decisions, terms, tuple(marks), resets)
 
 
-def _round(learner: Learner, stream: Stream, row: Array, t: int) -> Decision:
+def _learner(stream: Stream, terms: Terms) -> Learner:
+    scorer = make_scorer(
+        terms.scorer,
+        dim=stream.dim,
+        classes=stream.classes,
+        settings=terms.settings,
+        seed=terms.seed,
+    )
+    return Learner(
+        scorer,
+        terms.gate,
+        budget=terms.budget,
+        horizon=stream.rounds,
+        seed=terms.seed,
+        follower=Given() if terms.present is None else Hard(terms.present - 1),
+        kl_on_skips=terms.kl_on_skips,
+        width_scale=terms.width_scale,
+        drift=terms.drift,
+    )
+
+
+def _round(learner: Learner, stream: Stream, row: Array, t: int, asked: int) -> Decision:
     inputs: Inputs = (
         PairFeatures(row) if stream.classes is None else SharedFeatures(row, stream.classes)
     )
-    presented = Given().respond([inputs], learner.scorer)
-    decision = learner.decide([str(t)], [inputs], presented, asked=learner.scorer.learnt)[0]
+    presented = learner.follower.respond([inputs], learner.scorer)
+    decision = learner.decide([str(t)], [inputs], presented, asked=asked)[0]
     if decision.status == "wanted":
         decision = decision.reserved()
     learner.adopt([decision], [inputs])
     if decision.asked:
-        learner.learn(decision, inputs, _feedback(stream, t, decision.choice))
+        learner.learn(decision, inputs, _feedback(stream, t, decision))
     return decision
 
 
-def _feedback(stream: Stream, t: int, choice: int) -> Feedback:
+def _feedback(stream: Stream, t: int, decision: Decision) -> Feedback:
+    if len(stream.rewards):
+        return Reward(float(stream.rewards[t, decision.choice]))
     if len(stream.labels):
         return Label(int(stream.labels[t]))
-    return Reward(float(stream.rewards[t, choice]))
+    shown = list(decision.presented)
+    return Label(shown[int(np.argmax(stream.utilities[t, shown]))])
+
+
+def _mark(round_: int, scorer: Scorer) -> Mark:
+    state = scorer.state()
+    return Mark(round_, state["theta"], state.get("gram_inv"), scorer.learnt)
 
 
 def _result(
-    learner: Learner, decisions: list[Decision], gate: Gate, certificates: bool
+    learner: Learner,
+    decisions: list[Decision],
+    terms: Terms,
+    marks: tuple[Mark, ...],
+    resets: list[int],
 ) -> StreamResult:
     def column(name: str) -> Array:
         return np.array([getattr(decision, name) for decision in decisions], dtype=np.float64)
 
     scores, statistics, thresholds = column("score"), column("statistic"), column("threshold")
     gate_scores, reaches = column("gate_score"), column("upper") - scores
-    if not certificates:
+    gate = terms.gate.name
+    if not terms.certificates:
         gate_scores[:] = reaches[:] = math.nan
         spent = np.array([decision.reason == "spent" for decision in decisions])
-        if gate.name in ("llf", "contested", "adpo"):
+        if gate in BY_WIDTHS:
             statistics[spent] = math.nan
-        if gate.name in ("contested", "adpo"):
+        if gate in BY_WIDTHS and gate != "llf":
             thresholds[spent] = math.nan
     state = learner.scorer.state()
+    shown = [decision.presented for decision in decisions]
     return StreamResult(
-        np.array([decision.choice for decision in decisions], dtype=np.int64),
-        np.array([decision.asked for decision in decisions], dtype=np.bool_),
-        statistics,
-        thresholds,
-        gate_scores,
-        scores,
-        reaches,
-        state["theta"],
-        state.get("gram_inv"),
-        learner.scorer.learnt,
-        int(getattr(learner.scorer, "clipped", 0)),
-        "loop",
+        choices=np.array([decision.choice for decision in decisions], dtype=np.int64),
+        asked=np.array([decision.asked for decision in decisions], dtype=np.bool_),
+        statistics=statistics,
+        thresholds=thresholds,
+        gate_scores=gate_scores,
+        scores=scores,
+        reaches=reaches,
+        theta=state["theta"],
+        gram_inv=state.get("gram_inv"),
+        learnt=learner.scorer.learnt,
+        clipped=int(getattr(learner.scorer, "clipped", 0)),
+        engine="loop",
+        marks=marks,
+        presented=None if terms.present is None else np.array(shown, dtype=np.int32),
+        resets=np.array(resets, dtype=np.int64),
     )

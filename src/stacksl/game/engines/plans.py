@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.gates import ADPO, LLF, Contested, Gate, Margin
+from stacksl.game.drift import DriftGuard
+from stacksl.game.gates import ADPO, LLF, LUCB, Avoided, Contested, Gate, Margin
 from stacksl.game.inputs import Array
 from stacksl.game.scorers import ScorerSettings
 
@@ -83,11 +84,25 @@ class Plan(NamedTuple):
     reserve: float
     floor: float
     level: float  # NaN: the level that keeps the pace
+    tolerance: float
+    bound_scale: float
+    exponent: float  # NaN: the width that the budget can reach
+    gate_dim: int
+    gate_ridge: float
+    gate_delta: float
     budget: int
     horizon: int
     kl_on_skips: bool
     width_scale: float
     certificates: bool
+    present: int  # the candidates a follower shows; 0: all of them
+    kl_weight: float  # at the start, and again after a reset
+    guarded: bool  # the numbers below are a drift guard's
+    alarm_level: float
+    allowance: float
+    surprise_cap: float
+    leverage: float
+    warm: float
 
 
 class Memory(NamedTuple):
@@ -96,7 +111,7 @@ class Memory(NamedTuple):
     `theta` is (d,) for pairs and (K, d) for classes; `reference` (sgd) and `moment` (ridge on
     pairs) are (d,); `kl_weight` (sgd) is (1,); `gram_inv` is (d, d), or (0, 0) where none is kept;
     `counts` holds labels learnt, rounds, losses clipped and labels asked; `losses` is the ring of
-    the last losses and `ordered` the same sorted.
+    the last losses and `ordered` the same sorted; `suspicion` is the drift guard's S, (1,).
     """
 
     theta: Array
@@ -108,12 +123,15 @@ class Memory(NamedTuple):
     gate_state: Array
     losses: Array
     ordered: Array
+    suspicion: Array
 
 
 class Space(NamedTuple):
     """Room for the numbers of one round of pairs: (m,), (m, d), (d,) and (m, m) arrays.
 
-    `current[0]` says that `scores` are those of the present θ.
+    `current[0]` says that `scores` are those of the present θ. Under a follower m candidates are
+    shown: `everyone` has the (M,) scores of all, `shown` the (m,) indices and `rows` the (m, d)
+    features of those shown.
     """
 
     scores: Array
@@ -131,6 +149,9 @@ class Space(NamedTuple):
     direction: Array
     small: Array
     current: NDArray[np.bool_]
+    everyone: Array
+    shown: NDArray[np.int64]
+    rows: Array
 
 
 class Heads(NamedTuple):
@@ -144,7 +165,11 @@ class Heads(NamedTuple):
 
 
 class Certificates(NamedTuple):
-    """One entry a round, (T,) each; as the fields of the same names in `StreamResult`."""
+    """One entry a round, (T,) each; as the fields of the same names in `StreamResult`.
+
+    `resets` says of each round whether the drift guard started over after it; `presented` is
+    (T, 0) where all candidates are shown.
+    """
 
     choices: NDArray[np.int64]
     asked: NDArray[np.bool_]
@@ -153,6 +178,8 @@ class Certificates(NamedTuple):
     gate_scores: Array
     scores: Array
     reaches: Array
+    resets: NDArray[np.bool_]
+    presented: NDArray[np.int32]
 
 
 def make_plan(
@@ -166,6 +193,8 @@ def make_plan(
     kl_on_skips: bool,
     width_scale: float | None,
     certificates: bool,
+    present: int | None = None,
+    drift: DriftGuard | None = None,
 ) -> Plan:
     """The plan of a run, from the objects that a `Learner` would be made of; `dim` is d."""
     return Plan(
@@ -195,24 +224,53 @@ def make_plan(
         kl_on_skips=bool(kl_on_skips),
         width_scale=_alpha(width_scale, dim),
         certificates=bool(certificates),
+        present=present or 0,
+        kl_weight=float(settings.kl_weight),
+        **_guard_numbers(drift),
     )
+
+
+def _guard_numbers(drift: DriftGuard | None) -> dict[str, Any]:
+    guard = drift or DriftGuard()
+    return {
+        "guarded": drift is not None,
+        "alarm_level": float(guard.level),
+        "allowance": float(guard.allowance),
+        "surprise_cap": float(guard.cap),
+        "leverage": float(guard.leverage),
+        "warm": float(guard.warm),
+    }
 
 
 def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
     llf = gate if isinstance(gate, LLF) else LLF()
     margin = gate if isinstance(gate, Margin) else Margin()
-    contested = gate if isinstance(gate, Contested) else Contested()
     adpo = gate if isinstance(gate, ADPO) else ADPO()
     return {
         "literal": llf.literal,
         "gate_scale": float(llf.gate_scale),
         "pace": float(gate.pace if isinstance(gate, ADPO) else margin.pace),
         "adaptive": bool(margin.adaptive),
-        "gate_width": _alpha(contested.width_scale, dim),
-        "reserve": float(contested.reserve),
-        "floor": float(contested.floor),
+        "gate_width": _gate_width(gate, dim),
+        "reserve": float(getattr(gate, "reserve", 1.0)),
+        "floor": float(getattr(gate, "floor", 0.5)),
         "level": _or_nan(adpo.level),
+        "tolerance": float(getattr(gate, "tolerance", 0.0)),
+        "bound_scale": float(getattr(gate, "scale", 1.0)),
+        "exponent": _or_nan(getattr(gate, "exponent", None)),
+        "gate_dim": int(dim),
+        "gate_ridge": float(getattr(gate, "ridge", 1.0)),
+        "gate_delta": float(getattr(gate, "delta", 1.0)),
     }
+
+
+def _gate_width(gate: Gate, dim: int) -> float:
+    """The factor on the gate's widths (score units); NaN for the scorer's radius (`lucb`)."""
+    if isinstance(gate, LUCB):
+        return _or_nan(gate.width_scale)
+    if isinstance(gate, Avoided):
+        return float(gate.width_scale)
+    return _alpha(gate.width_scale if isinstance(gate, Contested) else None, dim)
 
 
 def _alpha(width_scale: float | None, dim: int) -> float:
@@ -238,11 +296,14 @@ def make_memory(
         gate_state=np.array(gate.start(), dtype=np.float64),
         losses=np.zeros(WINDOW),
         ordered=np.zeros(WINDOW),
+        suspicion=np.zeros(1),
     )
 
 
 def make_space(plan: Plan, candidates: int, dim: int) -> Space:
-    """Room for rounds of so many candidates in `dim` dimensions."""
+    """Room for rounds of so many candidates in `dim` dimensions, or of those a follower shows."""
+    everyone, candidates = candidates, plan.present or candidates
+    followed = candidates if plan.present else 0
     rows = candidates if plan.scorer == NEWTON else 0
     side = 0 if plan.scorer == SGD else candidates
     return Space(
@@ -261,6 +322,9 @@ def make_space(plan: Plan, candidates: int, dim: int) -> Space:
         direction=np.zeros(dim),
         small=np.zeros((side, side)),
         current=np.zeros(1, dtype=np.bool_),
+        everyone=np.zeros(everyone if plan.present else 0),
+        shown=np.zeros(followed, dtype=np.int64),
+        rows=np.zeros((followed, dim)),
     )
 
 
@@ -269,10 +333,12 @@ def make_heads(classes: int, dim: int) -> Heads:
     return Heads._make([*np.zeros((4, classes)), np.zeros(dim)])
 
 
-def make_certificates(rounds: int) -> Certificates:
+def make_certificates(rounds: int, present: int = 0) -> Certificates:
     """Certificates of so many rounds, all numbers NaN."""
     return Certificates(
         np.zeros(rounds, dtype=np.int64),
         np.zeros(rounds, dtype=np.bool_),
         *(np.full(rounds, np.nan) for _ in range(5)),
+        np.zeros(rounds, dtype=np.bool_),
+        np.zeros((rounds, present), dtype=np.int32),
     )
