@@ -100,17 +100,17 @@ def run_stream(
     """
     stream = checked_stream(features, labels, rewards, utilities, classes)
     terms = Terms(
-        scorer,
-        settings or ScorerSettings(),
-        gate,
-        budget,
-        seed,
-        kl_on_skips,
-        width_scale,
-        certificates,
-        tuple(marks),
-        present,
-        drift,
+        scorer=scorer,
+        settings=settings or ScorerSettings(),
+        gate=gate,
+        budget=budget,
+        seed=seed,
+        kl_on_skips=kl_on_skips,
+        width_scale=width_scale,
+        certificates=certificates,
+        marks=tuple(marks),
+        present=present,
+        drift=drift,
     )
     terms.check(stream)
     able = (classes is None or scorer == "ridge") and type(gate) in COMPILED

@@ -12,11 +12,11 @@ from stacksl.game.scorers import ScorerSettings, make_scorer
 
 __all__ = ["BY_WIDTHS", "Terms"]
 
-BY_WIDTHS = ("llf", "contested", "adpo")
+BY_WIDTHS = ("llf", "contested", "adpo", "lucb", "width", "avoided", "information", "dgs")
 """The gates whose statistic is made of widths."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What fixes a run besides its stream; the names are those of `run_stream`'s arguments."""
 
