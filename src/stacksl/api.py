@@ -93,6 +93,7 @@ class Plan:
         from stacksl.data import write_rejected
         from stacksl.runs.execution import execute
         from stacksl.runs.job import Job
+        from stacksl.runs.record import begin
 
         if not self.fits:
             return self.claimed().start(progress)
@@ -106,8 +107,9 @@ class Plan:
             job = Job(folder, self.resolved, self.dataset, self.test, self.budget, data, test)
             if self.dataset.rejected:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
+            begin(folder, self.warnings, self.labeler)
             job.write()  # run.toml last: with it the folder is a run
-        execute(job, progress or _silent, self.labeler, self.warnings)
+        execute(job, progress or _silent, self.labeler)
         return Run(folder.path)
 
 

@@ -52,8 +52,8 @@ END = {
     "between table and facts": (f"{RUNS}.finish:write_metrics", 1, "after"),
     "before the report": (f"{RUNS}.finish:write_pages", 1, "before"),
     "between report and card": (f"{RUNS}.finish:write_atomic", 2, "after"),
-    "before the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 2, "before"),
-    "when the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 2, "after"),
+    "before the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 4, "before"),
+    "when the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 4, "after"),
 }
 POOL = {
     "before a batch is reserved": (f"{LABELS}.ledger:Ledger.post", 3, "before"),

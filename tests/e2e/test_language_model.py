@@ -53,7 +53,7 @@ EPOCH = {
 END = {
     "between the last refit and the model": (f"{RUNS}.adapted:write_model", 1, "before"),
     "between weights and description": (f"{LM}.handover:write_task", 1, "before"),
-    "before the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 3, "before"),
+    "before the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 4, "before"),
 }
 QUICKLY = (
     "when an answer was learnt",

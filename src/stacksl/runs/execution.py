@@ -5,14 +5,12 @@ A fresh run is a resumed run with nothing behind it: every phase looks at what i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from stacksl.errors import LedgerError, RunError, StackslError
+from stacksl.errors import LedgerError, RunError
 from stacksl.features import FeatureMap, make_features
 from stacksl.game.inputs import Block
 from stacksl.game.randomness import generator
@@ -26,11 +24,11 @@ from stacksl.runs import arrays, checkpoints
 from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts, language_model
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.finish import finish
-from stacksl.runs.folder import TIMES
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.job import Job, content
 from stacksl.runs.pool import pool
 from stacksl.runs.progress import Kept, Progress, Report, Watch, checkpoint, throttled
+from stacksl.runs.record import recorded, unique
 from stacksl.runs.refits import Refits
 from stacksl.runs.replay import replay
 from stacksl.runs.rounds import Table, settle, stream
@@ -42,7 +40,6 @@ def execute(
     job: Job,
     report: Report,
     labeler: Labeler | None = None,
-    warnings: Sequence[str] = (),
     changes: Mapping[str, Any] | None = None,
 ) -> None:
     """Play the run to its end, or to where it waits for answers.
@@ -51,17 +48,16 @@ def execute(
         job: the run; its folder may hold anything from nothing to a finished run.
         report: told how far it is, some ten times a second.
         labeler: who answers, where it is not the one the settings name.
-        warnings: what was odd before the run began, for its report.
         changes: settings of training that are other ones from here on.
 
     Raises:
         RunLocked: another process holds the run.
         StackslError: one sentence on what went wrong; the state `failed` holds it too.
     """
-    with job.folder.locked(), _recorded(job, warnings, labeler) as state, one_thread():
+    with job.folder.locked(), recorded(job, labeler) as state, one_thread():
         job, said = job.changed(changes or {})
         if said:  # before anything can fail: a change must be told of
-            state["warnings"] = _unique(state["warnings"], said)
+            state["warnings"] = unique(state["warnings"], said)
             job.folder.write_state("running", **state)
         features = _feature_map(job)
         block = _features(job, features, report)
@@ -72,7 +68,7 @@ def execute(
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
         players = assemble(job.settings, block, order, job.budget.labels)
         found = [*changed, *_cut(features), *players.warnings]
-        state["warnings"] = _unique(state["warnings"], found)
+        state["warnings"] = unique(state["warnings"], found)
         with _ledger(job, began=bool(state["began"])) as ledger:
             state["began"] = True
             job.folder.write_state("running", **state)  # a kill keeps the warnings
@@ -80,7 +76,7 @@ def execute(
             refits = Refits(table)
             adaptation = adaptation_of(job, table, order, features, report)
             found = _restore(job, table, refits, adaptation)
-            state["warnings"] = _unique(state["warnings"], found)
+            state["warnings"] = unique(state["warnings"], found)
             _play(job, order, table, refits, adaptation, report)
             if ledger.open_purchases():
                 state["state"] = "waiting"
@@ -144,68 +140,6 @@ def order_of(order: str, seed: int, items: int) -> list[int]:
     if order == "file":
         return list(range(items))
     return [int(i) for i in generator(seed, "order").permutation(items)]
-
-
-def _own_labeler(before: Mapping[str, Any], job: Job, labeler: Labeler | None) -> str | None:
-    """The name of the object that answers, None where the settings say who does.
-
-    Raises:
-        RunError: such an object answered before and none is given now: another labeler would
-            mix its answers with the first one's.
-    """
-    known: str | None = before.get("labeler")
-    if labeler is None and known is not None:
-        raise RunError(
-            f"the labels of {job.folder.path} come from the labeler '{known}', an object made in"
-            " Python: go on there, with stacksl.Run.open(...).resume(labeler=...)"
-        )
-    return None if labeler is None else str(getattr(labeler, "name", type(labeler).__name__))
-
-
-@contextmanager
-def _recorded(
-    job: Job, warnings: Sequence[str], labeler: Labeler | None
-) -> Iterator[dict[str, Any]]:
-    """Keep `state.json` true whatever happens inside; it holds the `warnings` from the start."""
-    before = job.folder.read_state() if (job.folder.path / "state.json").exists() else {}
-    own = _own_labeler(before, job, labeler)
-    state: dict[str, Any] = {
-        "created": before.get("created", _now()),
-        "interruptions": list(before.get("interruptions", [])),
-        "warnings": _unique(before.get("warnings", []), warnings),
-        "began": bool(before.get("began", False)),
-    }
-    if own is not None:
-        state["labeler"] = own
-    if before.get("state") in ("interrupted", "stopped", "failed", "running"):
-        state["interruptions"].append(f"taken up again {_now()} after it was {_was(before)}")
-        state["warnings"] = _unique(state["warnings"], job.changed_versions())
-    job.folder.write_state("running", **state)
-    try:
-        yield state
-    except KeyboardInterrupt:
-        job.folder.write_state("stopped", **state)
-        raise
-    except BaseException as fault:
-        known = isinstance(fault, StackslError)
-        sentence = str(fault) if known else f"{type(fault).__name__}: {fault}"
-        with suppress(StackslError):  # the disk may be what failed
-            job.folder.write_state("failed", **state, sentence=sentence)
-        raise
-    name = state.pop("state", "finished")
-    job.folder.write_state(name, **state)
-
-
-def _was(before: dict[str, Any]) -> str:
-    return "interrupted" if before["state"] == "running" else str(before["state"])
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime(TIMES)
-
-
-def _unique(known: Sequence[str], new: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys([*known, *new]))
 
 
 def _feature_map(job: Job) -> FeatureMap:

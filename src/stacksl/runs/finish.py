@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,12 @@ from stacksl.game.inputs import Array, Block
 from stacksl.runs.adapting import Adaptation
 from stacksl.runs.building import fresh_scorer, scorer_settings
 from stacksl.runs.evaluation import Evaluation, Tested, judge, point
-from stacksl.runs.folder import TIMES, RunFolder, write_atomic
+from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.handing import hand_over
 from stacksl.runs.job import Job
 from stacksl.runs.model import Model
 from stacksl.runs.progress import Progress, Report
+from stacksl.runs.record import now
 from stacksl.runs.refits import Refits
 from stacksl.runs.rounds import Table
 from stacksl.runs.summary import facts_of
@@ -50,7 +50,7 @@ def finish(
     report(Progress("report", 0, 1))
     write_rounds(table.ledger, job.folder.path / "rounds.parquet")
     write_metrics(table, job.folder.path / "metrics.jsonl")
-    state["finished"] = datetime.now(UTC).strftime(TIMES)
+    state["finished"] = now()
     facts = facts_of(job, table, refits, features, tested, state)
     write_atomic(job.folder.path / "facts.json", facts.to_json())
     write_pages(job.folder)
