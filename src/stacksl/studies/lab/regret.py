@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stacksl.game import confidence
+from stacksl.studies.lab.intervals import bootstrapped, ratio
 from stacksl.studies.lab.playing import final_regret, play, regrets
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
-from stacksl.studies.lab.worlds import make_world
+from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.worlds import World, make_world
+from stacksl.studies.rows import Row, pooled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from stacksl.studies.rows import Row
-
-__all__ = ["REGRET"]
+__all__ = ["PAPER", "REGRET", "SWITCH", "SWITCH_PRINTED", "first_spread"]
 
 ROUNDS, QUICK_ROUNDS = 20_000, 1000
 
@@ -27,7 +28,14 @@ PAPER: Sequence[tuple[str, str, float, float]] = (
 )
 """The rows of the paper's table: gate, β and regret a round (label tab:theorem2)."""
 
-UCB = {"action": "ucb"}
+SWITCH = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.01, 1.05, 1.1, 1.25, 1.5, 2.0)
+"""c as a multiple of the first spread, around the one step that it makes."""
+
+SWITCH_PRINTED = (0.9, 0.99, 1.01, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6)
+"""The same under the radius as printed, which grows with the rounds and so opens the gate late."""
+
+UCB: Mapping[str, Any] = {"action": "ucb"}
+PRINTED: Mapping[str, Any] = {**UCB, "radius_counts": "rounds"}
 
 
 def _line(
@@ -40,25 +48,41 @@ def _line(
 
 
 def lines() -> tuple[Line, ...]:
-    """The paper's rows, the two baselines beside them, and the readings (D1, D2, D6, D7)."""
-    found = [_line(row, gate, budget) for row, gate, budget, _ in PAPER]
+    """The paper's rows, the two baselines beside them, the readings (D1, D2, D6) and c (D7)."""
+    return (*_table(), *_readings(), *_switch())
+
+
+def _table() -> Iterator[Line]:
+    for row, gate, budget, _ in PAPER:
+        yield _line(row, gate, budget)
     for budget in (0.1, 0.25, 0.5):
-        found.append(_line(f"first, β = {budget:g}", "first", budget))
-    found.append(_line("uniform, β = 0.1", "uniform", 0.1))
-    found += [
-        _line("LLF, β = 0.1, as printed (no ELSE)", "llf", 0.1, reading="literal"),
-        _line("LLF, β = 0.1, V on all rounds", "llf", 0.1, {**UCB, "track": "all"}),
-        _line("Random, β = 0.1, V on all rounds", "random", 0.1, {**UCB, "track": "all"}),
-        _line("first, β = 0.1, greedy on skips", "first", 0.1, {"action": "asked"}),
-        _line("Random, β = 0.1, greedy on skips", "random", 0.1, {"action": "asked"}),
-        _line("first, β = 0.1, greedy always", "first", 0.1, {}),
-        _line("Full, greedy always", "always", 1.0, {}),
-    ]
-    found += [
-        _line(f"LLF, β = 0.1, c = {scale:g}", "llf", 0.1, gate_scale=scale)
-        for scale in (0.1, 4.0, 8.0, 10.0, 12.0, 16.0, 50.0)
-    ]
-    return tuple(found)
+        yield _line(f"first, β = {budget:g}", "first", budget)
+    yield _line("uniform, β = 0.1", "uniform", 0.1)
+
+
+def _readings() -> Iterator[Line]:
+    for scale in (1.0, 50.0, 500.0):
+        row = f"LLF, β = 0.1, no ELSE, c = {scale:g}"
+        yield _line(row, "llf", 0.1, reading="literal", gate_scale=scale)
+    names = (("LLF", "llf"), ("first", "first"), ("Random", "random"))
+    for name, gate in names:
+        yield _line(f"{name}, β = 0.1, V on all rounds", gate, 0.1, {**UCB, "track": "all"})
+    for name, gate in names:
+        yield _line(f"{name}, β = 0.1, greedy on skips", gate, 0.1, {"action": "asked"})
+    for name, gate in names:
+        yield _line(f"{name}, β = 0.1, greedy always", gate, 0.1, {})
+    yield _line("Full, greedy always", "always", 1.0, {})
+    for name, gate in names:
+        yield _line(f"{name}, β = 0.1, radius of rounds", gate, 0.1, PRINTED)
+    yield _line("Full, radius of rounds", "always", 1.0, PRINTED)
+
+
+def _switch() -> Iterator[Line]:
+    for share in SWITCH:
+        yield _line(f"LLF, β = 0.1, c = {share:g} Δ₁", "llf", 0.1, first_spreads=share)
+    for share in SWITCH_PRINTED:
+        row = f"LLF, β = 0.1, radius of rounds, c = {share:g} Δ₁"
+        yield _line(row, "llf", 0.1, PRINTED, first_spreads=share)
 
 
 def trials(quick: bool) -> Sequence[Trial]:
@@ -67,42 +91,79 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [Trial({"kind": "iid", "feedback": "scalar", "rounds": rounds, "dim": 20}, lines())]
 
 
+def first_spread(world: World) -> float:
+    """Δ₁ = 2 × the first radius: at θ = 0 and V = I every score is 0 and every width ‖φ‖ = 1."""
+    dim = world.features.shape[2]
+    return 2.0 * confidence.radius(world.noise, dim, 0, 1.0, 0.05, world.norm_bound)
+
+
 def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Regret on the way and of the last estimate, for each line."""
     stream = make_world(**world, seed=seed)
-    found: list[Numbers] = []
-    for line in lines:
-        gate = {k: v for k, v in line.settings.items() if k != "scorer_settings"}
-        named = {"name": gate.pop("gate"), **gate}
-        budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
-        settings = line.settings["scorer_settings"]
-        played = play(stream, named, budget, settings=settings, seed=seed)
-        found.append(
-            {
-                "regret_per_round": float(regrets(stream, played).mean()),
-                "final_regret": final_regret(stream, played.theta),
-                "asked_fraction": float(played.asked.mean()),
-            }
+    return [_measure(stream, line, seed) for line in lines]
+
+
+def _measure(stream: World, line: Line, seed: int) -> Numbers:
+    gate = {k: v for k, v in line.settings.items() if k != "scorer_settings"}
+    gate["name"] = gate.pop("gate")
+    if "first_spreads" in gate:
+        gate["gate_scale"] = gate.pop("first_spreads") * first_spread(stream)
+    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+    played = play(stream, gate, budget, settings=line.settings["scorer_settings"], seed=seed)
+    return {
+        "regret_per_round": float(regrets(stream, played).mean()),
+        "final_regret": final_regret(stream, played.theta),
+        "asked_fraction": float(played.asked.mean()),
+    }
+
+
+def derive(found: Samples) -> list[Row]:
+    """Each of the paper's rows over its printed number, and every row at β = 0.1 over `first`."""
+    rows = []
+    for row, _, budget, printed in PAPER:
+        values = found[row]["regret_per_round"]
+        mean, error = pooled([value / printed for value in values])
+        rows.append(_derived(row, "over_paper", mean, error, len(values), budget))
+    for line in lines():
+        if line.budget_fraction == 1.0 or line.row == f"first, β = {line.budget_fraction:g}":
+            continue
+        values = found[line.row]["regret_per_round"]
+        base = found[f"first, β = {line.budget_fraction:g}"]["regret_per_round"]
+        mean, error = bootstrapped(ratio, [values, base])
+        rows.append(
+            _derived(line.row, "over_first", mean, error, len(values), line.budget_fraction)
         )
-    return found
+    return rows
 
 
-def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    """Regret a round of every row, the paper's beside it."""
-    from stacksl.studies.lab.figures import bars
+def _derived(
+    row: str, metric: str, value: float, se: float | None, seeds: int, budget: float | None
+) -> Row:
+    return Row("regret", row, metric, value, se=se, seeds=seeds, budget_fraction=budget)
 
-    shown = [row for row in rows if row.metric == "regret_per_round"]
-    return {"regret": bars(shown, "regret a round", log=True)}
+
+def _layout(rows: Sequence[Row]) -> str:
+    from stacksl.studies.lab.regret_shown import layout
+
+    return layout(rows)
+
+
+def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
+    from stacksl.studies.lab.regret_shown import figures
+
+    return figures(rows)
 
 
 REGRET = LabStudy(
     name="regret",
     title="Synthetic linear bandit regret against budget",
     claim="LLF's regret is close to that of full information, random querying's ten times worse",
-    cost="23 lines of 20,000 rounds a seed, some 3 s of one core",
+    cost="50 lines of 20,000 rounds a seed, some 2 s of one core",
     metrics=("regret_per_round", "final_regret"),
     seeds=10,
     trials=trials,
     play=measure,
-    figures=figures,
+    derive=derive,
+    layout=_layout,
+    figures=_figures,
 )
