@@ -1,13 +1,14 @@
 """What is decided in a round: the action, the gate's statistic, threshold and next state.
 
-Every gate's arithmetic is that of `rules`, compiled unchanged and dispatched on the gate's code.
+Every gate's arithmetic is that of `rules` and `measures`, compiled unchanged and dispatched on the
+gate's code.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from stacksl.game import confidence, rules
+from stacksl.game import confidence, measures, rules
 from stacksl.game.engines.compiling import allocating, compiled
 from stacksl.game.engines.plans import LEARNT, ROUNDS, SGD, Certificates, Memory, Plan
 from stacksl.game.inputs import Array
@@ -25,6 +26,8 @@ __all__ = [
     "known",
     "needs_widths",
     "reach_of",
+    "reads_pairs",
+    "reads_widths",
     "settle",
     "statistic",
     "steadies",
@@ -43,10 +46,16 @@ _peak = allocating(rules.peak)
 _adpo_statistic = allocating(rules.adpo_statistic)
 _adpo_threshold = allocating(rules.adpo_threshold)
 _adpo_measure = allocating(rules.adpo_measure)
+_lucb_statistic = allocating(measures.lucb_statistic)
+_width_statistic = allocating(measures.width_statistic)
+_width_threshold = allocating(measures.width_threshold)
+_dgs_statistic = allocating(measures.dgs_statistic)
+_avoided_statistic = allocating(measures.avoided_statistic)
 _radius = allocating(confidence.radius)
 
 _TIE = 1e-9  # of the largest absolute bound: DESIGN D17
 RANDOM, UNIFORM, LLF, MARGIN, CONTESTED, ADPO = 1, 2, 3, 4, 5, 6  # the gates' codes
+LUCB, WIDTH, ENTROPY, AVOIDED, INFORMATION, DGS = 7, 8, 9, 10, 11, 12
 
 
 @compiled
@@ -59,16 +68,27 @@ def reach_of(plan: Plan, memory: Memory, dim: int) -> float:
 
 
 @compiled
+def reads_pairs(plan: Plan) -> bool:
+    """Whether the gate's statistic is made of pair widths."""
+    return plan.gate in (CONTESTED, ADPO, WIDTH, AVOIDED, DGS)
+
+
+@compiled
+def reads_widths(plan: Plan) -> bool:
+    """Whether the gate's statistic is made of widths, pair widths or the matrix."""
+    return plan.gate in (LLF, LUCB, INFORMATION) or reads_pairs(plan)
+
+
+@compiled
 def needs_widths(plan: Plan, verdict: int) -> bool:
     """Whether this round's decision, or a wanted certificate, is made of widths."""
-    by_gate = plan.gate in (LLF, CONTESTED, ADPO)
-    return plan.certificates or plan.ucb or (by_gate and verdict != -1)
+    return plan.certificates or plan.ucb or (reads_widths(plan) and verdict != -1)
 
 
 @compiled
 def known(plan: Plan, verdict: int) -> bool:
     """Whether the gate's statistic is told: without certificates not from widths in vain."""
-    return plan.certificates or verdict != -1 or plan.gate not in (LLF, CONTESTED, ADPO)
+    return plan.certificates or verdict != -1 or not reads_widths(plan)
 
 
 @compiled
@@ -142,8 +162,13 @@ def statistic(
     pair_widths: Array,
     radius: float,
     choice: int,
+    told: float = np.nan,
 ) -> float:
-    """The gate's g (score units); NaN where it is made of widths and they are."""
+    """The gate's g (score units); NaN where it is made of widths and they are.
+
+    `told` is what the policy tells, which is made elsewhere (`informing.told`): the statistics of
+    `entropy` and `information`, in nats.
+    """
     if plan.gate == RANDOM:
         return _random_statistic(clock)
     if plan.gate == UNIFORM:
@@ -156,7 +181,41 @@ def statistic(
         return contested_statistic(scores, pair_widths, choice, plan.gate_width)
     if plan.gate == ADPO:
         return _adpo_statistic(scores, pair_widths, choice)
+    if plan.gate == LUCB:
+        scale = radius if np.isnan(plan.gate_width) else plan.gate_width
+        return _lucb_statistic(scores, widths, choice, scale)
+    if plan.gate == WIDTH:
+        return _width_statistic(
+            pair_widths, choice, clock, plan.gate_dim, plan.gate_ridge, plan.exponent
+        )
+    if plan.gate == AVOIDED:
+        return _avoided_statistic(scores, pair_widths, choice, plan.gate_width)
+    if plan.gate == DGS:
+        return _dgs(plan, clock, scores, pair_widths, choice)
+    if plan.gate in (ENTROPY, INFORMATION):
+        return float(told)
     return float(clock.budget - clock.asked)
+
+
+@compiled
+def _dgs(plan: Plan, clock: Clock, scores: Array, pair_widths: Array, choice: int) -> float:
+    """The statistic of `dgs`, from the width of the two best."""
+    return _dgs_statistic(
+        scores,
+        _adpo_statistic(scores, pair_widths, choice),
+        choice,
+        clock,
+        plan.gate_dim,
+        plan.gate_ridge,
+        plan.gate_delta,
+        plan.bound_scale,
+    )
+
+
+@compiled
+def _priced(plan: Plan) -> bool:
+    """Whether the gate compares g with a price."""
+    return plan.gate in (CONTESTED, ENTROPY, AVOIDED, INFORMATION)
 
 
 @compiled
@@ -177,7 +236,7 @@ def settle(
     out.thresholds[t], out.asked[t] = level, asks
     if plan.gate == MARGIN:
         state = _margin_advance(g, asks, clock, state, plan.pace, plan.adaptive)
-    elif plan.gate == CONTESTED and not np.isnan(g):
+    elif _priced(plan) and not np.isnan(g):
         state = _peak(g, state)
     elif plan.gate == ADPO and np.isnan(plan.level) and not np.isnan(g):
         state = _margin_advance(_adpo_measure(g), asks, clock, state, plan.pace, False)
@@ -201,10 +260,12 @@ def _threshold(plan: Plan, g: float, u: float, clock: Clock, state: GateState) -
         return _llf_threshold(clock, plan.gate_scale, plan.literal)
     if plan.gate == MARGIN:
         return state[0]
-    if plan.gate == CONTESTED:
-        if np.isnan(g):
-            return np.nan
+    if np.isnan(g):
+        return np.nan
+    if _priced(plan):
         return _price(g, clock, state, plan.reserve, plan.floor)
     if plan.gate == ADPO:
-        return np.nan if np.isnan(g) else _adpo_threshold(state, plan.level)
-    return 0.0
+        return _adpo_threshold(state, plan.level)
+    if plan.gate == WIDTH:
+        return _width_threshold(clock, plan.bound_scale, plan.exponent)
+    return plan.tolerance if plan.gate == LUCB else 0.0

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game import confidence, rules
-from stacksl.game.engines import algebra, judging, plans, triangle
+from stacksl.game import confidence, measures, rules
+from stacksl.game.engines import algebra, informing, judging, plans, triangle
 from stacksl.game.engines.compiling import compiled, kept, stamp
 from stacksl.game.engines.plans import ALL, ASKED, LEARNT, ROUNDS, Certificates, Heads, Memory, Plan
 from stacksl.game.inputs import Array
@@ -56,7 +56,14 @@ def _judge(
         )
     if judging.known(plan, verdict):
         out.statistics[t] = judging.statistic(
-            plan, clock, scores, heads.widths, heads.pairs, reach, choice
+            plan,
+            clock,
+            scores,
+            heads.widths,
+            heads.pairs,
+            reach,
+            choice,
+            informing.told_by_heads(plan, scores, heads.values, square),
         )
     return square
 
@@ -121,4 +128,6 @@ def _entry(mark: int) -> Any:
     return play
 
 
-play_classes = _entry(stamp(algebra, confidence, judging, plans, rules, triangle))
+play_classes = _entry(
+    stamp(algebra, confidence, informing, judging, measures, plans, rules, triangle)
+)
