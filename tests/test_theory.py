@@ -84,7 +84,7 @@ class PairGapRun:
         truth /= np.linalg.norm(truth)
         gram, moment = np.eye(self.dim), np.zeros(self.dim)
         self.asked, self.predicted, self.played, self.covered = 0, 0.0, 0.0, True
-        self.certified = True
+        self.certified = self.wide_enough = True
         for t in range(self.horizon):
             inverse = np.linalg.inv(gram)
             theta = inverse @ moment
@@ -100,6 +100,7 @@ class PairGapRun:
             rows, (gap, _, wide, upper), loss = sets[at], made[at], losses[at]
             self.certified &= loss <= gap + 1e-9
             self.predicted += loss
+            self.wide_enough &= self.doubt_is_wide(rows, truth, inverse, gap, (wide, upper))
             if self.asked < budget and gap > threshold:
                 arm = wide if about == "pair" else upper
                 self.played += float((rows @ truth).max() - rows[arm] @ truth)
@@ -108,6 +109,21 @@ class PairGapRun:
                 self.asked += 1
             else:
                 self.played += loss
+
+    def doubt_is_wide(
+        self,
+        rows: np.ndarray,
+        truth: np.ndarray,
+        inverse: np.ndarray,
+        gap: float,
+        arms: tuple[int, int],
+    ) -> bool:
+        """(*): G ≤ 2βw for both ways to ask; where G > 0, w > e/(4β) for the pair (point 5)."""
+        reach, values = self.radius, np.sort(rows @ truth)
+        wide, upper = (math.sqrt(rows[arm] @ inverse @ rows[arm]) for arm in arms)
+        lead = float(values[-1] - values[-2])
+        doubted = gap == 0.0 or wide >= lead / (4.0 * reach) - 1e-9
+        return bool(gap <= 2.0 * reach * min(wide, upper) + 1e-9 and (doubted or not self.covered))
 
     @property
     def radius(self) -> float:
@@ -143,6 +159,7 @@ def test_theorem_a_holds_against_a_follower_that_knows_everything(about: str) ->
         if not run.covered:
             continue
         assert run.certified
+        assert run.wide_enough
         assert 1 <= run.asked < budget
         last = radius(noise, dim, run.asked - 1, 1.0, 0.05, 1.0)
         assert run.asked * level**2 < 8.0 * last**2 * log_volume(run.asked, dim, 1.0)
@@ -264,6 +281,21 @@ def test_the_papers_gate_is_a_switch_at_the_first_spread(
     gate = LLF(gate_scale=share * first_spread(ridge, settings))
     asked = [d.asked for d in play(gate, phi, rng.normal(size=4), settings, 30, 3)]
     assert asked == [t < bought for t in range(150)]
+
+
+def test_a_radius_that_counts_rounds_opens_the_gate_late_and_once() -> None:
+    """Above the step the same B labels in a row, from the round at which 2β_t L/√λ passes c."""
+    rng = np.random.default_rng(4)
+    phi = rng.normal(size=(400, 5, 4))
+    phi /= np.linalg.norm(phi, axis=-1, keepdims=True)
+    settings = ScorerSettings(noise=0.3, action="ucb", radius_counts="rounds")
+    gate = LLF(gate_scale=1.3 * first_spread(1.0, settings))
+    asked = np.flatnonzero([d.asked for d in play(gate, phi, rng.normal(size=4), settings, 30, 4)])
+    grown = [2.0 * radius(0.3, 4, t, 1.0, 0.05, settings.norm_bound) for t in range(400)]
+    opens = int(np.argmax(np.array(grown) > gate.gate_scale))
+    assert opens > 3
+    assert abs(int(asked[0]) - opens) <= 1, "whether the round itself is counted is a convention"
+    assert list(asked) == list(range(asked[0], asked[0] + 30))
 
 
 def test_the_switch_needs_its_ridge() -> None:
@@ -390,3 +422,20 @@ def test_the_price_of_contested_keeps_its_spending_bound() -> None:
         assert asked <= budget * (t / horizon + reserve) + 1
         highest = max(highest, asked - budget * t / horizon)
     assert highest > 0.9 * reserve * budget, "the bound is nearly met: it says something"
+
+
+def test_the_drift_guards_exponent() -> None:
+    """The supermartingale's factor is 1 at r and below 1 under the cap; the rate is 4.2e-5."""
+    variance, allowance, level, cap = 1.1, 2.0, 30.0, 25.0
+    rate = brentq(lambda r: 0.5 * math.log1p(-2.0 * r * variance) + r * allowance, 0.1, 0.45)
+    assert rate == pytest.approx(0.336, abs=1e-3)
+    assert math.exp(-rate * level) == pytest.approx(4.2e-5, rel=0.02)
+
+    def grown(value: float, most: float) -> float:
+        density = float(norm.pdf(value, scale=math.sqrt(variance)))
+        return math.exp(rate * (min(value * value, most) - allowance)) * density
+
+    free, _ = quad(grown, -40.0, 40.0, args=(math.inf,), limit=200)
+    capped, _ = quad(grown, -40.0, 40.0, args=(cap,), limit=200)
+    assert free == pytest.approx(1.0, rel=1e-4)
+    assert 0.8 < capped < 1.0
