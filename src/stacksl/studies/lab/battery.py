@@ -1,0 +1,111 @@
+"""`gates`: every gate on every stream, by the regret on the way and that of the final model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stacksl.game import ScorerSettings, make_scorer
+from stacksl.game.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
+from stacksl.game.drift import DriftGuard
+from stacksl.game.followers import Given, Hard
+from stacksl.game.inputs import PairFeatures
+from stacksl.studies.lab.battery_entries import Entry, Place, entries
+from stacksl.studies.lab.battery_figures import figures, layout
+from stacksl.studies.lab.battery_summary import derive, summary
+from stacksl.studies.lab.playing import final_regret, play, regrets
+from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
+from stacksl.studies.lab.worlds import KINDS, World, make_world
+
+__all__ = ["BUDGETS", "GATES_STUDY", "measure", "trial"]
+
+ROUNDS, QUICK_ROUNDS, DIM = 20_000, 500, 20
+BUDGETS = (0.02, 0.1)
+NOISE: Mapping[str, float] = {"scalar": 0.3, "softmax": 1.0}
+"""σ of the feedback, in which width scales are written."""
+
+ACTION: Mapping[str, str] = {"scalar": "asked", "softmax": "greedy"}
+"""What is played (D6): optimism is of use only where the reward of the action is bought."""
+
+
+def trial(
+    kind: str,
+    feedback: str,
+    rounds: int,
+    gates: Sequence[Entry],
+    budgets: Sequence[float] = BUDGETS,
+) -> Trial:
+    """All entries at all budgets on one stream."""
+    lines = tuple(
+        Line(
+            Place(entry.name, kind, feedback, budget).row,
+            {
+                "gate": entry.settings(NOISE[feedback], DIM),
+                "action": ACTION[feedback],
+                "reset": entry.reset,
+            },
+            budget,
+        )
+        for budget in budgets
+        for entry in gates
+    )
+    return Trial({"kind": kind, "feedback": feedback, "rounds": rounds, "dim": DIM}, lines)
+
+
+def trials(quick: bool) -> Sequence[Trial]:
+    """A stream for each kind and feedback."""
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    kinds = ("iid", "follower", "concept") if quick else KINDS
+    return [trial(kind, fb, rounds, entries()) for fb in NOISE for kind in kinds]
+
+
+def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+    """Regret on the way and of the last estimate, for each line."""
+    stream = make_world(**world, seed=seed)
+    return [_numbers(stream, line, seed) for line in lines]
+
+
+def _numbers(stream: World, line: Line, seed: int) -> Numbers:
+    gate = dict(line.settings["gate"])
+    if gate.get("gate_scale") == "calibrated":
+        gate["gate_scale"] = _calibrated(stream)
+    drift = {"drift": DriftGuard()} if line.settings["reset"] else {}
+    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+    settings = {"action": line.settings["action"]}
+    played = play(stream, gate, budget, settings=settings, seed=seed, **drift)
+    return {
+        "regret_per_round": float(regrets(stream, played).mean()),
+        "final_regret": final_regret(stream, played.theta),
+        "asked_fraction": float(played.asked.mean()),
+    }
+
+
+def _calibrated(stream: World) -> float:
+    """c of `llf` by the median rule under its cap, from warm-up rounds at θ = 0."""
+    settings = ScorerSettings(noise=stream.noise, norm_bound=stream.norm_bound)
+    name = "newton" if stream.rewards is None else "ridge"
+    scorer = make_scorer(name, dim=stream.features.shape[2], classes=None, settings=settings)
+    rows = stream.features[: warmup_length(stream.horizon)]
+    block = [PairFeatures(np.ascontiguousarray(row)) for row in rows]
+    pool = stream.features.shape[1]
+    follower = Given() if stream.present == pool else Hard(stream.present - 1)
+    shown = follower.respond(block, scorer)
+    return calibrate_gate_scale(warmup_spreads(scorer, block, shown)).value
+
+
+GATES_STUDY = LabStudy(
+    name="gates",
+    title="Gates at equal labels: regret on the way and of the final model",
+    claim="LLF buys its labels where they matter, more cheaply than labels bought at random",
+    cost="28 cells of 20,000 rounds a gate and seed",
+    metrics=("regret_per_round", "final_regret"),
+    seeds=12,
+    trials=trials,
+    play=measure,
+    derive=derive,
+    summary=summary,
+    layout=layout,
+    figures=figures,
+)

@@ -1,0 +1,184 @@
+"""How the battery is shown: gates against streams, the best of each stream in bold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stacksl.game.inputs import Array
+from stacksl.studies.lab.battery_entries import RESET, Place, place_of
+from stacksl.studies.rows import Row, half_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["figures", "layout"]
+
+TITLES: Mapping[str, str] = {
+    "regret_per_round": "Regret a round on the way",
+    "final_regret": "Regret a round of the final model",
+}
+STARTS: Mapping[str, str] = {"regret_per_round": "", "final_regret": "final_"}
+REACH = 4.0  # the ratio from which on a cell is as dark as it gets
+
+
+def layout(rows: Sequence[Row]) -> str:
+    """The summary, then a table of gates against streams for each metric, feedback and budget."""
+    blocks = [_overall(rows)]
+    for metric, title in TITLES.items():
+        found = {place_of(row.row): row for row in rows if row.metric == metric}
+        for feedback, budget in dict.fromkeys((p.feedback, p.budget) for p in found):
+            mine = {p: r for p, r in found.items() if (p.feedback, p.budget) == (feedback, budget)}
+            head = f"**{title}, × 1000: {feedback}, budget {budget:g}**"
+            blocks.append("\n".join([head, "", *_pivot(mine)]))
+    return "\n\n".join(blocks)
+
+
+def _overall(rows: Sequence[Row]) -> str:
+    """Each entry's geometric mean and worst ratio, by metric, with bootstrap intervals."""
+    wanted = [f"{start}{kind}" for start in STARTS.values() for kind in ("geometric_mean", "worst")]
+    mine = {(r.row, r.metric): r for r in rows if r.settings.get("feedback") == "both"}
+    lines = [
+        "| ratio to the cell's best | on the way: geometric mean | worst | final model: "
+        "geometric mean | worst |",
+        "|---|---|---|---|---|",
+    ]
+    for name in _ranked(rows):
+        cells = [_ratio(mine[name, metric]) for metric in wanted]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _ranked(rows: Sequence[Row], reset: bool | None = None) -> list[str]:
+    """Entries by the geometric mean on the way, those with the reset after the others."""
+    found = [
+        row
+        for row in rows
+        if row.metric == "geometric_mean"
+        and row.settings.get("feedback") == "both"
+        and (reset is None or row.row.endswith(RESET) == reset)
+    ]
+    return [r.row for r in sorted(found, key=lambda r: (r.row.endswith(RESET), r.value or 0.0))]
+
+
+def _ratio(row: Row) -> str:
+    low, high = row.settings["interval"]
+    return f"{row.value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _pivot(found: Mapping[Place, Row]) -> Iterator[str]:
+    kinds = list(dict.fromkeys(place.kind for place in found))
+    names = list(dict.fromkeys(place.entry for place in found))
+    table = {(place.entry, place.kind): row for place, row in found.items()}
+    best = {
+        (kind, reset): min(
+            table[name, kind].value or 0.0 for name in names if name.endswith(RESET) == reset
+        )
+        for kind in kinds
+        for reset in {name.endswith(RESET) for name in names}
+    }
+    yield f"| | {' | '.join(kinds)} |"
+    yield "|---|" + "---|" * len(kinds)
+    for name in names:
+        cells = (
+            _cell(table[name, kind], table[name, kind].value == best[kind, name.endswith(RESET)])
+            for kind in kinds
+        )
+        yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _cell(row: Row, best: bool) -> str:
+    number = _thousandth(row.value or 0.0)
+    half = half_width(row)
+    shown = f"**{number}**" if best else number
+    return shown if half is None else f"{shown} ± {_thousandth(half)}"
+
+
+def _thousandth(value: float) -> str:
+    """`value` × 1000 to three digits."""
+    return f"{float(f'{1000 * value:.3g}'):g}"
+
+
+def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
+    """The ratios on the way and of the final model as heat tables, and the summary with bars."""
+    return {
+        "gates": _heat(rows, "regret_per_round"),
+        "gates-final": _heat(rows, "final_regret"),
+        "gates-summary": _summary(rows),
+    }
+
+
+def _heat(rows: Sequence[Row], metric: str) -> Figure:
+    from matplotlib.colors import LogNorm
+
+    from stacksl.studies.lab.figures import canvas, styled
+
+    names = _ranked(rows, reset=False)
+    found = {place_of(row.row): row.value for row in rows if row.metric == metric}
+    panels = list(dict.fromkeys((p.feedback, p.budget) for p in found))
+    kinds = list(dict.fromkeys(place.kind for place in found))
+    with styled():
+        width = 2.2 + 0.46 * len(kinds) * len(panels)
+        figure, axes = canvas(1, len(panels), width, 1.6 + 0.24 * len(names))
+        for ax, (feedback, budget) in zip(axes[0], panels, strict=True):
+            means = np.array([[found[Place(n, k, feedback, budget)] for k in kinds] for n in names])
+            over = np.asarray(means / means.min(axis=0), dtype=float)
+            ax.imshow(over, aspect="auto", cmap="cividis_r", norm=LogNorm(1.0, REACH))
+            _written(ax, over)
+            ax.set_title(f"{feedback}, budget {budget:g}")
+            ax.set_xticks(range(len(kinds)), kinds, rotation=50, ha="right")
+            ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [""] * len(names))
+            ax.grid(visible=False)
+            ax.tick_params(length=0)
+        figure.suptitle(f"{TITLES[metric]}: mean over the best gate's", fontsize=10)
+    return figure
+
+
+def _written(ax: Axes, over: Array) -> None:
+    for (i, j), ratio in np.ndenumerate(over):
+        text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+        ax.text(j, i, text, ha="center", va="center", fontsize=6.5,
+                color="white" if ratio > 2.0 else "black")  # fmt: skip
+
+
+def _summary(rows: Sequence[Row]) -> Figure:
+    from stacksl.studies.lab.figures import canvas, styled
+
+    names = _ranked(rows)
+    with styled():
+        figure, axes = canvas(1, 2, 8.4, 1.2 + 0.24 * len(names))
+        for ax, start, title in zip(axes[0], STARTS.values(), TITLES.values(), strict=True):
+            _points(ax, rows, names, start)
+            ax.set_title(title)
+            ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [""] * len(names))
+            ax.invert_yaxis()
+            ax.set_xscale("log")
+            ax.set_xlabel("ratio to the best gate of a cell")
+        axes[0, 1].legend(loc="upper right")
+    return figure
+
+
+def _points(ax: Any, rows: Sequence[Row], names: Sequence[str], start: str) -> None:
+    """Geometric means and worst ratios with their 95 % bootstrap intervals."""
+    from stacksl.studies.lab.figures import COLOURS, MARKERS
+
+    mine = {(r.row, r.metric): r for r in rows if r.settings.get("feedback") == "both"}
+    for number, (kind, said) in enumerate(
+        (("geometric_mean", "geometric mean"), ("worst", "worst cell"))
+    ):
+        picked = [mine[name, f"{start}{kind}"] for name in names]
+        values = np.array([row.value for row in picked], dtype=float)
+        ends = np.array([row.settings["interval"] for row in picked], dtype=float)
+        ax.errorbar(
+            values,
+            range(len(names)),
+            xerr=[np.maximum(values - ends[:, 0], 0.0), np.maximum(ends[:, 1] - values, 0.0)],
+            fmt=MARKERS[number],
+            color=COLOURS[number],
+            ms=4,
+            capsize=2,
+            label=f"{said}, 95 % interval",
+        )
