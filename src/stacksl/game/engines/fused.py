@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game import confidence, drift, rules
+from stacksl.game import confidence, drift, measures, rules
 from stacksl.game.engines import (
     algebra,
     descent,
     exponentials,
     following,
     guarding,
+    informing,
     judging,
     learning,
     plans,
@@ -61,7 +62,7 @@ def _play(
             if not judging.all_finite(space.scores):
                 return t
         space.current[0] = True
-        choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, t)
+        choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t)
         asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
         if asks and plan.hopeful:
             choice, fresh = _hope(plan, memory, space, out, rows, fresh, t), True
@@ -97,6 +98,7 @@ def _judge(
     rows: Array,
     clock: Clock,
     verdict: int,
+    rewarded: bool,
     t: int,
 ) -> tuple[int, bool]:
     """The action, and whether the images in `space` were computed; writes the certificate."""
@@ -108,9 +110,7 @@ def _judge(
         algebra.images(memory.gram_inv, rows, space.products)
         algebra.norms(rows, space.products, space.widths)
     choice = judging.action_of(plan, space.scores, space.widths, reach, fresh, space.values)
-    by_gate = plan.gate in (judging.CONTESTED, judging.ADPO)
-    by_pairs = fresh and (plan.certificates or by_gate)
-    if by_pairs:
+    if fresh and (plan.certificates or judging.reads_pairs(plan)):
         algebra.pair_norms(rows, space.products, choice, space.pairs)
     out.choices[t] = choice
     out.scores[t] = space.scores[choice]
@@ -120,8 +120,9 @@ def _judge(
             space.scores, space.pairs, choice, plan.width_scale
         )
     if judging.known(plan, verdict):
+        told = informing.told(plan, space, rows, choice, rewarded)
         out.statistics[t] = judging.statistic(
-            plan, clock, space.scores, space.widths, space.pairs, reach, choice
+            plan, clock, space.scores, space.widths, space.pairs, reach, choice, told
         )
     return choice, fresh
 
@@ -188,8 +189,10 @@ play_pairs = _entry(
         exponentials,
         following,
         guarding,
+        informing,
         judging,
         learning,
+        measures,
         plans,
         rules,
     )
