@@ -143,13 +143,13 @@ def _derived(
 
 
 def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.regret_shown import layout
+    from stacksl.studies.lab.regret_figures import layout
 
     return layout(rows)
 
 
 def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.regret_shown import figures
+    from stacksl.studies.lab.regret_figures import figures
 
     return figures(rows)
 
