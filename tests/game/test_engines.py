@@ -12,6 +12,7 @@ import pytest
 
 from stacksl.errors import FeatureError, SettingsError
 from stacksl.game import Contested, First, Margin, ScorerSettings, make_gate, radius
+from stacksl.game.drift import DriftGuard
 from stacksl.game.engines import run_stream
 from stacksl.game.engines.plans import WINDOW
 from stacksl.game.scorers import gradient
@@ -204,6 +205,58 @@ def test_long_streams_are_played_in_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(whole.theta, parts.theta)
 
 
+@pytest.mark.parametrize("engine", ["fused", "loop"])
+def test_a_mark_is_the_estimate_of_the_stream_cut_there(engine) -> None:
+    """Also under a budget that is spent before, and on class heads."""
+    phi, labels = pairs(8), golds(8)
+    cases = [("newton", phi, {}), ("ridge", phi[:, 0], {"classes": K})]
+    for scorer, rows, more in cases:
+        options: dict[str, Any] = {"gate": First(), "budget": 30, "engine": engine, **more}
+        whole = run_stream(scorer, rows, labels=labels, marks=(7, 40, ROUNDS), **options)
+        assert [(mark.round, mark.learnt) for mark in whole.marks] == [(7, 7), (40, 30), (80, 30)]
+        for mark in whole.marks:
+            cut = run_stream(scorer, rows[: mark.round], labels=labels[: mark.round], **options)
+            np.testing.assert_array_equal(mark.theta, cut.theta)
+            np.testing.assert_array_equal(mark.gram_inv, cut.gram_inv)
+        np.testing.assert_array_equal(whole.marks[2].theta, whole.theta)
+
+
+@pytest.mark.parametrize("engine", ["fused", "loop"])
+def test_a_follower_shows_the_best_scored_and_their_best_is_the_label(engine) -> None:
+    """Under an explicit ridge estimate of the rewards, and the labels of what was shown."""
+    phi = pairs(9, candidates=7)
+    rewards = np.random.default_rng(9).normal(size=(ROUNDS, 7))
+    played = run_stream(
+        "ridge", phi, rewards=rewards, gate=First(), budget=50, present=3, engine=engine
+    )
+    gram, moment = np.eye(DIM), np.zeros(DIM)
+    for t, rows in enumerate(phi):
+        scores = rows @ np.linalg.solve(gram, moment)
+        shown = sorted(np.argsort(-scores, kind="stable")[:3])
+        assert played.presented is not None
+        assert played.presented[t].tolist() == shown
+        choice = played.choices[t]
+        assert choice == (0 if t == 0 else int(np.argmax(scores)))
+        if t < 50:
+            gram += np.outer(rows[choice], rows[choice])
+            moment += rewards[t, choice] * rows[choice]
+    told = run_stream(
+        "sgd", phi[:1], utilities=rewards[:1], gate=First(), budget=1, present=3, engine=engine
+    )
+    slope = np.full(3, 1 / 3) - (np.arange(3) == rewards[0, :3].argmax())
+    np.testing.assert_allclose(told.theta, -0.1 * slope @ phi[0, :3], atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["fused", "loop"])
+def test_utilities_of_all_candidates_are_their_labels(engine) -> None:
+    utilities = np.random.default_rng(5).normal(size=(ROUNDS, K))
+    options: dict[str, Any] = {"gate": Margin(), "budget": 20, "engine": engine}
+    one = run_stream("newton", pairs(5), utilities=utilities, **options)
+    other = run_stream("newton", pairs(5), labels=utilities.argmax(axis=1), **options)
+    np.testing.assert_array_equal(one.theta, other.theta)
+    assert one.presented is None
+
+
 def test_without_an_engine_the_loop_plays() -> None:
     h, labels = pairs(7, candidates=1)[:, 0], golds(7)
     options: dict[str, Any] = {"labels": labels, "classes": K, "gate": Margin(), "budget": 9}
@@ -255,6 +308,24 @@ def test_a_theta_that_explodes_is_told_from_bad_features(engine) -> None:
         ({"features": np.zeros((3, 2))}, FeatureError, r"\(T, K, d\)"),
         ({"features": np.full((ROUNDS, K, DIM), np.nan)}, FeatureError, "round 1 has NaN"),
         ({"budget": -1}, SettingsError, "at least 0"),
+        ({"marks": (3, 2)}, SettingsError, "rising numbers of rounds from 1 to 80"),
+        ({"marks": (0, 2)}, SettingsError, "rising numbers"),
+        ({"marks": (81,)}, SettingsError, "rising numbers"),
+        ({"present": 1, "utilities": np.zeros((ROUNDS, K))}, SettingsError, "present = 1: leave"),
+        ({"present": 5, "utilities": np.zeros((ROUNDS, K))}, SettingsError, "2 to all 4"),
+        ({"present": 2}, SettingsError, "give the utilities"),
+        (
+            {"present": 2, "classes": K, "features": np.zeros((ROUNDS, DIM))},
+            SettingsError,
+            "came with classes",
+        ),
+        ({"utilities": np.zeros(ROUNDS)}, SettingsError, r"utilities should be .* \(80, 4\)"),
+        ({"drift": DriftGuard(), "scorer": "ridge"}, SettingsError, "one-hot scores"),
+        (
+            {"drift": DriftGuard(), "settings": ScorerSettings(track="theta"), "gate": First()},
+            SettingsError,
+            "drift guard needs pair features",
+        ),
         ({"scorer": "ridg"}, SettingsError, "did you mean 'ridge'"),
         ({"settings": ScorerSettings(track="theta")}, SettingsError, "needs widths"),
         ({"settings": ScorerSettings(track="theta"), "scorer": "newton"}, SettingsError, "matrix"),
@@ -267,7 +338,7 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], error: type, words
         "gate": make_gate("llf"),
         "budget": 5,
     }
-    if not change.keys() & {"labels", "rewards"} and change:
+    if not change.keys() & {"labels", "rewards", "utilities"} and change:
         options["labels"] = golds(0)
     with pytest.raises(error, match=words):
         run_stream(**{**options, **change})
@@ -282,7 +353,7 @@ def test_a_gate_that_nobody_compiled_is_played_by_the_loop() -> None:
     """Its code means nothing to the compiled loop, which would take it for another gate."""
 
     class Third:
-        name, code, ranks, exact_spend = "third", 99, False, False
+        name, code, ranks, exact_spend, needs_widths = "third", 99, False, False, False
 
         def start(self):
             return (0.0, 0.0, 0.0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from stacksl.game.engines.arrays import Stream, expect_finite
 from stacksl.game.engines.outcomes import Mark, StreamResult
-from stacksl.game.engines.terms import BY_WIDTHS, Terms
+from stacksl.game.engines.terms import Terms
 from stacksl.game.followers import Given, Hard
 from stacksl.game.inputs import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.game.learner import Learner
@@ -100,14 +100,13 @@ def _result(
 
     scores, statistics, thresholds = column("score"), column("statistic"), column("threshold")
     gate_scores, reaches = column("gate_score"), column("upper") - scores
-    gate = terms.gate.name
     if not terms.certificates:
         gate_scores[:] = reaches[:] = math.nan
         spent = np.array([decision.reason == "spent" for decision in decisions])
-        if gate in BY_WIDTHS:
+        if terms.gate.needs_widths:
             statistics[spent] = math.nan
-        if gate in BY_WIDTHS and gate != "llf":
-            thresholds[spent] = math.nan
+            if terms.gate.name != "llf":
+                thresholds[spent] = math.nan
     state = learner.scorer.state()
     shown = [decision.presented for decision in decisions]
     return StreamResult(

@@ -10,10 +10,7 @@ from stacksl.game.engines.arrays import Stream
 from stacksl.game.gates import Gate
 from stacksl.game.scorers import ScorerSettings, make_scorer
 
-__all__ = ["BY_WIDTHS", "Terms"]
-
-BY_WIDTHS = ("llf", "contested", "adpo", "lucb", "width", "avoided", "information", "dgs")
-"""The gates whose statistic is made of widths."""
+__all__ = ["Terms"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +53,7 @@ class Terms:
                 f"{'' if stream.classes is None else 'on class heads '}learns "
                 "from labels, but rewards came: take the scorer 'ridge' on pair features"
             )
-        if self.settings.track == "theta" and self.gate.name in BY_WIDTHS:
+        if self.settings.track == "theta" and self.gate.needs_widths:
             raise SettingsError(
                 f"the gate '{self.gate.name}' needs widths, and track 'theta' keeps none: "
                 "track 'labelled', or choose another gate"
