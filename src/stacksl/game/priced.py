@@ -64,7 +64,7 @@ class Contested(Priced):
     Raises:
         SettingsError: a parameter is outside its range; α = 0 would never ask, since then g ≤ 0.
 
-    Source: ours (D8); the pair bound as in theory notes §2.1.
+    Source: ours (D8); the pair bound is that of Theorem A, `docs/theory.md`.
     """
 
     width_scale: float | None = None
