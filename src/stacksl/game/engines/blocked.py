@@ -7,14 +7,19 @@ update of V⁻¹ follows. `stepwise` has one product of K rows a round. The deci
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.engines import deferred, judging
+from stacksl.game.engines import deferred
+from stacksl.game.engines.arrays import Stream
+from stacksl.game.engines.choosing import Precision
 from stacksl.game.engines.deferred import Care, play_rounds
-from stacksl.game.engines.inverses import Inverse, Precision, make_inverse
+from stacksl.game.engines.inverses import Inverse, make_inverse
 from stacksl.game.engines.pending import Pending, make_pending
 from stacksl.game.engines.plans import (
     ALL,
@@ -28,9 +33,10 @@ from stacksl.game.engines.plans import (
     Space,
     make_space,
 )
+from stacksl.game.engines.terms import BY_WIDTHS, Terms
 from stacksl.game.inputs import Array
 
-__all__ = ["Blocks", "block_of", "make_blocks"]
+__all__ = ["Blocks", "Feedback", "block_of", "deferred_rounds"]
 
 _NOTHING = np.zeros((0, 0, 0))
 
@@ -44,6 +50,18 @@ def block_of(candidates: int, rows: int) -> int:
     return most if rows == 1 else max(1, min(most, 64 // rows))
 
 
+class Feedback(NamedTuple):
+    """What may be learnt in each round of a chunk; two of the three are empty."""
+
+    labels: NDArray[np.int64]
+    rewards: Array
+    utilities: Array
+
+    def part(self, start: int, stop: int) -> Feedback:
+        """That of the rounds `start` to `stop`."""
+        return Feedback._make(column[start:stop] for column in self)
+
+
 @dataclass(slots=True, eq=False)
 class Blocks:
     """A run in play: its memory, its V⁻¹, and the updates that wait.
@@ -51,8 +69,9 @@ class Blocks:
     Attributes:
         ahead: b, the rounds whose images are taken at once.
         most: the updates that may wait at a block's end.
+        by_widths: whether the gate's statistic is made of widths.
         switched: the round (from 0) from which on float64 was needed for good, or −1.
-        rechecked: the rounds left to float64 because they lay near a tie.
+        rechecked: how often a decision near a tie was left to float64.
     """
 
     plan: Plan
@@ -65,42 +84,47 @@ class Blocks:
     images: Array
     ahead: int
     most: int
+    by_widths: bool
     switched: int = -1
     rechecked: int = 0
 
-    def play(self, phi: Array, labels: NDArray[np.int64], rewards: Array, start: int) -> int:
+    def play(self, phi: Array, feedback: Feedback, start: int) -> int:
         """The rounds of a chunk; gives −1, or the round whose scores are no finite numbers."""
-        at = 0
+        at, ahead = 0, _even(len(phi), self.ahead)
         while at < len(phi):
-            stop = len(phi) if self._blind() else min(len(phi), at + self.ahead)
-            inverse = None if self._blind() else self.inverse
-            at = self._advance(phi, labels, rewards, start, at, stop, inverse)
+            blind = self._blind()
+            stop = len(phi) if blind else min(len(phi), at + ahead)
+            at = self._advance(phi, feedback, start, at, stop, None if blind else self.inverse)
             status = self.waits.status[0]
             if status == deferred.NOT_FINITE:
                 return start + at
             if status == deferred.BLIND:
-                at = self._advance(phi, labels, rewards, start, at, at + 1, self.inverse)
+                at = self._advance(phi, feedback, start, at, at + 1, self.inverse)
                 status = self.waits.status[0]
-            if status in (deferred.COARSE, deferred.CLOSE):
-                at = self._refine(phi, labels, rewards, start, at, status)
+            if status == deferred.COARSE:
+                self.inverse, self.switched = self.inverse.better(), start + at
+            elif status == deferred.CLOSE:
+                self.rechecked += 1
+                stop = min(len(phi), at + ahead)
+                at = self._advance(phi, feedback, start, at, stop, self.inverse.better())
+                self.flush()
         return -1
 
     def _advance(
         self,
         phi: Array,
-        labels: NDArray[np.int64],
-        rewards: Array,
+        feedback: Feedback,
         start: int,
         at: int,
         stop: int,
         inverse: Inverse | None,
     ) -> int:
         """Rounds `at` to `stop` under `inverse`, or without images; gives the next to be played."""
-        images, care = _NOTHING, Care(0.0, 0.0)
-        rows = phi[at:stop]
+        rows, images, care = phi[at:stop], _NOTHING, Care(0.0, 0.0)
         if inverse is not None:
+            shown = self.space.rows[None] if self.plan.present else rows
             images = self.images[: len(rows)]
-            inverse.images(rows.reshape(-1, phi.shape[2]), images.reshape(-1, phi.shape[2]))
+            inverse.images(shown.reshape(-1, phi.shape[2]), images.reshape(-1, phi.shape[2]))
             care = Care(inverse.least, inverse.close)
         played = play_rounds(
             self.plan,
@@ -111,34 +135,13 @@ class Blocks:
             self.out,
             rows,
             images,
-            labels[at:stop],
-            rewards[at:stop],
+            *feedback.part(at, stop),
             self.uniforms,
             start + at,
         )
         if self.waits.used[0] > self.most or self.waits.status[0] >= deferred.COARSE:
             self.flush()
         return at + int(played)
-
-    def _refine(
-        self,
-        phi: Array,
-        labels: NDArray[np.int64],
-        rewards: Array,
-        start: int,
-        at: int,
-        status: int,
-    ) -> int:
-        """Go on in float64: for good where float32 is too coarse, for a block near a tie."""
-        better = self.inverse.better()
-        if status == deferred.COARSE:
-            self.inverse, self.switched = better, start + at
-            return at
-        self.rechecked += 1
-        stop = min(len(phi), at + self.ahead)
-        at = self._advance(phi, labels, rewards, start, at, stop, better)
-        self.flush()
-        return at
 
     def flush(self) -> None:
         """Take what waits into V⁻¹; θ of the ridge is then V⁻¹b anew."""
@@ -149,50 +152,83 @@ class Blocks:
         if self.plan.scorer == RIDGE:
             self.inverse.estimate(self.memory.moment, self.memory.theta)
 
-    def finish(self) -> Array | None:
-        """V⁻¹ after the last round, (d, d); None where none is kept."""
+    def finish(self) -> None:
+        """Bring the memory up to date: θ and V⁻¹ as they are after the last round played."""
         self.flush()
-        return None if self.plan.track == THETA else self.inverse.full()
+        if self.plan.track != THETA:
+            self.memory.gram_inv[:] = self.inverse.full()
 
     def _blind(self) -> bool:
-        """Whether the next rounds need images only where they learn."""
+        """Whether images are needed only where a round learns, or wait for the follower."""
         plan = self.plan
-        if plan.track == THETA:
+        if plan.track == THETA or plan.present:
             return True
         left = self.memory.counts[ASKED] < plan.budget
-        by_gate = plan.gate in (judging.LLF, judging.CONTESTED, judging.ADPO) and left
+        by_gate = self.by_widths and left
         return not (plan.certificates or plan.ucb or by_gate or plan.track == ALL)
 
 
-def make_blocks(
+def _even(rounds: int, most: int) -> int:
+    """The length of blocks of at most `most` that fill `rounds` evenly."""
+    return math.ceil(rounds / math.ceil(rounds / most))
+
+
+def deferred_rounds(
+    stream: Stream,
+    terms: Terms,
     plan: Plan,
     memory: Memory,
     out: Certificates,
     uniforms: Array,
     *,
-    candidates: int,
-    dim: int,
-    by_label: bool,
+    lookahead: bool,
+    precision: Precision,
+) -> Callable[[int, int, Array], int]:
+    """What plays the rounds start + 1 to stop; `lookahead` makes it `blocked`, else `stepwise`.
+
+    It gives where it stopped for scores that are no finite numbers, or −1.
+    """
+    golds, utilities = stream.labels, stream.utilities
+    if len(utilities) and not plan.present:
+        golds, utilities = utilities.argmax(axis=1), utilities[:0]
+    feedback = Feedback(golds, stream.rewards, utilities)
+    blocks = _blocks(stream, terms, plan, memory, out, uniforms, lookahead, precision)
+
+    def rounds(start: int, stop: int, rows: Array) -> int:
+        stopped = blocks.play(rows, feedback.part(start, stop), start)
+        if stop in terms.marks or stop == stream.rounds:
+            blocks.finish()
+        return stopped
+
+    return rounds
+
+
+def _blocks(
+    stream: Stream,
+    terms: Terms,
+    plan: Plan,
+    memory: Memory,
+    out: Certificates,
+    uniforms: Array,
     lookahead: bool,
     precision: Precision,
 ) -> Blocks:
-    """A run before round 1: `by_label` where labels come and not rewards.
-
-    `lookahead` makes it `blocked`, else it is `stepwise`.
-    """
-    whole = plan.scorer == NEWTON or (plan.scorer == RIDGE and by_label)
-    rows = candidates if whole else 1
-    ahead = block_of(candidates, rows) if lookahead else 1
+    """A run before round 1."""
+    shown, dim = plan.present or stream.candidates, stream.dim
+    whole = plan.scorer == NEWTON or (plan.scorer == RIDGE and not len(stream.rewards))
+    rows = shown if whole else 1
+    ahead = block_of(shown, rows) if lookahead else 1
     most = max(8, min(64, dim // 12))
     return Blocks(
         plan,
         memory,
-        make_space(plan, candidates, dim),
+        make_space(plan, stream.candidates, dim),
         out,
         uniforms,
-        make_pending(candidates, dim, most + ahead * rows),
-        make_inverse(precision, memory.gram_inv),
-        np.zeros((ahead, candidates, dim)),
+        make_pending(shown, dim, most + ahead * rows),
+        make_inverse(precision, memory.gram_inv, lookahead),
+        np.zeros((ahead, shown, dim)),
         ahead,
         most,
+        terms.gate.name in BY_WIDTHS,
     )

@@ -12,25 +12,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game import confidence, rules
+from stacksl.game import confidence, measures, rules
 from stacksl.game.engines import (
     algebra,
     descent,
+    entering,
     exponentials,
+    following,
+    informing,
     judging,
     learning,
     pending,
     plans,
 )
 from stacksl.game.engines.compiling import compiled, kept, stamp, summed
-from stacksl.game.engines.learning import _centre, _solve
 from stacksl.game.engines.pending import Pending
 from stacksl.game.engines.plans import (
     ALL,
     ASKED,
     LEARNT,
     NEWTON,
-    RIDGE,
     ROUNDS,
     SGD,
     THETA,
@@ -71,25 +72,31 @@ def _play(
     images: Array,
     labels: NDArray[np.int64],
     rewards: Array,
+    utilities: Array,
     uniforms: Array,
     start: int,
 ) -> int:
     """Rounds start + 1 to start + n; gives the first (from 0, within `phi`) that was not played.
 
-    `images` are those of all rows of `phi` under G, (n, K, d), or empty.
+    `images` are those of the rows of `phi` under G, (n, K, d), or empty; under a follower there is
+    one round, and they are those of `space.rows`, which a call without images has set.
     """
     none = len(labels) - len(labels) - 1  # a plain integer: numba would compile a constant apart
     waits.status[0] = DONE
     for i in range(len(phi)):
         t = start + i
-        rows = phi[i]
         clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
         verdict = judging.forced(clock, plan.exact_spend)
-        algebra.project(rows, memory.theta, space.scores)
-        space.current[0] = True
-        if not judging.all_finite(space.scores):
+        everyone = space.everyone if plan.present > 0 else space.scores
+        algebra.project(phi[i], memory.theta, everyone)
+        if not judging.all_finite(everyone):
             waits.status[0] = NOT_FINITE
             return i
+        rows = phi[i]
+        if plan.present > 0:
+            following.present(space, out, rows, t)
+            rows = space.rows
+        space.current[0] = True
         reach = judging.reach_of(plan, memory, rows.shape[1])
         sighted = len(images) > 0
         needed = plan.track != THETA and (
@@ -106,7 +113,10 @@ def _play(
             if care.least > 0.0 and needed and _coarse(plan, rows, space.widths, care.least):
                 waits.status[0] = COARSE
                 return i
-        choice = _judge(plan, space, waits, out, rows, shaded, clock, verdict, reach, needed, t)
+        rewarded = len(rewards) > 0
+        choice = _judge(
+            plan, space, waits, out, rows, shaded, clock, verdict, reach, needed, rewarded, t
+        )
         state = (memory.gate_state[0], memory.gate_state[1], memory.gate_state[2])
         asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
         enters = plan.track != THETA and (asks or plan.track == ALL)
@@ -126,15 +136,19 @@ def _play(
         if judging.steadies(plan, asks, verdict):
             descent.gradient_step(plan, memory, space, rows, none)
         gold = labels[i] if asks and len(labels) > 0 else none
-        reward = rewards[i, choice] if asks and len(rewards) > 0 else 0.0
+        if asks and len(utilities) > 0:
+            gold = following.best_presented(utilities[i], space.shown)
+        played = space.shown[choice] if plan.present > 0 else choice
+        reward = rewards[i, played] if asks and rewarded else 0.0
         memory.counts[ROUNDS] += 1
         if asks and plan.scorer == SGD:
             descent.gradient_step(plan, memory, space, rows, gold)
         if enters:
-            _enter(plan, memory, space, waits, rows, shaded, choice, gold, reward, asks)
+            entering.enter(plan, memory, space, waits, rows, shaded, choice, gold, reward, asks)
         if asks:
             memory.counts[ASKED] += 1
             memory.counts[LEARNT] += 1
+        out.choices[t] = played
     return len(phi)
 
 
@@ -150,6 +164,7 @@ def _judge(
     verdict: int,
     reach: float,
     fresh: bool,
+    rewarded: bool,
     t: int,
 ) -> int:
     """The action; writes the certificate."""
@@ -165,8 +180,11 @@ def _judge(
             space.scores, space.pairs, choice, plan.width_scale
         )
     if judging.known(plan, verdict):
+        if fresh and plan.gate == judging.INFORMATION and plan.scorer == NEWTON:
+            entering.correct_all(space, waits, images)
+        told = informing.told(plan, space, rows, choice, rewarded)
         out.statistics[t] = judging.statistic(
-            plan, clock, space.scores, space.widths, space.pairs, reach, choice
+            plan, clock, space.scores, space.widths, space.pairs, reach, choice, told
         )
     return choice
 
@@ -242,85 +260,6 @@ def _hope(
     return choice
 
 
-@compiled
-def _enter(
-    plan: Plan,
-    memory: Memory,
-    space: Space,
-    waits: Pending,
-    rows: Array,
-    images: Array,
-    choice: int,
-    gold: int,
-    reward: float,
-    asks: bool,
-) -> None:
-    """What a label, a reward or, under track='all', an unasked round does to V, and θ with it."""
-    if plan.scorer == NEWTON or (gold >= 0 and plan.scorer == RIDGE):
-        for x in range(len(rows)):
-            pending.correct(
-                images[x], waits.shadows[x], waits.halves, waits.used[0], space.products[x]
-            )
-        if plan.scorer == RIDGE:
-            _regress(memory, space, waits, rows, gold)
-        else:
-            if asks:
-                _newton_step(memory, space, rows, gold)
-            _inform(memory, space, waits, rows)
-        return
-    product = space.products[choice]
-    pending.correct(images[choice], waits.shadows[choice], waits.halves, waits.used[0], product)
-    size = pending.add_one(waits, rows[choice], product)
-    if plan.scorer == RIDGE:
-        gain = (reward - space.scores[choice]) / size
-        for j in range(rows.shape[1]):
-            memory.moment[j] += reward * rows[choice, j]
-            memory.theta[j] += gain * product[j]
-
-
-@compiled
-def _regress(memory: Memory, space: Space, waits: Pending, rows: Array, gold: int) -> None:
-    """θ ← θ + V⁻¹Φᵀ(y − Φθ) under the new V, which is HᵀL⁻¹(y − Φθ) for H, L of `add_rows`."""
-    pending.add_rows(waits, rows, space.products, space.small)
-    slope = space.slope
-    for x in range(len(rows)):
-        total = (1.0 if x == gold else 0.0) - space.scores[x]
-        for y in range(x):
-            total -= space.small[x, y] * slope[y]
-        slope[x] = total / space.small[x, x]
-    algebra.combine(memory.theta, 1.0, slope, space.products)
-    for j in range(rows.shape[1]):
-        memory.moment[j] += rows[gold, j]
-
-
-@compiled
-def _newton_step(memory: Memory, space: Space, rows: Array, gold: int) -> None:
-    """θ ← θ − (H + F(θ))⁻¹g, as in `learning`."""
-    slope, against, direction = space.slope, space.anchor, space.direction
-    descent.policy_of(space.scores, space.powers, space.policy)
-    for x in range(len(rows)):
-        slope[x] = space.policy[x] - (1.0 if x == gold else 0.0)
-    for j in range(len(direction)):
-        direction[j] = 0.0
-    algebra.combine(direction, 1.0, slope, space.products)
-    _centre(rows, space.policy, space.mean, space.factors)
-    _centre(space.products, space.policy, space.mean, space.spare)
-    algebra.project(space.factors, direction, against)
-    _solve(space.factors, space.spare, space.small, against)
-    algebra.combine(memory.theta, -1.0, slope, space.products)
-    algebra.combine(memory.theta, 1.0, against, space.spare)
-
-
-@compiled
-def _inform(memory: Memory, space: Space, waits: Pending, rows: Array) -> None:
-    """H ← H + F(θ), from the rows' images under the present H⁻¹."""
-    algebra.project(rows, memory.theta, space.scores)
-    descent.policy_of(space.scores, space.powers, space.policy)
-    _centre(rows, space.policy, space.mean, space.factors)
-    _centre(space.products, space.policy, space.mean, space.spare)
-    pending.add_rows(waits, space.factors, space.spare, space.small)
-
-
 def _entry(mark: int) -> Any:
     @kept
     def play(
@@ -334,17 +273,44 @@ def _entry(mark: int) -> Any:
         images: Array,
         labels: NDArray[np.int64],
         rewards: Array,
+        utilities: Array,
         uniforms: Array,
         start: int,
     ) -> int:
         assert mark >= 0
         return _play(
-            plan, memory, space, waits, care, out, phi, images, labels, rewards, uniforms, start
+            plan,
+            memory,
+            space,
+            waits,
+            care,
+            out,
+            phi,
+            images,
+            labels,
+            rewards,
+            utilities,
+            uniforms,
+            start,
         )
 
     return play
 
 
 play_rounds = _entry(
-    stamp(algebra, confidence, descent, exponentials, judging, learning, pending, plans, rules)
+    stamp(
+        algebra,
+        confidence,
+        descent,
+        entering,
+        exponentials,
+        following,
+        informing,
+        judging,
+        learning,
+        measures,
+        pending,
+        plans,
+        rules,
+    )
 )
