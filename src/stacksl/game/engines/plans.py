@@ -335,10 +335,12 @@ def make_heads(classes: int, dim: int) -> Heads:
 
 def make_certificates(rounds: int, present: int = 0) -> Certificates:
     """Certificates of so many rounds, all numbers NaN."""
-    return Certificates(
-        np.zeros(rounds, dtype=np.int64),
-        np.zeros(rounds, dtype=np.bool_),
-        *(np.full(rounds, np.nan) for _ in range(5)),
-        np.zeros(rounds, dtype=np.bool_),
-        np.zeros((rounds, present), dtype=np.int32),
+    return Certificates._make(
+        [
+            np.zeros(rounds, dtype=np.int64),
+            np.zeros(rounds, dtype=np.bool_),
+            *np.full((5, rounds), np.nan),
+            np.zeros(rounds, dtype=np.bool_),
+            np.zeros((rounds, present), dtype=np.int32),
+        ]
     )
