@@ -33,7 +33,7 @@ from stacksl.game.engines.plans import (
     Space,
     make_space,
 )
-from stacksl.game.engines.terms import BY_WIDTHS, Terms
+from stacksl.game.engines.terms import Terms
 from stacksl.game.inputs import Array
 
 __all__ = ["Blocks", "Feedback", "block_of", "deferred_rounds"]
@@ -230,5 +230,5 @@ def _blocks(
         np.zeros((ahead, shown, dim)),
         ahead,
         most,
-        terms.gate.name in BY_WIDTHS,
+        terms.gate.needs_widths,
     )

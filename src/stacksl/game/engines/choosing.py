@@ -6,7 +6,7 @@ from typing import Literal
 
 from stacksl.errors import SettingsError
 from stacksl.game.engines.arrays import Stream
-from stacksl.game.engines.terms import BY_WIDTHS, Terms
+from stacksl.game.engines.terms import Terms
 
 __all__ = ["Engine", "Kind", "Precision", "choose_engine"]
 
@@ -59,9 +59,8 @@ def choose_engine(
 
 
 def _reads_widths(terms: Terms) -> bool:
-    by_gate = terms.gate.name in BY_WIDTHS
-    widths = terms.certificates or terms.settings.action == "ucb" or by_gate
-    return widths and terms.settings.track != "theta"
+    asked_for = terms.certificates or terms.settings.action == "ucb"
+    return (asked_for or terms.gate.needs_widths) and terms.settings.track != "theta"
 
 
 def _what(stream: Stream, terms: Terms) -> str:
