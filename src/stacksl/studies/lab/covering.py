@@ -1,0 +1,141 @@
+"""The tables and the figure of the study `coverage`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from stacksl.studies.lab.shares import held, interval_of
+from stacksl.studies.rows import Row, half_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["figure", "layout"]
+
+
+PROMISES = (
+    ("covered", "The set"),
+    ("certified", "The certificate"),
+    ("certified_rounds", "The certificate of every single round"),
+)
+
+
+def layout(rows: Sequence[Row]) -> str:
+    """Two tables, a learner and its purchases a line and a budget a column: sets, certificates."""
+    shares = "Runs in which θ* lies in the set in every round"
+    bounds = "Runs in which the certificate bounds the regret"
+    parts = [
+        _table(rows, shares, "covered", _share),
+        _table(rows, f"{shares}, its radius counting rounds", "covered_rounds", _share),
+        _table(rows, "Rounds in which θ* lies in the set, mean share", "covered_time", _number),
+        _table(rows, "Radius / ‖θ − θ*‖ in V after the last round", "radius_ratio", _number),
+        _table(rows, bounds, "certified", _share),
+        _table(rows, f"{bounds} of every single round", "certified_rounds", _share),
+        _table(rows, "Certificate / regret", "certificate_ratio", _number),
+    ]
+    return "\n\n".join([*parts, *_verdicts(rows)])
+
+
+def _table(rows: Sequence[Row], title: str, metric: str, shown: Callable[[Row], str]) -> str:
+    found = [row for row in rows if row.metric == metric]
+    budgets = list(dict.fromkeys(row.budget_fraction for row in found))
+    lines = [f"**{title}**", "", "| | " + " | ".join(f"β = {b:g}" for b in budgets) + " |"]
+    lines.append("|" + "---|" * (len(budgets) + 1))
+    for family in dict.fromkeys(str(row.settings["family"]) for row in found):
+        cells = [
+            next((shown(r) for r in found if _at(r, family, budget)), "") for budget in budgets
+        ]
+        lines.append(f"| {family} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _at(row: Row, family: str, budget: float | None) -> bool:
+    return row.settings["family"] == family and row.budget_fraction == budget
+
+
+def _share(row: Row) -> str:
+    low, high = interval_of(row)
+    return f"{row.value or 0.0:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _number(row: Row) -> str:
+    half = half_width(row)
+    return f"{row.value or 0.0:.3g}" + ("" if half is None else f" ± {half:.2g}")
+
+
+def _verdicts(rows: Sequence[Row]) -> list[str]:
+    """A sentence for each learner and V: at how many settings the promise of 1 − δ is kept."""
+    found = []
+    for metric, promise in PROMISES:
+        mine = [row for row in rows if row.metric == metric]
+        for group in dict.fromkeys(str(row.settings["group"]) for row in mine):
+            each = [
+                held(row, 1.0 - float(row.settings["delta"]))
+                for row in mine
+                if row.settings["group"] == group
+            ]
+            counts = [f"{name} in {each.count(name)}" for name in ("holds", "fails", "open")]
+            found.append(f"- {promise} of {group}: {', '.join(counts)} of {len(each)} settings.")
+    rule = (
+        "Against 1 − δ = 0.95, by the exact 95 % interval of the share: it holds where all of the"
+        " interval is at least that, fails where all of it is below, and is open else."
+    )
+    return [rule, "\n".join(found)]
+
+
+def figure(rows: Sequence[Row]) -> Figure:
+    """Left the share of runs covered with its exact interval, right certificate / regret."""
+    from stacksl.studies.lab.figures import canvas, styled
+
+    families = list(dict.fromkeys(str(row.settings["family"]) for row in rows))
+    with styled():
+        drawn, axes = canvas(1, 2, width=8.6, height=1.4 + 0.34 * len(families))
+        left, right = axes[0]
+        _dots(left, [r for r in rows if r.metric == "covered"], families, exact=True)
+        _dots(right, [r for r in rows if r.metric == "certificate_ratio"], families, exact=False)
+        left.set_yticks(range(len(families)), families)
+        left.axvline(0.95, color="black", lw=0.8, ls=":")
+        left.set_xlabel(
+            "runs in which θ* is always in the set\n(exact 95 % interval; dotted: 1 − δ)"
+        )
+        right.set_yticks(range(len(families)), [""] * len(families))
+        right.set_xscale("log")
+        right.axvline(1.0, color="black", lw=0.8, ls=":")
+        right.set_xlabel("certificate / regret\n(mean, 95 % interval; dotted: 1)")
+        for ax in (left, right):
+            ax.set_ylim(len(families) - 0.4, -0.6)
+        handles, names = left.get_legend_handles_labels()
+        drawn.legend(handles, names, loc="outside upper center", ncols=len(names))
+    return drawn
+
+
+def _dots(ax: Axes, rows: Sequence[Row], families: Sequence[str], exact: bool) -> None:
+    from stacksl.studies.lab.figures import COLOURS, MARKERS
+
+    for number, budget in enumerate(dict.fromkeys(row.budget_fraction for row in rows)):
+        mine = [row for row in rows if row.budget_fraction == budget and row.value is not None]
+        places = [families.index(r.settings["family"]) + 0.18 * (number - 1.5) for r in mine]
+        values = [row.value or 0.0 for row in mine]
+        ax.errorbar(
+            values,
+            places,
+            xerr=list(zip(*(_reach(row, exact) for row in mine), strict=True)),
+            fmt=MARKERS[number],
+            color=COLOURS[number],
+            label=f"β = {budget:g}",
+            ms=3.5,
+            capsize=1.5,
+            lw=0.9,
+        )
+
+
+def _reach(row: Row, exact: bool) -> tuple[float, float]:
+    """How far the interval goes below and above the value."""
+    if not exact:
+        half = half_width(row) or 0.0
+        return half, half
+    low, high = interval_of(row)
+    value = row.value or 0.0
+    return max(value - low, 0.0), max(high - value, 0.0)
