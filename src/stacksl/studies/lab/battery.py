@@ -83,7 +83,7 @@ def _numbers(stream: World, line: Line, seed: int) -> Numbers:
 
 
 def _calibrated(stream: World) -> float:
-    """c of `llf` by the median rule under its cap, from warm-up rounds at θ = 0."""
+    """The c of `llf`: the median rule under its cap, from warm-up rounds at θ = 0."""
     settings = ScorerSettings(noise=stream.noise, norm_bound=stream.norm_bound)
     name = "newton" if stream.rewards is None else "ridge"
     scorer = make_scorer(name, dim=stream.features.shape[2], classes=None, settings=settings)

@@ -1,0 +1,79 @@
+"""The exact estimate at equal labels: the conditional logit, fitted anew at growing counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.errors import SettingsError
+from stacksl.game.inputs import Array
+
+__all__ = ["counts", "exact_estimates", "fit"]
+
+GROWTH = 1.1
+"""The next fit has this many times the labels of the last: at worst so much of them is unused."""
+
+_STEPS, _TOLERANCE = 500, 1e-8
+
+
+def counts(labels: int, first: int = 10, growth: float = GROWTH) -> list[int]:
+    """The label counts that are fitted: 1 to `first` one by one, then geometric, `labels` last.
+
+    >>> counts(15, first=3, growth=1.5)
+    [1, 2, 3, 5, 8, 12, 15]
+    """
+    found = list(range(1, min(first, labels) + 1))
+    while found and found[-1] < labels:
+        found.append(min(labels, max(found[-1] + 1, int(np.ceil(growth * found[-1])))))
+    return found
+
+
+def exact_estimates(
+    features: Array, labels: NDArray[np.int64], ridge: float = 1.0
+) -> tuple[list[int], Array]:
+    """The counts that were fitted, and the estimate of each, (n, d).
+
+    Args:
+        features: φ of the labelled rounds in their order, (B, K, d).
+        labels: their labels, (B,).
+        ridge: as in `fit`.
+    """
+    grid = counts(len(labels))
+    found = np.zeros((len(grid), features.shape[2]))
+    theta = found[0]
+    for place, count in enumerate(grid):
+        theta = found[place] = fit(features[:count], labels[:count], ridge, theta)
+    return grid, found
+
+
+def fit(features: Array, labels: NDArray[np.int64], ridge: float, start: Array) -> Array:
+    """The θ, (d,), that minimises Σ −log π_θ(label) + ½ ridge‖θ‖², by L-BFGS from `start`.
+
+    Args:
+        features: φ, (n, K, d).
+        labels: (n,).
+        ridge: the prior's precision; the first term alone has no minimum on few labels.
+        start: (d,).
+
+    Raises:
+        SettingsError: the fit does not come to rest.
+    """
+    from scipy.optimize import minimize
+
+    gold = features[np.arange(len(labels)), labels].sum(axis=0)
+
+    def objective(theta: Array) -> tuple[float, Array]:
+        scores = features @ theta
+        top = scores.max(axis=1, keepdims=True)
+        weights = np.exp(scores - top)
+        total = weights.sum(axis=1, keepdims=True)
+        value = float((top + np.log(total)).sum() - gold @ theta + 0.5 * ridge * theta @ theta)
+        policy = weights / total
+        gradient = np.tensordot(policy, features, axes=2) - gold + ridge * theta
+        return value / len(labels), gradient / len(labels)
+
+    options = {"maxiter": _STEPS, "gtol": _TOLERANCE, "ftol": 1e-14}
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    if not found.success:
+        raise SettingsError(f"the exact fit of {len(labels)} labels did not end: {found.message}")
+    return np.asarray(found.x, dtype=np.float64)
