@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stacksl.errors import SettingsError
+from stacksl.game import GATES
 from stacksl.runs.building import default_scorer
 from stacksl.runs.settings import Settings, resolve
 
@@ -139,7 +140,7 @@ def test_contested_needs_a_width() -> None:
     assert "never asks" in said
 
 
-@pytest.mark.parametrize("gate", ["llf", "contested"])
+@pytest.mark.parametrize("gate", [name for name, kind in GATES.items() if kind.needs_widths])
 def test_without_a_matrix_there_are_no_widths(gate: str) -> None:
     said = mistake(flags={"scorer": "sgd", "track": "theta", "gate": gate})
     assert "keeps no matrix" in said

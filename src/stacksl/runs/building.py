@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from stacksl.game.calibration import (
     warmup_spreads,
 )
 from stacksl.game.followers import Follower, make_follower
-from stacksl.game.gates import ONE_HOT_PACE, Gate, Margin, make_gate, require_ranking
+from stacksl.game.gates import GATES, ONE_HOT_PACE, Gate, Margin, make_gate, require_ranking
 from stacksl.game.inputs import Block, PairBlock, SharedBlock
 from stacksl.game.learner import Learner
 from stacksl.game.rules import margin_statistic
@@ -157,7 +157,9 @@ def _parameters(settings: Settings, scorer: Scorer, block: Block) -> dict[str, A
             "reserve": settings.reserve,
             "floor": settings.floor,
         }
-    return {}
+    # What a gate and the scorer both speak of is one number.
+    known = {field.name for field in fields(GATES[settings.gate])}
+    return {name: getattr(settings, name) for name in ("ridge", "delta") if name in known}
 
 
 def _gate_scale(

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from stacksl.game.gates import GATES
 from stacksl.runs.budget import budget_mistake
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
             )
     if settings.follower == "given" and settings.k is not None and "k" in explicit:
         found.append("k is the number of hard negatives: it needs --follower hard")
-    needs_widths = settings.gate in ("llf", "contested", "adpo") or settings.action == "ucb"
+    made_of_widths = settings.gate in GATES and GATES[settings.gate].needs_widths
+    needs_widths = made_of_widths or settings.action == "ucb"
     if settings.track == "theta" and (needs_widths or settings.scorer != "sgd"):
         found.append(
             "track='theta' keeps no matrix: it needs --scorer sgd, and a gate and an action"

@@ -1,0 +1,20 @@
+"""A run's settings reach the gate that is made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stacksl.game import PairBlock
+from stacksl.runs.building import assemble
+from stacksl.runs.settings import resolve
+
+
+@pytest.mark.parametrize(("gate", "names"), [("width", ["ridge"]), ("dgs", ["ridge", "delta"])])
+def test_ridge_and_delta_are_the_scorers_own(gate: str, names: list[str]) -> None:
+    asked = {"budget": "5", "gate": gate, "scorer": "newton", "ridge": 0.25, "delta": 0.1}
+    rows = np.random.default_rng(0).normal(size=(40, 3)) / 4
+    block = PairBlock(rows, np.arange(0, 41, 4))
+    players = assemble(resolve(asked).settings, block, list(range(10)), 5)
+    for name in names:
+        assert getattr(players.learner.gate, name) == asked[name]
