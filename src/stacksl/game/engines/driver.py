@@ -1,14 +1,15 @@
-"""The engine `fused` from outside: what the compiled loops are given, chunk by chunk."""
+"""The compiled engines from outside: what their loops are given, chunk by chunk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from stacksl.game.engines import plans
 from stacksl.game.engines.arrays import Stream, expect_finite
+from stacksl.game.engines.choosing import Precision
 from stacksl.game.engines.outcomes import Mark, StreamResult
 from stacksl.game.engines.plans import Certificates, Memory, Plan
 from stacksl.game.engines.terms import Terms
@@ -21,7 +22,12 @@ Rounds: TypeAlias = Callable[[int, int, Array], int]
 """Plays the rounds start + 1 to stop with these features; gives where it stopped, or −1."""
 
 
-def play(stream: Stream, terms: Terms) -> StreamResult:
+def play(
+    stream: Stream,
+    terms: Terms,
+    engine: Literal["fused", "blocked", "stepwise"],
+    precision: Precision,
+) -> StreamResult:
     """The stream played by a compiled loop."""
     plan = plans.make_plan(
         terms.scorer,
@@ -38,15 +44,23 @@ def play(stream: Stream, terms: Terms) -> StreamResult:
     )
     memory = plans.make_memory(plan, terms.gate, terms.settings, stream.dim, stream.classes)
     out = plans.make_certificates(stream.rounds, plan.present)
-    kind = _pairs if stream.classes is None else _classes
-    rounds = kind(stream, plan, memory, out, uniforms(terms.seed, "gate", stream.rounds))
+    drawn = uniforms(terms.seed, "gate", stream.rounds)
+    if engine == "fused":
+        kind = _pairs if stream.classes is None else _classes
+        rounds = kind(stream, plan, memory, out, drawn)
+    else:
+        from stacksl.game.engines.blocked import deferred_rounds
+
+        ahead = engine == "blocked"
+        given = (stream, terms, plan, memory, out, drawn)
+        rounds = deferred_rounds(*given, lookahead=ahead, precision=precision)
     marks = []
     for start, stop, rows in stream.chunks(terms.marks):
         expect_finite(rows, rounds(start, stop, rows), start)
         if stop in terms.marks:
             learnt = int(memory.counts[plans.LEARNT])
             marks.append(Mark(stop, memory.theta.copy(), _matrix(stream, plan, memory), learnt))
-    return _result(stream, plan, memory, out, tuple(marks))
+    return _result(stream, plan, memory, out, tuple(marks), engine)
 
 
 def _pairs(stream: Stream, plan: Plan, memory: Memory, out: Certificates, drawn: Array) -> Rounds:
@@ -88,7 +102,12 @@ def _matrix(stream: Stream, plan: Plan, memory: Memory) -> Array | None:
 
 
 def _result(
-    stream: Stream, plan: Plan, memory: Memory, out: Certificates, marks: tuple[Mark, ...]
+    stream: Stream,
+    plan: Plan,
+    memory: Memory,
+    out: Certificates,
+    marks: tuple[Mark, ...],
+    engine: Literal["fused", "blocked", "stepwise"],
 ) -> StreamResult:
     return StreamResult(
         choices=out.choices,
@@ -102,7 +121,7 @@ def _result(
         gram_inv=_matrix(stream, plan, memory),
         learnt=int(memory.counts[plans.LEARNT]),
         clipped=int(memory.counts[plans.CLIPPED]),
-        engine="fused",
+        engine=engine,
         marks=marks,
         presented=out.presented if plan.present else None,
         resets=np.flatnonzero(out.resets) + 1,

@@ -15,12 +15,12 @@ from stacksl.game.learner import Learner
 from stacksl.game.scorers import Scorer, make_scorer
 from stacksl.items import Decision, Feedback, Label, Reward
 
-__all__ = ["play"]
+__all__ = ["feedback_of", "inputs_of", "learner_of", "play"]
 
 
 def play(stream: Stream, terms: Terms) -> StreamResult:
     """The stream played by a `Learner`; certificates are taken and left out at the end."""
-    learner = _learner(stream, terms)
+    learner = learner_of(stream, terms)
     decisions: list[Decision] = []
     marks: list[Mark] = []
     resets: list[int] = []
@@ -39,7 +39,13 @@ def play(stream: Stream, terms: Terms) -> StreamResult:
     return _result(learner, decisions, terms, tuple(marks), resets)
 
 
-def _learner(stream: Stream, terms: Terms) -> Learner:
+def inputs_of(stream: Stream, row: Array) -> Inputs:
+    """The features of one round, from its float64 row of `Stream.features`."""
+    return PairFeatures(row) if stream.classes is None else SharedFeatures(row, stream.classes)
+
+
+def learner_of(stream: Stream, terms: Terms) -> Learner:
+    """The learner of these terms, before round 1."""
     scorer = make_scorer(
         terms.scorer,
         dim=stream.dim,
@@ -61,20 +67,19 @@ def _learner(stream: Stream, terms: Terms) -> Learner:
 
 
 def _round(learner: Learner, stream: Stream, row: Array, t: int, asked: int) -> Decision:
-    inputs: Inputs = (
-        PairFeatures(row) if stream.classes is None else SharedFeatures(row, stream.classes)
-    )
+    inputs = inputs_of(stream, row)
     presented = learner.follower.respond([inputs], learner.scorer)
     decision = learner.decide([str(t)], [inputs], presented, asked=asked)[0]
     if decision.status == "wanted":
         decision = decision.reserved()
     learner.adopt([decision], [inputs])
     if decision.asked:
-        learner.learn(decision, inputs, _feedback(stream, t, decision))
+        learner.learn(decision, inputs, feedback_of(stream, t, decision))
     return decision
 
 
-def _feedback(stream: Stream, t: int, decision: Decision) -> Feedback:
+def feedback_of(stream: Stream, t: int, decision: Decision) -> Feedback:
+    """What a purchase in round t + 1 brings."""
     if len(stream.rewards):
         return Reward(float(stream.rewards[t, decision.choice]))
     if len(stream.labels):

@@ -50,7 +50,7 @@ class StreamResult:
         gram_inv: the last V⁻¹ (H⁻¹), (d, d); None for sgd on class heads and for track='theta'.
         learnt: labels learnt, since the last reset where there is a drift guard.
         clipped: those of them whose loss was above the clip level; 0 but for `sgd`.
-        engine: `fused` or `loop`, what played.
+        engine: `fused`, `blocked`, `stepwise` or `loop`, what played.
         marks: the estimates after the rounds that were asked for.
         presented: the candidates that an adaptive follower showed, (T, present) int32, ascending;
             None where all were shown.
@@ -68,7 +68,7 @@ class StreamResult:
     gram_inv: Array | None
     learnt: int
     clipped: int
-    engine: Literal["fused", "loop"]
+    engine: Literal["fused", "blocked", "stepwise", "loop"]
     marks: tuple[Mark, ...]
     presented: NDArray[np.int32] | None
     resets: NDArray[np.int64]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 from numpy.typing import NDArray
 
-from stacksl.errors import SettingsError
 from stacksl.game.drift import DriftGuard
 from stacksl.game.engines.arrays import checked_stream
+from stacksl.game.engines.choosing import Engine, Precision, choose_engine
 from stacksl.game.engines.outcomes import StreamResult
 from stacksl.game.engines.terms import Terms
 from stacksl.game.gates import ADPO, LLF, Contested, Gate, Margin
@@ -22,8 +22,6 @@ from stacksl.game.schedules import Always, First, Random, Uniform
 from stacksl.game.scorers import ScorerSettings
 
 __all__ = ["Engine", "run_stream"]
-
-Engine = Literal["auto", "fused", "loop"]
 
 COMPILED = frozenset({Always, First, Random, Uniform, LLF, Margin, Contested, ADPO})
 """The gates that `judging` has a branch for, by their code; any other is played by the loop."""
@@ -48,13 +46,15 @@ def run_stream(
     present: int | None = None,
     drift: DriftGuard | None = None,
     engine: Engine = "auto",
+    precision: Precision = "exact",
 ) -> StreamResult:
     """Play the rounds of an array stream, each answer learnt at once.
 
-    Both engines make the same decisions, numbers equal to rounding: `loop` plays a `Learner`,
+    All engines make the same decisions, numbers equal to rounding. `loop` plays a `Learner`;
     `fused` is one compiled loop (some seconds to compile when a machine runs it first, kept on disk
-    from then on). There is a `fused` loop for `sgd`, `ridge` and `newton` on pair features and for
-    `ridge` on class heads.
+    from then on), for `sgd`, `ridge` and `newton` on pair features and for `ridge` on class heads.
+    On pair features `blocked` takes the norms of many rounds from one matrix product and lets
+    updates of V⁻¹ wait, for more than some 64 columns; `stepwise` does so round by round.
 
     Args:
         scorer: a name in `SCORERS`.
@@ -84,12 +84,17 @@ def run_stream(
             Rows that are equal tie but for rounding, which may differ between the engines.
         drift: starts over where bought answers contradict what is known; None never does. Pair
             features alone: rewards, or labels learnt by `newton` or `sgd`.
-        engine: `auto` takes `fused` where there is one.
+        engine: `auto` takes the fastest that plays this (`choosing.choose_engine`).
+        precision: of V⁻¹ and its products in `blocked` and `stepwise`. `mixed` keeps V⁻¹ in
+            float64, takes widths in float32, and decides in float64 within 1e-5 of a tie.
+            `float32` keeps V⁻¹ in float32. Both go on in float64 from where a direction is known
+            so well that float32 cannot tell how well. `agreement.disagreements` lists the
+            decisions that differ from float64's.
 
     Raises:
         FeatureError: features of a wrong shape, or not finite.
-        SettingsError: settings that do not go together, feedback that does not fit, or 'fused'
-            where there is no such loop.
+        SettingsError: settings that do not go together, feedback that does not fit, or an engine
+            or a precision that does not play this.
 
     >>> import numpy as np
     >>> phi = np.eye(3)[None].repeat(6, axis=0)
@@ -113,18 +118,12 @@ def run_stream(
         drift=drift,
     )
     terms.check(stream)
-    able = (classes is None or scorer == "ridge") and type(gate) in COMPILED
-    if engine == "fused" and not able:
-        what = f"'{scorer}'" if classes is None else f"'{scorer}' on class heads"
-        raise SettingsError(
-            f"no fused loop plays the scorer {what} "
-            f"with the gate '{gate.name}': take engine 'auto' or 'loop'"
-        )
+    kind = choose_engine(engine, precision, stream, terms, type(gate) in COMPILED)
     with _blas().limit(limits=1, user_api="blas"):
-        if engine != "loop" and able:
+        if kind != "loop":
             from stacksl.game.engines.driver import play as drive
 
-            return drive(stream, terms)
+            return drive(stream, terms, kind, precision)
         from stacksl.game.engines.loop import play
 
         return play(stream, terms)
