@@ -1,0 +1,151 @@
+"""`gates`: every gate of the registry, ratios to the best of a cell, their intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stacksl.game import GATES, make_gate
+from stacksl.game.gates import First
+from stacksl.studies.lab.battery import BUDGETS, GATES_STUDY, measure, trial
+from stacksl.studies.lab.battery_entries import DEFAULTS, Place, entries, place_of
+from stacksl.studies.lab.battery_summary import derive, ratios, scores, summary
+from stacksl.studies.lab.bench import reproduce, samples
+from stacksl.studies.lab.playing import play, regrets
+from stacksl.studies.lab.trial import LabStudy
+from stacksl.studies.lab.worlds import KINDS, make_world
+
+
+def test_every_gate_of_the_registry_is_in_it() -> None:
+    assert {entry.gate for entry in entries()} == set(GATES) - {"always"}
+    names = [entry.name for entry in entries()]
+    assert len(set(names)) == len(names)
+    assert set(DEFAULTS) <= set(names)
+    for entry in entries():
+        settings = entry.settings(0.3, 20)
+        if settings.get("gate_scale") != "calibrated":
+            make_gate(**settings)
+
+
+def test_width_scales_are_written_in_the_noise() -> None:
+    found = {e.name: e.settings(0.3, 20).get("width_scale") for e in entries() if not e.reset}
+    assert found["contested, α = σ√d"] == pytest.approx(0.3 * math.sqrt(20))
+    assert found["contested, α = 2σ"] == pytest.approx(0.6)
+
+
+def test_the_grid_has_each_stream_once_and_every_cell() -> None:
+    trials = GATES_STUDY.trials(False)
+    worlds = [(one.world["kind"], one.world["feedback"]) for one in trials]
+    assert sorted(worlds) == sorted((k, f) for k in KINDS for f in ("scalar", "softmax"))
+    rows = [line.row for one in trials for line in one.lines]
+    assert len(set(rows)) == len(rows) == 14 * len(BUDGETS) * len(entries())
+    assert all(place_of(row).row == row for row in rows)
+
+
+def test_lines_of_a_trial_play_their_gate_budget_and_action() -> None:
+    one = trial("iid", "scalar", 300, [e for e in entries() if e.gate in ("first", "llf")])
+    world = {**one.world}
+    found = measure(world, one.lines, 3)
+    stream = make_world("iid", "scalar", 3, rounds=300, dim=20)
+    by_hand = play(stream, First(), 6, settings={"action": "asked"}, seed=3)
+    first = next(n for n, line in zip(found, one.lines, strict=True) if "first" in line.row)
+    assert first["regret_per_round"] == pytest.approx(float(regrets(stream, by_hand).mean()))
+    assert first["asked_fraction"] == pytest.approx(0.02)
+    llf = next(n for n, line in zip(found, one.lines, strict=True) if "llf" in line.row)
+    assert llf["asked_fraction"] == pytest.approx(0.02), "c calibrated under its cap opens"
+
+
+def _made_up(values: dict[tuple[str, str], list[float]]) -> dict[str, dict[str, list[float]]]:
+    """Samples of entries in two cells of one feedback and budget."""
+    return {
+        Place(entry, kind, "scalar", 0.1).row: {
+            "regret_per_round": seeds,
+            "final_regret": [2 * seed for seed in seeds],
+        }
+        for (entry, kind), seeds in values.items()
+    }
+
+
+MADE_UP = _made_up(
+    {
+        ("margin", "iid"): [1.0, 3.0],
+        ("margin", "rare"): [8.0, 8.0],
+        ("contested, α = 2σ", "iid"): [3.0, 5.0],
+        ("contested, α = 2σ", "rare"): [2.0, 2.0],
+        ("first, reset", "iid"): [100.0, 100.0],
+        ("first, reset", "rare"): [100.0, 100.0],
+    }
+)
+
+
+def test_ratios_are_to_the_smallest_mean_of_a_cell() -> None:
+    means = np.array([[2.0, 8.0], [4.0, 2.0]])
+    assert ratios(means).tolist() == [[1.0, 4.0], [2.0, 1.0]]
+
+
+def test_scores_of_made_up_numbers_by_hand() -> None:
+    """Means 2, 8 and 4, 2: ratios 1, 4 and 2, 1."""
+    found = {score.entry: score for score in scores(MADE_UP, "regret_per_round", reset=False)}
+    margin, contested = found["margin"], found["contested, α = 2σ"]
+    assert (margin.geometric_mean, margin.worst) == pytest.approx((2.0, 4.0))
+    assert (contested.geometric_mean, contested.worst) == pytest.approx((math.sqrt(2), 2.0))
+    assert (margin.cell, contested.cell) == ("rare · scalar · 0.1", "iid · scalar · 0.1")
+    again = scores(MADE_UP, "regret_per_round", reset=True)
+    assert [(one.entry, one.geometric_mean) for one in again] == [("first, reset", 1.0)]
+    assert scores(MADE_UP, "regret_per_round", reset=False, feedback="softmax") == []
+
+
+def test_the_bootstrap_draws_seeds_together() -> None:
+    """In iid the draws are (1, 3), (3, 5), or the means (2, 4): contested over margin 3, 5/3, 2."""
+    found = scores(MADE_UP, "regret_per_round", reset=False)
+    low, high = next(s for s in found if s.entry.startswith("contested")).intervals[1]
+    assert (low, high) == pytest.approx((5 / 3, 3.0))
+    low, high = next(s for s in found if s.entry == "margin").intervals[1]
+    assert (low, high) == pytest.approx((4.0, 4.0))
+
+
+def test_the_summary_names_one_default_of_regret() -> None:
+    lines = summary(MADE_UP)
+    assert [line["gate"] for line in lines] == ["contested, α = 2σ", "margin", "first, reset"]
+    assert [line["gate"] for line in lines if line["default"]] == ["contested, α = 2σ"]
+    assert [line["aim"] for line in lines] == ["regret", "model", None]
+    assert lines[0]["geometric_mean"] == round(math.sqrt(2), 4)
+    assert lines[0]["final"]["worst"] == 2.0
+
+
+def test_derived_rows_have_both_numbers_of_both_metrics() -> None:
+    rows = {(row.row, row.metric): row for row in derive(MADE_UP)}
+    assert rows["margin", "worst"].value == 4.0
+    assert rows["margin, scalar", "final_geometric_mean"].value == 2.0
+    assert rows["margin", "worst"].settings["interval"] == [4.0, 4.0]
+    assert not any(name.endswith("softmax") for name, _ in rows)
+
+
+def _small() -> LabStudy:
+    few = [e for e in entries() if e.gate in ("first", "contested", "margin")]
+    return replace(
+        GATES_STUDY,
+        trials=lambda quick: [trial(kind, "softmax", 120, few) for kind in ("iid", "concept")],
+    )
+
+
+def test_a_small_battery_gives_rows_tables_and_figures() -> None:
+    study = _small()
+    found = {
+        line.row: [measure(one.world, [line], seed)[0] for seed in (0, 1)]
+        for one in study.trials(True)
+        for line in one.lines
+    }
+    rows = reproduce(study, found)
+    assert {row.metric for row in rows} >= {"regret_per_round", "final_regret", "worst"}
+    assert all(row.study == "gates" and row.seeds == 2 for row in rows)
+    assert study.layout is not None
+    assert study.figures is not None
+    text = study.layout(rows)
+    assert "**Regret a round on the way, × 1000: softmax, budget 0.02**" in text
+    assert text.count("| margin, reset |") == 5, "the summary and two metrics by two budgets"
+    assert set(study.figures(rows)) == {"gates", "gates-final", "gates-summary"}
+    assert len(summary(samples(found))) == 8
