@@ -71,10 +71,10 @@ def _numbers(stream: World, line: Line, seed: int) -> Numbers:
     gate = dict(line.settings["gate"])
     if gate.get("gate_scale") == "calibrated":
         gate["gate_scale"] = _calibrated(stream)
-    drift = {"drift": DriftGuard()} if line.settings["reset"] else {}
+    drift = DriftGuard() if line.settings["reset"] else None
     budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
     settings = {"action": line.settings["action"]}
-    played = play(stream, gate, budget, settings=settings, seed=seed, **drift)
+    played = play(stream, gate, budget, settings=settings, seed=seed, drift=drift)
     return {
         "regret_per_round": float(regrets(stream, played).mean()),
         "final_regret": final_regret(stream, played.theta),
