@@ -133,6 +133,33 @@ def tokenizer() -> Any:
 
 
 @pytest.fixture(scope="session")
+def model_folders(
+    make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """Tiny models on disk, each with a tokenizer."""
+    found = {}
+    for kind in ("qwen3", "llama", "gpt2"):
+        found[kind] = tmp_path_factory.mktemp("models") / kind
+        model = make_model(kind, **({} if kind == "gpt2" else {"vocab_size": 400}))
+        if kind == "gpt2":
+            model.resize_token_embeddings(400)
+        model.save_pretrained(found[kind])
+        tokenizer.save_pretrained(found[kind])
+    return found
+
+
+@pytest.fixture
+def open_model(model_folders: dict[str, Path]) -> Callable[..., Any]:
+    """Loads one of them."""
+    from stacksl.lm.loading import load
+
+    def opened(kind: str = "qwen3", **settings: Any) -> Any:
+        return load(str(model_folders[kind]), device="cpu", **settings)
+
+    return opened
+
+
+@pytest.fixture(scope="session")
 def stories() -> Path:
     """A real pretrained model in the Llama format; the test is skipped where it is absent."""
     named = os.environ.get("STACKSL_DATA")

@@ -1,4 +1,4 @@
-"""Refits of tiny random models: what is minimised, by which gradients, and going on."""
+"""Refits of tiny random models: what is minimised, and by which gradients."""
 
 import math
 from dataclasses import replace
@@ -6,94 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import SettingsError
 from stacksl.game import losses
-from stacksl.lm import Likelihood, LoraSettings, Packing, normalised
-from stacksl.lm.course import Course
-from stacksl.lm.descent import Descent, rate
+from stacksl.lm import Likelihood, Packing, normalised
 from stacksl.lm.paths import naive
-from stacksl.lm.tokens import TokenItem
-from stacksl.lm.training import Example, TrainSettings, train
+from stacksl.lm.training import TrainSettings, train
+
+from .training_cases import FAST, attached, made, moved, recorded, same
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
-FAST = TrainSettings(learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
-
-
-def attached(model, kind="lora", dropout=0.0, seed=0):
-    from stacksl.lm.adapters import Adapter
-    from stacksl.lm.loading import Loaded
-
-    loaded = Loaded(
-        model=model,
-        tokenizer=None,
-        name="tiny",
-        source="tiny",
-        revision=None,
-        fingerprint="0",
-        licence=None,
-        positions=256,
-        device="cpu",
-        dtype=str(model.dtype).removeprefix("torch."),
-    )
-    return Adapter.attach(loaded, kind, LoraSettings(rank=4, alpha=8.0, dropout=dropout), seed=seed)
 
 
 @pytest.fixture
 def adapter(make_model):
     return attached(make_model("qwen3"))
-
-
-def moved(adapter, size=0.05):
-    """The adapter away from its start, where B = 0 hides half of the gradients."""
-    draw = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in adapter.parameters():
-            parameter += size * torch.randn(parameter.shape, generator=draw)
-    return adapter
-
-
-def base_scores(adapter, items, alone, settings):
-    """Scores of the adapter as it is, which is the base as long as it is not trained."""
-    likelihood = Likelihood(adapter.model)
-    with torch.no_grad():
-        sums = likelihood.sums(items)
-        own = likelihood.sums(alone) if settings.normalisation == "pmi" else None
-    scores = normalised(
-        sums, items, settings.normalisation, alone=own, temperature=settings.temperature
-    )
-    return [tuple(row.tolist()) for row in scores]
-
-
-def made(adapter, items, settings, skips=()):
-    """Examples with gold 1 over half or more of the options; those in `skips` have none."""
-    alone = [TokenItem(item.id, (1,), item.options, item.lengths) for item in items]
-    found = []
-    for number, scores in enumerate(base_scores(adapter, items, alone, settings)):
-        candidates = (1, 0) if number % 2 else tuple(range(len(items[number].options)))
-        gold = None if number in skips else 1
-        own = alone[number] if settings.normalisation == "pmi" else None
-        found.append(Example(items[number], own, gold, candidates, scores))
-    return found
-
-
-def recorded(monkeypatch):
-    """The gradients of every step, which then moves nothing."""
-    steps = []
-
-    def step(self, number):
-        steps.append([gradient.clone() for gradient in self.gradients()])
-        self.drop()
-
-    monkeypatch.setattr(Descent, "step", step)
-    return steps
-
-
-def same(left, right):
-    return left.keys() == right.keys() and all(
-        torch.equal(left[name], right[name]) for name in left
-    )
 
 
 @pytest.mark.parametrize("objective", ["sft", "ce", "ce-hard", "stacksl"])
@@ -223,145 +150,6 @@ def test_checkpointing_changes_no_gradient(monkeypatch, adapter, items):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
 
 
-class OneOfTwo:
-    """A rank of a crew of two that hears nothing of the other."""
-
-    size = 2
-
-    def __init__(self, rank):
-        self.rank = rank
-
-    def share(self, n):
-        return range(self.rank, n, 2)
-
-    def gather(self, results):
-        self.own = results
-        return results
-
-    def total(self, tensors):
-        self.gradients = [tensor.clone() for tensor in tensors]
-
-
-def test_the_ranks_gradients_add_up_to_those_of_one_process(monkeypatch, make_model, items):
-    adapter = moved(attached(make_model("qwen3"), dropout=0.3))
-    settings = replace(FAST, batch_size=5, epochs=1)
-    examples = made(adapter, items, settings)
-    likelihood = Likelihood(adapter.model, packing=Packing(batch_tokens=30))
-    steps = recorded(monkeypatch)
-    train(adapter, likelihood, examples, settings, seed=0, key=1)
-    ranks = [OneOfTwo(0), OneOfTwo(1)]
-    monkeypatch.setattr(Course, "_note", lambda *_: None)
-    for rank in ranks:
-        rank.gather = lambda results, rank=rank: _padded_for_two(rank, results)
-        train(adapter, likelihood, examples, settings, seed=0, key=1, crew=rank)
-    assert ranks[0].pieces > 0
-    assert ranks[1].pieces > 0
-    for first, second, wanted in zip(ranks[0].gradients, ranks[1].gradients, steps[0], strict=True):
-        torch.testing.assert_close(first + second, wanted, rtol=1e-4, atol=1e-7)
-
-
-def _padded_for_two(rank, results):
-    """As many results as examples, the other rank's made up."""
-    rank.pieces = len(results)
-    flat = [seen for piece in results for seen in piece]
-    return [[*flat, *[(0.0, 0.0)] * (5 - len(flat))]]
-
-
-class Killed(Exception):
-    pass
-
-
-CHANGES = {
-    "frozen": {},
-    "ema": {"reference": "ema", "ema_decay": 0.5},
-    "previous": {"reference": "previous"},
-    "pmi": {"normalisation": "pmi", "kl_target": 1e-3},
-    "clipped": {"clip": "scale", "clip_multiple": 1.0, "epochs": 8},
-    "checkpointing": {"checkpointing": True},
-}
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_killed_refit_goes_on_bit_for_bit(name, make_model, items, tmp_path):
-    adapter = attached(make_model("qwen3"), dropout=0.2)
-    settings = replace(FAST, save_every=2, **CHANGES[name])
-    examples = made(adapter, items, settings, skips={4})
-    likelihood = Likelihood(adapter.model)
-    whole = train(adapter, likelihood, examples, settings, seed=3, key=2)
-    expected = adapter.state()
-
-    def kill(done, total):
-        assert total == whole.steps
-        if done == total - 1:  # a step after the last checkpoint
-            raise Killed
-
-    adapter.reset()
-    with pytest.raises(Killed):
-        train(adapter, likelihood, examples, settings, seed=3, key=2, folder=tmp_path, tell=kill)
-    told = []
-    adapter.reset()
-    again = train(
-        adapter, likelihood, examples, settings, seed=3, key=2, folder=tmp_path,
-        tell=lambda done, total: told.append(done),
-    )  # fmt: skip
-    assert told[0] == whole.steps - whole.steps % 2 - (1 if whole.steps % 2 else 2) + 1
-    assert same(expected, adapter.state())
-    assert replace(again, seconds=0.0) == replace(whole, seconds=0.0)
-    if name == "clipped":
-        assert 0.0 < whole.clipped < 1.0
-
-
-def test_a_checkpoint_of_other_arguments_is_not_ours(adapter, items, tmp_path):
-    settings = replace(FAST, save_every=1, epochs=1)
-    examples = made(adapter, items, settings)
-    likelihood = Likelihood(adapter.model)
-    given = {"seed": 0, "key": 1, "folder": tmp_path}
-
-    def steps(**changes):
-        adapter.reset()
-        told = []
-        arguments = {"examples": examples, "settings": settings, **given, **changes}
-        train(adapter, likelihood, tell=lambda done, _: told.append(done), **arguments)
-        return len(told)
-
-    whole = steps()
-    assert steps() == 0  # nothing is left to do
-    assert steps(key=2) == whole
-    assert steps(seed=1, key=2) == whole
-    assert steps(settings=replace(settings, kl_weight=0.2)) == whole
-    assert steps(examples=[replace(examples[0], gold=0), *examples[1:]]) == whole
-    assert steps() == whole  # the file now belongs to the last call
-    (tmp_path / "training.safetensors").write_bytes(b"cut off")
-    assert steps() == whole
-    assert [path.name for path in tmp_path.iterdir()] == ["training.safetensors"]
-
-
-def test_no_checkpoint_unless_asked(adapter, items, tmp_path):
-    train(
-        adapter, Likelihood(adapter.model), made(adapter, items, FAST), FAST,
-        seed=0, key=1, folder=tmp_path / "none",
-    )  # fmt: skip
-    assert not (tmp_path / "none").exists()
-
-
-def test_order_and_dropout_come_from_seed_and_key_alone(make_model, items):
-    adapter = attached(make_model("qwen3"), dropout=0.3)
-    examples = made(adapter, items, FAST)
-    likelihood = Likelihood(adapter.model)
-    found = {}
-    for name, keys, other in (("a", (0, 1), 11), ("b", (0, 1), 12), ("c", (0, 2), 11),
-                              ("d", (1, 1), 11)):  # fmt: skip
-        adapter.reset()
-        torch.manual_seed(other)
-        before = torch.get_rng_state()
-        train(adapter, likelihood, examples, FAST, seed=keys[0], key=keys[1])
-        assert torch.equal(before, torch.get_rng_state())
-        found[name] = adapter.state()
-    assert same(found["a"], found["b"])
-    assert not same(found["a"], found["c"])
-    assert not same(found["a"], found["d"])
-
-
 def test_previous_pulls_nothing_and_ema_does(make_model, items):
     adapter = attached(make_model("qwen3"))
     likelihood = Likelihood(adapter.model)
@@ -436,33 +224,6 @@ def test_an_infinite_clip_is_none(adapter, items):
     assert same(*found)
 
 
-def test_numbers_that_are_not_finite_end_in_one_sentence(adapter, items, tmp_path):
-    settings = replace(FAST, learning_rate=1e30, max_grad_norm=1e30, warmup_share=0.0, save_every=1)
-    examples = made(adapter, items, settings)
-    with pytest.raises(RunError, match="not finite at step 2 of 12: take a lower learning_rate"):
-        train(
-            adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1, folder=tmp_path
-        )
-    assert not adapter.model.training
-    assert (tmp_path / "training.safetensors").is_file()
-
-
-@pytest.mark.parametrize(
-    "error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")]
-)
-def test_no_memory_ends_in_one_sentence(monkeypatch, adapter, items, error):
-    examples = made(adapter, items, FAST)
-    likelihood = Likelihood(adapter.model)
-
-    def fail(_):
-        raise error
-
-    monkeypatch.setattr(likelihood, "sums", fail)
-    with pytest.raises(RunError, match="lower batch_tokens or turn checkpointing on"):
-        train(adapter, likelihood, examples, FAST, seed=0, key=1)
-    assert not adapter.model.training
-
-
 def test_full_fine_tuning_learns_and_refuses_a_second_adapter(make_model, items):
     adapter = attached(make_model("llama"), "full")
     settings = replace(FAST, learning_rate=2e-3, epochs=8)
@@ -513,24 +274,3 @@ def test_settings_out_of_range_are_all_named():
                   {"normalisation": "mean"}):  # fmt: skip
         with pytest.raises(SettingsError):
             TrainSettings(**wrong)
-
-
-def test_the_rate_rises_to_one_and_falls_towards_zero():
-    for total, share in ((1, 0.1), (7, 0.0), (40, 0.1), (40, 1.0)):
-        rates = [rate(step, total, share) for step in range(total)]
-        warmup = math.ceil(share * total)
-        assert max(rates) == 1.0
-        assert min(rates) > 0.0
-        assert rates[:warmup] == sorted(rates[:warmup])
-        assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
-
-
-def test_only_matrices_decay():
-    matrix = torch.nn.Parameter(torch.ones(2, 2))
-    scale = torch.nn.Parameter(torch.ones(2))
-    descent = Descent(
-        [matrix, scale], 1, learning_rate=0.1, warmup_share=0.0, weight_decay=0.5, max_grad_norm=1.0
-    )
-    descent.step(0)  # without any gradient
-    torch.testing.assert_close(matrix.detach(), torch.full((2, 2), 0.95))
-    assert torch.equal(scale.detach(), torch.ones(2))

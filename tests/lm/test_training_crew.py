@@ -26,7 +26,7 @@ class Refits:
 
     def __init__(self, crew: Any) -> None:
         from conftest import make_items, random_model  # type: ignore[import-not-found]
-        from test_training import FAST, attached, made
+        from training_cases import FAST, attached, made
 
         from stacksl.lm import Likelihood, Packing
 

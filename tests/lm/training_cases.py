@@ -1,0 +1,84 @@
+"""Refits of tiny random models: what is trained, on which examples."""
+
+from stacksl.lm import Likelihood, LoraSettings, normalised
+from stacksl.lm.descent import Descent
+from stacksl.lm.tokens import TokenItem
+from stacksl.lm.training import Example, TrainSettings
+
+FAST = TrainSettings(learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
+
+
+def attached(model, kind="lora", dropout=0.0, seed=0):
+    from stacksl.lm.adapters import Adapter
+    from stacksl.lm.loading import Loaded
+
+    loaded = Loaded(
+        model=model,
+        tokenizer=None,
+        name="tiny",
+        source="tiny",
+        revision=None,
+        fingerprint="0",
+        licence=None,
+        positions=256,
+        device="cpu",
+        dtype=str(model.dtype).removeprefix("torch."),
+    )
+    return Adapter.attach(loaded, kind, LoraSettings(rank=4, alpha=8.0, dropout=dropout), seed=seed)
+
+
+def moved(adapter, size=0.05):
+    """The adapter away from its start, where B = 0 hides half of the gradients."""
+    import torch
+
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in adapter.parameters():
+            parameter += size * torch.randn(parameter.shape, generator=draw)
+    return adapter
+
+
+def base_scores(adapter, items, alone, settings):
+    """Scores of the adapter as it is, which is the base as long as it is not trained."""
+    import torch
+
+    likelihood = Likelihood(adapter.model)
+    with torch.no_grad():
+        sums = likelihood.sums(items)
+        own = likelihood.sums(alone) if settings.normalisation == "pmi" else None
+    scores = normalised(
+        sums, items, settings.normalisation, alone=own, temperature=settings.temperature
+    )
+    return [tuple(row.tolist()) for row in scores]
+
+
+def made(adapter, items, settings, skips=()):
+    """Examples with gold 1 over half or more of the options; those in `skips` have none."""
+    alone = [TokenItem(item.id, (1,), item.options, item.lengths) for item in items]
+    found = []
+    for number, scores in enumerate(base_scores(adapter, items, alone, settings)):
+        candidates = (1, 0) if number % 2 else tuple(range(len(items[number].options)))
+        gold = None if number in skips else 1
+        own = alone[number] if settings.normalisation == "pmi" else None
+        found.append(Example(items[number], own, gold, candidates, scores))
+    return found
+
+
+def recorded(monkeypatch):
+    """The gradients of every step, which then moves nothing."""
+    steps = []
+
+    def step(self, number):
+        steps.append([gradient.clone() for gradient in self.gradients()])
+        self.drop()
+
+    monkeypatch.setattr(Descent, "step", step)
+    return steps
+
+
+def same(left, right):
+    import torch
+
+    return left.keys() == right.keys() and all(
+        torch.equal(left[name], right[name]) for name in left
+    )
