@@ -42,11 +42,14 @@ class Worker:
         return reply
 
 
-@pytest.fixture(scope="session")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+@pytest.fixture(scope="module")
+def worker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Worker]:
+    """The process that plays and kills runs; the libraries in a module's `HEAVY` are its own."""
     fault = tmp_path_factory.mktemp("worker") / "fault"
     process = subprocess.Popen(
-        [sys.executable, str(WORKER), str(fault)],
+        [sys.executable, str(WORKER), str(fault), *getattr(request.module, "HEAVY", ())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -124,7 +127,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kinds(tmp_path_factory: pytest.TempPathFactory, worker: Worker) -> dict[str, Kind]:
     """Every sort of job, each played once without disturbance."""
     folder = tmp_path_factory.mktemp("jobs")

@@ -6,9 +6,6 @@ On the CPU with the recorded number of threads: ledger, θ, adapters, prediction
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +16,12 @@ from stacksl.api import Run
 from stacksl.runs.checkpoints import latest
 
 from ..runs.lm_cases import QUICK, questions, tiny_model
-from .conftest import WORKER, Kind, Worker, budget_of, chain, expect_sound, facts
+from .conftest import Kind, Worker, budget_of, chain, expect_sound, facts
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
+HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
 RUNS, LABELS, LM = "stacksl.runs", "stacksl.labels", "stacksl.lm"
 # 6 labels, refits at 1, 3 and 6; two epochs of steps of two: 2, 4 and 6 steps
 SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
@@ -64,27 +62,6 @@ QUICKLY = (
     "when its row is on disk",
 )
 MOMENTS = ROUNDS | REFIT | EPOCH | END
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    """The process that plays and kills runs, with the heavy libraries in its parent."""
-    fault = tmp_path_factory.mktemp("worker") / "fault"
-    heavy = "import torch, transformers, peft, accelerate, transformers.models.qwen3.modeling_qwen3"
-    play = f"import runpy; runpy.run_path({str(WORKER)!r}, run_name='__main__')"
-    process = subprocess.Popen(
-        [sys.executable, "-c", f"{heavy}; {play}", str(fault)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield Worker(process)
-    assert process.stdin is not None
-    process.stdin.close()
-    process.wait(30)
-    process.stdout.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
 """A process that plays runs in forked children, and kills them where it is told to.
 
-It imports everything once and then reads one order a line from stdin: a job, and perhaps a moment.
-The moment is either `after` so many seconds, or the n-th call of a function, `before` or `after`
-it. The child dies by SIGKILL, so nothing of the package gets to clean up. One reply a line.
+It imports everything once, the modules named as its further arguments too, and then reads one order
+a line from stdin: a job, and perhaps a moment. The moment is either `after` so many seconds, or the
+n-th call of a function, `before` or `after` it. The child dies by SIGKILL: nothing of the package
+gets to clean up. One reply a line.
 """
 
 from __future__ import annotations
@@ -122,6 +123,8 @@ def main() -> None:
     for name in ("execution", "job", "tables", "summary", "status", "evaluation"):
         importlib.import_module(f"stacksl.runs.{name}")
     fault = Path(sys.argv[1])
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
     print("ready", flush=True)
     for line in sys.stdin:
         order = json.loads(line)
