@@ -91,6 +91,9 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
                 shown = [r for r in rows if r.metric == metric and r.settings["axis"] == axis]
                 _draw(axes[line, column], shown)
                 axes[line, column].set_xlabel(axis)
+            values = [row.value for row in rows if row.metric == metric and row.value]
+            for ax in axes[line]:
+                ax.set_ylim(min(values) / 1.5, max(values) * 1.5)
             axes[line, 0].set_ylabel(label)
         handles, names = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=8)

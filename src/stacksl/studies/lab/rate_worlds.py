@@ -1,17 +1,11 @@
 """Streams on which rates can be measured: their gaps shrink with the labels, so regret grows on.
 
-`pairs`: round t shows ±e_i, i uniform in 1..d, and |θ*_i| = σ√(d/B) with random signs. B labels
-are B/d a coordinate, after which a sign is still wrong with a probability that does not depend on
-B. Hence, for every policy that buys at most B labels, in expectation over signs,
+`pairs`: round t shows ±e_i, i uniform in 1..d, and |θ*_i| = σ√(d/B) with random signs. For every
+learner that buys at most B labels E R(T) ≥ `LOWER_ANY` · σT√(d/B), and where which rounds are
+asked does not depend on answers E R(T) ≥ `LOWER_BLIND` · σT√(d/B) (docs/theory.md, Theorem C.1).
 
-    R(T) ≥ (1/2) e^−2 · σ T √(d/B)                                       (`LOWER_ANY`)
-
-since telling s_i = ±1 apart by N_i labels errs with probability at least (1/4) exp(−2 d E[N_i]/B)
-(Bretagnolle and Huber 1979), a wrong sign costs 2|θ*_i|, and the N_i sum to at most B. Where the
-N_i do not depend on the answers the error is Φ(−√(N_i d/B)), which is convex in N_i, so that
-R(T) ≥ 2 Φ(−1) · σ T √(d/B) (`LOWER_BLIND`).
-
-`cube`: every round shows all of {±1/√d}^d, and |θ*_i| is given.
+`cube`: every round shows all of {±1/√d}^d, and |θ*_i| is given; at σ√(d/T), with every label
+bought, E R(T) ≥ `LOWER_BLIND` · σd√T for every learner (Theorem C.2).
 """
 
 from __future__ import annotations
@@ -27,8 +21,11 @@ from stacksl.studies.lab.worlds import World
 
 __all__ = ["LOWER_ANY", "LOWER_BLIND", "cube", "pairs", "printed_bound"]
 
-LOWER_ANY = 0.5 * math.exp(-2.0)
 LOWER_BLIND = math.erfc(1.0 / math.sqrt(2.0))
+"""2Φ(−1) = 0.317."""
+
+LOWER_ANY = 0.16644
+"""2α with (1 − 2α)·log((1 − α)/α) = 2."""
 
 NOISE = 0.3
 _NONE = np.zeros((0, 0))

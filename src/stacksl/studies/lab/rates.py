@@ -187,7 +187,7 @@ def _cube_rows(grid: Grid, action: str, regret: Mapping[str, Sequence[float]]) -
     for rounds, over in zip(grid.clocks, table, strict=True):
         value, error = bootstrapped(lambda means: means.max(axis=-1), over)
         row = f"cube: {action}, worst size, T = {rounds:,}"
-        settings = {"kind": "cube", "T": rounds, "action": ACTIONS[action]}
+        settings = {"kind": "cube", "T": rounds, "dim": CUBE_DIM, "action": ACTIONS[action]}
         yield Row("rates", row, "worst_regret", value, error, len(over[0]), settings=settings)
     line, shape = slope_over(grid.clocks), (len(grid.clocks), len(sizes))
 

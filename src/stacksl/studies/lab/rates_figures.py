@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["figures", "layout"]
 
+_REGRET = "regret (mean, 95 % interval)"
+
 
 def layout(rows: Sequence[Row]) -> str:
     """Slopes; regret on the lower-bound instance by gate; regret where every label is bought."""
@@ -102,12 +104,18 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     by_rounds = [[r for r in points if _point(r)[1] == t] for t in {_point(r)[1] for r in points}]
     by_budget = [[r for r in points if _point(r)[0] == b] for b in {_point(r)[0] for r in points}]
     with styled():
-        figure, axes = canvas(2, 2, width=7.6, height=6.4)
+        figure, axes = canvas(2, 2, width=7.6, height=6.8)
         _over(axes[0, 0], max(by_rounds, key=len), 0)
         _over(axes[0, 1], max(by_budget, key=len), 1)
         _bought(axes[1, 0], [row for row in rows if row.metric == "worst_regret"], "cube")
         stationary = [row for row in rows if row.row.startswith("iid") and row.metric == "regret"]
         _bought(axes[1, 1], stationary, "iid")
+        axes[0, 0].set_ylabel(_REGRET)
+        axes[1, 0].set_ylabel(_REGRET)
+        handles, names = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside upper center", ncols=3, fontsize=8)
+        for ax in axes[1]:
+            ax.legend(fontsize=8)
     return {"rates": figure}
 
 
@@ -122,11 +130,11 @@ def _over(ax: Axes, rows: Sequence[Row], place: int) -> None:
     printed = np.array([printed_bound(*_point(row), row.settings["dim"]) for row in first])
     fitted = (first[0].value or 1.0) / printed[0] * printed
     ax.plot(places, lower, "k:", lw=1.2, label="lower bound, any policy")
-    ax.plot(places, fitted, "k--", lw=1.2, label="Theorem 2 as printed, fitted at the left")
+    ax.plot(places, fitted, "k--", lw=1.2, label="Theorem 2 as printed (fitted at the left)")
     corrected = lower * ((first[0].value or 1.0) / lower[0])
-    ax.plot(places, corrected, color="#555555", lw=1.0, label="corrected, fitted at the left")
+    ax.plot(places, corrected, color="#555555", lw=1.0, label="corrected (fitted at the left)")
     other = f"T = {_point(rows[0])[1]:,}" if place == 0 else f"B = {_point(rows[0])[0]:,}"
-    _finish(ax, ("B", "T")[place], f"lower-bound instance, {other}")
+    _finish(ax, places, ("B", "T")[place], f"lower-bound instance, {other}")
 
 
 def _bought(ax: Axes, rows: Sequence[Row], kind: str) -> None:
@@ -140,15 +148,18 @@ def _bought(ax: Axes, rows: Sequence[Row], kind: str) -> None:
     start = line[0].value or 1.0
     ax.plot(places, start * np.sqrt(places / places[0]), "k--", lw=1.2, label="√T")
     if kind == "cube":
-        ax.plot(places, start * places / places[0], "k:", lw=1.2, label="T")
+        lower = LOWER_BLIND * NOISE * line[0].settings["dim"] * np.sqrt(places)
+        ax.plot(places, lower, "k:", lw=1.2, label="lower bound, any policy")
     title = "hypercube, worst size, B = T" if kind == "cube" else "stationary stream, B = T"
-    _finish(ax, "T", title)
+    _finish(ax, list(places), "T", title)
 
 
-def _finish(ax: Axes, label: str, title: str) -> None:
+def _finish(ax: Axes, places: Sequence[float], label: str, title: str) -> None:
+    from matplotlib.ticker import NullFormatter
+
     ax.set_xscale("log")
     ax.set_yscale("log")
+    ax.set_xticks(list(places), [f"{p / 1000:g}k" if p >= 1000 else f"{p:g}" for p in places])
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel(label)
-    ax.set_ylabel("regret (mean, 95 % interval)")
     ax.set_title(title)
-    ax.legend(fontsize=7)
