@@ -99,7 +99,10 @@ def test_changes_are_paired_by_seed() -> None:
     assert CLIPPING.layout is not None
     text = CLIPPING.layout(rows)
     assert "accuracy of the last θ: clipping raises it in 36, lowers it in 0" in text
-    assert "largest, not cut: clipping raises it in 0, lowers it in 0, no effect seen in 36" in text
+    assert (
+        "largest loss, not cut: clipping raises it in 0, lowers it in 0, no effect seen in 36"
+        in text
+    )
     assert CLIPPING.figures is not None
     assert set(CLIPPING.figures(rows)) == {"clipping"}
 

@@ -44,9 +44,9 @@ PAPER = {
 WINDOW, ENOUGH, QUANTILE = 200, 20, 0.95  # as the scorer has them
 HEADS: Mapping[str, str] = {
     "mean_after": "mean loss, cut at ρ",
-    "max_after": "largest, cut at ρ",
+    "max_after": "largest loss, cut at ρ",
     "mean_loss": "mean loss, not cut",
-    "max_loss": "largest, not cut",
+    "max_loss": "largest loss, not cut",
     "clipped": "share above ρ",
     "accuracy": "accuracy of the last θ",
     "final_regret": "regret of the last θ",
@@ -237,9 +237,10 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
                 )
             ax.set_yticks(range(len(CLIPS)), list(CLIPS) if metric == "max_after" else [""] * 7)
             ax.set_ylim(len(CLIPS) - 0.5, -0.5)
-            ax.set_xlabel(head)
+            ax.set_xlabel(f"{head} (nats)" if "loss" in head else head)
         names = axes[0, 0].get_legend_handles_labels()
-        drawn.legend(*names, loc="outside upper center", ncols=2)
+        title = "2 % of the labels wrong; means with 95 % intervals over seeds"
+        drawn.legend(*names, loc="outside upper center", ncols=2, title=title)
     return {"clipping": drawn}
 
 

@@ -1,0 +1,189 @@
+"""`advice`: each sentence of the paper's parameter section, swept, with a verdict by a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from stacksl.game import (
+    Gate,
+    ScorerSettings,
+    calibrate_gate_scale,
+    make_gate,
+    make_scorer,
+    warmup_length,
+    warmup_spreads,
+)
+from stacksl.game.bisection import LEVELS, bracket_level, simulated_stream, voluntary
+from stacksl.game.engines import run_stream
+from stacksl.game.inputs import PairFeatures
+from stacksl.studies.lab.heavy import heavy_world
+from stacksl.studies.lab.playing import final_regret, play, regrets
+from stacksl.studies.lab.sentences import SENTENCES
+from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.verdicts import figure, layout
+from stacksl.studies.lab.worlds import World, make_world
+from stacksl.studies.rows import Row, pooled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["ADVICE"]
+
+ROUNDS, QUICK_ROUNDS = 4000, 200
+PRECISION = 0.005
+
+
+def trials(quick: bool) -> Sequence[Trial]:
+    """One trial a stream, with the lines of every sentence that is tested on it."""
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    worlds: dict[str, tuple[Mapping[str, Any], dict[str, Line]]] = {}
+    for sentence in SENTENCES:
+        world = {**sentence.world, "rounds": rounds}
+        _, lines = worlds.setdefault(repr(world), (world, {}))
+        lines |= {line.row: line for line in sentence.lines}
+    return [Trial(world, tuple(lines.values())) for world, lines in worlds.values()]
+
+
+def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+    """What each line asked for and lost."""
+    made = dict(world)
+    kind = made.pop("kind")
+    stream = (
+        heavy_world(seed, **made)
+        if kind == "heavy"
+        else make_world(kind, **made, seed=seed, purpose="advice")
+    )
+    return [_bisected(stream, n, seed) if "bisect" in n.settings else _played(stream, n, seed)
+            for n in lines]  # fmt: skip
+
+
+def _played(stream: World, line: Line, seed: int) -> Numbers:
+    """Demand is what the gate asked for of its own accord, over B."""
+    kept = line.settings
+    shown = _presented(_shrunk(stream, kept.get("shrink", 1.0)), kept.get("present"))
+    settings = kept.get("scorer_settings", {})
+    gate = dict(kept["gate"])
+    if "kappa" in kept:
+        gate["gate_scale"] = kept["kappa"] * _median_spread(stream, kept)
+    budget = _budget(stream, line)
+    played = play(shown, gate, budget, scorer=kept.get("scorer"), settings=settings, seed=seed)
+    return {
+        "demand": voluntary(played) / budget,
+        "regret_per_round": float(regrets(shown, played).mean()),
+        "final_regret": final_regret(shown, played.theta),
+        "asked_fraction": float(played.asked.mean()),
+    }
+
+
+def _budget(stream: World, line: Line) -> int:
+    return int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+
+
+def _shrunk(stream: World, factor: float) -> World:
+    """Features `factor` times as long; the learner knows neither, answers stay what they were."""
+    if factor == 1.0:
+        return stream
+    return replace(
+        stream,
+        features=factor * stream.features,
+        test_features=factor * stream.test_features,
+        truth=stream.truth / factor,
+    )
+
+
+def _presented(stream: World, count: int | None) -> World:
+    """The first `count` candidates of each round; the test keeps them all."""
+    if count is None:
+        return stream
+    assert stream.utilities is not None
+    return replace(
+        stream,
+        features=stream.features[:, :count],
+        values=stream.values[:, :count],
+        utilities=stream.utilities[:, :count],
+        present=count,
+    )
+
+
+def _median_spread(stream: World, kept: Mapping[str, Any]) -> float:
+    """The median of the spreads of the warm-up at the standard ridge and length of features."""
+    count = warmup_length(stream.horizon)
+    settings = ScorerSettings(noise=stream.noise, norm_bound=stream.norm_bound)
+    scorer = make_scorer("ridge", dim=stream.features.shape[2], classes=None, settings=settings)
+    block = [PairFeatures(rows) for rows in stream.features[:count]]
+    everyone = tuple(range(stream.features.shape[1]))
+    spreads = warmup_spreads(scorer, block, [everyone] * count)
+    return calibrate_gate_scale(spreads).median
+
+
+def _bisected(stream: World, line: Line, seed: int) -> Numbers:
+    """The level found on a simulated stream of warm-up items, and its labels on the real one."""
+    gate = str(line.settings["bisect"])
+    budget = _budget(stream, line)
+    warmup = stream.features[: warmup_length(stream.horizon)]
+    known: dict[str, Any] = {"noise": stream.noise, "norm_bound": stream.norm_bound}
+    features, rewards = simulated_stream(warmup, stream.horizon, seed=seed, **known)
+
+    def made(level: float) -> Gate:
+        return make_gate(gate, **{LEVELS[gate]: level})
+
+    def asked(level: float) -> int:
+        played = run_stream(
+            "ridge", features, gate=made(level), budget=budget, rewards=rewards,
+            settings=ScorerSettings(**known), seed=seed, certificates=False,
+        )  # fmt: skip
+        return voluntary(played)
+
+    found = bracket_level(asked, budget, precision=PRECISION)
+    real = play(stream, made(found.value), budget, seed=seed)
+    return {
+        "jump": found.jump,
+        "level": found.value,
+        "level_above": found.high,
+        "demand": voluntary(real) / budget,
+        "regret_per_round": float(regrets(stream, real).mean()),
+        "final_regret": final_regret(stream, real.theta),
+        "asked_fraction": float(real.asked.mean()),
+    }
+
+
+def derive(samples: Samples) -> list[Row]:
+    """The effect of each sentence, above 0 where the paper is right, with its error over seeds."""
+    found = []
+    for sentence in SENTENCES:
+        effects = list(sentence.effects(samples))
+        value, error = pooled(effects)
+        settings = {
+            "text": sentence.text,
+            "effect": sentence.effect,
+            "metric": sentence.metric,
+            "presence": sentence.presence,
+            "lines": [line.row for line in sentence.lines],
+            "marks": [],
+        }
+        found.append(
+            Row("advice", sentence.key, "effect", value, error, len(effects), settings=settings)
+        )
+    return found
+
+
+def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
+    """Every sweep, a panel a sentence."""
+    return {"advice": figure(rows)}
+
+
+ADVICE = LabStudy(
+    name="advice",
+    title="The parameter section, sentence by sentence",
+    claim="how c, the KL weight, η, the ridge, κ, δ, α, K, τ and ρ should be set",
+    cost="95 lines of 4,000 rounds a seed, and four bisections; some 20 s of one core",
+    metrics=("demand", "regret_per_round", "final_regret", "jump", "level", "level_above"),
+    seeds=20,
+    trials=trials,
+    play=measure,
+    derive=derive,
+    layout=layout,
+    figures=figures,
+)

@@ -1,0 +1,156 @@
+"""The verdict on a sentence by its interval; the table and the figure of the study `advice`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stacksl.studies.rows import Row, half_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["RULE", "figure", "layout", "verdict"]
+
+RULE = (
+    "An effect is measured so that it is above 0 where the sentence is right. The verdict is"
+    " *holds* where all of its 95 % interval is above 0, *the reverse* where all of it is below,"
+    " and *no effect seen* else; where it is a share of something that is there or not, *does not*"
+    " if it is 0 under every seed. Of that many sentences, each at 95 %, one or two may be"
+    " misjudged by chance."
+)
+
+
+HEADS = {
+    "demand": "labels asked for / B",
+    "regret_per_round": "regret a round",
+    "final_regret": "regret of the last θ",
+}
+
+
+def verdict(row: Row) -> str:
+    """`holds`, `the reverse`, `no effect seen` or `does not`, by an effect's interval (`RULE`).
+
+    >>> verdict(Row("advice", "budget", "effect", 2.0, 0.5, 20))
+    'holds'
+    """
+    half, value = half_width(row), row.value
+    if row.settings.get("presence") and value == 0.0:
+        return "does not"
+    if half is None or value is None or abs(value) <= half:
+        return "no effect seen"
+    return "holds" if value > 0.0 else "the reverse"
+
+
+def layout(rows: Sequence[Row]) -> str:
+    """A line a sentence: what is claimed, the sweep, the effect with its interval, the verdict."""
+    heads = ("", "the paper", "sweep: mean over seeds", "effect", "", "verdict")
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for row in rows:
+        if row.metric == "effect":
+            known = row.settings
+            sweep = _points(_sweep(row, rows))
+            half = half_width(row)
+            size = f"{row.value:.3g}" + ("" if half is None else f" ± {half:.2g}")
+            cells = (row.row, known["text"], sweep, known["effect"], size, verdict(row))
+            lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join([*lines, "", _levels(rows), "", RULE])
+
+
+def _sweep(effect: Row, rows: Sequence[Row]) -> list[Row]:
+    """The rows of the lines an effect is made of, in their order."""
+    known = effect.settings
+    mine = {row.row: row for row in rows if row.metric == known["metric"]}
+    return [mine[name] for name in known["lines"] if name in mine]
+
+
+def _points(points: Sequence[Row]) -> str:
+    """Each value with its mean, budget by budget where there are several."""
+    if len(points) == 1:
+        return f"{points[0].value or 0.0:.3g}"
+    name = _parameter(points[0])
+    groups = _by_budget(points)
+    said = []
+    for budget, mine in groups:
+        each = ", ".join(f"{_value(point)} → {point.value or 0.0:.3g}" for point in mine)
+        said.append(each if budget is None else f"β = {budget:g}: {each}")
+    return f"{name}: {'; '.join(said)}" if name else "; ".join(said)
+
+
+def _by_budget(points: Sequence[Row]) -> list[tuple[float | None, list[Row]]]:
+    """The points of each budget; all together under None where it is one, or what is swept."""
+    budgets = list(dict.fromkeys(point.budget_fraction for point in points))
+    if len(budgets) in (1, len(points)):
+        return [(None, list(points))]
+    return [(b, [point for point in points if point.budget_fraction == b]) for b in budgets]
+
+
+def _levels(rows: Sequence[Row]) -> str:
+    """What the bisections found, and what it was worth on the stream itself."""
+    found = {(row.row, row.metric): row for row in rows}
+    said = []
+    for name in dict.fromkeys(row.row for row in rows if row.metric == "level"):
+        level, above, demand = (
+            found[name, metric].value or 0.0 for metric in ("level", "level_above", "demand")
+        )
+        jump = found[name, "jump"].value or 0.0
+        said.append(
+            f"- {name.partition(':')[0]}: {level:.4g}, and {above:.4g} just above, between which"
+            f" the labels asked for fall by {jump:.1%} of B; on the stream itself the gate asks for"
+            f" {demand:.1%} of B at the first of its own accord."
+        )
+    return "\n".join(said)
+
+
+def figure(rows: Sequence[Row]) -> Figure:
+    """The sweeps, a panel each, with 95 % intervals; sentences on one sweep share it."""
+    from stacksl.studies.lab.figures import canvas, styled
+
+    panels: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        if row.metric == "effect" and len(row.settings["lines"]) > 1:
+            panels.setdefault((row.settings["metric"], *row.settings["lines"]), row)
+    columns = 4
+    tall = -(-len(panels) // columns)
+    with styled():
+        drawn, axes = canvas(tall, columns, width=11.0, height=2.5 * tall)
+        for ax, effect in zip(axes.flat, panels.values(), strict=False):
+            _panel(ax, effect, _sweep(effect, rows))
+        for ax in list(axes.flat)[len(panels) :]:
+            ax.set_visible(False)
+        drawn.suptitle("Means over seeds with 95 % intervals", fontsize=9)
+    return drawn
+
+
+def _panel(ax: Axes, effect: Row, points: Sequence[Row]) -> None:
+    from stacksl.studies.lab.figures import curve
+
+    groups = _by_budget(points)
+    for number, (budget, mine) in enumerate(groups):
+        name = "" if budget is None else f"β = {budget:g}"
+        curve(ax, mine, list(range(len(mine))), name, number)
+        ax.set_xticks(range(len(mine)), [_value(point) for point in mine], fontsize=7)
+    if len(groups) > 1:
+        ax.legend(fontsize=7)
+    ax.set_title(effect.row, fontsize=9)
+    metric = str(effect.settings["metric"])
+    ax.set_ylabel(HEADS[metric], fontsize=8)
+    ax.set_xlabel(_parameter(points[0]), fontsize=8)
+    values = np.array([point.value or 0.0 for point in points])
+    if metric == "demand":
+        ax.set_ylim(-0.05, 1.05)
+    elif values.min() > 0.0:
+        ax.set_yscale("log")
+    ax.margins(x=0.1)
+
+
+def _parameter(point: Row) -> str:
+    name, found, _ = point.row.partition(": ")[2].partition(" = ")
+    return name if found else ""
+
+
+def _value(point: Row) -> str:
+    return point.row.partition(": ")[2].partition(",")[0].rpartition("= ")[2]

@@ -1,0 +1,132 @@
+"""`advice`: effects, verdicts and the settings that a sentence is tested under."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from stacksl.game.engines import run_stream
+from stacksl.studies.lab import advice, playing
+from stacksl.studies.lab.advice import ADVICE, measure, trials
+from stacksl.studies.lab.bench import reproduce
+from stacksl.studies.lab.effects import between, contrast, negative, rooted, shift_of_best
+from stacksl.studies.lab.sentences import SENTENCES
+from stacksl.studies.lab.verdicts import verdict
+from stacksl.studies.rows import Row
+
+
+@pytest.fixture(autouse=True)
+def by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "run_stream", partial(run_stream, engine="loop"))
+    monkeypatch.setattr(advice, "run_stream", partial(run_stream, engine="loop"))
+
+
+def effect(value: float, se: float, presence: bool = False) -> Row:
+    return Row("advice", "x", "effect", value, se, 4, settings={"presence": presence})
+
+
+@pytest.mark.parametrize(
+    ("value", "se", "presence", "said"),
+    [
+        (1.0, 0.3, False, "holds"),
+        (1.0, 0.32, False, "no effect seen"),
+        (-1.0, 0.3, False, "the reverse"),
+        (0.0, 0.0, False, "no effect seen"),
+        (0.0, 0.0, True, "does not"),
+        (1.0, 0.0, True, "holds"),
+    ],
+)
+def test_a_verdict_follows_the_interval(value, se, presence, said) -> None:
+    """t(3) = 3.182, so that ± 0.955 leaves out 0 and ± 1.018 does not."""
+    assert verdict(effect(value, se, presence)) == said
+
+
+def test_effects_are_paired_by_seed() -> None:
+    samples = {
+        "a": {"final_regret": [1.0, 5.0], "demand": [0.0, 0.5], "jump": [1.0, 0.05]},
+        "b": {"final_regret": [2.0, 4.0], "demand": [0.5, 1.0], "jump": [0.0, 0.06]},
+        "c": {"final_regret": [3.0, 3.0], "demand": [1.0, 1.0], "jump": [0.0, 0.0]},
+    }
+    assert contrast("final_regret", ["c"], ["a", "b"])(samples) == [1.5, -1.5]
+    assert shift_of_best(["c", "a"], ["b", "c"])(samples) == [1.0, -1.0]
+    assert negative(shift_of_best(["c", "a"], ["b", "c"]))(samples) == [-1.0, 1.0]
+    assert between(["a", "b", "c"])(samples) == pytest.approx([1 / 3, 1 / 3])
+    assert rooted("a")(samples) == [0.0, 1.0]
+
+
+def test_every_sentence_has_lines_of_its_own_world() -> None:
+    lines = {line.row: (trial.world, line) for trial in trials(False) for line in trial.lines}
+    assert len({sentence.key for sentence in SENTENCES}) == len(SENTENCES)
+    for sentence in SENTENCES:
+        for line in sentence.lines:
+            world, kept = lines[line.row]
+            assert kept is line or kept == line
+            assert world == {**sentence.world, "rounds": 4000}
+    assert sum(len(trial.lines) for trial in trials(False)) == len(lines) == 95
+
+
+def played(*starts: str, seed: int = 0) -> dict[str, dict[str, float | None]]:
+    found = {}
+    for trial in trials(True):
+        lines = [line for line in trial.lines if line.row.startswith(starts)]
+        if lines:
+            numbers = measure(trial.world, lines, seed)
+            found |= {line.row: dict(n) for line, n in zip(lines, numbers, strict=True)}
+    return found
+
+
+def test_llf_is_a_switch_at_the_warmup_median_and_a_smaller_ridge_opens_it() -> None:
+    found = played("c of llf", "ridge", "normalization")
+    kappas = {float(r.split("κ = ")[1].split(",")[0]): n for r, n in found.items() if "κ" in r}
+    assert {k: n["demand"] for k, n in kappas.items()} == {k: float(k < 1.0) for k in kappas}
+    assert kappas[0.1]["regret_per_round"] == kappas[0.9]["regret_per_round"]
+    assert found["ridge: ridge = 10, β = 0.1"]["demand"] == 0.0
+    assert found["ridge: ridge = 0.01, β = 0.1"]["demand"] == 1.0
+    assert found["normalization: ‖φ‖ = 0.25, β = 0.1"]["demand"] == 0.0
+    assert found["normalization: ‖φ‖ = 2, β = 0.1"]["demand"] == 1.0
+
+
+def test_a_larger_scale_of_width_asks_less_by_degrees() -> None:
+    asked = [numbers["demand"] for numbers in played("c of width").values()]
+    assert asked == sorted(asked, reverse=True)
+    assert asked[0] == 1.0
+    assert asked[-1] == 0.0
+    assert any(0.05 < (a or 0.0) < 0.95 for a in asked)
+
+
+def test_bisection_of_llf_jumps_and_that_of_adpo_does_not() -> None:
+    found = played("bisection, adpo", "bisection, llf")
+    assert found["bisection, llf: B/T = 0.1, β = 0.1"]["jump"] == 1.0
+    adpo = found["bisection, adpo: B/T = 0.1, β = 0.1"]
+    assert (adpo["jump"] or 0.0) <= 0.1
+    assert (adpo["level_above"] or 0) / (adpo["level"] or 1) == pytest.approx(1.0, abs=0.006)
+
+
+def test_fewer_candidates_are_shown_and_all_are_tested() -> None:
+    found = played("candidates")
+    finals = [numbers["final_regret"] for numbers in found.values()]
+    assert len(set(finals)) == 4, "each learnt from other candidates"
+    assert all(0.0 < (value or 0.0) < 10.0 for value in finals)
+
+
+def test_the_study_makes_a_table_and_a_figure() -> None:
+    rng = np.random.default_rng(0)
+    made = {
+        line.row: [{m: float(rng.random()) for m in ADVICE.metrics} for _ in range(3)]
+        for trial in trials(True) for line in trial.lines
+    }  # fmt: skip
+    rows = reproduce(ADVICE, made, quick=True)
+    effects = [row for row in rows if row.metric == "effect"]
+    assert [row.row for row in effects] == [sentence.key for sentence in SENTENCES]
+    budget = next(row for row in effects if row.row == "budget")
+    few = [n["final_regret"] for n in made["budget: B/T = 0.02, β = 0.02"]]
+    most = [n["final_regret"] for n in made["budget: B/T = 1, β = 1"]]
+    assert budget.value == pytest.approx(np.mean(few) - np.mean(most))
+    assert ADVICE.layout is not None
+    text = ADVICE.layout(rows)
+    assert all(f"| {sentence.key} | {sentence.text} |" in text for sentence in SENTENCES)
+    assert {line.count("|") for line in text.splitlines() if line.startswith("|")} == {7}
+    assert ADVICE.figures is not None
+    assert set(ADVICE.figures(rows)) == {"advice"}
