@@ -169,8 +169,7 @@ def _judge(
 ) -> int:
     """The action; writes the certificate."""
     choice = judging.action_of(plan, space.scores, space.widths, reach, fresh, space.values)
-    by_gate = plan.gate in (judging.CONTESTED, judging.ADPO)
-    if fresh and (plan.certificates or by_gate):
+    if fresh and (plan.certificates or judging.reads_pairs(plan)):
         pending.shaded_pair_norms(rows, images, waits.shadows, waits.used[0], choice, space.pairs)
     out.choices[t] = choice
     out.scores[t] = space.scores[choice]
