@@ -53,7 +53,7 @@ def test_the_constants_of_the_lower_bounds() -> None:
 
 
 def test_regret_stays_above_the_bound_for_labels_chosen_blindly() -> None:
-    """300 streams: the mean is above by some 20 %, which is 6 of its standard errors."""
+    """300 streams: the mean is above by 27 %, which is 9 of its standard errors."""
     budget, rounds = 80, 400
     totals = []
     for seed in range(300):

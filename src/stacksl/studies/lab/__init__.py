@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stacksl.studies.lab.rates import RATES
 from stacksl.studies.lab.regret import REGRET
 from stacksl.studies.lab.trial import LabStudy
 
 __all__ = ["LABORATORY", "LabStudy"]
 
-LABORATORY: Mapping[str, LabStudy] = {study.name: study for study in (REGRET,)}
+LABORATORY: Mapping[str, LabStudy] = {study.name: study for study in (REGRET, RATES)}
 """Every study of the laboratory by the name that `stacksl reproduce` takes."""
