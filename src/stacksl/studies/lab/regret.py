@@ -139,7 +139,8 @@ def derive(found: Samples) -> list[Row]:
 def _derived(
     row: str, metric: str, value: float, se: float | None, seeds: int, budget: float | None
 ) -> Row:
-    return Row("regret", row, metric, value, se=se, seeds=seeds, budget_fraction=budget)
+    name = f"{row} / {metric.removeprefix('over_')}"
+    return Row("regret", name, metric, value, se=se, seeds=seeds, budget_fraction=budget)
 
 
 def _layout(rows: Sequence[Row]) -> str:

@@ -23,7 +23,7 @@ def layout(rows: Sequence[Row]) -> str:
     """A line a row: its regret with its interval, and what it is compared with."""
     named: dict[str, dict[str, Row]] = {}
     for row in rows:
-        named.setdefault(row.row, {})[row.metric] = row
+        named.setdefault(row.row.partition(" / ")[0], {})[row.metric] = row
     head = ["", *_HEADS]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(_cells(name, mine)) + " |" for name, mine in named.items()]
