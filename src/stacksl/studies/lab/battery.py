@@ -21,7 +21,7 @@ from stacksl.studies.lab.worlds import KINDS, World, make_world
 
 __all__ = ["BUDGETS", "GATES_STUDY", "measure", "trial"]
 
-ROUNDS, QUICK_ROUNDS, DIM = 20_000, 500, 20
+ROUNDS, QUICK_ROUNDS, DIM = 20_000, 300, 20
 BUDGETS = (0.02, 0.1)
 NOISE: Mapping[str, float] = {"scalar": 0.3, "softmax": 1.0}
 """σ of the feedback, in which width scales are written."""
@@ -57,7 +57,7 @@ def trial(
 def trials(quick: bool) -> Sequence[Trial]:
     """A stream for each kind and feedback."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
-    kinds = ("iid", "follower", "concept") if quick else KINDS
+    kinds = ("iid", "concept") if quick else KINDS
     return [trial(kind, fb, rounds, entries()) for fb in NOISE for kind in kinds]
 
 

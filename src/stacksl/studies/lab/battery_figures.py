@@ -120,17 +120,24 @@ def _heat(rows: Sequence[Row], metric: str) -> Figure:
     found = {place_of(row.row): row.value for row in rows if row.metric == metric}
     panels = list(dict.fromkeys((p.feedback, p.budget) for p in found))
     kinds = list(dict.fromkeys(place.kind for place in found))
+    budgets = list(dict.fromkeys(budget for _, budget in panels))
+    down = len(panels) // len(budgets)
     with styled():
-        width = 2.2 + 0.46 * len(kinds) * len(panels)
-        figure, axes = canvas(1, len(panels), width, 1.6 + 0.24 * len(names))
-        for ax, (feedback, budget) in zip(axes[0], panels, strict=True):
+        width = 2.0 + 0.5 * len(kinds) * len(budgets)
+        figure, axes = canvas(down, len(budgets), width, 0.4 + down * (0.9 + 0.21 * len(names)))
+        for number, (ax, (feedback, budget)) in enumerate(zip(axes.flat, panels, strict=True)):
             means = np.array([[found[Place(n, k, feedback, budget)] for k in kinds] for n in names])
             over = np.asarray(means / means.min(axis=0), dtype=float)
             ax.imshow(over, aspect="auto", cmap="cividis_r", norm=LogNorm(1.0, REACH))
             _written(ax, over)
             ax.set_title(f"{feedback}, budget {budget:g}")
-            ax.set_xticks(range(len(kinds)), kinds, rotation=50, ha="right")
-            ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [""] * len(names))
+            low = number >= len(panels) - len(budgets)
+            ax.set_xticks(range(len(kinds)), kinds if low else [""] * len(kinds))
+            ax.tick_params(axis="x", rotation=45)
+            for label in ax.get_xticklabels():
+                label.set(ha="right", rotation_mode="anchor")
+            left = number % len(budgets) == 0
+            ax.set_yticks(range(len(names)), names if left else [""] * len(names))
             ax.grid(visible=False)
             ax.tick_params(length=0)
         figure.suptitle(f"{TITLES[metric]}: mean over the best gate's", fontsize=10)
@@ -145,6 +152,8 @@ def _written(ax: Axes, over: Array) -> None:
 
 
 def _summary(rows: Sequence[Row]) -> Figure:
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
     from stacksl.studies.lab.figures import canvas, styled
 
     names = _ranked(rows)
@@ -156,8 +165,12 @@ def _summary(rows: Sequence[Row]) -> Figure:
             ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [""] * len(names))
             ax.invert_yaxis()
             ax.set_xscale("log")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+            ax.xaxis.set_minor_formatter(NullFormatter())
             ax.set_xlabel("ratio to the best gate of a cell")
-        axes[0, 1].legend(loc="upper right")
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncol=2)
     return figure
 
 

@@ -18,7 +18,7 @@ from stacksl.studies.rows import Row, pooled
 
 __all__ = ["DRIFT", "alarms", "measure"]
 
-ROUNDS, QUICK_ROUNDS, DIM = 20_000, 500, 20
+ROUNDS, QUICK_ROUNDS, DIM = 20_000, 300, 20
 BUDGETS = (0.02, 0.1)
 GATES = ("contested", "random")
 NOISE: Mapping[str, float] = {"scalar": 0.3, "softmax": 1.0}

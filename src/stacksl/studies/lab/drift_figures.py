@@ -111,6 +111,8 @@ def _shown(row: Row | None, digits: int, times: float = 1.0) -> str:
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Regret with a reset over that without, a panel for each feedback and budget."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
     from stacksl.studies.lab.figures import COLOURS, MARKERS, canvas, styled
 
     found = _cases(rows, "regret_per_round_over_none")
@@ -137,6 +139,9 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
             ax.set_yticks(range(len(kinds)), kinds if ax is axes[0, 0] else [""] * len(kinds))
             ax.invert_yaxis()
             ax.set_xscale("log")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+            ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+            ax.xaxis.set_minor_formatter(NullFormatter())
         figure.supxlabel("regret a round with a reset / without (mean, 95 % interval over seeds)",
                          fontsize=9)  # fmt: skip
         handles, labels = axes[0, 0].get_legend_handles_labels()

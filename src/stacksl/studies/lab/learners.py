@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stacksl.game.inputs import Array
 from stacksl.studies.lab.learners_exact import exact_estimates
+from stacksl.studies.lab.learners_figures import METRICS, REFERENCE, figures, layout
 from stacksl.studies.lab.playing import final_regret, play, regrets
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
 from stacksl.studies.lab.worlds import World, make_world
-from stacksl.studies.rows import Row, half_width, pooled
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from stacksl.studies.rows import Row, pooled
 
 __all__ = ["LEARNERS", "RATES", "TUNED", "pilot"]
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 1000, 20
 BUDGETS = (0.02, 0.1, 1.0)
-REFERENCE = "newton"
-"""The learner that the others are divided by, seed by seed."""
-
 RATES = (0.003, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.3)
 """The learning rates that pilot seeds choose from."""
 
@@ -38,11 +33,6 @@ _PLAIN: Mapping[str, Any] = {"kl_weight": 0.0, "clip": "none"}
 
 _PAPER: Mapping[str, Any] = {"kl_weight": 0.5, "clip": "literal", "clip_level": 5.0}
 """The preset `paper`: Algorithm 2's KL term to the frozen start, and the clip of the text."""
-
-METRICS: Mapping[str, str] = {
-    "regret_per_round": "on the way",
-    "final_regret": "of the last estimate",
-}
 
 
 def _lines(budget: float) -> tuple[Line, ...]:
@@ -134,57 +124,6 @@ def derive(samples: Samples) -> list[Row]:
                 )
             )
     return found
-
-
-def layout(rows: Sequence[Row]) -> str:
-    """A table a metric: learners against budgets, with the ratio to `newton`."""
-    return "\n\n".join("\n".join(_table(rows, metric, said)) for metric, said in METRICS.items())
-
-
-def _table(rows: Sequence[Row], metric: str, said: str) -> list[str]:
-    mine = {tuple(r.row.rsplit(" · ", 1)): r for r in rows if r.metric == metric}
-    over = {
-        tuple(r.row.rsplit(" · ", 1)): r for r in rows if r.metric == f"{metric}_over_{REFERENCE}"
-    }
-    names = list(dict.fromkeys(name for name, _ in mine))
-    budgets = list(dict.fromkeys(budget for _, budget in mine))
-    heads = [f"budget {budget} | over {REFERENCE}" for budget in budgets]
-    lines = [f"**Regret a round {said}**", "", f"| | {' | '.join(heads)} |"]
-    lines.append("|---|" + "---|---|" * len(budgets))
-    for name in names:
-        cells = [_cell(mine[name, b], 5) + " | " + _cell(over.get((name, b)), 2) for b in budgets]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
-
-
-def _cell(row: Row | None, digits: int) -> str:
-    if row is None or row.value is None:
-        return ""
-    half = half_width(row)
-    return f"{row.value:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
-
-
-def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    """Regret against the share of labels bought, on the way and of the last estimate."""
-    from stacksl.studies.lab.figures import canvas, curve, styled
-
-    with styled():
-        figure, axes = canvas(1, 2, 8.4, 3.8)
-        for ax, (metric, said) in zip(axes[0], METRICS.items(), strict=True):
-            mine = [row for row in rows if row.metric == metric]
-            names = list(dict.fromkeys(row.row.rpartition(" · ")[0] for row in mine))
-            for number, name in enumerate(names):
-                if name != "ridge on rewards":
-                    own = [row for row in mine if row.row.rpartition(" · ")[0] == name]
-                    curve(ax, own, [row.budget_fraction or 0.0 for row in own], name, number)
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-            ax.set_xticks(BUDGETS, [f"{budget:g}" for budget in BUDGETS])
-            ax.minorticks_off()
-            ax.set_xlabel("labels / rounds")
-            ax.set_title(f"Regret a round {said}")
-        axes[0, 0].legend(fontsize=7.5)
-    return {"learners": figure}
 
 
 def pilot(

@@ -1,0 +1,76 @@
+"""How `learners` is shown: learners against budgets, with the ratio to online Newton."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from stacksl.studies.rows import Row, half_width
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["METRICS", "REFERENCE", "figures", "layout"]
+
+REFERENCE = "newton"
+"""The learner that the others are divided by, seed by seed."""
+
+METRICS: Mapping[str, str] = {
+    "regret_per_round": "on the way",
+    "final_regret": "of the last estimate",
+}
+
+
+def layout(rows: Sequence[Row]) -> str:
+    """A table a metric: learners against budgets, with the ratio to `newton`."""
+    return "\n\n".join("\n".join(_table(rows, metric, said)) for metric, said in METRICS.items())
+
+
+def _table(rows: Sequence[Row], metric: str, said: str) -> list[str]:
+    mine = {tuple(r.row.rsplit(" · ", 1)): r for r in rows if r.metric == metric}
+    over = {
+        tuple(r.row.rsplit(" · ", 1)): r for r in rows if r.metric == f"{metric}_over_{REFERENCE}"
+    }
+    names = list(dict.fromkeys(name for name, _ in mine))
+    budgets = list(dict.fromkeys(budget for _, budget in mine))
+    heads = [f"budget {budget} | over {REFERENCE}" for budget in budgets]
+    lines = [f"**Regret a round {said}**", "", f"| | {' | '.join(heads)} |"]
+    lines.append("|---|" + "---|---|" * len(budgets))
+    for name in names:
+        cells = [_cell(mine[name, b], 5) + " | " + _cell(over.get((name, b)), 2) for b in budgets]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(row: Row | None, digits: int) -> str:
+    if row is None or row.value is None:
+        return ""
+    half = half_width(row)
+    return f"{row.value:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
+
+
+def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
+    """Regret against the share of labels bought, on the way and of the last estimate."""
+    from stacksl.studies.lab.figures import canvas, curve, styled
+
+    with styled():
+        figure, axes = canvas(1, 2, 8.4, 3.8)
+        for ax, (metric, said) in zip(axes[0], METRICS.items(), strict=True):
+            mine = [row for row in rows if row.metric == metric]
+            names = list(dict.fromkeys(row.row.rpartition(" · ")[0] for row in mine))
+            for number, name in enumerate(names):
+                if name != "ridge on rewards":
+                    own = [row for row in mine if row.row.rpartition(" · ")[0] == name]
+                    aside = 1.06 ** (number - 2.5)  # so that intervals do not hide one another
+                    places = [aside * (row.budget_fraction or 0.0) for row in own]
+                    curve(ax, own, places, name, number)
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+            shares = sorted({row.budget_fraction or 0.0 for row in mine})
+            ax.set_xticks(shares, [f"{share:g}" for share in shares])
+            ax.minorticks_off()
+            ax.set_xlabel("labels / rounds")
+            ax.set_title(f"Regret a round {said}")
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncol=3, fontsize=8)
+    return {"learners": figure}
