@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stacksl.studies.lab.advice import ADVICE
+from stacksl.studies.lab.clipping import CLIPPING
+from stacksl.studies.lab.coverage import COVERAGE
+from stacksl.studies.lab.complexity import COMPLEXITY
 from stacksl.studies.lab.rates import RATES
 from stacksl.studies.lab.regret import REGRET
 from stacksl.studies.lab.trial import LabStudy
 
 __all__ = ["LABORATORY", "LabStudy"]
 
-LABORATORY: Mapping[str, LabStudy] = {study.name: study for study in (REGRET, RATES)}
+LABORATORY: Mapping[str, LabStudy] = {
+    study.name: study for study in (REGRET, RATES, COMPLEXITY, COVERAGE, CLIPPING, ADVICE)
+}
 """Every study of the laboratory by the name that `stacksl reproduce` takes."""
