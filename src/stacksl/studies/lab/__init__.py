@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stacksl.studies.lab.advice import ADVICE
+from stacksl.studies.lab.battery import GATES_STUDY
 from stacksl.studies.lab.clipping import CLIPPING
-from stacksl.studies.lab.coverage import COVERAGE
 from stacksl.studies.lab.complexity import COMPLEXITY
+from stacksl.studies.lab.coverage import COVERAGE
+from stacksl.studies.lab.drift import DRIFT
+from stacksl.studies.lab.learners import LEARNERS
 from stacksl.studies.lab.rates import RATES
 from stacksl.studies.lab.regret import REGRET
 from stacksl.studies.lab.trial import LabStudy
@@ -19,6 +22,17 @@ from stacksl.studies.lab.trial import LabStudy
 __all__ = ["LABORATORY", "LabStudy"]
 
 LABORATORY: Mapping[str, LabStudy] = {
-    study.name: study for study in (REGRET, RATES, COMPLEXITY, COVERAGE, CLIPPING, ADVICE)
+    study.name: study
+    for study in (
+        REGRET,
+        GATES_STUDY,
+        RATES,
+        COVERAGE,
+        LEARNERS,
+        CLIPPING,
+        DRIFT,
+        ADVICE,
+        COMPLEXITY,
+    )
 }
 """Every study of the laboratory by the name that `stacksl reproduce` takes."""
