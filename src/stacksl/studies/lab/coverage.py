@@ -129,7 +129,7 @@ COVERAGE = LabStudy(
     name="coverage",
     title="Confidence sets and certificates",
     claim="θ* lies in the confidence set with probability 1 − δ, whatever enters V",
-    cost="88 lines of 4,000 rounds a seed, some 12 s of one core",
+    cost="88 lines of 4,000 rounds a seed, some 14 s of one core",
     metrics=(
         "covered",
         "covered_rounds",
