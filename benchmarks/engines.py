@@ -261,7 +261,7 @@ def main() -> int:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     cases = (
         Case(384, 4, 1_364 if options.quick else 6_820),
-        Case(2560, 5, 81 if options.quick else 324),
+        Case(2560, 5, 405 if options.quick else 810),
     )
     rows: list[Any] = []
     with threadpool_limits(1), warnings.catch_warnings():

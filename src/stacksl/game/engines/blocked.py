@@ -155,8 +155,11 @@ class Blocks:
     def finish(self) -> None:
         """Bring the memory up to date: θ and V⁻¹ as they are after the last round played."""
         self.flush()
-        if self.plan.track != THETA:
-            self.memory.gram_inv[:] = self.inverse.full()
+        if self.plan.track == THETA:
+            return
+        whole = self.inverse.full()
+        if whole is not self.memory.gram_inv:
+            self.memory.gram_inv[:] = whole
 
     def _blind(self) -> bool:
         """Whether images are needed only where a round learns, or wait for the follower."""

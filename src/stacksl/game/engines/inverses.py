@@ -23,6 +23,7 @@ from stacksl.game.inputs import Array
 __all__ = ["Exact", "Inverse", "Mixed", "Single", "make_inverse"]
 
 _LEAST, _CLOSE = 1e-2, 1e-5
+_TILE = 128  # columns of a square that stays in the cache while it is transposed
 
 
 class Inverse(Protocol):
@@ -200,9 +201,15 @@ def _subtract(gram_inv: NDArray[Any], halves: NDArray[Any], half: bool) -> None:
 
 
 def _mirrored(gram_inv: Array) -> Array:
-    """The whole matrix from its lower triangle."""
-    strict: Array = np.tril(gram_inv, -1)
-    return strict + strict.T + np.diag(np.diag(gram_inv))
+    """The whole matrix, its upper triangle set in place from the lower one, tile by tile."""
+    side = len(gram_inv)
+    for top in range(0, side, _TILE):
+        own = gram_inv[top : top + _TILE, top : top + _TILE]
+        own[:] = np.tril(own) + np.tril(own, -1).T
+        for left in range(top + _TILE, side, _TILE):
+            below = gram_inv[left : left + _TILE, top : top + _TILE]
+            gram_inv[top : top + _TILE, left : left + _TILE] = below.T
+    return gram_inv
 
 
 @cache
