@@ -10,10 +10,10 @@ import pytest
 from stacksl.game.engines import run_stream
 from stacksl.studies.lab import advice, playing
 from stacksl.studies.lab.advice import ADVICE, measure, trials
+from stacksl.studies.lab.advice_figures import verdict
 from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.effects import between, contrast, negative, rooted, shift_of_best
 from stacksl.studies.lab.sentences import SENTENCES
-from stacksl.studies.lab.verdicts import verdict
 from stacksl.studies.rows import Row
 
 

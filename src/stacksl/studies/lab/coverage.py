@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.studies.lab.covering import figure, layout
+from stacksl.studies.lab.coverage_figures import figure, layout
 from stacksl.studies.lab.estimates import estimates, radii
 from stacksl.studies.lab.playing import play, regrets
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial

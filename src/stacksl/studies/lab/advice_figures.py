@@ -132,7 +132,7 @@ def _panel(ax: Axes, effect: Row, points: Sequence[Row]) -> None:
     for number, (budget, mine) in enumerate(groups):
         name = "" if budget is None else f"β = {budget:g}"
         curve(ax, mine, list(range(len(mine))), name, number)
-        ax.set_xticks(range(len(mine)), [_value(point) for point in mine], fontsize=7)
+        ax.set_xticks(range(len(mine)), [_value(point) for point in mine], fontsize=6)
     if len(groups) > 1:
         ax.legend(fontsize=7)
     ax.set_title(effect.row, fontsize=9)
@@ -153,4 +153,5 @@ def _parameter(point: Row) -> str:
 
 
 def _value(point: Row) -> str:
-    return point.row.partition(": ")[2].partition(",")[0].rpartition("= ")[2]
+    found = point.row.partition(": ")[2].partition(",")[0].rpartition("= ")[2]
+    return found.replace("0.0001", "1e-04")  # as wide as its neighbours
