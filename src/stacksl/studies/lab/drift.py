@@ -174,7 +174,7 @@ DRIFT = LabStudy(
     name="drift",
     title="The guarded drift reset",
     claim="a reset that counts well-known directions alone finds a change of θ* and nothing else",
-    cost="168 lines of 20,000 rounds a seed",
+    cost="168 lines of 20,000 rounds a seed, some 5 s of one core",
     metrics=(
         "regret_per_round",
         "final_regret",
