@@ -73,8 +73,8 @@ MADE_UP = _made_up(
     {
         ("margin", "iid"): [1.0, 3.0],
         ("margin", "rare"): [8.0, 8.0],
-        ("contested, α = 2σ", "iid"): [3.0, 5.0],
-        ("contested, α = 2σ", "rare"): [2.0, 2.0],
+        ("information, f = ½", "iid"): [3.0, 5.0],
+        ("information, f = ½", "rare"): [2.0, 2.0],
         ("first, reset", "iid"): [100.0, 100.0],
         ("first, reset", "rare"): [100.0, 100.0],
     }
@@ -89,19 +89,19 @@ def test_ratios_are_to_the_smallest_mean_of_a_cell() -> None:
 def test_scores_of_made_up_numbers_by_hand() -> None:
     """Means 2, 8 and 4, 2: ratios 1, 4 and 2, 1."""
     found = {score.entry: score for score in scores(MADE_UP, "regret_per_round", reset=False)}
-    margin, contested = found["margin"], found["contested, α = 2σ"]
+    margin, other = found["margin"], found["information, f = ½"]
     assert (margin.geometric_mean, margin.worst) == pytest.approx((2.0, 4.0))
-    assert (contested.geometric_mean, contested.worst) == pytest.approx((math.sqrt(2), 2.0))
-    assert (margin.cell, contested.cell) == ("rare · scalar · 0.1", "iid · scalar · 0.1")
+    assert (other.geometric_mean, other.worst) == pytest.approx((math.sqrt(2), 2.0))
+    assert (margin.cell, other.cell) == ("rare · scalar · 0.1", "iid · scalar · 0.1")
     again = scores(MADE_UP, "regret_per_round", reset=True)
     assert [(one.entry, one.geometric_mean) for one in again] == [("first, reset", 1.0)]
     assert scores(MADE_UP, "regret_per_round", reset=False, feedback="softmax") == []
 
 
 def test_the_bootstrap_draws_seeds_together() -> None:
-    """In iid the draws are (1, 3), (3, 5), or the means (2, 4): contested over margin 3, 5/3, 2."""
+    """In iid the draws are (1, 3), (3, 5), or the means (2, 4): the other over margin 3, 5/3, 2."""
     found = scores(MADE_UP, "regret_per_round", reset=False)
-    low, high = next(s for s in found if s.entry.startswith("contested")).intervals[1]
+    low, high = next(s for s in found if s.entry.startswith("information")).intervals[1]
     assert (low, high) == pytest.approx((5 / 3, 3.0))
     low, high = next(s for s in found if s.entry == "margin").intervals[1]
     assert (low, high) == pytest.approx((4.0, 4.0))
@@ -109,8 +109,8 @@ def test_the_bootstrap_draws_seeds_together() -> None:
 
 def test_the_summary_names_one_default_of_regret() -> None:
     lines = summary(MADE_UP)
-    assert [line["gate"] for line in lines] == ["contested, α = 2σ", "margin", "first, reset"]
-    assert [line["gate"] for line in lines if line["default"]] == ["contested, α = 2σ"]
+    assert [line["gate"] for line in lines] == ["information, f = ½", "margin", "first, reset"]
+    assert [line["gate"] for line in lines if line["default"]] == ["information, f = ½"]
     assert [line["aim"] for line in lines] == ["regret", "model", None]
     assert lines[0]["geometric_mean"] == round(math.sqrt(2), 4)
     assert lines[0]["final"]["worst"] == 2.0

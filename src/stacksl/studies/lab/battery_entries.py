@@ -14,7 +14,7 @@ __all__ = ["DEFAULTS", "RESET", "Entry", "Place", "entries", "place_of"]
 RESET = ", reset"
 """What the name of an entry ends with when its learner starts over at a drift."""
 
-DEFAULTS: Mapping[str, str] = {"contested, α = 2σ": "regret", "margin": "model"}
+DEFAULTS: Mapping[str, str] = {"information, f = ½": "regret", "margin": "model"}
 """The entries that are an aim's default, by name."""
 
 _LEADING = ("first", "contested", "avoided", "width", "information", "adpo", "margin")
@@ -27,6 +27,10 @@ _SETTINGS: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
         ("contested, α = 2σ", {"width_scale": "2σ"}),
     ),
     "avoided": (("avoided", {"width_scale": "σ"}),),
+    "information": (
+        ("information", {}),
+        ("information, f = ½", {"reserve": 0.5, "floor": 0.01}),
+    ),
     "width": (("width", {}), ("width, exponent ½", {"exponent": 0.5})),
 }
 """Where a gate has other entries than one at its defaults: their names and parameters."""

@@ -23,7 +23,7 @@ __all__ = ["PILOT_SEEDS", "candidates", "pilot_study", "report"]
 
 PILOT_SEEDS = (1000, 1001, 1002, 1003)
 
-PRICES = ((0.4, 0.01), (0.5, 1e-3), (0.7, 0.01), (0.7, 1e-3), (0.9, 0.01))
+PRICES = tuple((f, r) for f in (0.3, 0.4, 0.5, 0.7) for r in (1e-3, 3e-3, 0.01, 0.03))
 """f and r of the priced gates."""
 
 
@@ -42,6 +42,9 @@ def _candidates() -> Iterator[Entry]:
                 name = f"{gate}, {width}, f = {reserve:g}, r = {floor:g}"
                 parameters = {"width_scale": width, "reserve": reserve, "floor": floor}
                 yield Entry(name, gate, parameters)
+    for reserve, floor in PRICES:
+        name = f"information, f = {reserve:g}, r = {floor:g}"
+        yield Entry(name, "information", {"reserve": reserve, "floor": floor})
 
 
 def pilot_study(
