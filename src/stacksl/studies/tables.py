@@ -26,6 +26,9 @@ HEADINGS: Mapping[str, str] = {
 }
 """What a metric is called at the head of its column."""
 
+HEADLINE = "laboratory"
+"""The name under which a page shows `lab.headline` in place of one record."""
+
 WIDEST = 0.02
 """The half-width of an accuracy above which the share of the gain it keeps says nothing."""
 
@@ -131,7 +134,8 @@ def _layout(rows: Sequence[Row]) -> Callable[[Sequence[Row]], str]:
 def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
     """`text` with its tables as the records have them.
 
-    A table stands between `<!-- study: NAME -->` and `<!-- end -->`, NAME being that of a record.
+    A table stands between `<!-- study: NAME -->` and `<!-- end -->`, NAME being that of a record,
+    or `laboratory`, which all records make.
 
     Raises:
         DataError: there is no such record.
@@ -139,6 +143,10 @@ def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
 
     def table(match: re.Match[str]) -> str:
         name = match[1]
+        if name == HEADLINE:
+            from stacksl.studies.lab.headline import headline
+
+            return f"<!-- study: {name} -->\n{headline(records)}\n<!-- end -->"
         if name not in records:
             raise DataError(f"a page shows the record '{name}', and there is none: make it again")
         rows = records[name]

@@ -1,0 +1,82 @@
+"""What the laboratory says in a few lines: claims of the paper, numbers, verdicts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stacksl.errors import DataError
+from stacksl.studies.rows import Row, half_width
+
+__all__ = ["CLAIMS", "Claim", "headline"]
+
+_FIELD = re.compile(r"\{([^|{}]+)\|([^|{}]+)\|([^|{}]+?)(?:\|(\d+))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One line of the table.
+
+    Attributes:
+        claim: what the paper says.
+        measured: our sentence; {study|row|metric} stands for a record's number with its 95 %
+            half-width, {study|row|metric|2} for the same with two decimals.
+        verdict: what to make of it.
+        study: whose page says more.
+    """
+
+    claim: str
+    measured: str
+    verdict: str
+    study: str
+
+
+CLAIMS: Sequence[Claim] = (
+    Claim(
+        "With 10 % of the labels LLF has nearly the regret of full information",
+        "{regret|LLF, β = 0.1|regret_per_round|5} a round, full {regret|Full|regret_per_round|5};"
+        " the first labels, unseen: {regret|first, β = 0.1|regret_per_round|5}",
+        "the number holds; LLF *is* `first`",
+        "regret",
+    ),
+    Claim(
+        "Random querying is ten times worse",
+        "{regret|Random, β = 0.1 / first|over_first|1} times; evenly spaced labels"
+        " {regret|uniform, β = 0.1 / first|over_first|1}",
+        "late labels cost, not random ones",
+        "regret",
+    ),
+    Claim(
+        "Regret grows as √(dB) under a budget (Theorem 2)",
+        "slope in B {rates|pairs: first, slope in B|slope|2} (printed 0.5), in T"
+        " {rates|pairs: first, slope in T|slope|2} (printed 0.07)",
+        "cannot hold; dT/√B does ([proof](docs/theory.md))",
+        "rates",
+    ),
+)
+"""Only what one number can settle; the pages have the rest."""
+
+
+def headline(records: Mapping[str, Sequence[Row]]) -> str:
+    """The claims as a table, from the records of the studies by their names.
+
+    Raises:
+        DataError: a claim names a number that no record has.
+    """
+    lines = ["| the paper | measured | verdict |", "|---|---|---|"]
+    for claim in CLAIMS:
+        measured = _FIELD.sub(lambda field: _number(field, records), claim.measured)
+        page = f"[{claim.study}](docs/studies/{claim.study}.md)"
+        lines.append(f"| {claim.claim} | {measured} ({page}) | {claim.verdict} |")
+    return "\n".join(lines)
+
+
+def _number(field: re.Match[str], records: Mapping[str, Sequence[Row]]) -> str:
+    study, name, metric, decimals = field.groups()
+    for row in records.get(study, ()):
+        if (row.row, row.metric) == (name, metric) and row.value is not None:
+            half = half_width(row)
+            shown = f"{row.value:.{decimals or 4}f}"
+            return shown if half is None else f"{shown} ± {half:.{decimals or 4}f}"
+    raise DataError(f"the record of '{study}' has no number '{metric}' of the row '{name}'")
