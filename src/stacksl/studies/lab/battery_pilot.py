@@ -23,7 +23,7 @@ __all__ = ["PILOT_SEEDS", "candidates", "pilot_study", "report"]
 
 PILOT_SEEDS = (1000, 1001, 1002, 1003)
 
-PRICES = tuple((f, r) for f in (0.3, 0.4, 0.5, 0.7) for r in (1e-3, 3e-3, 0.01, 0.03))
+PRICES = tuple((f, r) for f in (0.3, 0.4, 0.5, 0.7) for r in (1e-3, 3e-3, 0.01, 0.03, 0.1))
 """f and r of the priced gates."""
 
 
