@@ -77,7 +77,7 @@ def test_figures_are_drawn_where_there_are_any(type_: Any, tmp_path: Path) -> No
 
 
 def test_regret_draws_vector_and_picture(tmp_path: Path) -> None:
-    from stacksl.studies.lab.figures import save
+    from stacksl.studies.lab.drawing.style import save
     from stacksl.studies.rows import Row
 
     drawing = lab.LABORATORY["regret"].figures

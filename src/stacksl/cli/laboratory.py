@@ -70,7 +70,7 @@ def _shown(study: LabStudy, rows: Sequence[Row]) -> str:
 
 
 def _draw(study: LabStudy, rows: Sequence[Row], folder: Path) -> None:
-    from stacksl.studies.lab.figures import save
+    from stacksl.studies.lab.drawing.style import save
 
     if study.figures is None:
         print(f"'{study.name}' has no figure: its table says it all", file=sys.stderr)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from stacksl.game.engines import run_stream
-from stacksl.studies.lab import advice, playing
-from stacksl.studies.lab.advice import ADVICE, measure, trials
-from stacksl.studies.lab.advice_figures import verdict
 from stacksl.studies.lab.bench import reproduce
-from stacksl.studies.lab.effects import between, contrast, negative, rooted, shift_of_best
-from stacksl.studies.lab.sentences import SENTENCES
+from stacksl.studies.lab.claims import advice
+from stacksl.studies.lab.claims.advice import ADVICE, measure, trials
+from stacksl.studies.lab.claims.sentences import SENTENCES
+from stacksl.studies.lab.drawing.advice import verdict
+from stacksl.studies.lab.measures.effects import between, contrast, negative, rooted, shift_of_best
+from stacksl.studies.lab.worlds import playing
 from stacksl.studies.rows import Row
 
 

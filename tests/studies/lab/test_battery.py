@@ -10,13 +10,13 @@ import pytest
 
 from stacksl.game import GATES, make_gate
 from stacksl.game.gates import First
-from stacksl.studies.lab.battery import BUDGETS, GATES_STUDY, measure, trial
-from stacksl.studies.lab.battery_entries import DEFAULTS, Place, entries, place_of
-from stacksl.studies.lab.battery_summary import derive, ratios, scores, summary
 from stacksl.studies.lab.bench import reproduce, samples
-from stacksl.studies.lab.playing import play, regrets
+from stacksl.studies.lab.gates.entries import DEFAULTS, Place, entries, place_of
+from stacksl.studies.lab.gates.scores import derive, ratios, scores, summary
+from stacksl.studies.lab.gates.study import BUDGETS, GATES_STUDY, measure, trial
 from stacksl.studies.lab.trial import LabStudy
-from stacksl.studies.lab.worlds import KINDS, make_world
+from stacksl.studies.lab.worlds.playing import play, regrets
+from stacksl.studies.lab.worlds.streams import KINDS, make_world
 
 
 def test_every_gate_of_the_registry_is_in_it() -> None:

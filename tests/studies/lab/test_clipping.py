@@ -9,11 +9,11 @@ import pytest
 
 from stacksl.game.engines import run_stream
 from stacksl.game.losses import cross_entropy
-from stacksl.studies.lab import playing
 from stacksl.studies.lab.bench import reproduce
-from stacksl.studies.lab.clipping import CLIPPING, CLIPS, clipped, levels, losses, trials
-from stacksl.studies.lab.heavy import heavy_world
+from stacksl.studies.lab.claims.clipping import CLIPPING, CLIPS, clipped, levels, losses, trials
 from stacksl.studies.lab.trial import Line
+from stacksl.studies.lab.worlds import playing
+from stacksl.studies.lab.worlds.heavy import heavy_world
 
 
 @pytest.fixture(autouse=True)

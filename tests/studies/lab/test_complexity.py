@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stacksl.studies.lab.bench import measured, reproduce
-from stacksl.studies.lab.complexity import (
+from stacksl.studies.lab.claims.complexity import (
     BASE,
     COMPLEXITY,
     KINDS,

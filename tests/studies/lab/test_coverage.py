@@ -10,14 +10,14 @@ import pytest
 
 from stacksl.game import ConfidenceSet, make_gate, radius
 from stacksl.game.engines import run_stream
-from stacksl.studies.lab import playing
 from stacksl.studies.lab.bench import reproduce
-from stacksl.studies.lab.coverage import COVERAGE, covered
-from stacksl.studies.lab.estimates import Estimates, estimates, radii
-from stacksl.studies.lab.playing import regrets
-from stacksl.studies.lab.shares import exact_interval, held
+from stacksl.studies.lab.claims.coverage import COVERAGE, covered
+from stacksl.studies.lab.measures.estimates import Estimates, estimates, radii
+from stacksl.studies.lab.measures.shares import exact_interval, held
 from stacksl.studies.lab.trial import Line
-from stacksl.studies.lab.worlds import make_world
+from stacksl.studies.lab.worlds import playing
+from stacksl.studies.lab.worlds.playing import regrets
+from stacksl.studies.lab.worlds.streams import make_world
 from stacksl.studies.rows import Row
 
 KNOWN = {"noise": 0.3, "dim": 6, "ridge": 1.0, "delta": 0.05, "bound": 2.0}

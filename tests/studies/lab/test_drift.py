@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from stacksl.studies.lab.bench import reproduce
-from stacksl.studies.lab.drift import BUDGETS, DRIFT, GATES, alarms, derive, measure
-from stacksl.studies.lab.drift_rows import GUARDS, Case, case_of
+from stacksl.studies.lab.claims.drift import BUDGETS, DRIFT, GATES, alarms, derive, measure
+from stacksl.studies.lab.claims.drift_rows import GUARDS, Case, case_of
 from stacksl.studies.lab.trial import Trial
 
 

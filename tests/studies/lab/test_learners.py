@@ -12,10 +12,10 @@ from stacksl.game import ScorerSettings, make_scorer
 from stacksl.game.inputs import PairFeatures
 from stacksl.items import Label
 from stacksl.studies.lab.bench import reproduce
-from stacksl.studies.lab.learners import LEARNERS, RATES, TUNED, derive, measure
-from stacksl.studies.lab.learners_exact import counts, exact_estimates, fit
+from stacksl.studies.lab.claims.learners import LEARNERS, RATES, TUNED, derive, measure
+from stacksl.studies.lab.claims.learners_exact import counts, exact_estimates, fit
 from stacksl.studies.lab.trial import Trial
-from stacksl.studies.lab.worlds import make_world
+from stacksl.studies.lab.worlds.streams import make_world
 
 
 def _stream(rounds: int = 60) -> tuple[np.ndarray, np.ndarray]:

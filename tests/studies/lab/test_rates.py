@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from stacksl.studies.lab.bench import measured, reproduce
-from stacksl.studies.lab.playing import play, regrets
-from stacksl.studies.lab.rate_worlds import (
+from stacksl.studies.lab.claims.rates import FULL, QUICK, RATES, derive, measure, trials
+from stacksl.studies.lab.store import NumberStore
+from stacksl.studies.lab.trial import Line, Samples
+from stacksl.studies.lab.worlds.lower_bounds import (
     LOWER_ANY,
     LOWER_BLIND,
     NOISE,
@@ -20,9 +22,7 @@ from stacksl.studies.lab.rate_worlds import (
     pairs,
     printed_bound,
 )
-from stacksl.studies.lab.rates import FULL, QUICK, RATES, derive, measure, trials
-from stacksl.studies.lab.store import NumberStore
-from stacksl.studies.lab.trial import Line, Samples
+from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.rows import KEYS, Row
 
 

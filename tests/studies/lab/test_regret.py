@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from stacksl.studies.lab.bench import measured, reproduce
-from stacksl.studies.lab.intervals import bootstrapped, ratio, slope_over
-from stacksl.studies.lab.regret import PAPER, REGRET, derive, first_spread, lines
+from stacksl.studies.lab.claims.regret import PAPER, REGRET, derive, first_spread, lines
+from stacksl.studies.lab.measures.intervals import bootstrapped, ratio, slope_over
 from stacksl.studies.lab.store import NumberStore
 from stacksl.studies.lab.trial import Samples
-from stacksl.studies.lab.worlds import make_world
+from stacksl.studies.lab.worlds.streams import make_world
 from stacksl.studies.rows import KEYS, Row
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.game import make_gate
-from stacksl.studies.lab.playing import final_regret, play, regrets
-from stacksl.studies.lab.worlds import KINDS, Kind, make_world
+from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.streams import KINDS, Kind, make_world
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -108,9 +108,9 @@ def _play(
         shaded = images[i] if sighted else rows
         if sighted and plan.track != THETA:
             pending.shade(rows, waits.halves, waits.used[0], waits.shadows)
-            if needed:
+            if needed or care.least > 0.0:
                 pending.shaded_norms(rows, shaded, waits.shadows, waits.used[0], space.widths)
-            if care.least > 0.0 and needed and _coarse(plan, rows, space.widths, care.least):
+            if care.least > 0.0 and _coarse(plan, rows, space.widths, care.least):
                 waits.status[0] = COARSE
                 return i
         rewarded = len(rewards) > 0

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stacksl.studies.lab.advice import ADVICE
-from stacksl.studies.lab.battery import GATES_STUDY
-from stacksl.studies.lab.clipping import CLIPPING
-from stacksl.studies.lab.complexity import COMPLEXITY
-from stacksl.studies.lab.coverage import COVERAGE
-from stacksl.studies.lab.drift import DRIFT
-from stacksl.studies.lab.learners import LEARNERS
-from stacksl.studies.lab.rates import RATES
-from stacksl.studies.lab.regret import REGRET
+from stacksl.studies.lab.claims.advice import ADVICE
+from stacksl.studies.lab.claims.clipping import CLIPPING
+from stacksl.studies.lab.claims.complexity import COMPLEXITY
+from stacksl.studies.lab.claims.coverage import COVERAGE
+from stacksl.studies.lab.claims.drift import DRIFT
+from stacksl.studies.lab.claims.learners import LEARNERS
+from stacksl.studies.lab.claims.rates import RATES
+from stacksl.studies.lab.claims.regret import REGRET
+from stacksl.studies.lab.gates.study import GATES_STUDY
 from stacksl.studies.lab.trial import LabStudy
 
 __all__ = ["LABORATORY", "LabStudy"]

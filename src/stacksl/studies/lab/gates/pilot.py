@@ -1,4 +1,4 @@
-"""`python -m stacksl.studies.lab.battery_pilot`: settings of gates, compared on pilot seeds alone.
+"""`python -m stacksl.studies.lab.gates.pilot`: settings of gates, compared on pilot seeds alone.
 
 The seeds 1000 to 1003 choose, the study's own seeds 0 to 11 then confirm once.
 """
@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stacksl.studies.lab.battery import GATES_STUDY, NOISE, ROUNDS, trial
-from stacksl.studies.lab.battery_entries import Entry
-from stacksl.studies.lab.battery_summary import FEEDBACKS, METRICS, scores
-from stacksl.studies.lab.worlds import KINDS
+from stacksl.studies.lab.gates.entries import Entry
+from stacksl.studies.lab.gates.scores import FEEDBACKS, METRICS, scores
+from stacksl.studies.lab.gates.study import GATES_STUDY, NOISE, ROUNDS, trial
+from stacksl.studies.lab.worlds.streams import KINDS
 
 if TYPE_CHECKING:
     from stacksl.studies.lab.trial import LabStudy, Samples

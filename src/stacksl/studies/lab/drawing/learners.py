@@ -51,7 +51,7 @@ def _cell(row: Row | None, digits: int) -> str:
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Regret against the share of labels bought, on the way and of the last estimate."""
-    from stacksl.studies.lab.figures import canvas, curve, styled
+    from stacksl.studies.lab.drawing.style import canvas, curve, styled
 
     with styled():
         figure, axes = canvas(1, 2, 8.4, 3.8)

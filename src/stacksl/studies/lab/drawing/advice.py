@@ -107,7 +107,7 @@ def _levels(rows: Sequence[Row]) -> str:
 
 def figure(rows: Sequence[Row]) -> Figure:
     """The sweeps, a panel each, with 95 % intervals; sentences on one sweep share it."""
-    from stacksl.studies.lab.figures import canvas, styled
+    from stacksl.studies.lab.drawing.style import canvas, styled
 
     panels: dict[tuple[str, ...], Row] = {}
     for row in rows:
@@ -126,7 +126,7 @@ def figure(rows: Sequence[Row]) -> Figure:
 
 
 def _panel(ax: Axes, effect: Row, points: Sequence[Row]) -> None:
-    from stacksl.studies.lab.figures import curve
+    from stacksl.studies.lab.drawing.style import curve
 
     groups = _by_budget(points)
     for number, (budget, mine) in enumerate(groups):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.learners_exact import exact_estimates
-from stacksl.studies.lab.learners_figures import METRICS, REFERENCE, figures, layout
-from stacksl.studies.lab.playing import final_regret, play, regrets
+from stacksl.studies.lab.claims.learners_exact import exact_estimates
+from stacksl.studies.lab.drawing.learners import METRICS, REFERENCE, figures, layout
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds import World, make_world
+from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row, pooled
 
 __all__ = ["LEARNERS", "RATES", "TUNED", "pilot"]

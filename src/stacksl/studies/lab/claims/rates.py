@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.intervals import bootstrapped, slope_over
-from stacksl.studies.lab.playing import play, regrets
-from stacksl.studies.lab.rate_worlds import NOISE, cube, pairs, printed_bound
+from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds import World, make_world
+from stacksl.studies.lab.worlds.lower_bounds import NOISE, cube, pairs, printed_bound
+from stacksl.studies.lab.worlds.playing import play, regrets
+from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row
 
 if TYPE_CHECKING:
@@ -216,13 +216,13 @@ def _slope(
 
 
 def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.rates_figures import layout
+    from stacksl.studies.lab.drawing.rates import layout
 
     return layout(rows)
 
 
 def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.rates_figures import figures
+    from stacksl.studies.lab.drawing.rates import figures
 
     return figures(rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stacksl.studies.lab.drift_rows import GUARDS, Case, case_of
+from stacksl.studies.lab.claims.drift_rows import GUARDS, Case, case_of
 from stacksl.studies.rows import Row, half_width
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Regret with a reset over that without, a panel for each feedback and budget."""
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
-    from stacksl.studies.lab.figures import COLOURS, MARKERS, canvas, styled
+    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS, canvas, styled
 
     found = _cases(rows, "regret_per_round_over_none")
     panels = list(dict.fromkeys((case.feedback, case.budget) for case in found))

@@ -18,12 +18,12 @@ from stacksl.game import (
 from stacksl.game.bisection import LEVELS, bracket_level, simulated_stream, voluntary
 from stacksl.game.engines import run_stream
 from stacksl.game.inputs import PairFeatures
-from stacksl.studies.lab.advice_figures import figure, layout
-from stacksl.studies.lab.heavy import heavy_world
-from stacksl.studies.lab.playing import final_regret, play, regrets
-from stacksl.studies.lab.sentences import SENTENCES
+from stacksl.studies.lab.claims.sentences import SENTENCES
+from stacksl.studies.lab.drawing.advice import figure, layout
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds import World, make_world
+from stacksl.studies.lab.worlds.heavy import heavy_world
+from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row, pooled
 
 if TYPE_CHECKING:

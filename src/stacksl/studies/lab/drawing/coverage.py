@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from stacksl.studies.lab.shares import held, interval_of
+from stacksl.studies.lab.measures.shares import held, interval_of
 from stacksl.studies.rows import Row, half_width
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _verdicts(rows: Sequence[Row]) -> list[str]:
 
 def figure(rows: Sequence[Row]) -> Figure:
     """Left the share of runs covered with its exact interval, right certificate / regret."""
-    from stacksl.studies.lab.figures import canvas, styled
+    from stacksl.studies.lab.drawing.style import canvas, styled
 
     families = list(dict.fromkeys(str(row.settings["family"]) for row in rows))
     with styled():
@@ -112,7 +112,7 @@ def figure(rows: Sequence[Row]) -> Figure:
 
 
 def _dots(ax: Axes, rows: Sequence[Row], families: Sequence[str], exact: bool) -> None:
-    from stacksl.studies.lab.figures import COLOURS, MARKERS
+    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS
 
     for number, budget in enumerate(dict.fromkeys(row.budget_fraction for row in rows)):
         mine = [row for row in rows if row.budget_fraction == budget and row.value is not None]

@@ -21,10 +21,10 @@ import numpy as np
 
 from stacksl.game import generator
 from stacksl.game.engines import StreamResult
-from stacksl.studies.lab.intervals import bootstrapped, slope_over
-from stacksl.studies.lab.playing import play
+from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds import World, sphere
+from stacksl.studies.lab.worlds.playing import play
+from stacksl.studies.lab.worlds.streams import World, sphere
 from stacksl.studies.rows import Row
 
 if TYPE_CHECKING:
@@ -247,13 +247,13 @@ def _machine() -> str:
 
 
 def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.complexity_figures import layout
+    from stacksl.studies.lab.drawing.complexity import layout
 
     return layout(rows)
 
 
 def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.complexity_figures import figures
+    from stacksl.studies.lab.drawing.complexity import figures
 
     return figures(rows)
 

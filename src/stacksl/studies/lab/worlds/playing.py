@@ -10,7 +10,7 @@ import numpy as np
 from stacksl.game import Gate, ScorerSettings, make_gate
 from stacksl.game.engines import StreamResult, run_stream
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.worlds import World
+from stacksl.studies.lab.worlds.streams import World
 
 __all__ = ["final_regret", "play", "regrets"]
 

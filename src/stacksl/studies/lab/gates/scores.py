@@ -10,7 +10,7 @@ import numpy as np
 
 from stacksl.game import generator
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.battery_entries import DEFAULTS, RESET, Place, place_of
+from stacksl.studies.lab.gates.entries import DEFAULTS, RESET, Place, place_of
 from stacksl.studies.lab.trial import Samples
 from stacksl.studies.rows import Row
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from stacksl.game.drift import DriftGuard
 from stacksl.game.engines import StreamResult
-from stacksl.studies.lab.drift_figures import figures, layout
-from stacksl.studies.lab.drift_rows import GUARDS, Case, case_of
-from stacksl.studies.lab.playing import final_regret, play, regrets
+from stacksl.studies.lab.claims.drift_rows import GUARDS, Case, case_of
+from stacksl.studies.lab.drawing.drift import figures, layout
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds import KINDS, World, make_world
+from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
 from stacksl.studies.rows import Row, pooled
 
 __all__ = ["DRIFT", "alarms", "measure"]

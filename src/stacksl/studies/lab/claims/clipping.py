@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stacksl.game.calibration import clip_at_median, clip_at_quantile
-from stacksl.studies.lab.heavy import heavy_world
-from stacksl.studies.lab.playing import final_regret, play, regrets
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.worlds.heavy import heavy_world
+from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.rows import Row, half_width, pooled
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stacksl.game.engines import StreamResult
     from stacksl.game.inputs import Array
-    from stacksl.studies.lab.worlds import World
+    from stacksl.studies.lab.worlds.streams import World
 
 __all__ = ["CLIPPING"]
 
@@ -213,7 +213,7 @@ def _side(row: Row) -> int:
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Largest loss, and regret of the last θ, by clip: a panel each, a colour a learning rate."""
-    from stacksl.studies.lab.figures import COLOURS, MARKERS, canvas, styled
+    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS, canvas, styled
 
     shown = [row for row in rows if row.settings["share"] == 0.02]
     panels = {m: HEADS[m] for m in ("max_after", "max_loss", "final_regret")}

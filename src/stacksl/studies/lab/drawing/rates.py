@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.studies.lab.figures import canvas, curve, styled
-from stacksl.studies.lab.rate_worlds import LOWER_ANY, LOWER_BLIND, NOISE, printed_bound
+from stacksl.studies.lab.drawing.style import canvas, curve, styled
+from stacksl.studies.lab.worlds.lower_bounds import LOWER_ANY, LOWER_BLIND, NOISE, printed_bound
 from stacksl.studies.rows import Row, half_width
 
 if TYPE_CHECKING:

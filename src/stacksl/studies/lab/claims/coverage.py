@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.studies.lab.coverage_figures import figure, layout
-from stacksl.studies.lab.estimates import estimates, radii
-from stacksl.studies.lab.playing import play, regrets
+from stacksl.studies.lab.drawing.coverage import figure, layout
+from stacksl.studies.lab.measures.estimates import estimates, radii
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
-from stacksl.studies.lab.worlds import World, make_world
+from stacksl.studies.lab.worlds.playing import play, regrets
+from stacksl.studies.lab.worlds.streams import World, make_world
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.battery_entries import RESET, Place, place_of
+from stacksl.studies.lab.gates.entries import RESET, Place, place_of
 from stacksl.studies.rows import Row, half_width
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
 def _heat(rows: Sequence[Row], metric: str) -> Figure:
     from matplotlib.colors import LogNorm
 
-    from stacksl.studies.lab.figures import canvas, styled
+    from stacksl.studies.lab.drawing.style import canvas, styled
 
     names = _ranked(rows, reset=False)
     found = {place_of(row.row): row.value for row in rows if row.metric == metric}
@@ -154,7 +154,7 @@ def _written(ax: Axes, over: Array) -> None:
 def _summary(rows: Sequence[Row]) -> Figure:
     from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
-    from stacksl.studies.lab.figures import canvas, styled
+    from stacksl.studies.lab.drawing.style import canvas, styled
 
     names = _ranked(rows)
     with styled():
@@ -176,7 +176,7 @@ def _summary(rows: Sequence[Row]) -> Figure:
 
 def _points(ax: Any, rows: Sequence[Row], names: Sequence[str], start: str) -> None:
     """Geometric means and worst ratios with their 95 % bootstrap intervals."""
-    from stacksl.studies.lab.figures import COLOURS, MARKERS
+    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS
 
     mine = {(r.row, r.metric): r for r in rows if r.settings.get("feedback") == "both"}
     for number, (kind, said) in enumerate(

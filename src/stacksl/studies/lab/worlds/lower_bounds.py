@@ -17,7 +17,7 @@ import numpy as np
 
 from stacksl.game import generator
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.worlds import World
+from stacksl.studies.lab.worlds.streams import World
 
 __all__ = ["LOWER_ANY", "LOWER_BLIND", "cube", "pairs", "printed_bound"]
 

@@ -12,12 +12,12 @@ from stacksl.game.calibration import calibrate_gate_scale, warmup_length, warmup
 from stacksl.game.drift import DriftGuard
 from stacksl.game.followers import Given, Hard
 from stacksl.game.inputs import PairFeatures
-from stacksl.studies.lab.battery_entries import Entry, Place, entries
-from stacksl.studies.lab.battery_figures import figures, layout
-from stacksl.studies.lab.battery_summary import derive, summary
-from stacksl.studies.lab.playing import final_regret, play, regrets
+from stacksl.studies.lab.drawing.gates import figures, layout
+from stacksl.studies.lab.gates.entries import Entry, Place, entries
+from stacksl.studies.lab.gates.scores import derive, summary
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
-from stacksl.studies.lab.worlds import KINDS, World, make_world
+from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
 
 __all__ = ["BUDGETS", "GATES_STUDY", "measure", "trial"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stacksl.studies.lab.figures import COLOURS, bars, canvas, curve, styled
+from stacksl.studies.lab.drawing.style import COLOURS, bars, canvas, curve, styled
 from stacksl.studies.rows import Row, half_width
 
 if TYPE_CHECKING:

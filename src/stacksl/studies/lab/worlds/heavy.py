@@ -6,7 +6,7 @@ import numpy as np
 
 from stacksl.game import generator
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.worlds import World, sphere
+from stacksl.studies.lab.worlds.streams import World, sphere
 
 __all__ = ["heavy_world"]
 

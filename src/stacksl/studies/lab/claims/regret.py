@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stacksl.game import confidence
-from stacksl.studies.lab.intervals import bootstrapped, ratio
-from stacksl.studies.lab.playing import final_regret, play, regrets
+from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds import World, make_world
+from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row, pooled
 
 if TYPE_CHECKING:
@@ -144,13 +144,13 @@ def _derived(
 
 
 def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.regret_figures import layout
+    from stacksl.studies.lab.drawing.regret import layout
 
     return layout(rows)
 
 
 def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.regret_figures import figures
+    from stacksl.studies.lab.drawing.regret import figures
 
     return figures(rows)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stacksl.studies.lab.effects import (
+from stacksl.studies.lab.measures.effects import (
     Effects,
     between,
     contrast,

@@ -1,0 +1,1 @@
+"""The study `gates`: every gate on every stream."""

@@ -1,0 +1,1 @@
+"""From numbers of seeds to estimates with intervals."""

@@ -1,0 +1,1 @@
+"""Streams whose truth is known, and what it is to play one."""
