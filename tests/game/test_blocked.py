@@ -300,6 +300,15 @@ def test_widths_hold_where_candidates_repeat(
         assert not width_error(unguarded, phi, 1e-3) <= 1e-2
 
 
+def test_single_precision_is_guarded_where_no_decision_reads_widths() -> None:
+    phi, rewards = repeated(1000)
+    options: dict[str, Any] = {
+        "gate": First(), "budget": 1000, "rewards": rewards, "precision": "float32",
+        "settings": ScorerSettings(ridge=1e-3), "certificates": False, "engine": "blocked",
+    }  # fmt: skip
+    assert width_error(run_stream("ridge", phi, **options), phi, 1e-3) <= 1e-3
+
+
 def test_what_an_engine_does_not_play_is_said() -> None:
     phi, given = pairs(9, 6, 3, 4), feedback("labels", 9, 6, 3)
     options: dict[str, Any] = {"gate": First(), "budget": 2, **given}
