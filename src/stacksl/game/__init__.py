@@ -5,6 +5,12 @@
 100
 """
 
+from stacksl.game.bisection import (
+    BudgetLevel,
+    bracket_level,
+    calibrate_to_budget,
+    simulated_stream,
+)
 from stacksl.game.calibration import (
     PAPER_RANGES,
     RECIPES,
@@ -21,6 +27,7 @@ from stacksl.game.calibration import (
     warmup_spreads,
 )
 from stacksl.game.confidence import ConfidenceSet, radius
+from stacksl.game.drift import DriftGuard
 from stacksl.game.followers import (
     FOLLOWERS,
     Follower,
@@ -91,9 +98,11 @@ __all__ = [
     "Avoided",
     "Block",
     "Bounds",
+    "BudgetLevel",
     "Clock",
     "ConfidenceSet",
     "Contested",
+    "DriftGuard",
     "Entropy",
     "First",
     "Follower",
@@ -120,7 +129,9 @@ __all__ = [
     "Uniform",
     "Width",
     "adjusted_kl_weight",
+    "bracket_level",
     "calibrate_gate_scale",
+    "calibrate_to_budget",
     "clip_at_median",
     "clip_at_quantile",
     "contested_score",
@@ -136,6 +147,7 @@ __all__ = [
     "recipe",
     "require_ranking",
     "restore_head",
+    "simulated_stream",
     "uniforms",
     "warmup_length",
     "warmup_spreads",
