@@ -11,9 +11,10 @@ from stacksl.game.rules import Clock, GateState
 if TYPE_CHECKING:
     from stacksl.game.scorers.bounds import Bounds
 
-__all__ = ["Always", "First", "Random", "Uniform"]
+__all__ = ["AT_REST", "Always", "First", "Random", "Uniform"]
 
 AT_REST: GateState = (0.0, 0.0, 0.0)
+"""The state of a gate that keeps none, and of a price before round 1."""
 
 
 class _WhileLeft:
