@@ -95,8 +95,10 @@ class DGS:
     Source: Dekel, Gentile and Sridharan (2012), selective sampling from a single teacher; Orabona
     and Cesa-Bianchi (2011) tune a factor such as `scale`. Deviation: more than two candidates, a
     budget, strict inequality, V without the row of the round; and a gate's statistic cannot add
-    up what was asked, so that the sum over asked rounds is replaced by what the elliptical
-    potential lemma bounds it with for rows of norm at most 1, which is larger: it asks more.
+    up what was asked, so that the sum over asked rounds is replaced by a bound of the elliptical
+    potential lemma: that of q rows of norm at most 1 that enter V themselves, for λ ≥ 1. It is
+    larger than their sum. A pair's difference may be twice as long and is not what enters V, so
+    for pairs it is a scale and no bound.
     """
 
     scale: float = 1.0
