@@ -34,7 +34,10 @@ class Cell:
 def gate_cells(world: str, scorer: str, metrics: tuple[str, ...], **margin: Any) -> list[Cell]:
     """Every gate at one budget, and `contested` with less room to run ahead."""
     parameters = {"margin": margin, "contested, f = 0.3": {"reserve": 0.3}}
-    names = ("first", "llf", "random", "uniform", "contested", "contested, f = 0.3", "margin")
+    names = (
+        *("first", "llf", "random", "uniform"),
+        *("contested", "contested, f = 0.3", "information", "margin"),
+    )
     return [
         Cell(n, world, scorer, n.split(",")[0], parameters=parameters.get(n, {}), metrics=metrics)
         for n in names

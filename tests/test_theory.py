@@ -410,7 +410,7 @@ def test_the_regret_that_a_label_could_avoid_is_a_gaussian_mean(gap: float, spre
 
 
 def test_the_price_of_contested_keeps_its_spending_bound() -> None:
-    """q ≤ B(t/T + f) + 1 for a statistic that is at its peak U on every round."""
+    """q ≤ B(f + (1 − f)t/T) + 1 for a statistic that is at its peak U on every round."""
     horizon, budget, reserve, asked, highest = 400, 60, 0.3, 0, -math.inf
     gate = Contested(reserve=reserve, floor=0.01)
     state = gate.start()
@@ -419,7 +419,7 @@ def test_the_price_of_contested_keeps_its_spending_bound() -> None:
         took = asked < budget and gate.threshold(1.0, 0.5, clock, state) < 1.0
         state = gate.advance(1.0, took, clock, state)
         asked += took
-        assert asked <= budget * (t / horizon + reserve) + 1
+        assert asked <= budget * (reserve + (1.0 - reserve) * t / horizon) + 1
         highest = max(highest, asked - budget * t / horizon)
     assert highest > 0.9 * reserve * budget, "the bound is nearly met: it says something"
 

@@ -11,7 +11,6 @@ import pytest
 from stacksl.errors import SettingsError
 from stacksl.game import Always, First, Learner, PairFeatures, ScorerSettings, make_scorer
 from stacksl.game.drift import (
-    FOR_LABELS,
     DriftGuard,
     label_surprise,
     reward_surprise,
@@ -85,7 +84,7 @@ def test_the_sum_counts_only_what_is_known_well() -> None:
     assert guard.advance(5.0, 9.0, 0.05, 16, 5) == 12.0
     assert guard.advance(5.0, 9.0, 0.10, 16, 5) == 5.0
     assert guard.advance(5.0, 9.0, 0.05, 15, 5) == 5.0
-    assert guard.advance(5.0, math.inf, 0.05, 16, 5) == 28.0
+    assert guard.advance(5.0, math.inf, 0.05, 16, 5) == 12.0, "the cap of 9"
     assert guard.advance(1.0, 0.0, 0.05, 16, 5) == 0.0
 
 
@@ -136,15 +135,15 @@ def test_the_rate_of_false_alarms_of_rewards_is_below_its_bound() -> None:
     assert alarms(DriftGuard(), squares) <= 1  # 0.65 expected at most
 
 
-def test_rare_labels_alarm_under_the_cap_of_rewards_and_not_under_that_of_labels() -> None:
+def test_rare_labels_alarm_under_a_cap_of_25_and_not_under_the_default() -> None:
     """A policy whose scores have the standard deviation 2, its labels drawn from itself."""
     generator = np.random.default_rng(1)
     scores = 2.0 * generator.normal(size=(40_000, 5))
     golds = (scores + generator.gumbel(size=scores.shape)).argmax(axis=1)
     squares = np.array([label_surprise(*pair) for pair in zip(scores, golds, strict=True)])
     assert squares.mean() == pytest.approx(1.0, abs=0.1)
-    assert 15 < alarms(DriftGuard(), squares) < 80
-    assert alarms(FOR_LABELS, squares) == 0
+    assert 15 < alarms(DriftGuard(cap=25.0), squares) < 80
+    assert alarms(DriftGuard(), squares) == 0
 
 
 @pytest.mark.parametrize("scorer", ["ridge", "newton"])
@@ -153,17 +152,15 @@ def test_a_stationary_world_raises_no_alarm(scorer: str) -> None:
 
     6.5e-6 an answer in directions known exactly; the leverage is below 0.01 after 500 of them.
     """
-    guard = DriftGuard() if scorer == "ridge" else FOR_LABELS
     for seed in range(8):
-        assert not len(played(scorer, seed, changes=False, guard=guard).resets)
+        assert not len(played(scorer, seed, changes=False, guard=DriftGuard()).resets)
 
 
 @pytest.mark.parametrize("scorer", ["ridge", "newton"])
 def test_a_new_theta_is_found_and_learnt_afresh(scorer: str) -> None:
     """Not with `sgd`: its θ stays unsure at the default rate, so that no answer surprises it."""
-    guard = DriftGuard() if scorer == "ridge" else FOR_LABELS
     for seed in range(5):
-        found = played(scorer, seed, changes=True, guard=guard)
+        found = played(scorer, seed, changes=True, guard=DriftGuard())
         late = found.resets[found.resets > ROUNDS // 2]
         assert len(late)
         assert late[0] <= ROUNDS // 2 + 200

@@ -333,7 +333,7 @@ class Told:
 )
 @settings(max_examples=200, deadline=None)
 def test_contested_never_spends_ahead_of_schedule(widths, budget, reserve, floor) -> None:
-    """Whatever the statistics: q <= B(t/T + f) + 1 after every round t (theory notes 2.4)."""
+    """Whatever the statistics: q <= B(f + (1 - f)t/T) + 1 after every round t."""
     horizon = len(widths)
     budget = min(budget, horizon)
     gate = Contested(width_scale=1.0, reserve=reserve, floor=floor)
@@ -343,7 +343,8 @@ def test_contested_never_spends_ahead_of_schedule(widths, budget, reserve, floor
     asked = 0
     for d in played:
         asked += d.asked
-        assert asked <= budget * (d.round / horizon + reserve) + 1 + 1e-9
+        gone = reserve + (1.0 - reserve) * d.round / horizon
+        assert asked <= budget * gone + 1 + 1e-9
 
 
 @given(games(), st.data())

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from stacksl.game.scorers import Scorer
 
 __all__ = [
-    "FOR_LABELS",
     "DriftGuard",
     "advanced",
     "alarmed",
@@ -48,8 +47,8 @@ class DriftGuard:
     * A label: z² = (ℓ − h)²/Var ℓ, with ℓ its log-loss, and the policy's own mean h (the entropy)
       and variance of it; the leverage is the Fisher information tr(F V⁻¹). Its mean is 1 under
       the policy, but its tail is heavy: where the policy is sure, a rare answer alone brings 1/π.
-      With five candidates whose scores have the standard deviation 2 the defaults alarm once in
-      1,000 labels of a stationary world; a cap of 9 did so in none of 400,000. Take `FOR_LABELS`.
+      With five candidates whose scores have the standard deviation 2 a cap of 25 alarms once in
+      1,000 labels of a stationary world; the default of 9 did so in none of 400,000.
 
     The leverage is the guard: in directions not yet known residuals are large without any drift,
     as under covariate shift. With Gaussian noise of the stated scale a stationary world alarms at
@@ -71,7 +70,7 @@ class DriftGuard:
 
     level: float = 30.0
     allowance: float = 2.0
-    cap: float = 25.0
+    cap: float = 9.0
     leverage: float = 0.1
     warm: float = 3.0
 
@@ -103,10 +102,6 @@ class DriftGuard:
             self.leverage,
             self.warm,
         )
-
-
-FOR_LABELS = DriftGuard(cap=9.0)
-"""The guard for labels: no two rare answers alone are an alarm, as they are under the cap of 25."""
 
 
 def reward_surprise(reward: float, score: float, noise: float) -> float:

@@ -144,17 +144,19 @@ def price(
     reserve: float,
     floor: float,
 ) -> float:
-    """The price U r^(1 − (q/B − t/T)/f), with U = max(0, every g so far, this one included).
+    """The price U r^(1 − a/f), with U = max(0, every g so far, this one included).
 
-    On schedule it is rU; when f·B labels ahead it is U, which no g exceeds.
+    a = 1 − (labels left/B)/(rounds left/T) is how far ahead of an even schedule spending runs, as a
+    share of what is left of it. On schedule the price is rU; where labels left are 1 − f of what
+    the rounds left are owed it is U, which no g exceeds.
     """
     if clock.budget <= 0:
         return np.inf
     top = max(state[0], g)
-    ahead = clock.asked / clock.budget - clock.round / clock.horizon
-    exponent = 1.0 - ahead / reserve
-    # far ahead of schedule the power overflows a float; any price above U shuts the gate alike
-    return top * math.exp(min(700.0, exponent * math.log(floor)))
+    labels = (clock.budget - clock.asked) / clock.budget
+    rounds = (clock.horizon - clock.round + 1) / clock.horizon
+    exponent = 1.0 - (1.0 - labels / rounds) / reserve
+    return top * math.exp(exponent * math.log(floor))
 
 
 def peak(g: float, state: GateState) -> GateState:

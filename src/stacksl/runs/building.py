@@ -151,15 +151,15 @@ def _parameters(settings: Settings, scorer: Scorer, block: Block) -> dict[str, A
         one_hot = scorer.name == "ridge" and isinstance(block, SharedBlock)
         parameters = dict(ONE_HOT_PACE) if one_hot else {"pace": 0.03, "adaptive": True}
         return parameters | ({} if settings.pace is None else {"pace": settings.pace})
-    if settings.gate == "contested":
-        return {
-            "width_scale": width_scale(settings, block.dim),
-            "reserve": settings.reserve,
-            "floor": settings.floor,
-        }
-    # What a gate and the scorer both speak of is one number.
     known = {field.name for field in fields(GATES[settings.gate])}
-    return {name: getattr(settings, name) for name in ("ridge", "delta") if name in known}
+    # What a gate and the scorer both speak of (ridge, delta) is one number.
+    shared = [n for n in ("ridge", "delta", "reserve", "floor") if n in known]
+    found = {n: value for n in shared if (value := getattr(settings, n)) is not None}
+    if settings.gate == "contested":
+        found["width_scale"] = width_scale(settings, block.dim)
+    elif settings.gate == "avoided":  # the posterior's own deviation
+        found["width_scale"] = settings.width_scale or settings.noise
+    return found
 
 
 def _gate_scale(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from stacksl.game.gates import GATES
+from stacksl.game.priced import Priced
 from stacksl.runs.budget import budget_mistake
 
 if TYPE_CHECKING:
@@ -21,10 +22,11 @@ OF_GATE = {
     "kappa": "llf",
     "warmup": "llf",
     "reading": "llf",
-    "reserve": "contested",
-    "floor": "contested",
     "pace": "margin",
 }
+PRICED = tuple(name for name, kind in GATES.items() if issubclass(kind, Priced))
+"""The gates that have a price, with its `reserve` and `floor`."""
+
 OF_MODEL = (
     "protocol",
     "template",
@@ -75,7 +77,6 @@ def unknown_names(settings: Settings) -> list[str]:
     """A sentence for each name that no registry has, and for a budget that is none."""
     from stacksl.features import ENCODERS
     from stacksl.game.followers import FOLLOWERS
-    from stacksl.game.gates import GATES
     from stacksl.game.scorers import SCORERS
     from stacksl.labels.labelers import LABELERS
 
@@ -118,6 +119,12 @@ def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
             found.append(
                 f"{name} belongs to the gate '{OF_GATE[name]}', but the gate is '{settings.gate}':"
                 f" give --gate {OF_GATE[name]}, or leave it out"
+            )
+    for name in sorted(explicit & {"reserve", "floor"}):
+        if settings.gate not in PRICED:
+            found.append(
+                f"{name} belongs to the gates with a price, {', '.join(PRICED)}, but the gate is"
+                f" '{settings.gate}': give --gate with one of them, or leave it out"
             )
     if settings.follower == "given" and settings.k is not None and "k" in explicit:
         found.append("k is the number of hard negatives: it needs --follower hard")

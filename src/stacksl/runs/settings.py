@@ -58,8 +58,12 @@ class Settings(BaseModel):
     warmup: int | None = Field(None, ge=1, description="T0 of c: max(1, min(500, T/20)) if absent")
     reading: Literal["else", "literal"] = Field("else", description="branch of Algorithm 2 (D1)")
     width_scale: float | None = Field(None, description="α of contested; σ√d if absent (D8)")
-    reserve: float = Field(0.7, gt=0, le=1, description="f of contested: how far ahead it may run")
-    floor: float = Field(0.01, gt=0, lt=1, description="r of contested: price on schedule")
+    reserve: float | None = Field(
+        None, gt=0, le=1, description="f of a priced gate; the gate's own if absent"
+    )
+    floor: float | None = Field(
+        None, gt=0, lt=1, description="r of a priced gate; the gate's own if absent"
+    )
     pace: float | None = Field(None, gt=0, description="margin: 0.005 (one-hot ridge) or 0.03 (D8)")
 
     # the update of sgd, and of a language model's refits
