@@ -13,7 +13,7 @@ from stacksl.game.engines import run_stream
 from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.claims.coverage import COVERAGE, covered
 from stacksl.studies.lab.measures.estimates import Estimates, estimates, radii
-from stacksl.studies.lab.measures.shares import exact_interval, held
+from stacksl.studies.lab.measures.shares import clopper_pearson, held
 from stacksl.studies.lab.trial import Line
 from stacksl.studies.lab.worlds import playing
 from stacksl.studies.lab.worlds.playing import regrets
@@ -32,14 +32,15 @@ def tail(hits: int, runs: int, share: float) -> float:
 
 @pytest.mark.parametrize(("hits", "runs"), [(95, 100), (3, 10), (99, 100)])
 def test_the_interval_ends_where_either_tail_is_a_fortieth(hits: int, runs: int) -> None:
-    low, high = exact_interval(hits, runs)
+    low, high = clopper_pearson(hits, runs)
     assert tail(hits, runs, low) == pytest.approx(0.025)
     assert 1 - tail(hits + 1, runs, high) == pytest.approx(0.025)
 
 
 def test_the_interval_without_a_miss_is_the_root_of_its_tail() -> None:
-    assert exact_interval(100, 100) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
-    assert exact_interval(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
+    assert clopper_pearson(100, 100) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
+    assert clopper_pearson(0, 20, 0.9)[1] == pytest.approx(1 - 0.05 ** (1 / 20)), "one-sided"
+    assert clopper_pearson(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
 
 
 @pytest.mark.parametrize(

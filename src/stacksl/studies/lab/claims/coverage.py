@@ -15,7 +15,10 @@ from stacksl.studies.lab.worlds.streams import World, make_world
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
+    from stacksl.game.engines import StreamResult
+    from stacksl.game.inputs import Array
     from stacksl.studies.rows import Row
 
 __all__ = ["COVERAGE"]
@@ -79,12 +82,30 @@ def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[
 
 def covered(stream: World, line: Line, seed: int) -> Numbers:
     """The numbers of one run; the action is greedy, so that its regret is what g bounds."""
-    kept = line.settings
+    played = _played(stream, line, seed)
+    moves = played.asked | (line.settings["track"] == "all")
+    path = estimates(played, RIDGE, moves=moves)
+    by_labels = _radii(stream, path.learnt)
+    lost = regrets(stream, played)
+    promised = path.certificates(stream.features, played.choices, by_labels)
+    by_rounds = _radii(stream, np.arange(stream.horizon))
+    return {
+        **_sets(path.errors(stream.truth), by_labels, by_rounds),
+        "certified": float(promised.sum() >= lost.sum()),
+        "certified_rounds": float((lost <= promised + ROUNDING).all()),
+        "certificate_ratio": float(promised.sum() / lost.sum()) if lost.any() else None,
+        "regret_per_round": float(lost.mean()),
+        "asked_fraction": float(played.asked.mean()),
+    }
+
+
+def _played(stream: World, line: Line, seed: int) -> StreamResult:
+    """The line's learner, marked after every round."""
+    kept, rounds = line.settings, stream.horizon
     settings = {"ridge": RIDGE, "delta": DELTA, "track": kept["track"]}
     if kept["learner"] == "sgd":
         settings |= {"learning_rate": kept["learning_rate"], "kl_weight": 0.0, "clip": "none"}
-    rounds = stream.horizon
-    played = play(
+    return play(
         stream,
         {"name": kept["gate"]},
         int((line.budget_fraction or 0.0) * rounds + 1e-9),
@@ -93,30 +114,28 @@ def covered(stream: World, line: Line, seed: int) -> Numbers:
         seed=seed,
         marks=range(1, rounds + 1),
     )
-    moves = played.asked | (kept["track"] == "all")
-    path = estimates(played, RIDGE, moves=moves)
-    known = {
-        "noise": stream.noise,
-        "dim": stream.features.shape[2],
-        "ridge": RIDGE,
-        "delta": DELTA,
-        "bound": stream.norm_bound,
-    }
-    by_labels, by_rounds = radii(path.learnt, **known), radii(np.arange(rounds), **known)
-    errors, lost = path.errors(stream.truth), regrets(stream, played)
-    promised = path.certificates(stream.features, played.choices, by_labels)
-    ratio = float(promised.sum() / lost.sum()) if lost.any() else None
+
+
+def _radii(stream: World, counts: NDArray[np.int64]) -> Array:
+    """The radius at each count of labels or of rounds, (T,)."""
+    return radii(
+        counts,
+        noise=stream.noise,
+        dim=stream.features.shape[2],
+        ridge=RIDGE,
+        delta=DELTA,
+        bound=stream.norm_bound,
+    )
+
+
+def _sets(errors: Array, by_labels: Array, by_rounds: Array) -> dict[str, float]:
+    """Whether errors are within radii, all (T,): each is that before its round."""
     return {
         "covered": float((errors <= by_labels).all()),
         "covered_rounds": float((errors <= by_rounds).all()),
         "covered_time": float((errors <= by_labels).mean()),
         "radius_ratio": float(by_labels[-1] / errors[-1]),
         "least_radius_ratio": float((by_labels / errors).min()),
-        "certified": float(promised.sum() >= lost.sum()),
-        "certified_rounds": float((lost <= promised + ROUNDING).all()),
-        "certificate_ratio": ratio,
-        "regret_per_round": float(lost.mean()),
-        "asked_fraction": float(played.asked.mean()),
     }
 
 

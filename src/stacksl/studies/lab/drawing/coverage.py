@@ -30,7 +30,7 @@ def layout(rows: Sequence[Row]) -> str:
         _table(rows, shares, "covered", _share),
         _table(rows, f"{shares}, its radius counting rounds", "covered_rounds", _share),
         _table(rows, "Rounds in which θ* lies in the set, mean share", "covered_time", _number),
-        _table(rows, "Radius / ‖θ − θ*‖ in V after the last round", "radius_ratio", _number),
+        _table(rows, "Radius / ‖θ − θ*‖ in V before the last round", "radius_ratio", _number),
         _table(rows, bounds, "certified", _share),
         _table(rows, f"{bounds} of every single round", "certified_rounds", _share),
         _table(rows, "Certificate / regret", "certificate_ratio", _number),

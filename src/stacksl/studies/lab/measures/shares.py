@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from stacksl.studies.rows import Row
 
-__all__ = ["exact_interval", "held", "interval_of"]
+__all__ = ["clopper_pearson", "held", "interval_of"]
 
 
-def exact_interval(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
+def clopper_pearson(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
     """The Clopper-Pearson interval of a share, `hits` of `runs` ≥ 1 independent runs.
 
     Its ends p are those at which that many hits, or more (fewer), have a probability of
-    (1 − level)/2; 0 and 1 where there is no hit and no miss.
+    (1 − level)/2; 0 and 1 where there is no hit and no miss. A one-sided bound of 95 % is an end of
+    the interval at `level` 0.9.
 
     Source: Clopper and Pearson (1934), Biometrika 26.
 
-    >>> [round(end, 4) for end in exact_interval(100, 100)]
+    >>> [round(end, 4) for end in clopper_pearson(100, 100)]
     [0.9638, 1.0]
     """
     from scipy.stats import beta
@@ -28,7 +29,7 @@ def exact_interval(hits: int, runs: int, level: float = 0.95) -> tuple[float, fl
 
 def interval_of(row: Row) -> tuple[float, float]:
     """The exact interval of a row whose value is the share of its seeds."""
-    return exact_interval(round((row.value or 0.0) * row.seeds), row.seeds)
+    return clopper_pearson(round((row.value or 0.0) * row.seeds), row.seeds)
 
 
 def held(row: Row, promised: float) -> str:
