@@ -7,21 +7,29 @@ from functools import partial
 import numpy as np
 import pytest
 
+from stacksl.game import make_gate
 from stacksl.game.engines import run_stream
 from stacksl.studies.lab.bench import reproduce
-from stacksl.studies.lab.claims import advice
+from stacksl.studies.lab.claims import bisections
 from stacksl.studies.lab.claims.advice import ADVICE, measure, trials
 from stacksl.studies.lab.claims.sentences import SENTENCES
 from stacksl.studies.lab.drawing.advice import verdict
-from stacksl.studies.lab.measures.effects import between, contrast, negative, rooted, shift_of_best
+from stacksl.studies.lab.measures.effects import (
+    between,
+    contrast,
+    near_budget,
+    negative,
+    shift_of_best,
+)
 from stacksl.studies.lab.worlds import playing
+from stacksl.studies.lab.worlds.streams import make_world
 from stacksl.studies.rows import Row
 
 
 @pytest.fixture(autouse=True)
 def by_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "run_stream", partial(run_stream, engine="loop"))
-    monkeypatch.setattr(advice, "run_stream", partial(run_stream, engine="loop"))
+    monkeypatch.setattr(bisections, "run_stream", partial(run_stream, engine="loop"))
 
 
 def effect(value: float, se: float, presence: bool = False) -> Row:
@@ -46,15 +54,15 @@ def test_a_verdict_follows_the_interval(value, se, presence, said) -> None:
 
 def test_effects_are_paired_by_seed() -> None:
     samples = {
-        "a": {"final_regret": [1.0, 5.0], "demand": [0.0, 0.5], "jump": [1.0, 0.05]},
-        "b": {"final_regret": [2.0, 4.0], "demand": [0.5, 1.0], "jump": [0.0, 0.06]},
-        "c": {"final_regret": [3.0, 3.0], "demand": [1.0, 1.0], "jump": [0.0, 0.0]},
+        "a": {"final_regret": [1.0, 5.0], "demand": [0.0, 0.5], "demand_uncut": [1.04, 2.0]},
+        "b": {"final_regret": [2.0, 4.0], "demand": [0.5, 1.0]},
+        "c": {"final_regret": [3.0, 3.0], "demand": [1.0, 1.0]},
     }
     assert contrast("final_regret", ["c"], ["a", "b"])(samples) == [1.5, -1.5]
     assert shift_of_best(["c", "a"], ["b", "c"])(samples) == [1.0, -1.0]
     assert negative(shift_of_best(["c", "a"], ["b", "c"]))(samples) == [-1.0, 1.0]
     assert between(["a", "b", "c"])(samples) == pytest.approx([1 / 3, 1 / 3])
-    assert rooted("a")(samples) == [0.0, 1.0]
+    assert near_budget("a")(samples) == pytest.approx([0.01, -0.95])
 
 
 def test_every_sentence_has_lines_of_its_own_world() -> None:
@@ -65,7 +73,7 @@ def test_every_sentence_has_lines_of_its_own_world() -> None:
             world, kept = lines[line.row]
             assert kept is line or kept == line
             assert world == {**sentence.world, "rounds": 4000}
-    assert sum(len(trial.lines) for trial in trials(False)) == len(lines) == 95
+    assert sum(len(trial.lines) for trial in trials(False)) == len(lines) == 100
 
 
 def played(*starts: str, seed: int = 0) -> dict[str, dict[str, float | None]]:
@@ -97,12 +105,56 @@ def test_a_larger_scale_of_width_asks_less_by_degrees() -> None:
     assert any(0.05 < (a or 0.0) < 0.95 for a in asked)
 
 
+def test_each_side_of_a_range_is_held_against_its_inside() -> None:
+    """κ: a switch across the range loses nothing below it, and nothing more above than inside."""
+    mine = {sentence.key: sentence for sentence in SENTENCES if sentence.key.startswith("κ, ")}
+    lines = mine["κ, below"].lines
+    values = {line.row: float(line.settings["value"]) for line in lines}
+    samples = {row: {"regret_per_round": [value, 2.0 * value]} for row, value in values.items()}
+    inside = np.mean([v for v in values.values() if 0.5 <= v <= 1.5])
+    assert [v for v in values.values() if v > 1.5] == [2.0, 3.0]
+    below = mine["κ, below"].effects(samples)
+    above = mine["κ, above"].effects(samples)
+    assert below == pytest.approx([0.175 - inside, 2 * (0.175 - inside)])
+    assert above == pytest.approx([2.5 - inside, 2 * (2.5 - inside)])
+
+
+def test_every_range_has_values_on_both_sides() -> None:
+    keys = [s.key for s in SENTENCES if s.key.endswith((", below", ", above"))]
+    assert keys == [f"{name}, {side}" for name in ("κ", "δ", "EMA", "τ") for side in
+                    ("below", "above")]  # fmt: skip
+
+
 def test_bisection_of_llf_jumps_and_that_of_adpo_does_not() -> None:
     found = played("bisection, adpo", "bisection, llf")
-    assert found["bisection, llf: B/T = 0.1, β = 0.1"]["jump"] == 1.0
+    llf = found["bisection, llf: B/T = 0.1, β = 0.1"]
+    assert llf["jump"] == 1.0
+    assert {llf["demand_uncut"], llf["demand_uncut_above"]} <= {0.0, 2.0}, "nothing, or twice B"
     adpo = found["bisection, adpo: B/T = 0.1, β = 0.1"]
     assert (adpo["jump"] or 0.0) <= 0.1
     assert (adpo["level_above"] or 0) / (adpo["level"] or 1) == pytest.approx(1.0, abs=0.006)
+
+
+@pytest.mark.parametrize(("level", "least", "most"), [(0.05, 2.0, 2.0), (50.0, 0.0, 0.0)])
+def test_labels_beyond_the_budget_are_counted_and_those_of_the_end_are_not(
+    level: float, least: float, most: float
+) -> None:
+    """Of `adpo` alone the last rounds buy what is left of a budget: that is no demand."""
+    world = make_world("iid", "scalar", 0, rounds=200, dim=6, candidates=4)
+    gate = make_gate("adpo", level=level)
+    assert least <= bisections.demand_uncut(world, gate, 20, 0) <= most
+    assert playing.play(world, gate, 20).asked.sum() == 20, "at either level"
+
+
+def test_what_is_counted_is_what_the_gate_asks_until_the_budget_is_spent() -> None:
+    world = make_world("iid", "scalar", 1, rounds=200, dim=6, candidates=4)
+    gate = make_gate("adpo", level=0.4)
+    cut = playing.play(world, gate, 20)
+    rounds = int(np.flatnonzero(cut.asked)[-1]) + 1
+    assert rounds < 180, "the gate itself spent it"
+    assert bisections.demand_uncut(world, gate, 20, 0) > 1.0
+    longer = playing.play(bisections._followed(world, 40), gate, 40)
+    assert (longer.asked[:rounds] == cut.asked[:rounds]).all()
 
 
 def test_fewer_candidates_are_shown_and_all_are_tested() -> None:

@@ -7,17 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stacksl.game import (
-    Gate,
     ScorerSettings,
     calibrate_gate_scale,
-    make_gate,
     make_scorer,
     warmup_length,
     warmup_spreads,
 )
-from stacksl.game.bisection import LEVELS, bracket_level, simulated_stream, voluntary
-from stacksl.game.engines import run_stream
+from stacksl.game.bisection import voluntary
 from stacksl.game.inputs import PairFeatures
+from stacksl.studies.lab.claims.bisections import bisected, budget_of
 from stacksl.studies.lab.claims.sentences import SENTENCES
 from stacksl.studies.lab.drawing.advice import figure, layout
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
@@ -29,10 +27,11 @@ from stacksl.studies.rows import Row, pooled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from stacksl.studies.lab.claims.sweeps import Sentence
+
 __all__ = ["ADVICE"]
 
 ROUNDS, QUICK_ROUNDS = 4000, 200
-PRECISION = 0.005
 
 
 def trials(quick: bool) -> Sequence[Trial]:
@@ -55,7 +54,7 @@ def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[
         if kind == "heavy"
         else make_world(kind, **made, seed=seed, purpose="advice")
     )
-    return [_bisected(stream, n, seed) if "bisect" in n.settings else _played(stream, n, seed)
+    return [bisected(stream, n, seed) if "bisect" in n.settings else _played(stream, n, seed)
             for n in lines]  # fmt: skip
 
 
@@ -67,7 +66,7 @@ def _played(stream: World, line: Line, seed: int) -> Numbers:
     gate = dict(kept["gate"])
     if "kappa" in kept:
         gate["gate_scale"] = kept["kappa"] * _median_spread(stream, kept)
-    budget = _budget(stream, line)
+    budget = budget_of(stream, line)
     played = play(shown, gate, budget, scorer=kept.get("scorer"), settings=settings, seed=seed)
     return {
         "demand": voluntary(played) / budget,
@@ -75,10 +74,6 @@ def _played(stream: World, line: Line, seed: int) -> Numbers:
         "final_regret": final_regret(shown, played.theta),
         "asked_fraction": float(played.asked.mean()),
     }
-
-
-def _budget(stream: World, line: Line) -> int:
-    return int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
 
 
 def _shrunk(stream: World, factor: float) -> World:
@@ -118,55 +113,23 @@ def _median_spread(stream: World, kept: Mapping[str, Any]) -> float:
     return calibrate_gate_scale(spreads).median
 
 
-def _bisected(stream: World, line: Line, seed: int) -> Numbers:
-    """The level found on a simulated stream of warm-up items, and its labels on the real one."""
-    gate = str(line.settings["bisect"])
-    budget = _budget(stream, line)
-    warmup = stream.features[: warmup_length(stream.horizon)]
-    known: dict[str, Any] = {"noise": stream.noise, "norm_bound": stream.norm_bound}
-    features, rewards = simulated_stream(warmup, stream.horizon, seed=seed, **known)
-
-    def made(level: float) -> Gate:
-        return make_gate(gate, **{LEVELS[gate]: level})
-
-    def asked(level: float) -> int:
-        played = run_stream(
-            "ridge", features, gate=made(level), budget=budget, rewards=rewards,
-            settings=ScorerSettings(**known), seed=seed, certificates=False,
-        )  # fmt: skip
-        return voluntary(played)
-
-    found = bracket_level(asked, budget, precision=PRECISION)
-    real = play(stream, made(found.value), budget, seed=seed)
-    return {
-        "jump": found.jump,
-        "level": found.value,
-        "level_above": found.high,
-        "demand": voluntary(real) / budget,
-        "regret_per_round": float(regrets(stream, real).mean()),
-        "final_regret": final_regret(stream, real.theta),
-        "asked_fraction": float(real.asked.mean()),
-    }
-
-
 def derive(samples: Samples) -> list[Row]:
     """The effect of each sentence, above 0 where the paper is right, with its error over seeds."""
-    found = []
-    for sentence in SENTENCES:
-        effects = list(sentence.effects(samples))
-        value, error = pooled(effects)
-        settings = {
-            "text": sentence.text,
-            "effect": sentence.effect,
-            "metric": sentence.metric,
-            "presence": sentence.presence,
-            "lines": [line.row for line in sentence.lines],
-            "marks": [],
-        }
-        found.append(
-            Row("advice", sentence.key, "effect", value, error, len(effects), settings=settings)
-        )
-    return found
+    return [_effect(sentence, samples) for sentence in SENTENCES]
+
+
+def _effect(sentence: Sentence, samples: Samples) -> Row:
+    effects = list(sentence.effects(samples))
+    value, error = pooled(effects)
+    settings = {
+        "text": sentence.text,
+        "effect": sentence.effect,
+        "metric": sentence.metric,
+        "presence": sentence.presence,
+        "lines": [line.row for line in sentence.lines],
+        "marks": [],
+    }
+    return Row("advice", sentence.key, "effect", value, error, len(effects), settings=settings)
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
@@ -178,8 +141,17 @@ ADVICE = LabStudy(
     name="advice",
     title="The parameter section, sentence by sentence",
     claim="how c, the KL weight, η, the ridge, κ, δ, α, K, τ and ρ should be set",
-    cost="95 lines of 4,000 rounds a seed, and four bisections; some 2 s of one core",
-    metrics=("demand", "regret_per_round", "final_regret", "jump", "level", "level_above"),
+    cost="100 lines of 4,000 rounds a seed, and four bisections; some 2 s of one core",
+    metrics=(
+        "demand",
+        "regret_per_round",
+        "final_regret",
+        "jump",
+        "level",
+        "level_above",
+        "demand_uncut",
+        "demand_uncut_above",
+    ),
     seeds=40,
     trials=trials,
     play=measure,

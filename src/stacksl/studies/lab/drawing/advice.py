@@ -48,11 +48,12 @@ def verdict(row: Row) -> str:
 def layout(rows: Sequence[Row]) -> str:
     """A line a sentence: what is claimed, the sweep, the effect with its interval, the verdict."""
     heads = ("", "the paper", "sweep: mean over seeds", "effect", "", "verdict")
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    lines, last = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)], ""
     for row in rows:
         if row.metric == "effect":
             known = row.settings
             sweep = _points(_sweep(row, rows))
+            sweep, last = ("the same" if sweep == last else sweep), sweep
             half = half_width(row)
             size = f"{row.value:.3g}" + ("" if half is None else f" ± {half:.2g}")
             cells = (row.row, known["text"], sweep, known["effect"], size, verdict(row))
@@ -89,20 +90,25 @@ def _by_budget(points: Sequence[Row]) -> list[tuple[float | None, list[Row]]]:
 
 
 def _levels(rows: Sequence[Row]) -> str:
-    """What the bisections found, and what it was worth on the stream itself."""
+    """What the bisections found, and what is asked for of the stream itself at both levels."""
     found = {(row.row, row.metric): row for row in rows}
     said = []
     for name in dict.fromkeys(row.row for row in rows if row.metric == "level"):
-        level, above, demand = (
-            found[name, metric].value or 0.0 for metric in ("level", "level_above", "demand")
-        )
-        jump = found[name, "jump"].value or 0.0
+        level, above, jump = (_mean(found[name, m]) for m in ("level", "level_above", "jump"))
+        at, over = (_mean(found[name, m]) for m in ("demand_uncut", "demand_uncut_above"))
+        half = half_width(found[name, "demand_uncut"])
+        interval = "" if half is None else f" ± {half:.2g}"
         said.append(
             f"- {name.partition(':')[0]}: {level:.4g}, and {above:.4g} just above, between which"
-            f" the labels asked for fall by {jump:.1%} of B; on the stream itself the gate asks for"
-            f" {demand:.1%} of B at the first of its own accord."
+            f" the labels asked for fall by {jump:.1%} of B in simulation; of the stream itself the"
+            f" gate asks {at:.3f}{interval} of B at the first and {over:.3f} at the second, where"
+            " it may ask for twice B."
         )
     return "\n".join(said)
+
+
+def _mean(row: Row) -> float:
+    return row.value or 0.0
 
 
 def figure(rows: Sequence[Row]) -> Figure:
@@ -135,7 +141,7 @@ def _panel(ax: Axes, effect: Row, points: Sequence[Row]) -> None:
         ax.set_xticks(range(len(mine)), [_value(point) for point in mine], fontsize=6)
     if len(groups) > 1:
         ax.legend(fontsize=7)
-    ax.set_title(effect.row, fontsize=9)
+    ax.set_title(effect.row.partition(",")[0], fontsize=9)
     metric = str(effect.settings["metric"])
     ax.set_ylabel(HEADS[metric], fontsize=8)
     ax.set_xlabel(_parameter(points[0]), fontsize=8)

@@ -9,13 +9,14 @@ import numpy as np
 
 from stacksl.studies.lab.trial import Samples
 
-__all__ = ["Effects", "between", "contrast", "negative", "rooted", "shift_of_best"]
+__all__ = ["CLOSE", "Effects", "between", "contrast", "near_budget", "negative", "shift_of_best"]
 
 Effects: TypeAlias = Callable[[Samples], Sequence[float]]
 """From the numbers of all lines to one number a seed."""
 
 SOME, MOST = 0.05, 0.95
-ROOT = 0.05
+CLOSE = 0.05
+"""As near as `calibrate_to_budget` has it, in shares of B."""
 
 
 def contrast(metric: str, more: Sequence[str], less: Sequence[str]) -> Effects:
@@ -54,9 +55,12 @@ def between(rows: Sequence[str]) -> Effects:
     return found
 
 
-def rooted(row: str) -> Effects:
-    """1 where the labels asked for fall by at most 5 % of B at the level found, else 0."""
-    return lambda samples: [float(jump <= ROOT) for jump in samples[row]["jump"]]
+def near_budget(row: str) -> Effects:
+    """By how much |labels asked for / B − 1| on the stream itself is within 5 %, by seed.
+
+    What is asked for is counted up to 2 B, so that too many labels are seen as too few are.
+    """
+    return lambda samples: [CLOSE - abs(x - 1.0) for x in samples[row]["demand_uncut"]]
 
 
 def negative(effects: Effects) -> Effects:

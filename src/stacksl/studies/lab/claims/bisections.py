@@ -1,0 +1,96 @@
+"""Bisection of a gate's level on a simulated stream, and what the level asks of the stream itself.
+
+Of the study `advice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from stacksl.game import Gate, ScorerSettings, make_gate, warmup_length
+from stacksl.game.bisection import (
+    LEVELS,
+    BudgetLevel,
+    bracket_level,
+    simulated_stream,
+    voluntary,
+)
+from stacksl.game.engines import run_stream
+from stacksl.studies.lab.trial import Line, Numbers
+from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.streams import World
+
+__all__ = ["bisected", "budget_of", "demand_uncut"]
+
+PRECISION = 0.005
+CEILING = 2
+"""Labels that may be bought, in budgets, where it is counted what a gate asks for."""
+
+
+def budget_of(stream: World, line: Line) -> int:
+    """B of a line."""
+    return int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+
+
+def bisected(stream: World, line: Line, seed: int) -> Numbers:
+    """The level found on a simulated stream of warm-up items, and its labels on the real one."""
+    gate, budget = str(line.settings["bisect"]), budget_of(stream, line)
+    found = _bracket(stream, gate, budget, seed)
+    real = play(stream, _made(gate, found.low), budget, seed=seed)
+    return {
+        "jump": found.jump,
+        "level": found.low,
+        "level_above": found.high,
+        "demand": voluntary(real) / budget,
+        "demand_uncut": demand_uncut(stream, _made(gate, found.low), budget, seed),
+        "demand_uncut_above": demand_uncut(stream, _made(gate, found.high), budget, seed),
+        "regret_per_round": float(regrets(stream, real).mean()),
+        "final_regret": final_regret(stream, real.theta),
+        "asked_fraction": float(real.asked.mean()),
+    }
+
+
+def demand_uncut(stream: World, gate: Gate, budget: int, seed: int) -> float:
+    """Labels that a gate asks for in T rounds, over B, where 2 B may be bought.
+
+    Rounds that repeat the first follow the stream, so that the rule above every gate, which asks
+    when as many labels as rounds are left, asks nothing in the T rounds that are counted.
+    """
+    most = CEILING * budget
+    played = play(_followed(stream, most), gate, most, seed=seed)
+    return float(played.asked[: stream.horizon].sum()) / budget
+
+
+def _followed(stream: World, count: int) -> World:
+    """The stream, and its first `count` rounds once more."""
+    assert stream.rewards is not None
+    return replace(
+        stream,
+        features=np.concatenate([stream.features, stream.features[:count]]),
+        values=np.concatenate([stream.values, stream.values[:count]]),
+        rewards=np.concatenate([stream.rewards, stream.rewards[:count]]),
+    )
+
+
+def _made(gate: str, level: float) -> Gate:
+    return make_gate(gate, **{LEVELS[gate]: level})
+
+
+def _bracket(stream: World, gate: str, budget: int, seed: int) -> BudgetLevel:
+    """The two levels between which the gate ceases to spend B on the simulated stream."""
+    warmup = stream.features[: warmup_length(stream.horizon)]
+    known: Mapping[str, Any] = {"noise": stream.noise, "norm_bound": stream.norm_bound}
+    features, rewards = simulated_stream(warmup, stream.horizon, seed=seed, **known)
+
+    def asked(level: float) -> int:
+        played = run_stream(
+            "ridge", features, gate=_made(gate, level), budget=budget, rewards=rewards,
+            settings=ScorerSettings(**known), seed=seed, certificates=False,
+        )  # fmt: skip
+        return voluntary(played)
+
+    return bracket_level(asked, budget, precision=PRECISION)
