@@ -109,7 +109,7 @@ def test_other_code_measures_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     path = tmp_path / "toy.jsonl"
     measured(TOY, range(1), NumberStore(path))
     PLAYED.clear()
-    monkeypatch.setattr("stacksl.studies.lab.bench.code_hash", lambda: "other")
+    monkeypatch.setattr("stacksl.studies.lab.bench.program_hash", lambda play: "other")
     measured(TOY, range(1), NumberStore(path))
     assert PLAYED == [("a", 0), ("b", 0), ("c", 0)]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
-from hashlib import blake2b
-from pathlib import Path
+from typing import TypeAlias
 
+from stacksl.studies.lab.program import program_hash
 from stacksl.studies.lab.store import NumberStore
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
+from stacksl.studies.lab.workers import in_processes
 from stacksl.studies.rows import Row, pooled
 
 __all__ = ["LabPace", "measured", "reproduce", "samples"]
@@ -35,25 +35,8 @@ class _Task:
     lines: tuple[Line, ...]
 
 
-_SHOWING = ("drawing", "headline", "records", "scores")
-"""What shows numbers and makes none: a folder, and files."""
-
-
-@cache
-def code_hash() -> str:
-    """A hash of the program text that numbers depend on: the game and the laboratory.
-
-    Numbers of other code are measured anew and not taken from the store.
-    """
-    import stacksl
-
-    root = Path(stacksl.__file__).parent
-    digest = blake2b(digest_size=8)
-    for folder in ("game", "studies/lab"):
-        for file in sorted((root / folder).rglob("*.py")):
-            if not {file.parent.name, file.stem}.intersection(_SHOWING):
-                digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
-    return digest.hexdigest()
+Told: TypeAlias = Callable[[LabPace], None]
+"""What hears how far a study is, after each stream."""
 
 
 def measured(
@@ -63,25 +46,43 @@ def measured(
     *,
     jobs: int = 1,
     quick: bool = False,
-    tell: Callable[[LabPace], None] | None = None,
+    tell: Told | None = None,
 ) -> dict[str, list[Numbers]]:
     """The numbers of every line of `study` by its row's name, one a seed, in their order.
 
-    What `store` has is not measured again; what is measured is in it at once.
+    What `store` has is not measured again; what is measured is in it at once. With more than one
+    job processes play, and end at once when anything is raised here, Ctrl-C above all.
+
+    Raises:
+        RunError: `store` cannot be written, or a process was ended from outside.
     """
-    trials, code = study.trials(quick), code_hash()
+    trials, code = study.trials(quick), program_hash(study.play)
     tasks = [task for trial in trials for task in _missing(trial, seeds, store, code)]
-    start, known = time.monotonic(), len(tasks)
-    for done, (task, found) in enumerate(_played(study, tasks, jobs), 1):
-        keys = [task.trial.key(line, task.seed, code) for line in task.lines]
-        store.put(dict(zip(keys, found, strict=True)))
-        if tell is not None:
-            tell(LabPace(done, known, (time.monotonic() - start) / done * (known - done)))
+    if tasks:
+        store.put({})  # a file that cannot be written is found before the work, not after it
+        _measure(study, tasks, store, code, jobs, tell)
     return {
         line.row: [store.get(trial.key(line, seed, code)) or {} for seed in seeds]
         for trial in trials
         for line in trial.lines
     }
+
+
+def _measure(
+    study: LabStudy,
+    tasks: Sequence[_Task],
+    store: NumberStore,
+    code: str,
+    jobs: int,
+    tell: Told | None,
+) -> None:
+    start, total = time.monotonic(), len(tasks)
+    with closing(_played(study, tasks, jobs)) as played:
+        for done, (task, found) in enumerate(played, 1):
+            keys = [task.trial.key(line, task.seed, code) for line in task.lines]
+            store.put(dict(zip(keys, found, strict=True)))
+            if tell is not None:
+                tell(LabPace(done, total, (time.monotonic() - start) / done * (total - done)))
 
 
 def reproduce(
@@ -120,35 +121,27 @@ def _missing(trial: Trial, seeds: Iterable[int], store: NumberStore, code: str) 
 
 def _played(
     study: LabStudy, tasks: Sequence[_Task], jobs: int
-) -> Iterator[tuple[_Task, Sequence[Numbers]]]:
-    if jobs == 1 or len(tasks) < 2:
-        for task in tasks:
-            yield task, study.play(task.trial.world, task.lines, task.seed)
+) -> Generator[tuple[_Task, Sequence[Numbers]], None, None]:
+    calls = [(task.trial.world, task.lines, task.seed) for task in tasks]
+    if jobs == 1:
+        for task, call in zip(tasks, calls, strict=True):
+            yield task, study.play(*call)
         return
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        running = {
-            pool.submit(study.play, task.trial.world, task.lines, task.seed): task for task in tasks
-        }
-        try:
-            for future in as_completed(running):
-                yield running[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    with closing(in_processes(study.play, calls, jobs)) as played:
+        for place, found in played:
+            yield tasks[place], found
 
 
 def _pooled(
     study: LabStudy, trial: Trial, line: Line, found: Sequence[Numbers], quick: bool
 ) -> Iterator[Row]:
-    asked = [share for each in found if (share := each.get("asked_fraction")) is not None]
+    """A row a metric that any seed has."""
+    asked = _known(found, "asked_fraction")
     marks = [*line.marks, *(["quick: cut down to try the command, no result"] if quick else [])]
-    settings = {**trial.world, **line.settings, "marks": marks}
     for metric in study.metrics:
         if not any(metric in each for each in found):
             continue
-        values = [value for each in found if (value := each.get(metric)) is not None]
+        values = _known(found, metric)
         mean, error = pooled(values) if values else (None, None)
         yield Row(
             study.name,
@@ -160,5 +153,10 @@ def _pooled(
             budget_fraction=line.budget_fraction,
             asked_fraction=sum(asked) / len(asked) if asked else None,
             paper=line.paper.get(metric),
-            settings=settings,
+            settings={**trial.world, **line.settings, "marks": marks},
         )
+
+
+def _known(found: Sequence[Numbers], metric: str) -> list[float]:
+    """The numbers of the seeds that have one."""
+    return [value for each in found if (value := each.get(metric)) is not None]

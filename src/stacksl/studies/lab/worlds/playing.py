@@ -27,20 +27,12 @@ def play(
 ) -> StreamResult:
     """The stream of `world` under a gate: ridge on rewards, newton on labels unless told otherwise.
 
-    The scorer knows σ and S = ‖θ*‖. `gate` may be a mapping with its `name` and its parameters;
-    `settings` are the scorer's, `options` those of `run_stream`.
+    The scorer knows σ and S = `World.norm_bound`. `gate` may be a mapping with its `name` and its
+    parameters; `settings` are the scorer's, `options` those of `run_stream`.
     """
     if isinstance(gate, Mapping):
         gate = make_gate(**gate)
     known = {"noise": world.noise, "norm_bound": world.norm_bound, **(settings or {})}
-    feedback: dict[str, Any]
-    follows = world.present < world.features.shape[1]
-    if world.rewards is not None:
-        feedback = {"rewards": world.rewards}
-    else:
-        feedback = {"utilities": world.utilities} if follows else {"labels": world.labels}
-    if follows:
-        feedback["present"] = world.present
     return run_stream(
         scorer or ("newton" if world.rewards is None else "ridge"),
         world.features,
@@ -48,18 +40,25 @@ def play(
         budget=budget,
         settings=ScorerSettings(**known),
         seed=seed,
-        **{"certificates": False, **feedback, **options},
+        **{"certificates": False, **_feedback(world), **options},
     )
+
+
+def _feedback(world: World) -> dict[str, Any]:
+    """What `run_stream` is to know of the answers, and of who presents the candidates."""
+    follows = world.present < world.features.shape[1]
+    present = {"present": world.present} if follows else {}
+    if world.rewards is not None:
+        return {"rewards": world.rewards, **present}
+    return {"utilities": world.utilities, **present} if follows else {"labels": world.labels}
 
 
 def regrets(world: World, played: StreamResult) -> Array:
     """Of each round, (T,): the best presented candidate's true score less the choice's."""
     rounds = np.arange(world.horizon)
-    shown = (
-        world.values
-        if getattr(played, "presented", None) is None
-        else np.take_along_axis(world.values, played.presented, axis=1)
-    )
+    shown = world.values
+    if played.presented is not None:
+        shown = np.take_along_axis(world.values, played.presented, axis=1)
     gap: Array = shown.max(axis=1) - world.values[rounds, played.choices]
     return gap
 

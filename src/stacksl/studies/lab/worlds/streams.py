@@ -49,6 +49,7 @@ class World:
         present: how many candidates are shown, M but for the follower.
         test_features, test_values: (n, M, d) and (n, M), drawn from all rounds' law (with the last
             θ* where it moves).
+        truth_before: θ* of the first round, (d,), where it moves; else None.
     """
 
     features: Array
@@ -60,6 +61,7 @@ class World:
     present: int
     test_features: Array
     test_values: Array
+    truth_before: Array | None = None
 
     @property
     def horizon(self) -> int:
@@ -79,8 +81,9 @@ class World:
 
     @property
     def norm_bound(self) -> float:
-        """S = ‖θ*‖."""
-        return float(np.linalg.norm(self.truth))
+        """S = max ‖θ*‖ over the rounds, which holds before and after θ* moves."""
+        truths = [self.truth] if self.truth_before is None else [self.truth, self.truth_before]
+        return max(float(np.linalg.norm(each)) for each in truths)
 
 
 def make_world(
@@ -99,35 +102,41 @@ def make_world(
     Raises:
         SettingsError: no such kind or feedback.
     """
+    shown, pool = _sizes(kind, feedback, candidates)
+    rng = generator(seed, f"{purpose}/{kind}/{feedback}", rounds, dim, pool)
+    truths = (1.0 if feedback == "scalar" else 2.0) * rng.normal(size=(2, dim))
+    moves = kind == "concept"
+    first, last = truths[0], truths[1] if moves else truths[0]
+    features = _features(kind, rng, np.arange(rounds) / rounds, pool, dim)
+    values = features @ first
+    if moves:
+        values[rounds // 2 :] = features[rounds // 2 :] @ last
+    tests = _features(kind, rng, rng.random(TESTS), pool, dim)
+    rewards, utilities = _answers(feedback, rng, values, noise)
+    sigma = 1.0 if rewards is None else noise
+    before = first if moves else None
+    judged = (tests, tests @ last)
+    return World(features, values, rewards, utilities, last, sigma, shown, *judged, before)
+
+
+def _sizes(kind: Kind, feedback: Feedback, candidates: int | None) -> tuple[int, int]:
+    """How many candidates are shown, and of how many."""
     if kind not in KINDS:
         raise unknown_name("kind of stream", kind, KINDS)
     if feedback not in get_args(Feedback):
         raise unknown_name("feedback", feedback, get_args(Feedback))
-    scalar = feedback == "scalar"
-    shown = candidates or (20 if scalar else 5)
-    pool = shown if kind != "follower" else (3 * shown if scalar else 4 * shown)
-    rng = generator(seed, f"{purpose}/{kind}/{feedback}", rounds, dim, pool)
-    scale = 1.0 if scalar else 2.0
-    truths = scale * rng.normal(size=(2, dim))
-    last = truths[1] if kind == "concept" else truths[0]
-    clock = np.arange(rounds) / rounds
-    features = _features(kind, rng, clock, pool, dim)
-    values = features @ truths[0]
-    if kind == "concept":
-        values[rounds // 2 :] = features[rounds // 2 :] @ truths[1]
-    tests = _features(kind, rng, rng.random(TESTS), pool, dim)
-    spread = rng.normal(size=(rounds, 1)) if scalar else rng.gumbel(size=values.shape)
-    return World(
-        features,
-        values,
-        values + noise * spread if scalar else None,
-        None if scalar else values + spread,
-        last,
-        noise if scalar else 1.0,
-        shown,
-        tests,
-        tests @ last,
-    )
+    shown, times = (20, 3) if feedback == "scalar" else (5, 4)
+    shown = candidates or shown
+    return shown, times * shown if kind == "follower" else shown
+
+
+def _answers(
+    feedback: Feedback, rng: np.random.Generator, values: Array, noise: float
+) -> tuple[Array | None, Array | None]:
+    """Rewards or utilities, (T, M): under rewards all candidates of a round share its noise."""
+    if feedback == "scalar":
+        return values + noise * rng.normal(size=(len(values), 1)), None
+    return None, values + rng.gumbel(size=values.shape)
 
 
 def sphere(rng: np.random.Generator, *shape: int) -> Array:
