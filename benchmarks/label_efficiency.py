@@ -41,9 +41,10 @@ from stacksl.runs.execution import order_of
 from stacksl.runs.settings import Settings
 
 STREAMS = ("shuffled", "rare", "late")
-GATES = ("margin", "contested", "llf", "first", "random")
+GATES = ("margin", "information", "contested", "llf", "first", "random")
 NAMES = {
     "margin": "margin (default)",
+    "information": "information (aim regret)",
     "contested": "contested",
     "llf": "llf (the paper's)",
     "first": "first",
@@ -172,7 +173,7 @@ def _measure(cell: Cell) -> dict[str, Any]:
 
 
 def cells(seeds: int, quick: bool) -> list[Cell]:
-    """What is measured: five gates on three streams at 10 %, the default and random at 25 %, all.
+    """What is measured: six gates on three streams at 10 %, the default and random at 25 %, all.
 
     With all labels every gate buys the same, so one pass serves.
     """

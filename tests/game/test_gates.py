@@ -166,15 +166,17 @@ def test_the_contested_score_by_hand() -> None:
 
 
 def test_the_price_of_contested() -> None:
-    """rU on schedule, U when f·B labels ahead, r^(1 + s/f)·U when s·T rounds behind."""
+    """rU on schedule, U where 1 − f of the labels owed are left, r^(1 + s/f)·U with s too many."""
     gate = Contested(width_scale=1.0, reserve=0.5, floor=0.01)
     state = gate.advance(4.0, True, Clock(0, 10, 1, 100), gate.start())
     assert state == (4.0, 0.0, 0.0)
-    assert gate.threshold(1.0, 0.0, Clock(2, 10, 20, 100), state) == pytest.approx(0.04)
-    assert gate.threshold(1.0, 0.0, Clock(7, 10, 20, 100), state) == pytest.approx(4.0)
-    assert gate.threshold(1.0, 0.0, Clock(2, 10, 70, 100), state) == pytest.approx(4e-4)
+    # 80 of 100 rounds are left, this one included: 8 labels are owed to them
+    assert gate.threshold(1.0, 0.0, Clock(2, 10, 21, 100), state) == pytest.approx(0.04)
+    assert gate.threshold(1.0, 0.0, Clock(6, 10, 21, 100), state) == pytest.approx(4.0)
+    # 40 of 100 rounds and 8 of 10 labels: twice what is owed, so r^(1 + 1/f)
+    assert gate.threshold(1.0, 0.0, Clock(2, 10, 61, 100), state) == pytest.approx(4e-6)
     # a new maximum counts at once
-    assert gate.threshold(8.0, 0.0, Clock(2, 10, 20, 100), state) == pytest.approx(0.08)
+    assert gate.threshold(8.0, 0.0, Clock(2, 10, 21, 100), state) == pytest.approx(0.08)
     assert gate.threshold(-1.0, 0.0, Clock(0, 10, 1, 100), gate.start()) == 0.0
 
 

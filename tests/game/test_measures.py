@@ -245,8 +245,8 @@ def test_the_price_is_that_of_contested(name) -> None:
 
 def test_the_priced_gates_have_their_own_defaults() -> None:
     assert (Entropy().reserve, Entropy().floor) == (0.7, 0.01)
-    assert (Avoided().reserve, Avoided().floor) == (0.5, 1e-3)
-    assert (Information().reserve, Information().floor) == (0.7, 0.01)
+    assert (Avoided().reserve, Avoided().floor) == (0.7, 1e-3)
+    assert (Information().reserve, Information().floor) == (0.9, 0.003)
 
 
 def test_what_needs_widths_is_refused_where_there_are_none() -> None:
@@ -273,7 +273,7 @@ def test_what_needs_widths_is_refused_where_there_are_none() -> None:
         ("width", {"exponent": 1.0}, "exponent in"),
         ("entropy", {"reserve": 1.5}, "reserve in"),
         ("avoided", {"width_scale": 0.0}, "width_scale above 0"),
-        ("avoided", {"floor": 0.0}, "the defaults are 0.5 and 0.001"),
+        ("avoided", {"floor": 0.0}, "the defaults are 0.7 and 0.001"),
         ("information", {"floor": 2.0}, "floor in"),
         ("dgs", {"scale": math.nan}, "scale and a ridge above 0"),
         ("dgs", {"delta": 1.0}, "delta in"),

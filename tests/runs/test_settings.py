@@ -19,7 +19,7 @@ def test_a_flag_is_over_the_config_over_the_preset_over_the_aim_over_the_default
     assert seen(flags=flags, config=config, preset="paper") == ("first", "flag")
     assert seen(flags={"aim": "regret"}, config=config, preset="paper") == ("random", "config")
     assert seen(flags={"aim": "regret"}, preset="paper") == ("llf", "preset")
-    assert seen(flags={"aim": "regret"}) == ("contested", "aim")
+    assert seen(flags={"aim": "regret"}) == ("information", "aim")
     assert seen() == ("margin", "aim")
     assert resolve().origin["ridge"] == "default"
 
@@ -76,7 +76,7 @@ def test_a_preset_is_the_column_of_the_designs_table(preset: str | None) -> None
 
 def test_the_other_aim_has_its_own_gate_and_nothing_else() -> None:
     model, regret = resolve().settings, resolve({"aim": "regret"}).settings
-    assert regret == model.model_copy(update={"aim": "regret", "gate": "contested"})
+    assert regret == model.model_copy(update={"aim": "regret", "gate": "information"})
     assert (default_scorer(3), default_scorer(None)) == ("ridge", "newton")
 
 

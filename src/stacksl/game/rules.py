@@ -39,7 +39,7 @@ __all__ = [
 
 GateState = tuple[float, float, float]
 
-TIE = 1e-9  # of the largest score: DESIGN D17
+TIE = 1e-9  # of the largest absolute bound, within which values tie: DESIGN D17
 
 
 class Clock(NamedTuple):
@@ -156,7 +156,8 @@ def price(
     labels = (clock.budget - clock.asked) / clock.budget
     rounds = (clock.horizon - clock.round + 1) / clock.horizon
     exponent = 1.0 - (1.0 - labels / rounds) / reserve
-    return top * math.exp(exponent * math.log(floor))
+    # with nothing left and a small f the power overflows; any price above U shuts the gate alike
+    return top * math.exp(min(700.0, exponent * math.log(floor)))
 
 
 def peak(g: float, state: GateState) -> GateState:
@@ -167,18 +168,21 @@ def peak(g: float, state: GateState) -> GateState:
 def adpo_statistic(scores: Array, pair_widths: Array, choice: int) -> float:
     """‖φ_x̂ − φ_x′‖ for the best-scored x′ ≠ x̂, the widest where scores tie (DESIGN D17).
 
-    −inf where x̂ stands alone.
+    Scores tie within 1e-9 of the largest |s_x| + ‖φ_x − φ_x̂‖, which stands for a bound here. −inf
+    where x̂ stands alone.
     """
-    second, scale = -np.inf, 0.0
+    second, scale = -np.inf, abs(scores[choice])
     for x in range(len(scores)):
-        scale = max(scale, abs(scores[x]))
-        if x != choice:
-            second = max(second, scores[x])
+        if x == choice:
+            continue
+        if math.isnan(pair_widths[x]):
+            return np.nan
+        second = max(second, scores[x])
+        scale = max(scale, abs(scores[x]) + pair_widths[x])
     widest = -np.inf
     for x in range(len(scores)):
-        # "not at most", so that a width that is NaN comes through
-        if x != choice and scores[x] >= second - TIE * scale and not pair_widths[x] <= widest:
-            widest = pair_widths[x]
+        if x != choice and scores[x] >= second - TIE * scale:
+            widest = max(widest, pair_widths[x])
     return float(widest)
 
 

@@ -14,7 +14,7 @@ __all__ = ["AIMS", "PRESETS"]
 
 AIMS: Mapping[str, Mapping[str, Any]] = {
     "model": {"gate": "margin"},
-    "regret": {"gate": "contested"},
+    "regret": {"gate": "information"},
 }
 
 _PAPER: Mapping[str, Any] = {
