@@ -51,7 +51,7 @@ class Priced:
 @final
 @dataclass(frozen=True, slots=True)
 class Contested(Priced):
-    """Priced pair-LUCB (aim `regret`): ask iff the contested score exceeds a price.
+    """Priced pair-LUCB: ask iff the contested score exceeds a price.
 
     g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ in V⁻¹, under the price of `Priced`.
 
@@ -161,7 +161,7 @@ class Avoided(Priced):
 @final
 @dataclass(frozen=True, slots=True)
 class Information(Priced):
-    """What a label would tell, under a price: ask where the model would learn most.
+    """What a label would tell (aim `regret`): ask where, under a price, most is learnt.
 
     g = tr(F H⁻¹), the mutual information of label and θ to first order (nats), with F the Fisher
     information of the round's label at θ. Scorers that keep no Fisher information put
