@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from stacksl.cli import reproduce as verb
 from stacksl.cli.entry import Stopped
 from stacksl.cli.laboratory import reproduce_lab
-from stacksl.errors import SettingsError
+from stacksl.errors import RunError, SettingsError
 from stacksl.studies import lab
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
 from stacksl.studies.rows import KEYS
@@ -74,6 +75,37 @@ def test_figures_are_drawn_where_there_are_any(type_: Any, tmp_path: Path) -> No
     said = type_("toy", "--figures", str(tmp_path / "drawn"))
     assert said.exit_code == 0
     assert "'toy' has no figure" in said.stderr
+
+
+def with_figure(drawn: Callable[[], Any]) -> LabStudy:
+    return replace(study(noise=0.3), figures=lambda rows: {"toy": drawn()})
+
+
+def figure() -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure()
+
+
+def test_a_folder_for_figures_is_tried_before_anything_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(RunError, match="cannot draw in .*; give another folder"):
+            reproduce_lab(with_figure(figure), 1, False, 1, folder, tmp_path / "out", False, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_table_is_printed_before_the_figures_are_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> Any:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(RunError, match="No space left on device"):
+        reproduce_lab(with_figure(fail), 1, False, 1, tmp_path, tmp_path, False, True)
+    assert "| one |" in capsys.readouterr().out
+    reproduce_lab(with_figure(figure), 1, False, 1, tmp_path / "new" / "deep", tmp_path, True, True)
+    assert {p.name for p in (tmp_path / "new" / "deep").iterdir()} == {"toy.svg", "toy.png"}
 
 
 def test_regret_draws_vector_and_picture(tmp_path: Path) -> None:

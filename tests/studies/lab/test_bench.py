@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,61 @@ def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:
     assert PLAYED == [("c", 1)]
 
 
+# Each is what a line of the file may have become; the first is as it was written.
+BROKEN = (
+    b"{}",
+    b"[]",
+    b"17",
+    b"null",
+    b'["key"]',
+    b'["key", {}]',
+    b'["key", []]',
+    b'[17, {"height": 1.0}]',
+    b'["key", {"height": "high"}]',
+    b'["key", {"height": true}]',
+    b'["key", {"height": NaN}]',
+    b'["key", {"height": Infinity}]',
+    b'["key", {"height": 1.0}, 2]',
+    b'["key", {"height": 1.0',
+    b'["key", {"he\xffght": 1.0}]',
+    b"\x00\xff\xfe",
+    b"[" * 100_000,
+)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=range(len(BROKEN)))
+def test_a_line_that_holds_no_numbers_is_measured_again(tmp_path: Path, broken: bytes) -> None:
+    path = tmp_path / "toy.jsonl"
+    whole = measured(TOY, range(2), NumberStore(path))
+    first, *others = path.read_bytes().splitlines()
+    key = json.loads(first)[0].encode()
+    path.write_bytes(b"\n".join([broken.replace(b"key", key), *others]) + b"\n")
+    PLAYED.clear()
+    assert measured(TOY, range(2), NumberStore(path)) == whole
+    assert PLAYED == [("a", 0)]
+    PLAYED.clear()
+    assert measured(TOY, range(2), NumberStore(path)) == whole
+    assert PLAYED == [], "what was measured again is kept"
+
+
+@pytest.mark.parametrize("cut", [1, 20])
+def test_what_follows_a_line_that_was_cut_off_is_kept(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "toy.jsonl"
+    measured(TOY, range(1), NumberStore(path))
+    path.write_bytes(path.read_bytes()[:-cut])
+    whole = measured(TOY, range(2), NumberStore(path))
+    PLAYED.clear()
+    assert measured(TOY, range(2), NumberStore(path)) == whole
+    assert PLAYED == []
+
+
+def test_a_number_that_is_none_is_kept(tmp_path: Path) -> None:
+    store = NumberStore(tmp_path / "toy.jsonl")
+    store.put({"a": {"height": None, "depth": float("inf"), "width": 2}})
+    found = NumberStore(tmp_path / "toy.jsonl").get("a")
+    assert found == {"height": None, "depth": None, "width": 2.0}
+
+
 def test_a_stopped_study_keeps_what_it_has(tmp_path: Path) -> None:
     def stop(pace: LabPace) -> None:
         assert (pace.done, pace.total) == (1, 4)
@@ -114,10 +171,13 @@ def test_other_code_measures_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert PLAYED == [("a", 0), ("b", 0), ("c", 0)]
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_played(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="give another folder"):
         measured(TOY, range(1), NumberStore(tmp_path / "file" / "toy.jsonl"))
+    assert PLAYED == []
 
 
 def test_quick_is_said_in_every_row() -> None:
@@ -137,6 +197,10 @@ def test_a_record_says_how_it_was_made() -> None:
     json.dumps(kept)
 
 
+TWINS = {"sgd, rate tuned · 0.02", "sgd, rate 0.1 · 0.02"}
+"""Two rows that are one measurement: the rate that the pilot seeds chose is the fixed one."""
+
+
 @pytest.mark.parametrize("name", list(LABORATORY))
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_line_has_its_own_name_and_plain_settings(name: str, quick: bool) -> None:
@@ -145,8 +209,9 @@ def test_every_line_has_its_own_name_and_plain_settings(name: str, quick: bool) 
     rows = [line.row for trial in found for line in trial.lines]
     assert len(rows) == len(set(rows))
     json.dumps([[t.world, [[n.settings, n.budget_fraction] for n in t.lines]] for t in found])
-    keys = [trial.key(line, 0, "") for trial in found for line in trial.lines]
-    assert len(keys) == len(set(keys)), "no two lines are the same measurement"
+    keyed = {line.row: trial.key(line, 0, "") for trial in found for line in trial.lines}
+    for one, other in itertools.combinations(keyed, 2):
+        assert keyed[one] != keyed[other] or {one, other} == TWINS, "the same measurement twice"
 
 
 @pytest.mark.parametrize("name", list(LABORATORY))
@@ -154,3 +219,9 @@ def test_other_processes_find_what_plays(name: str) -> None:
     import pickle
 
     assert pickle.loads(pickle.dumps(LABORATORY[name].play)) is LABORATORY[name].play
+
+
+def test_the_page_of_studies_names_their_seeds() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "studies" / "README.md").read_text("utf-8")
+    said = dict(re.findall(r"^\| \[([\w-]+)\]\(.*\| (\d+) \|$", page, flags=re.MULTILINE))
+    assert said == {name: str(study.seeds) for name, study in LABORATORY.items()}

@@ -8,12 +8,12 @@ import pytest
 from stacksl.errors import SettingsError
 from stacksl.game import make_gate
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
-from stacksl.studies.lab.worlds.streams import KINDS, Kind, make_world
+from stacksl.studies.lab.worlds.streams import KINDS, Feedback, Kind, make_world
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("feedback", ["scalar", "softmax"])
-def test_features_have_norm_1_and_values_are_their_scores(kind: Kind, feedback: str) -> None:
+def test_features_have_norm_1_and_values_are_their_scores(kind: Kind, feedback: Feedback) -> None:
     world = make_world(kind, feedback, 3, rounds=400)
     assert np.linalg.norm(world.features, axis=-1) == pytest.approx(1.0)
     late = slice(200, None) if kind == "concept" else slice(None)
@@ -29,7 +29,9 @@ def test_features_have_norm_1_and_values_are_their_scores(kind: Kind, feedback: 
 def test_a_seed_gives_one_stream_and_another_another() -> None:
     one, same, other = (make_world("iid", "softmax", seed, rounds=50) for seed in (1, 1, 2))
     assert (one.features == same.features).all()
-    assert (one.utilities == same.utilities).all()
+    assert one.utilities is not None
+    assert same.utilities is not None
+    assert np.array_equal(one.utilities, same.utilities)
     assert not (one.features == other.features).any()
 
 
@@ -68,12 +70,39 @@ def test_three_rounds_in_a_hundred_are_rare() -> None:
 
 
 @pytest.mark.parametrize("feedback", ["scalar", "softmax"])
-def test_half_of_the_rounds_are_near_ties(feedback: str) -> None:
+def test_half_of_the_rounds_are_near_ties(feedback: Feedback) -> None:
     world = make_world("near-tie", feedback, 0, rounds=2000)
     spans = world.values.max(axis=1) - world.values.min(axis=1)
     near = spans < 0.2
     assert near.mean() == pytest.approx(0.5, abs=0.06)
     assert np.median(spans[near]) == pytest.approx(0.05, abs=0.02)
+
+
+def test_the_bound_holds_before_and_after_the_truth_moves() -> None:
+    worlds = [make_world("concept", "scalar", seed, rounds=60) for seed in range(8)]
+    for world in worlds:
+        early, late = (
+            np.linalg.lstsq(f.reshape(-1, 20), v.ravel(), rcond=None)[0]
+            for f, v in zip(np.split(world.features, 2), np.split(world.values, 2), strict=True)
+        )
+        assert late == pytest.approx(world.truth)
+        norms = np.linalg.norm(early), np.linalg.norm(late)
+        assert world.norm_bound == pytest.approx(max(norms))
+    assert any(w.norm_bound > np.linalg.norm(w.truth) + 0.01 for w in worlds)
+    still = make_world("iid", "scalar", 0, rounds=60)
+    assert still.norm_bound == pytest.approx(np.linalg.norm(still.truth))
+
+
+def test_a_follower_is_compared_with_what_it_showed() -> None:
+    world = make_world("follower", "scalar", 0, rounds=60)
+    played = play(world, make_gate("first"), 10, engine="loop")
+    shown = played.presented
+    assert shown is not None
+    assert shown.shape == (60, 20)
+    best = [values[row].max() for values, row in zip(world.values, shown, strict=True)]
+    chosen = world.values[np.arange(60), played.choices]
+    assert regrets(world, played) == pytest.approx(np.array(best) - chosen)
+    assert (regrets(world, played) <= world.values.max(axis=1) - chosen).all()
 
 
 def test_regret_is_the_best_value_less_the_chosen_one() -> None:
