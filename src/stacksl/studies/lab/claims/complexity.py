@@ -202,28 +202,35 @@ def _slopes(
     machine: str,
     found: Samples,
 ) -> Iterator[Row]:
-    settings = {"kind": kind, "axis": axis, "machine": machine}
+    """Slopes of time and of memory along `axis`: of all points, then of the last two."""
     numbers = [found[_row(kind, axis, value)] for value in places]
-    counts = {
-        "milliseconds": (paper_time, KINDS[kind].counted),
-        "peak_mib": (paper_memory, held),
-    }
-    for metric, (paper, ours) in counts.items():
+    settings = {"kind": kind, "axis": axis, "machine": machine}
+    ours = {"milliseconds": KINDS[kind].counted, "peak_mib": held}
+    for metric, count in ours.items():
         for name, start in (("slope", 0), ("end slope", -2)):
             ends = places[start:]
             sizes = [_sizes({**base, axis: value}) for value in ends]
             over = [each[metric] for each in numbers[start:]]
-            value, error = bootstrapped(slope_over(ends), over)
-            yield Row(
-                "complexity",
-                f"{kind}, over {axis}",
-                f"{name} of {metric}",
-                value,
-                error,
-                len(over[0]),
-                paper=_slope_of(paper, ends, sizes),
-                settings={**settings, "counted": _slope_of(ours, ends, sizes)},
-            )
+            yield _slope_row(metric, name, over, ends, sizes, count, settings)
+
+
+def _slope_row(
+    metric: str,
+    name: str,
+    over: Sequence[Sequence[float]],
+    places: Sequence[int],
+    sizes: Sequence[tuple[int, int, int, int]],
+    count: Count,
+    settings: Mapping[str, Any],
+) -> Row:
+    """A measured slope with that of the paper's count and that of `count` over the same points."""
+    paper = {"milliseconds": paper_time, "peak_mib": paper_memory}[metric]
+    value, error = bootstrapped(slope_over(places), over)
+    return Row(
+        "complexity", f"{settings['kind']}, over {settings['axis']}", f"{name} of {metric}",
+        value, error, len(over[0]), paper=_slope_of(paper, places, sizes),
+        settings={**settings, "counted": _slope_of(count, places, sizes)},
+    )  # fmt: skip
 
 
 def _sizes(world: Mapping[str, int]) -> tuple[int, int, int, int]:
