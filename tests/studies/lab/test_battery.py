@@ -73,8 +73,8 @@ MADE_UP = _made_up(
     {
         ("margin", "iid"): [1.0, 3.0],
         ("margin", "rare"): [8.0, 8.0],
-        ("information, f = ½", "iid"): [3.0, 5.0],
-        ("information, f = ½", "rare"): [2.0, 2.0],
+        ("information", "iid"): [3.0, 5.0],
+        ("information", "rare"): [2.0, 2.0],
         ("first, reset", "iid"): [100.0, 100.0],
         ("first, reset", "rare"): [100.0, 100.0],
     }
@@ -89,7 +89,7 @@ def test_ratios_are_to_the_smallest_mean_of_a_cell() -> None:
 def test_scores_of_made_up_numbers_by_hand() -> None:
     """Means 2, 8 and 4, 2: ratios 1, 4 and 2, 1."""
     found = {score.entry: score for score in scores(MADE_UP, "regret_per_round", reset=False)}
-    margin, other = found["margin"], found["information, f = ½"]
+    margin, other = found["margin"], found["information"]
     assert (margin.geometric_mean, margin.worst) == pytest.approx((2.0, 4.0))
     assert (other.geometric_mean, other.worst) == pytest.approx((math.sqrt(2), 2.0))
     assert (margin.cell, other.cell) == ("rare · scalar · 0.1", "iid · scalar · 0.1")
@@ -109,8 +109,8 @@ def test_the_bootstrap_draws_seeds_together() -> None:
 
 def test_the_summary_names_one_default_of_regret() -> None:
     lines = summary(MADE_UP)
-    assert [line["gate"] for line in lines] == ["information, f = ½", "margin", "first, reset"]
-    assert [line["gate"] for line in lines if line["default"]] == ["information, f = ½"]
+    assert [line["gate"] for line in lines] == ["information", "margin", "first, reset"]
+    assert [line["gate"] for line in lines if line["default"]] == ["information"]
     assert [line["aim"] for line in lines] == ["regret", "model", None]
     assert lines[0]["geometric_mean"] == round(math.sqrt(2), 4)
     assert lines[0]["final"]["worst"] == 2.0

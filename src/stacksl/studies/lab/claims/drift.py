@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from stacksl.game.drift import DriftGuard
 from stacksl.game.engines import StreamResult
-from stacksl.studies.lab.claims.drift_rows import GUARDS, Case, case_of
+from stacksl.studies.lab.claims.drift_rows import GUARDS, STILL, Case, case_of
 from stacksl.studies.lab.drawing.drift import figures, layout
+from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
+from stacksl.studies.lab.measures.shares import clopper_pearson
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
-from stacksl.studies.rows import Row, pooled
+from stacksl.studies.rows import Row
 
 __all__ = ["DRIFT", "alarms", "measure"]
 
@@ -92,82 +93,82 @@ def alarms(played: StreamResult, change: int | None) -> dict[str, float | None]:
     """How often a guard was wrong, and how long it took to be right.
 
     `false_alarms` are the resets while θ* had not moved: up to round `change`, or all where it is
-    None. Else `detected` is 1 where a reset followed the change, and `delay_rounds`, `delay_labels`
-    count from the change to the first of them, that round included; None where there was none.
+    None. Else `alarmed_before` and `alarmed_after` are 1 where a reset is among the n rounds up to
+    the change and the n after it, n being the lesser of what is there: a guard that found the
+    change alarms more often after it than before. `delay_rounds` and `delay_labels` count from the
+    change to the first reset, that round included; None where there was none.
     """
     if change is None:
         return {"false_alarms": float(len(played.resets))}
-    after = played.resets[played.resets > change]
-    found: dict[str, float | None] = {
-        "false_alarms": float((played.resets <= change).sum()),
-        "detected": float(len(after) > 0),
-        "delay_rounds": None,
-        "delay_labels": None,
+    resets = played.resets
+    reach = min(change, len(played.asked) - change)
+    after = resets[(resets > change) & (resets <= change + reach)]
+    before = resets[(resets <= change) & (resets > change - reach)]
+    first = int(after[0]) if len(after) else None
+    return {
+        "false_alarms": float((resets <= change).sum()),
+        "alarmed_before": float(len(before) > 0),
+        "alarmed_after": float(len(after) > 0),
+        "delay_rounds": None if first is None else float(first - change),
+        "delay_labels": None if first is None else float(played.asked[change:first].sum()),
     }
-    if len(after):
-        found["delay_rounds"] = float(after[0] - change)
-        found["delay_labels"] = float(played.asked[change : after[0]].sum())
-    return found
 
 
 def derive(samples: Samples) -> list[Row]:
-    """What a reset makes of the regret, and the shares of runs with a false alarm."""
-    return [*_gains(samples), *_shares(samples)]
+    """What a reset makes of the regret, and the shares of runs with an alarm."""
+    return [*_gains(samples), *_false(samples), *_found(samples)]
 
 
 def _gains(samples: Samples) -> Iterator[Row]:
-    """Regret with a reset over that without, the mean of the seeds' ratios."""
+    """Mean regret with a reset over that without, seeds drawn together."""
     for row, numbers in samples.items():
         case = case_of(row)
         if case.guard == "no reset":
             continue
         without = samples[case.under("no reset").row]
         for metric in ("regret_per_round", "final_regret"):
-            over = np.array(numbers[metric]) / np.array(without[metric])
-            value, error = pooled(over.tolist())
+            value, error = bootstrapped(ratio, [numbers[metric], without[metric]])
             yield Row(
                 "drift",
                 row,
                 f"{metric}_over_none",
                 value,
                 se=error,
-                seeds=len(over),
+                seeds=len(numbers[metric]),
                 budget_fraction=case.budget,
                 settings={"marks": []},
             )
 
 
-def _shares(samples: Samples) -> Iterator[Row]:
-    """Of all runs in which θ* never moves, the share with an alarm, by guard, feedback and gate.
+def _false(samples: Samples) -> Iterator[Row]:
+    """Of all runs in which θ* never moves, the share with an alarm.
 
-    `limit` is the upper end of the exact one-sided 95 % interval (Clopper and Pearson 1934), the
-    runs taken as independent; they share streams, so that it is a little too small.
+    A guard, gate, feedback and budget each; its runs are on streams of their own.
     """
-    from scipy.stats import beta
+    groups: dict[Case, list[float]] = {}
+    for row, numbers in samples.items():
+        case = case_of(row)
+        if case.kind != MOVES and case.guard != "no reset":
+            groups.setdefault(replace(case, kind=STILL), []).extend(numbers["false_alarms"])
+    for case, counts in groups.items():
+        yield _share(case, "runs_with_a_false_alarm", counts)
 
-    cases = {case_of(row): numbers for row, numbers in samples.items()}
-    for guard in GUARDS[1:]:
-        for feedback in NOISE:
-            for gate in GATES:
-                counts = [
-                    count
-                    for case, numbers in cases.items()
-                    if (case.guard, case.feedback, case.gate) == (guard, feedback, gate)
-                    and case.kind != MOVES
-                    for count in numbers["false_alarms"]
-                ]
-                wrong, runs = sum(count > 0 for count in counts), len(counts)
-                if not runs:
-                    continue
-                limit = 1.0 if wrong == runs else float(beta.ppf(0.95, wrong + 1, runs - wrong))
-                settings = {"runs": runs, "alarms": sum(counts), "limit": round(limit, 4)}
-                yield Row(
-                    "drift",
-                    f"{guard} · {gate} · {feedback}, no change",
-                    "runs_with_a_false_alarm",
-                    wrong / runs,
-                    settings={**settings, "marks": []},
-                )
+
+def _found(samples: Samples) -> Iterator[Row]:
+    """Of the runs in which θ* moves, the shares with an alarm after it, and before it."""
+    for row, numbers in samples.items():
+        case = case_of(row)
+        if case.kind == MOVES and case.guard != "no reset":
+            for metric in ("alarmed_after", "alarmed_before"):
+                yield _share(case, f"runs_{metric}", numbers[metric])
+
+
+def _share(case: Case, metric: str, counts: Sequence[float]) -> Row:
+    """The share of runs that count any alarm, its exact 95 % interval, and all alarms."""
+    wrong, runs = sum(count > 0 for count in counts), len(counts)
+    ends = [round(end, 4) for end in clopper_pearson(wrong, runs)]
+    settings = {"runs": runs, "alarms": sum(counts), "interval": ends, "marks": []}
+    return Row("drift", case.row, metric, wrong / runs, seeds=runs, settings=settings)
 
 
 DRIFT = LabStudy(
@@ -179,7 +180,8 @@ DRIFT = LabStudy(
         "regret_per_round",
         "final_regret",
         "false_alarms",
-        "detected",
+        "alarmed_before",
+        "alarmed_after",
         "delay_rounds",
         "delay_labels",
     ),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["GUARDS", "Case", "case_of"]
+__all__ = ["GUARDS", "STILL", "Case", "case_of"]
 
 GUARDS = ("no reset", "guarded", "unguarded")
 """No reset; with the guard of `DriftGuard`; with its leverage so high that it guards nothing."""
+
+STILL = "no change"
+"""In the place of a stream's kind: all those whose θ* never moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,7 @@ class Case:
     Attributes:
         guard: one of `GUARDS`.
         gate: its name.
-        kind, feedback: of the stream.
+        kind, feedback: of the stream; the kind may be `STILL`.
         budget: labels / rounds.
     """
 
@@ -31,6 +34,11 @@ class Case:
     def row(self) -> str:
         """The name of its row; `case_of` reads it."""
         return f"{self.guard} · {self.gate} · {self.kind} · {self.feedback} · {self.budget:g}"
+
+    @property
+    def player(self) -> str:
+        """Everything but the stream's kind."""
+        return f"{self.guard} · {self.gate} · {self.feedback} · {self.budget:g}"
 
     def under(self, guard: str) -> Case:
         """The same under another guard."""

@@ -9,39 +9,39 @@ from stacksl.studies.lab.claims.drift_rows import GUARDS, Case, case_of
 from stacksl.studies.rows import Row, half_width
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["figures", "layout"]
 
-_WHOLE = "no change"  # what the rows over all stationary streams end with
-
 
 def layout(rows: Sequence[Row]) -> str:
     """False alarms over all streams, then by stream; the change; regret with and without."""
-    blocks = [_alarmed(rows), _by_stream(rows), _delays(rows), _regret(rows)]
+    blocks = [_alarmed(rows), _by_stream(rows), _change(rows), _regret(rows)]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _alarmed(rows: Sequence[Row]) -> Iterator[str]:
-    yield "**Runs in which θ* never moves: alarms**"
-    yield ""
-    yield "| | runs | with an alarm | share, at most (95 %) | alarms a run |"
-    yield "|---|---|---|---|---|"
-    for row in rows:
-        if row.metric == "runs_with_a_false_alarm":
-            runs, limit = row.settings["runs"], row.settings["limit"]
-            count = round((row.value or 0.0) * runs)
-            alarms = row.settings["alarms"] / runs
-            name = row.row.removesuffix(f", {_WHOLE}")
-            yield f"| {name} | {runs} | {count} | {limit:.3f} | {alarms:.2f} |"
-
-
 def _cases(rows: Sequence[Row], metric: str) -> dict[Case, Row]:
-    return {
-        case_of(row.row): row
-        for row in rows
-        if row.metric == metric and not row.row.endswith(_WHOLE)
-    }
+    return {case_of(row.row): row for row in rows if row.metric == metric}
+
+
+def _alarmed(rows: Sequence[Row]) -> Iterator[str]:
+    yield "**Runs in which θ\\* never moves: those with an alarm, of how many**"
+    yield ""
+    yield "| | with an alarm | share (95 % interval) | alarms a run |"
+    yield "|---|---|---|---|"
+    for case, row in _cases(rows, "runs_with_a_false_alarm").items():
+        alarms = row.settings["alarms"] / row.seeds
+        yield f"| {case.player} | {_count(row)} | {_share(row)} | {alarms:.2f} |"
+
+
+def _count(row: Row) -> str:
+    return f"{round((row.value or 0.0) * row.seeds)} of {row.seeds}"
+
+
+def _share(row: Row) -> str:
+    low, high = row.settings["interval"]
+    return f"{row.value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _by_stream(rows: Sequence[Row]) -> Iterator[str]:
@@ -61,22 +61,23 @@ def _grouped(found: Mapping[Case, Row]) -> list[tuple[str, dict[str, Row]]]:
     """Rows by everything but the stream, whose kind is the inner key."""
     groups: dict[str, dict[str, Row]] = {}
     for case, row in found.items():
-        name = f"{case.guard} · {case.gate} · {case.feedback} · {case.budget:g}"
-        groups.setdefault(name, {})[case.kind] = row
+        groups.setdefault(case.player, {})[case.kind] = row
     return list(groups.items())
 
 
-def _delays(rows: Sequence[Row]) -> Iterator[str]:
-    found = {name: _cases(rows, name) for name in ("detected", "delay_rounds", "delay_labels")}
-    yield "**After the change of θ\\* halfway: found, and how late**"
+def _change(rows: Sequence[Row]) -> Iterator[str]:
+    """Alarms after the change and as long before it, and the delays of those after it."""
+    before, rounds, labels = (
+        _cases(rows, name) for name in ("runs_alarmed_before", "delay_rounds", "delay_labels")
+    )
+    yield "**The change of θ\\* halfway: runs with an alarm in the half after it, and before it**"
     yield ""
-    yield "| | found | rounds later | labels later |"
-    yield "|---|---|---|---|"
-    for case, row in found["detected"].items():
-        rounds = _shown(found["delay_rounds"].get(case), 0)
-        labels = _shown(found["delay_labels"].get(case), 0)
-        name = f"{case.guard} · {case.gate} · {case.feedback} · {case.budget:g}"
-        yield f"| {name} | {row.value:.0%} of {row.seeds} | {rounds} | {labels} |"
+    yield "| | after | share | before | share | found: rounds later | found: labels later |"
+    yield "|---|---|---|---|---|---|---|"
+    for case, row in _cases(rows, "runs_alarmed_after").items():
+        shares = " | ".join(f"{_count(one)} | {_share(one)}" for one in (row, before[case]))
+        delays = f"{_shown(rounds.get(case), 0)} | {_shown(labels.get(case), 0)}"
+        yield f"| {case.player} | {shares} | {delays} |"
 
 
 def _regret(rows: Sequence[Row]) -> Iterator[str]:
@@ -92,13 +93,9 @@ def _regret(rows: Sequence[Row]) -> Iterator[str]:
         if name.startswith(GUARDS[0]):
             cells = [_shown(mine[kind], 3, 1000.0) for kind in kinds]
         else:
-            again = {case.kind: row for case, row in over.items() if _name(case) == name}
+            again = {case.kind: row for case, row in over.items() if case.player == name}
             cells = [_shown(again[kind], 2) for kind in kinds]
         yield f"| {name} | {' | '.join(cells)} |"
-
-
-def _name(case: Case) -> str:
-    return f"{case.guard} · {case.gate} · {case.feedback} · {case.budget:g}"
 
 
 def _shown(row: Row | None, digits: int, times: float = 1.0) -> str:
@@ -111,39 +108,55 @@ def _shown(row: Row | None, digits: int, times: float = 1.0) -> str:
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Regret with a reset over that without, a panel for each feedback and budget."""
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
-
-    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS, canvas, styled
+    from stacksl.studies.lab.drawing.style import canvas, styled
 
     found = _cases(rows, "regret_per_round_over_none")
     panels = list(dict.fromkeys((case.feedback, case.budget) for case in found))
-    kinds = list(dict.fromkeys(case.kind for case in found))
-    shown = list(dict.fromkeys((case.guard, case.gate) for case in found))
     with styled():
         figure, axes = canvas(1, len(panels), 2.2 + 1.9 * len(panels), 3.6)
         for ax, (feedback, budget) in zip(axes[0], panels, strict=True):
-            for number, (guard, gate) in enumerate(shown):
-                picked = [found[Case(guard, gate, kind, feedback, budget)] for kind in kinds]
-                ax.errorbar(
-                    [row.value for row in picked],
-                    [place + 0.16 * (number - 1.5) for place in range(len(kinds))],
-                    xerr=[half_width(row) or 0.0 for row in picked],
-                    fmt=MARKERS[number],
-                    color=COLOURS[number],
-                    ms=4,
-                    capsize=2,
-                    label=f"{guard}, {gate}",
-                )
-            ax.axvline(1.0, color="#444444", lw=0.8)
+            mine = {c: r for c, r in found.items() if (c.feedback, c.budget) == (feedback, budget)}
+            _panel(ax, mine, named=ax is axes[0, 0])
             ax.set_title(f"{feedback}, budget {budget:g}")
-            ax.set_yticks(range(len(kinds)), kinds if ax is axes[0, 0] else [""] * len(kinds))
-            ax.invert_yaxis()
-            ax.set_xscale("log")
-            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
-            ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-            ax.xaxis.set_minor_formatter(NullFormatter())
-        figure.supxlabel("regret a round with a reset / without (mean, 95 % interval over seeds)",
+        figure.supxlabel("regret a round with a reset / without (95 % interval over seeds)",
                          fontsize=9)  # fmt: skip
         handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncol=len(shown), fontsize=8)
+        figure.legend(handles, labels, loc="outside upper center", ncol=len(labels), fontsize=8)
     return {"drift": figure}
+
+
+def _panel(ax: Axes, found: Mapping[Case, Row], *, named: bool) -> None:
+    """Each guard and gate over the streams, whose names stand on the left where `named`."""
+    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS
+
+    kinds = list(dict.fromkeys(case.kind for case in found))
+    for number, (guard, gate) in enumerate(dict.fromkeys((c.guard, c.gate) for c in found)):
+        mine = {case.kind: row for case, row in found.items() if (guard, gate) == _which(case)}
+        ax.errorbar(
+            [mine[kind].value or float("nan") for kind in kinds],
+            [place + 0.16 * (number - 1.5) for place in range(len(kinds))],
+            xerr=[half_width(mine[kind]) or 0.0 for kind in kinds],
+            fmt=MARKERS[number],
+            color=COLOURS[number],
+            ms=4,
+            capsize=2,
+            label=f"{guard}, {gate}",
+        )
+    _ruled(ax, kinds if named else [""] * len(kinds))
+
+
+def _which(case: Case) -> tuple[str, str]:
+    return case.guard, case.gate
+
+
+def _ruled(ax: Axes, names: Sequence[str]) -> None:
+    """Streams from the top down, a line at the ratio 1."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    ax.axvline(1.0, color="#444444", lw=0.8)
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+    ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    ax.xaxis.set_minor_formatter(NullFormatter())

@@ -112,39 +112,43 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
 
 
 def _heat(rows: Sequence[Row], metric: str) -> Figure:
-    from matplotlib.colors import LogNorm
-
     from stacksl.studies.lab.drawing.style import canvas, styled
 
     names = _ranked(rows, reset=False)
     found = {place_of(row.row): row.value for row in rows if row.metric == metric}
     panels = list(dict.fromkeys((p.feedback, p.budget) for p in found))
     kinds = list(dict.fromkeys(place.kind for place in found))
-    budgets = list(dict.fromkeys(budget for _, budget in panels))
-    down = len(panels) // len(budgets)
+    across = len({budget for _, budget in panels})
+    down = len(panels) // across
     with styled():
-        width = 2.0 + 0.5 * len(kinds) * len(budgets)
-        figure, axes = canvas(down, len(budgets), width, 0.4 + down * (0.9 + 0.21 * len(names)))
+        width = 2.0 + 0.5 * len(kinds) * across
+        figure, axes = canvas(down, across, width, 0.4 + down * (0.9 + 0.21 * len(names)))
         for number, (ax, (feedback, budget)) in enumerate(zip(axes.flat, panels, strict=True)):
             means = np.array([[found[Place(n, k, feedback, budget)] for k in kinds] for n in names])
-            over = np.asarray(means / means.min(axis=0), dtype=float)
-            ax.imshow(over, aspect="auto", cmap="cividis_r", norm=LogNorm(1.0, REACH))
-            _written(ax, over)
+            _shaded(ax, np.asarray(means / means.min(axis=0), dtype=float))
             ax.set_title(f"{feedback}, budget {budget:g}")
-            low = number >= len(panels) - len(budgets)
+            low, left = number >= len(panels) - across, number % across == 0
             ax.set_xticks(range(len(kinds)), kinds if low else [""] * len(kinds))
-            ax.tick_params(axis="x", rotation=45)
-            for label in ax.get_xticklabels():
-                label.set(ha="right", rotation_mode="anchor")
-            left = number % len(budgets) == 0
             ax.set_yticks(range(len(names)), names if left else [""] * len(names))
-            ax.grid(visible=False)
-            ax.tick_params(length=0)
+            _slanted(ax)
         figure.suptitle(f"{TITLES[metric]}: mean over the best gate's", fontsize=10)
     return figure
 
 
-def _written(ax: Axes, over: Array) -> None:
+def _slanted(ax: Axes) -> None:
+    """Names of streams at a slant, no grid and no ticks between the cells."""
+    ax.tick_params(axis="x", rotation=45)
+    for label in ax.get_xticklabels():
+        label.set(ha="right", rotation_mode="anchor")
+    ax.grid(visible=False)
+    ax.tick_params(length=0)
+
+
+def _shaded(ax: Axes, over: Array) -> None:
+    """Ratios as colours, each written in its cell."""
+    from matplotlib.colors import LogNorm
+
+    ax.imshow(over, aspect="auto", cmap="cividis_r", norm=LogNorm(1.0, REACH))
     for (i, j), ratio in np.ndenumerate(over):
         text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
         ax.text(j, i, text, ha="center", va="center", fontsize=6.5,

@@ -14,7 +14,7 @@ __all__ = ["DEFAULTS", "RESET", "Entry", "Place", "entries", "place_of"]
 RESET = ", reset"
 """What the name of an entry ends with when its learner starts over at a drift."""
 
-DEFAULTS: Mapping[str, str] = {"information, f = ½": "regret", "margin": "model"}
+DEFAULTS: Mapping[str, str] = {"information": "regret", "margin": "model"}
 """The entries that are an aim's default, by name."""
 
 _LEADING = ("first", "contested", "avoided", "width", "information", "adpo", "margin")
@@ -27,13 +27,12 @@ _SETTINGS: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
         ("contested, α = 2σ", {"width_scale": "2σ"}),
     ),
     "avoided": (("avoided", {"width_scale": "σ"}),),
-    "information": (
-        ("information", {}),
-        ("information, f = ½", {"reserve": 0.5, "floor": 0.01}),
-    ),
     "width": (("width", {}), ("width, exponent ½", {"exponent": 0.5})),
 }
 """Where a gate has other entries than one at its defaults: their names and parameters."""
+
+
+_FACTORS: Mapping[str, float] = {"σ/4": 0.25, "σ/2": 0.5, "σ": 1.0, "2σ": 2.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,8 @@ class Entry:
 
     def settings(self, noise: float, dim: int) -> dict[str, Any]:
         """The name and the parameters of its gate, width scales as numbers (score units)."""
-        scales = {"σ": noise, "2σ": 2.0 * noise, "σ√d": noise * math.sqrt(dim)}
+        scales = {name: factor * noise for name, factor in _FACTORS.items()}
+        scales["σ√d"] = noise * math.sqrt(dim)
         found = {key: scales.get(value, value) for key, value in self.parameters.items()}
         return {"name": self.gate, **found}
 

@@ -1,50 +1,69 @@
 """`python -m stacksl.studies.lab.gates.pilot`: settings of gates, compared on pilot seeds alone.
 
-The seeds 1000 to 1003 choose, the study's own seeds 0 to 11 then confirm once.
+The seeds 1000 to 1003 choose, the study's own seeds 0 to 11 then confirm once. What it prints is
+kept as `docs/studies/pilots/gates.json`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stacksl.studies.lab.gates.entries import Entry
-from stacksl.studies.lab.gates.scores import FEEDBACKS, METRICS, scores
+from stacksl.studies.lab.gates.scores import METRICS, Score, scores
 from stacksl.studies.lab.gates.study import GATES_STUDY, NOISE, ROUNDS, trial
 from stacksl.studies.lab.worlds.streams import KINDS
 
 if TYPE_CHECKING:
     from stacksl.studies.lab.trial import LabStudy, Samples
 
-__all__ = ["PILOT_SEEDS", "candidates", "pilot_study", "report"]
+__all__ = ["COMMAND", "PILOT_SEEDS", "candidates", "pilot_study", "record"]
+
+COMMAND = "python -m stacksl.studies.lab.gates.pilot > docs/studies/pilots/gates.json"
 
 PILOT_SEEDS = (1000, 1001, 1002, 1003)
 
-PRICES = tuple((f, r) for f in (0.3, 0.4, 0.5, 0.7) for r in (1e-3, 3e-3, 0.01, 0.03, 0.1))
-"""f and r of the priced gates."""
+PRICES = tuple(
+    {"reserve": f, "floor": r}
+    for f in (0.5, 0.7, 0.8, 0.9)
+    for r in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+)
+"""f and r of every priced gate."""
+
+GRID: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "first": ({},),
+    "random": ({},),
+    "uniform": ({},),
+    "contested": [{"width_scale": scale, **price} for scale in ("σ√d", "2σ") for price in PRICES],
+    "avoided": [{"width_scale": "σ", **price} for price in PRICES],
+    "information": PRICES,
+    "entropy": PRICES,
+    "margin": [{"pace": pace} for pace in (0.003, 0.01, 0.03, 0.1, 0.3)],
+    "adpo": [{"pace": pace} for pace in (0.01, 0.03, 0.1, 0.3, 1.0)],
+    "dgs": [{"scale": scale} for scale in (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)],
+    "lucb": [{}, *({"width_scale": scale} for scale in ("σ/4", "σ/2", "σ", "2σ", "σ√d"))],
+    "width": [
+        *({"scale": scale} for scale in (0.4, 0.6, 0.8, 1.0, 1.2)),
+        *({"exponent": power} for power in (0.3, 0.5, 0.7, 0.9)),
+    ],
+}
+"""The settings of each gate that are compared; its defaults are among them."""
 
 
 def candidates() -> tuple[Entry, ...]:
-    """What is compared: `first` and the width gate, and the priced gates at many settings."""
-    return tuple(_candidates())
+    """Every setting of the grid, named by its parameters."""
+    return tuple(
+        Entry(_name(gate, parameters), gate, parameters)
+        for gate, settings in GRID.items()
+        for parameters in settings
+    )
 
 
-def _candidates() -> Iterator[Entry]:
-    yield Entry("first", "first")
-    for scale in (0.6, 0.8, 1.0):
-        yield Entry(f"width, scale {scale:g}", "width", {"scale": scale})
-    for gate, widths in (("contested", ("σ", "2σ", "σ√d")), ("avoided", ("σ", "2σ"))):
-        for width in widths:
-            for reserve, floor in PRICES:
-                name = f"{gate}, {width}, f = {reserve:g}, r = {floor:g}"
-                parameters = {"width_scale": width, "reserve": reserve, "floor": floor}
-                yield Entry(name, gate, parameters)
-    for reserve, floor in PRICES:
-        name = f"information, f = {reserve:g}, r = {floor:g}"
-        yield Entry(name, "information", {"reserve": reserve, "floor": floor})
+def _name(gate: str, parameters: Mapping[str, Any]) -> str:
+    return ", ".join([gate, *(f"{key} {value}" for key, value in parameters.items())])
 
 
 def pilot_study(
@@ -55,25 +74,54 @@ def pilot_study(
     return replace(GATES_STUDY, name="gates-pilot", trials=lambda quick: trials)
 
 
-def report(samples: Samples) -> Iterator[str]:
-    """A line a candidate, metric and feedback: geometric mean, worst ratio, and where it is."""
-    for metric in METRICS:
-        for feedback in FEEDBACKS:
-            yield f"{metric}, {feedback}: geometric mean, worst ratio to the best"
-            found = scores(samples, metric, reset=False, feedback=feedback, draws=2)
-            for one in sorted(found, key=lambda score: score.geometric_mean):
-                yield f"  {one.entry}: {one.geometric_mean:.2f}, {one.worst:.2f} at {one.cell}"
+def record(samples: Samples, gates: Sequence[Entry], seeds: Sequence[int]) -> dict[str, Any]:
+    """What is kept of a pilot: every candidate over all cells, best geometric mean first.
+
+    Ratios are to the best candidate of a cell; `regret_per_round` is the regret on the way.
+    """
+    found = {
+        metric: {score.entry: score for score in scores(samples, metric, reset=False, draws=2)}
+        for metric in METRICS
+    }
+    ranked = sorted(gates, key=lambda one: found["regret_per_round"][one.name].geometric_mean)
+    lines = [
+        {
+            "gate": entry.gate,
+            "parameters": dict(entry.parameters),
+            **{metric: _said(found[metric][entry.name]) for metric in METRICS},
+        }
+        for entry in ranked
+    ]
+    return {"command": COMMAND, "seeds": list(seeds), "candidates": lines}
+
+
+def _said(score: Score) -> dict[str, Any]:
+    return {
+        "geometric_mean": round(score.geometric_mean, 4),
+        "worst": round(score.worst, 4),
+        "worst_cell": score.cell,
+    }
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """The record as JSON, a candidate a line."""
+    import json
+
+    yield f'{{"command": {json.dumps(found["command"])}, "seeds": {found["seeds"]}, "candidates": ['
+    lines = [json.dumps(line, ensure_ascii=False) for line in found["candidates"]]
+    yield ",\n".join(lines)
+    yield "]}"
 
 
 def main() -> None:
-    """Measure what is not measured yet, with one process a core, and print the report."""
+    """Measure what is not measured yet, with one process a core, and print the record."""
     from stacksl.studies.lab.bench import measured, samples
     from stacksl.studies.lab.store import NumberStore
 
+    gates = candidates()
     store = NumberStore(Path("runs/studies/gates-pilot.jsonl"))
-    study = pilot_study(candidates())
-    found = measured(study, PILOT_SEEDS, store, jobs=os.cpu_count() or 1)
-    print("\n".join(report(samples(found))))
+    found = measured(pilot_study(gates), PILOT_SEEDS, store, jobs=os.cpu_count() or 1)
+    print("\n".join(_lines(record(samples(found), gates, PILOT_SEEDS))))
 
 
 if __name__ == "__main__":

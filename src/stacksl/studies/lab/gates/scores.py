@@ -87,28 +87,23 @@ def _scores(
     names: Sequence[str], cells: Sequence[tuple[str, str, float]], values: Array, drawn: Array
 ) -> list[Score]:
     over, again = ratios(values.mean(axis=2)), ratios(drawn)
+    value = np.stack([np.exp(np.log(over).mean(axis=1)), over.max(axis=1)])
     both = np.stack([np.exp(np.log(again).mean(axis=2)), again.max(axis=2)])
     low, high = np.percentile(both, [2.5, 97.5], axis=1)
     errors = both.std(axis=1)
+    ends = np.stack([low, high], axis=-1)
     found = []
     for i, name in enumerate(names):
         kind, feedback, budget = cells[int(over[i].argmax())]
-        found.append(
-            Score(
-                name,
-                float(np.exp(np.log(over[i]).mean())),
-                float(over[i].max()),
-                (float(errors[0, i]), float(errors[1, i])),
-                (
-                    (float(low[0, i]), float(high[0, i])),
-                    (float(low[1, i]), float(high[1, i])),
-                ),
-                f"{kind} · {feedback} · {budget:g}",
-                len(cells),
-                values.shape[2],
-            )
-        )
+        mean, worst = (_pair(ends[k, i]) for k in (0, 1))
+        cell = f"{kind} · {feedback} · {budget:g}"
+        numbers = (*_pair(value[:, i]), _pair(errors[:, i]), (mean, worst))
+        found.append(Score(name, *numbers, cell, len(cells), values.shape[2]))
     return found
+
+
+def _pair(two: Array) -> tuple[float, float]:
+    return float(two[0]), float(two[1])
 
 
 def derive(samples: Samples) -> list[Row]:
