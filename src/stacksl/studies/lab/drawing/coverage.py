@@ -14,16 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["figure", "layout"]
 
-
-PROMISES = (
-    ("covered", "The set"),
-    ("certified", "The certificate"),
-    ("certified_rounds", "The certificate of every single round"),
+PROMISES = {
+    "covered": "the set",
+    "certified": "the certificate of all rounds together",
+    "certified_rounds": "the certificate of every single round",
+}
+RULE = (
+    "Against 1 − δ = 0.95, by the exact 95 % interval of the share: a promise holds where all of"
+    " the interval is at least that, fails where all of it is below, and is open else."
 )
 
 
 def layout(rows: Sequence[Row]) -> str:
-    """Two tables, a learner and its purchases a line and a budget a column: sets, certificates."""
+    """Sets, then certificates: a learner and its purchases a line, a budget a column; verdicts."""
     shares = "Runs in which θ* lies in the set in every round"
     bounds = "Runs in which the certificate bounds the regret"
     parts = [
@@ -34,12 +37,17 @@ def layout(rows: Sequence[Row]) -> str:
         _table(rows, bounds, "certified", _share),
         _table(rows, f"{bounds} of every single round", "certified_rounds", _share),
         _table(rows, "Certificate / regret", "certificate_ratio", _number),
+        _verdicts(rows),
+        RULE,
     ]
-    return "\n\n".join([*parts, *_verdicts(rows)])
+    return "\n\n".join(parts)
 
 
 def _table(rows: Sequence[Row], title: str, metric: str, shown: Callable[[Row], str]) -> str:
+    """The numbers of a metric; a sentence where they are the same everywhere."""
     found = [row for row in rows if row.metric == metric]
+    if len({shown(row) for row in found}) == 1:
+        return f"**{title}:** {shown(found[0])} in each of {len(found)} settings."
     budgets = list(dict.fromkeys(row.budget_fraction for row in found))
     lines = [f"**{title}**", "", "| | " + " | ".join(f"β = {b:g}" for b in budgets) + " |"]
     lines.append("|" + "---|" * (len(budgets) + 1))
@@ -65,24 +73,25 @@ def _number(row: Row) -> str:
     return f"{row.value or 0.0:.3g}" + ("" if half is None else f" ± {half:.2g}")
 
 
-def _verdicts(rows: Sequence[Row]) -> list[str]:
-    """A sentence for each learner and V: at how many settings the promise of 1 − δ is kept."""
-    found = []
-    for metric, promise in PROMISES:
-        mine = [row for row in rows if row.metric == metric]
-        for group in dict.fromkeys(str(row.settings["group"]) for row in mine):
-            each = [
-                held(row, 1.0 - float(row.settings["delta"]))
-                for row in mine
-                if row.settings["group"] == group
-            ]
-            counts = [f"{name} in {each.count(name)}" for name in ("holds", "fails", "open")]
-            found.append(f"- {promise} of {group}: {', '.join(counts)} of {len(each)} settings.")
-    rule = (
-        "Against 1 − δ = 0.95, by the exact 95 % interval of the share: it holds where all of the"
-        " interval is at least that, fails where all of it is below, and is open else."
-    )
-    return [rule, "\n".join(found)]
+def _verdicts(rows: Sequence[Row]) -> str:
+    """A line for each learner and V: at how many settings each promise of 1 − δ is kept."""
+    heads = " | ".join(PROMISES.values())
+    lines = [
+        "**Settings in which a promise holds / fails / is open**",
+        "",
+        f"| | {heads} |",
+        "|" + "---|" * (len(PROMISES) + 1),
+    ]
+    for group in dict.fromkeys(str(row.settings["group"]) for row in rows):
+        mine = [row for row in rows if row.settings["group"] == group]
+        cells = [_kept([row for row in mine if row.metric == metric]) for metric in PROMISES]
+        lines.append(f"| {group} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _kept(rows: Sequence[Row]) -> str:
+    said = [held(row, 1.0 - float(row.settings["delta"])) for row in rows]
+    return " / ".join(str(said.count(name)) for name in ("holds", "fails", "open"))
 
 
 def figure(rows: Sequence[Row]) -> Figure:
@@ -95,20 +104,22 @@ def figure(rows: Sequence[Row]) -> Figure:
         left, right = axes[0]
         _dots(left, [r for r in rows if r.metric == "covered"], families, exact=True)
         _dots(right, [r for r in rows if r.metric == "certificate_ratio"], families, exact=False)
-        left.set_yticks(range(len(families)), families)
-        left.axvline(0.95, color="black", lw=0.8, ls=":")
-        left.set_xlabel(
-            "runs in which θ* is always in the set\n(exact 95 % interval; dotted: 1 − δ)"
-        )
-        right.set_yticks(range(len(families)), [""] * len(families))
         right.set_xscale("log")
-        right.axvline(1.0, color="black", lw=0.8, ls=":")
-        right.set_xlabel("certificate / regret\n(mean, 95 % interval; dotted: 1)")
-        for ax in (left, right):
-            ax.set_ylim(len(families) - 0.4, -0.6)
+        always = "runs in which θ* is always in the set\n(exact 95 % interval; dotted: 1 − δ)"
+        _framed(left, families, always, promised=0.95)
+        unnamed = [""] * len(families)
+        ratio = "certificate / regret\n(mean, 95 % interval; dotted: 1)"
+        _framed(right, unnamed, ratio, promised=1.0)
         handles, names = left.get_legend_handles_labels()
         drawn.legend(handles, names, loc="outside upper center", ncols=len(names))
     return drawn
+
+
+def _framed(ax: Axes, names: Sequence[str], label: str, promised: float) -> None:
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.axvline(promised, color="black", lw=0.8, ls=":")
+    ax.set_xlabel(label)
 
 
 def _dots(ax: Axes, rows: Sequence[Row], families: Sequence[str], exact: bool) -> None:
