@@ -142,18 +142,22 @@ def test_labels_beyond_the_budget_are_counted_and_those_of_the_end_are_not(
     """Of `adpo` alone the last rounds buy what is left of a budget: that is no demand."""
     world = make_world("iid", "scalar", 0, rounds=200, dim=6, candidates=4)
     gate = make_gate("adpo", level=level)
-    assert least <= bisections.demand_uncut(world, gate, 20, 0) <= most
+    assert least <= bisections.demand_uncut(world, "adpo", level, 20, 0) <= most
     assert playing.play(world, gate, 20).asked.sum() == 20, "at either level"
 
 
-def test_what_is_counted_is_what_the_gate_asks_until_the_budget_is_spent() -> None:
+@pytest.mark.parametrize(
+    ("gate", "level"), [("adpo", 0.4), ("width", 1.0), ("lucb", 1.5), ("llf", 0.5)]
+)
+def test_what_is_counted_is_what_the_gate_asks_until_the_budget_is_spent(gate, level) -> None:
+    """The same rounds at B and at 2 B, although the level of `width` is counted in B."""
     world = make_world("iid", "scalar", 1, rounds=200, dim=6, candidates=4)
-    gate = make_gate("adpo", level=0.4)
-    cut = playing.play(world, gate, 20)
+    cut = playing.play(world, bisections._made(gate, level), 20)
     rounds = int(np.flatnonzero(cut.asked)[-1]) + 1
     assert rounds < 180, "the gate itself spent it"
-    assert bisections.demand_uncut(world, gate, 20, 0) > 1.0
-    longer = playing.play(bisections._followed(world, 40), gate, 40)
+    assert bisections.demand_uncut(world, gate, level, 20, 0) > 1.0
+    kept = level * bisections._rescaled(gate, 6, 20, 40)
+    longer = playing.play(bisections._followed(world, 40), bisections._made(gate, kept), 40)
     assert (longer.asked[:rounds] == cut.asked[:rounds]).all()
 
 

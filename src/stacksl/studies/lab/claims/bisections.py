@@ -5,6 +5,7 @@ Of the study `advice`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -46,23 +47,35 @@ def bisected(stream: World, line: Line, seed: int) -> Numbers:
         "level": found.low,
         "level_above": found.high,
         "demand": voluntary(real) / budget,
-        "demand_uncut": demand_uncut(stream, _made(gate, found.low), budget, seed),
-        "demand_uncut_above": demand_uncut(stream, _made(gate, found.high), budget, seed),
+        "demand_uncut": demand_uncut(stream, gate, found.low, budget, seed),
+        "demand_uncut_above": demand_uncut(stream, gate, found.high, budget, seed),
         "regret_per_round": float(regrets(stream, real).mean()),
         "final_regret": final_regret(stream, real.theta),
         "asked_fraction": float(real.asked.mean()),
     }
 
 
-def demand_uncut(stream: World, gate: Gate, budget: int, seed: int) -> float:
+def demand_uncut(stream: World, gate: str, level: float, budget: int, seed: int) -> float:
     """Labels that a gate asks for in T rounds, over B, where 2 B may be bought.
 
     Rounds that repeat the first follow the stream, so that the rule above every gate, which asks
     when as many labels as rounds are left, asks nothing in the T rounds that are counted.
     """
     most = CEILING * budget
-    played = play(_followed(stream, most), gate, most, seed=seed)
+    kept = level * _rescaled(gate, stream.features.shape[2], budget, most)
+    played = play(_followed(stream, most), _made(gate, kept), most, seed=seed)
     return float(played.asked[: stream.horizon].sum()) / budget
+
+
+def _rescaled(gate: str, dim: int, budget: int, most: int) -> float:
+    """What keeps a level where it is when the budget is `most`: `width` counts in what B reaches.
+
+    Its level is scale·√(d log(1 + B/(λd))/B), λ = 1; those of the other gates hold no B.
+    """
+    if gate != "width":
+        return 1.0
+    few, many = (math.log(1.0 + count / dim) / count for count in (budget, most))
+    return math.sqrt(few / many)
 
 
 def _followed(stream: World, count: int) -> World:
