@@ -27,27 +27,23 @@ COMMAND = "python -m stacksl.studies.lab.gates.pilot > docs/studies/pilots/gates
 PILOT_SEEDS = (1000, 1001, 1002, 1003)
 
 PRICES = tuple(
-    {"reserve": f, "floor": r}
-    for f in (0.5, 0.7, 0.8, 0.9)
-    for r in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+    {"reserve": f, "floor": r} for f in (0.7, 0.9) for r in (0.001, 0.003, 0.01, 0.03, 0.1)
 )
 """f and r of every priced gate."""
 
 GRID: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "first": ({},),
-    "random": ({},),
-    "uniform": ({},),
-    "contested": [{"width_scale": scale, **price} for scale in ("σ√d", "2σ") for price in PRICES],
+    "contested": [{"width_scale": "σ√d", **price} for price in PRICES],
     "avoided": [{"width_scale": "σ", **price} for price in PRICES],
     "information": PRICES,
     "entropy": PRICES,
-    "margin": [{"pace": pace} for pace in (0.003, 0.01, 0.03, 0.1, 0.3)],
-    "adpo": [{"pace": pace} for pace in (0.01, 0.03, 0.1, 0.3, 1.0)],
-    "dgs": [{"scale": scale} for scale in (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0)],
-    "lucb": [{}, *({"width_scale": scale} for scale in ("σ/4", "σ/2", "σ", "2σ", "σ√d"))],
+    "margin": [{"pace": pace} for pace in (0.003, 0.01, 0.03, 0.1)],
+    "adpo": [{"pace": pace} for pace in (0.01, 0.03, 0.1, 0.3)],
+    "dgs": [{"scale": scale} for scale in (0.001, 0.01, 0.1, 1.0)],
+    "lucb": [{}, *({"width_scale": scale} for scale in ("σ/2", "σ", "σ√d"))],
     "width": [
-        *({"scale": scale} for scale in (0.4, 0.6, 0.8, 1.0, 1.2)),
-        *({"exponent": power} for power in (0.3, 0.5, 0.7, 0.9)),
+        *({"scale": scale} for scale in (0.6, 0.8, 1.0)),
+        *({"exponent": power} for power in (0.5, 0.7)),
     ],
 }
 """The settings of each gate that are compared; its defaults are among them."""
