@@ -220,6 +220,39 @@ def test_a_reset_forgets_all_and_keeps_what_was_asked() -> None:
         np.testing.assert_array_equal(values, start[key])
 
 
+def test_a_rebuilt_learner_resets_to_the_start_that_its_state_holds() -> None:
+    """The start is a trained scorer's, and the learner is rebuilt around an untrained one."""
+    guard = DriftGuard(level=0.5, allowance=0.3, leverage=9.0, warm=0.0)
+    item = PairFeatures(sphere(np.random.default_rng(0), K, DIM))
+    trained = make_scorer("newton", dim=DIM, classes=None)
+    trained.step(item, tuple(range(K)), 1, Label(1))
+    start = trained.state()
+    saved = Learner(trained, First(), budget=9, horizon=20, drift=guard).state()
+    made = make_scorer("newton", dim=DIM, classes=None)
+    rebuilt = Learner(made, First(), budget=9, horizon=20, drift=guard)
+    rebuilt.restore(saved)
+    for t in range(9):
+        rebuilt.learn(decided(rebuilt, item, t), item, Label(t % 2 * 3))
+        if rebuilt.resets:
+            break
+    assert rebuilt.resets == 1
+    assert made.learnt == 1
+    for key, values in made.state().items():
+        np.testing.assert_array_equal(values, start[key])
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_state_is_refused_where_only_one_side_has_a_guard(guarded: bool) -> None:
+    def learner(drift: DriftGuard | None) -> Learner:
+        made = make_scorer("ridge", dim=DIM, classes=None)
+        return Learner(made, First(), budget=1, horizon=2, drift=drift)
+
+    saved = learner(DriftGuard() if guarded else None).state()
+    words = "saved with a drift guard" if guarded else "saved without a drift guard"
+    with pytest.raises(SettingsError, match=words):
+        learner(None if guarded else DriftGuard()).restore(saved)
+
+
 def test_without_a_guard_the_state_is_as_it_was() -> None:
     made = make_scorer("ridge", dim=DIM, classes=None)
     assert "drift" not in Learner(made, First(), budget=1, horizon=2).state()

@@ -44,8 +44,9 @@ class Learner:
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
         width_scale: α of the gate score in every certificate (score units); None is √d.
         drift: starts over where bought answers contradict what is known well: the scorer goes back
-            to how it came here, and the answer that raised the alarm is not learnt. Gate, clock
-            and purchases go on. None never does.
+            to how it came here (or, after `restore`, to the start that the state holds), and the
+            answer that raised the alarm is not learnt. Gate, clock and purchases go on. None never
+            does.
 
     Attributes:
         round: the rounds adopted so far.
@@ -59,8 +60,9 @@ class Learner:
     With the scorer's action `asked` the gate judges the greedy action x̂: its statistic and
     the gate score g are x̂'s, and g, with a valid α, bounds the regret of x̂. An asked round plays
     the largest UCB instead, whose regret is at most 2·radius·‖φ‖ of that action, twice the half
-    width of its own certificate. So the regret on the way is at most the sum of g over the unasked
-    rounds and of upper − lower over the asked ones. A refused want keeps its choice.
+    width of its own certificate. So the regret on the way is at most the sum of g over the rounds
+    that did not want a label and of upper − lower over those that did. A want that is refused is
+    one of the latter: it keeps its choice, the largest UCB, which g does not bound.
 
     Source: paper, Algorithms 1 and 2. Deviation: the numbered decisions D1, D2, D6 of
     `docs/paper.md`; once the budget is gone the learner only predicts (with track='all' V alone
@@ -150,7 +152,7 @@ class Learner:
         verdict = forced(clock, gate.exact_spend)
         want = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
-        choice = view.asking if want and view.asking is not None else view.choice
+        choice = view.asked_choice if want and view.asked_choice is not None else view.choice
         reach = view.radius * float(view.widths[choice])
         score = float(view.scores[choice])
         return Decision(
@@ -251,24 +253,43 @@ class Learner:
         return alarmed(self.suspicion, guard.level)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'."""
+        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'.
+
+        Under a drift guard its S and resets are there too, and with keys that begin with 'fresh/'
+        the scorer's start, to which a reset goes back.
+        """
         own: dict[str, NDArray[Any]] = {
             "round": np.array(self.round, dtype=np.int64),
             "gate_state": np.array(self.gate_state, dtype=np.float64),
         }
         if self.drift is not None:
             own["drift"] = np.array([self.suspicion, self.resets], dtype=np.float64)
+            own |= {f"fresh/{key}": value.copy() for key, value in self._fresh.items()}
         return own | {f"scorer/{key}": value for key, value in self.scorer.state().items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go back to a `state`, bit for bit."""
+        """Go back to a `state`, bit for bit.
+
+        Raises:
+            SettingsError: a state of a learner with a drift guard for one without, or the reverse.
+        """
+        if ("drift" in state) != (self.drift is not None):
+            held, here = ("with", "without") if "drift" in state else ("without", "with")
+            raise SettingsError(
+                f"a state saved {held} a drift guard came to a learner {here} one: make the "
+                "learner with the drift settings that the state was saved under"
+            )
         self.round = int(state["round"])
         self.gate_state = _three(tuple(float(x) for x in state["gate_state"]))
         if self.drift is not None:
             self.suspicion, self.resets = float(state["drift"][0]), int(state["drift"][1])
-        prefix = "scorer/"
-        kept = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
-        self.scorer.restore(kept)
+            self._fresh = {key: value.copy() for key, value in _under("fresh/", state).items()}
+        self.scorer.restore(_under("scorer/", state))
+
+
+def _under(prefix: str, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays whose keys begin with `prefix`, without it."""
+    return {key.removeprefix(prefix): v for key, v in state.items() if key.startswith(prefix)}
 
 
 def _three(state: tuple[float, ...]) -> GateState:

@@ -94,7 +94,7 @@ def _judged(
     if choice == exact.choice:
         return []
     view = learner.scorer.bounds(inputs, exact.presented)
-    hopeful = learner.scorer.settings.action == "ucb" or (took and view.asking is not None)
+    hopeful = learner.scorer.settings.action == "ucb" or (took and view.asked_choice is not None)
     values = view.upper if hopeful else view.scores
     places = (exact.presented.index(exact.choice), exact.presented.index(choice))
     away = _apart(values, *places)

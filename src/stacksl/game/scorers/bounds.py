@@ -10,12 +10,11 @@ import numpy as np
 
 from stacksl.errors import SettingsError
 from stacksl.game.inputs import Array
+from stacksl.game.rules import TIE
 
 __all__ = ["Action", "Bounds", "assemble", "tie_argmax"]
 
 Action = Literal["greedy", "ucb", "asked"]
-
-_TIE = 1e-9  # of the largest absolute bound: DESIGN D17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,8 +33,8 @@ class Bounds:
         radius: the confidence radius, in score units.
         dim: d, the columns of φ, or of h for class heads.
         choice: the position (not the candidate's index) of the action that is played, x̂_t.
-        asking: the position that is played instead where the round's label is asked, or its reward
-            bought: that of the largest UCB under the action `asked`. None where it is `choice`.
+        asked_choice: the position that is played instead where the round asks for its label or
+            reward: that of the largest UCB under the action `asked`. None under other actions.
         information: tr(F H⁻¹), what a label would tell, in nats to first order; for scorers that
             keep no Fisher information the choice's width squared, what a reward of it would tell.
             NaN where no matrix is kept.
@@ -50,7 +49,7 @@ class Bounds:
     dim: int
     choice: int
     information: float = float("nan")
-    asking: int | None = None
+    asked_choice: int | None = None
 
     @property
     def upper(self) -> Array:
@@ -85,7 +84,7 @@ def tie_argmax(values: Array, scale: float, indices: tuple[int, ...] | None = No
     >>> tie_argmax(np.array([1.0, 2.0, 2.0 + 1e-12]), scale=2.0)
     1
     """
-    tied = np.flatnonzero(values >= values.max() - _TIE * scale)
+    tied = np.flatnonzero(values >= values.max() - TIE * scale)
     if indices is None or len(tied) == 1:
         return int(tied[0])
     return int(min(tied, key=lambda position: indices[position]))
@@ -120,7 +119,7 @@ def assemble(
     scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
     values = scores + reach if action == "ucb" else scores
     choice = tie_argmax(values, scale, presented)
-    asking = tie_argmax(scores + reach, scale, presented) if action == "asked" else None
+    asked_choice = tie_argmax(scores + reach, scale, presented) if action == "asked" else None
     return Bounds(
         presented,
         scores,
@@ -131,5 +130,5 @@ def assemble(
         dim,
         choice,
         float(widths[choice]) ** 2 if information is None else information,
-        asking,
+        asked_choice,
     )
