@@ -252,6 +252,11 @@ def test_llf_has_none_and_says_where_it_jumps() -> None:
     assert high / low < 1.02
 
 
+def test_llf_is_let_pass_where_its_jump_is_within_the_tolerance() -> None:
+    found = calibrate_to_budget("llf", playing(200, 40), 40, tolerance=1.0, precision=0.01)
+    assert (found.asked_low, found.jump) == (40, 1.0)
+
+
 def test_a_gate_without_a_level_and_a_jump_are_refused() -> None:
     with pytest.raises(SettingsError, match="gate with a level"):
         calibrate_to_budget("first", playing(20, 5), 5)

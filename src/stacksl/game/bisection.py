@@ -149,11 +149,12 @@ def calibrate_to_budget(
     Raises:
         SettingsError: a gate without a level; no level spends the budget; or the labels asked for
             jump past the budget.
-        GateNeverOpens: for `llf`, whose labels jump from B to 0: the message has the two values of
-            c around the jump.
+        GateNeverOpens: the labels of `llf` jump past the budget, as a rule from B to 0: the message
+            has the two values of c around the jump.
 
     Source: paper, "Confidence Scale c": bisection so that the realised q comes to the budget.
-    Deviation: for gates of widths; what the paper asks it for, c of `llf`, has no root (D7).
+    Deviation: for gates of widths; what the paper asks it for, c of `llf`, has as a rule no root
+    (D7).
     """
     if gate not in LEVELS:
         raise unknown_name("gate with a level", gate, LEVELS)
@@ -162,19 +163,19 @@ def calibrate_to_budget(
         return voluntary(play(make_gate(gate, **{**parameters, LEVELS[gate]: level})))
 
     found = bracket_level(asked, budget, precision=precision)
+    if found.jump <= tolerance:
+        return found
     if gate == "llf":
         raise GateNeverOpens(
             f"no gate_scale of 'llf' brings its labels to a budget: at {found.low:.6g} it asks for "
             f"{found.asked_low} labels, at {found.high:.6g} for {found.asked_high}; keep it below "
             "the first, or choose 'adpo', 'width' or 'lucb'"
         )
-    if found.jump > tolerance:
-        raise SettingsError(
-            f"no {LEVELS[gate]} of '{gate}' brings its labels to a budget of {budget}: at "
-            f"{found.low:.6g} it asks for {found.asked_low}, at {found.high:.6g} for "
-            f"{found.asked_high}; allow a larger tolerance, or choose another budget"
-        )
-    return found
+    raise SettingsError(
+        f"no {LEVELS[gate]} of '{gate}' brings its labels to a budget of {budget}: at "
+        f"{found.low:.6g} it asks for {found.asked_low}, at {found.high:.6g} for "
+        f"{found.asked_high}; allow a larger tolerance, or choose another budget"
+    )
 
 
 def voluntary(played: StreamResult) -> int:
