@@ -24,6 +24,8 @@ from stacksl.game import (
     Width,
     make_gate,
     make_scorer,
+    measures,
+    rules,
 )
 from stacksl.items import Label, Reward
 
@@ -282,3 +284,19 @@ def test_what_needs_widths_is_refused_where_there_are_none() -> None:
 def test_wrong_parameters_are_refused_in_one_sentence(name, parameters, sentence) -> None:
     with pytest.raises(SettingsError, match=sentence):
         make_gate(name, **parameters)
+
+
+def test_a_width_that_is_nan_is_not_passed_over_for_a_later_one() -> None:
+    scores = np.array([1.0, 0.5, 0.5])
+    for place in (1, 2):
+        pairs = np.array([0.0, 0.3, 0.3])
+        pairs[place] = math.nan
+        assert math.isnan(rules.adpo_statistic(scores, pairs, 0))
+        assert math.isnan(measures.avoided_statistic(scores, pairs, 0, 1.0))
+
+
+def test_scores_that_cancelled_tie_for_the_second_best() -> None:
+    """They are rounding beside the bounds, though not beside each other."""
+    pairs = np.array([0.0, 0.2, 0.9])
+    assert rules.adpo_statistic(np.array([0.0, 1e-17, 0.0]), pairs, 0) == 0.9
+    assert rules.adpo_statistic(np.array([0.0, 1e-3, 0.0]), pairs, 0) == 0.2

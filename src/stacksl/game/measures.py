@@ -108,8 +108,8 @@ def avoided_statistic(scores: Array, pair_widths: Array, choice: int, width_scal
             continue
         gap, spread = scores[choice] - scores[x], width_scale * pair_widths[x]
         if math.isnan(spread):
-            value = spread
-        elif spread <= 0.0 or gap >= _FAR * spread:
+            return np.nan
+        if spread <= 0.0 or gap >= _FAR * spread:
             value = 0.0
         elif gap <= -_FAR * spread:
             value = -gap
@@ -117,6 +117,5 @@ def avoided_statistic(scores: Array, pair_widths: Array, choice: int, width_scal
             u = gap / spread
             tail = 0.5 * math.erfc(u * _ROOT)
             value = spread * max(_DENSITY * math.exp(-0.5 * u * u) - u * tail, 0.0)
-        if not value <= best:
-            best = value
+        best = max(best, value)
     return float(best)
