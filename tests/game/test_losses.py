@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_softmax as scipy_log_softmax
 from scipy.special import rel_entr
 
-from stacksl.game.losses import clip, cross_entropy, kl, log_softmax, softmax
+from stacksl.game.losses import above, clip, cross_entropy, kl, log_softmax, softmax
 
 SCORES = np.array([0.3, -1.2, 2.0, 0.3, -4.0])
 OTHERS = np.array([1.0, 0.5, -0.5, 0.0, 2.0])
@@ -89,3 +89,13 @@ def test_readings_differ_above_the_level_alone():
         same, whole = clip(loss, gradient, math.inf, reading)
         assert same == loss
         np.testing.assert_array_equal(whole, gradient)
+
+
+def test_a_loss_is_not_above_a_level_that_it_is_but_for_rounding() -> None:
+    level = math.log(7.0)
+    assert not above(level * (1.0 + 1e-12), level)
+    assert not above(1e-16, 0.0)
+    assert above(level + 1e-6, level)
+    assert not above(1e9, math.inf)
+    gradient = np.array([0.5, -0.5])
+    assert clip(level * (1.0 + 1e-12), gradient, level, "literal")[1] is gradient

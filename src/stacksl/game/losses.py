@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 
 from stacksl.game.inputs import Array
+from stacksl.game.rules import TIE
 
-__all__ = ["Reading", "clip", "cross_entropy", "kl", "log_softmax", "softmax"]
+__all__ = ["Reading", "above", "clip", "cross_entropy", "kl", "log_softmax", "softmax"]
 
 Reading = Literal["none", "literal", "scale"]
 
@@ -62,6 +63,14 @@ def kl(scores: Array, reference_scores: Array) -> tuple[float, Array]:
     return value, policy * (ratio - value)
 
 
+def above(loss: float, level: float) -> bool:
+    """Whether a loss is above a clip level, both in nats, and not only by rounding (DESIGN D17).
+
+    A level that is a quantile of losses is one of them, but for the last bits.
+    """
+    return loss > level + TIE * (1.0 + level)
+
+
 def clip(value: float, gradient: Array, level: float, reading: Reading) -> tuple[float, Array]:
     """The loss ℓ = `value` clipped at ρ = `level` nats, and the gradient of what it became.
 
@@ -76,7 +85,7 @@ def clip(value: float, gradient: Array, level: float, reading: Reading) -> tuple
     Source: Algorithm 1, loss clipping. Deviation: `scale` (DESIGN D10); the printed max(ℓ, 0) is
     vacuous for a cross-entropy and left out.
     """
-    if reading == "none" or value <= level:
+    if reading == "none" or not above(value, level):
         return value, gradient
     if reading == "literal" or level == 0.0:
         return level, np.zeros_like(gradient)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stacksl.game.calibration import adjusted_kl_weight, clip_at_median, clip_at_quantile
 from stacksl.game.inputs import Array, Block, Inputs
-from stacksl.game.losses import clip, cross_entropy, kl, softmax
+from stacksl.game.losses import above, clip, cross_entropy, kl, softmax
 from stacksl.game.scorers.bounds import Bounds, assemble
 from stacksl.game.scorers.heads import Head, refit
 from stacksl.game.scorers.rows import (
@@ -191,7 +191,7 @@ class GradientScorer:
         self._losses[self.learnt % _WINDOW] = loss
         self.learnt += 1
         self.rounds += 1
-        if self.settings.clip != "none" and loss > level:
+        if self.settings.clip != "none" and above(loss, level):
             self.clipped += 1
 
 

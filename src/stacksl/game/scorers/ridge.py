@@ -13,6 +13,7 @@ from stacksl.errors import SettingsError
 from stacksl.game.confidence import ConfidenceSet, norms, pair_norms
 from stacksl.game.inputs import Array, Block, Inputs, PairFeatures, SharedFeatures
 from stacksl.game.losses import softmax
+from stacksl.game.rules import TIE
 from stacksl.game.scorers.bounds import Bounds, assemble
 from stacksl.game.scorers.heads import Head, refit
 from stacksl.game.scorers.rows import (
@@ -40,11 +41,15 @@ def shares(scores: Array) -> Array:
     """The policy of one-hot regression: max(s, 0)/Σ max(s, 0), uniform where no score is above 0.
 
     `scores` is (m,). One-hot targets make a score an estimate of a probability, so it is cut to
-    where probabilities live and normalised; a softmax of it would be nearly uniform.
+    where probabilities live and normalised; a softmax of it would be nearly uniform. Scores that
+    add up to less than 1e-9 of the targets' 1 are rounding, and none is above 0 (DESIGN D17).
+
+    >>> shares(np.array([3.0, 1.0, -2.0])), shares(np.array([1e-17, 0.0]))
+    (array([0.75, 0.25, 0.  ]), array([0.5, 0.5]))
     """
     kept = np.maximum(scores, 0.0)
     total = float(kept.sum())
-    share: Array = kept / total if total > 0.0 else np.full(len(scores), 1.0 / len(scores))
+    share: Array = kept / total if total > TIE else np.full(len(scores), 1.0 / len(scores))
     return share
 
 
