@@ -52,6 +52,12 @@ def test_a_verdict_follows_the_interval(value, se, presence, said) -> None:
     assert verdict(effect(value, se, presence)) == said
 
 
+def test_a_target_is_missed_and_not_reversed() -> None:
+    settings = {"presence": False, "metric": "demand_uncut"}
+    assert verdict(Row("advice", "x", "effect", -0.1, 0.01, 4, settings=settings)) == "does not"
+    assert verdict(Row("advice", "x", "effect", 0.04, 0.01, 4, settings=settings)) == "holds"
+
+
 def test_effects_are_paired_by_seed() -> None:
     samples = {
         "a": {"final_regret": [1.0, 5.0], "demand": [0.0, 0.5], "demand_uncut": [1.04, 2.0]},

@@ -18,11 +18,14 @@ __all__ = ["RULE", "figure", "layout", "verdict"]
 RULE = (
     "An effect is measured so that it is above 0 where the sentence is right. The verdict is"
     " *holds* where all of its 95 % interval is above 0, *the reverse* where all of it is below,"
-    " and *no effect seen* else; where it is a share of something that is there or not, *does not*"
-    " if it is 0 under every seed. Of that many sentences, each at 95 %, one or two may be"
-    " misjudged by chance."
+    " and *no effect seen* else. It is *does not* where a share of something that is there or not"
+    " is 0 under every seed, or a distance all of it too large. Of that many sentences, each at"
+    " 95 %, one or two may be misjudged by chance."
 )
 
+
+DISTANCE = "demand_uncut"
+"""The metric whose effect is a distance from a target: below 0 it is missed, on either side."""
 
 HEADS = {
     "demand": "labels asked for / B",
@@ -42,7 +45,9 @@ def verdict(row: Row) -> str:
         return "does not"
     if half is None or value is None or abs(value) <= half:
         return "no effect seen"
-    return "holds" if value > 0.0 else "the reverse"
+    if value > 0.0:
+        return "holds"
+    return "does not" if row.settings.get("metric") == DISTANCE else "the reverse"
 
 
 def layout(rows: Sequence[Row]) -> str:
