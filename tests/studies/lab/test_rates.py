@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from stacksl.studies.lab.bench import measured, reproduce
-from stacksl.studies.lab.claims.rates import FULL, QUICK, RATES, derive, measure, trials
+from stacksl.studies.lab.claims.rates import (
+    FULL,
+    NORMS,
+    QUICK,
+    RATES,
+    derive,
+    measure,
+    theorem_a,
+    trials,
+)
 from stacksl.studies.lab.store import NumberStore
 from stacksl.studies.lab.trial import Line, Samples
 from stacksl.studies.lab.worlds.lower_bounds import (
     LOWER_ANY,
     LOWER_BLIND,
     NOISE,
+    blind_regret,
     cube,
     pairs,
     printed_bound,
+    proved_bound,
 )
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.rows import KEYS, Row
+
+RECORD = Path(__file__).parents[3] / "docs/studies/results/rates.json"
 
 
 def test_the_lower_bound_instance() -> None:
@@ -50,6 +65,46 @@ def test_the_constants_of_the_lower_bounds() -> None:
     assert (1 - 2 * error) * math.log((1 - error) / error) == pytest.approx(2.0, abs=1e-3)
     wanted = math.sqrt(20 * 100 * math.log(1 + 50)) + 2 * 10
     assert printed_bound(100, 1000, 20, 2.0) == pytest.approx(wanted)
+
+
+def test_the_proved_bounds_by_hand() -> None:
+    volume = math.log(1 + 100 / 20)
+    beta = 0.3 * math.sqrt(20 * volume + 2 * math.log(20)) + 0.3 * 20 / 10
+    assert theorem_a(100, 20_000) == pytest.approx(
+        beta * math.sqrt(8 * 20 * volume / 100) * (20_000 + 25)
+    )
+    volume = math.log(1 + 1000 / 5)
+    beta = 0.3 * math.sqrt(5 * volume + 2 * math.log(20)) + 4.0
+    assert proved_bound(1000, 1000, 5, 4.0) == pytest.approx(
+        2 * beta * math.sqrt(2 * 5 * 1000 * volume)
+    )
+
+
+@pytest.mark.parametrize("labels", [40, 1000, 10**6])
+def test_theorem_a_says_nothing_on_the_lower_bound_instance(labels: int) -> None:
+    """β_B ≥ σ√(dℓ_B) makes it at least ℓ_B·√(2d) times what a learner loses that is never right."""
+    always_wrong = 2 * NOISE * math.sqrt(20 / labels) * 10**7
+    share = theorem_a(labels, 10**7) / always_wrong
+    assert share > math.log(1 + labels / 20) * math.sqrt(2 * 20) > 1
+
+
+@pytest.mark.parametrize("gate", ["first", "random"])
+def test_the_expected_regret_of_blind_gates_is_what_they_have(gate: str) -> None:
+    """400 streams: 3 standard errors are some 6 and 4 %, and the two gates differ by 60 %."""
+    budget, rounds = 80, 800
+    totals = []
+    for seed in range(400):
+        world = pairs(rounds, budget, 20, seed)
+        played = play(world, {"name": gate}, budget, seed=seed)
+        totals.append(regrets(world, played).sum())
+    error = np.std(totals, ddof=1) / math.sqrt(len(totals))
+    assert abs(np.mean(totals) - blind_regret(budget, rounds, 20, gate)) < 3 * error
+
+
+def test_the_expected_regret_by_hand() -> None:
+    """One coordinate, one label: the first round is a fair guess, the others err with Φ(−1)."""
+    gap = 2 * NOISE
+    assert blind_regret(1, 5, 1, "first") == pytest.approx(gap * (0.5 + 4 * LOWER_BLIND / 2))
 
 
 def test_regret_stays_above_the_bound_for_labels_chosen_blindly() -> None:
@@ -98,28 +153,42 @@ def test_slopes_of_made_up_samples() -> None:
     slopes = {row.row: row for row in rows if row.metric == "slope"}
     for row in slopes.values():
         if row.row.startswith("pairs"):
-            assert row.value == pytest.approx(row.settings["corrected"])
+            assert row.value == pytest.approx(row.settings["rate"])
         else:
             assert row.value == pytest.approx(row.paper) == 0.5
     assert slopes["pairs: first, slope in B"].paper == pytest.approx(0.5), "√(dB) + c√B"
     printed = [printed_bound(200, t, 20) for t in FULL.horizons]
     wanted = np.polyfit(np.log(FULL.horizons), np.log(printed), 1)[0]
     assert slopes["pairs: first, slope in T"].paper == pytest.approx(wanted)
+    proved = [theorem_a(b, FULL.horizon) for b in FULL.budgets]
+    wanted = np.polyfit(np.log(FULL.budgets), np.log(proved), 1)[0]
+    assert slopes["pairs: first, slope in B"].settings["proved"] == pytest.approx(wanted)
 
 
-def test_the_worst_size_is_taken_at_each_horizon() -> None:
+@pytest.mark.parametrize("name", NORMS)
+def test_the_worst_norm_is_taken_at_each_horizon(name: str) -> None:
     """min(size·T, 1/size) is largest at size = 1/√T, where it is √T: each T has another worst."""
-    sizes = [FULL.size(multiple) for multiple in FULL.sizes]
+    allowed = {norm: norm / math.sqrt(5) for norm in FULL.norms if norm <= NORMS[name]}
     rows = derive(made_up(lambda b, t, size: min(size * t, 1 / size)))
     worst = {row.row: row for row in rows if row.metric == "worst_regret"}
     for rounds in FULL.clocks:
-        wanted = max(min(size * rounds, 1 / size) for size in sizes)
-        row = worst[f"cube: UCB, worst size, T = {rounds:,}"]
-        assert row.value == pytest.approx(wanted)
-    slope = next(row for row in rows if row.row == "cube: UCB, worst size, slope in T")
-    means = [worst[f"cube: UCB, worst size, T = {t:,}"].value or 0.0 for t in FULL.clocks]
+        row = worst[f"cube: UCB, {name}, T = {rounds:,}"]
+        found = {norm: min(size * rounds, 1 / size) for norm, size in allowed.items()}
+        assert row.value == pytest.approx(max(found.values()))
+        assert found[row.settings["norm"]] == max(found.values())
+    slope = next(row for row in rows if row.row == f"cube: UCB, {name}, slope in T")
+    means = [worst[f"cube: UCB, {name}, T = {t:,}"].value or 0.0 for t in FULL.clocks]
     wanted = np.polyfit(np.log(FULL.clocks), np.log(means), 1)[0]
     assert slope.value == pytest.approx(wanted)
+
+
+def test_no_worst_norm_of_ucb_in_the_record_is_at_the_end_of_the_grid() -> None:
+    """A worst norm at the end would make the slope a property of the grid."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    rows = [row for row in record["rows"] if row["row"].startswith("cube: UCB, worst size, T")]
+    assert [row["settings"]["T"] for row in rows] == list(FULL.clocks)
+    for row in rows:
+        assert FULL.norms[0] < row["settings"]["norm"] < NORMS["worst size"]
 
 
 def test_it_runs() -> None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stacksl.studies.lab.claims.rates import theorem_a
 from stacksl.studies.lab.drawing.style import canvas, curve, styled
-from stacksl.studies.lab.worlds.lower_bounds import LOWER_ANY, LOWER_BLIND, NOISE, printed_bound
+from stacksl.studies.lab.worlds.lower_bounds import (
+    LOWER_ANY,
+    LOWER_BLIND,
+    NOISE,
+    printed_bound,
+    proved_bound,
+)
 from stacksl.studies.rows import Row, half_width
 
 if TYPE_CHECKING:
@@ -23,7 +30,8 @@ _REGRET = "regret (mean, 95 % interval)"
 
 def layout(rows: Sequence[Row]) -> str:
     """Slopes; regret on the lower-bound instance by gate; regret where every label is bought."""
-    parts = [_slopes(rows), _pairs_table(rows), _bought_table(rows)]
+    bought = [_bought_table(rows, kind) for kind in ("cube", "iid")]
+    parts = [_slopes(rows), _pairs_table(rows), *bought]
     first = rows[0]
     marks = "".join(f" ({mark})" for mark in first.settings.get("marks", []))
     below = f"Means of {first.seeds} seeds, a stream each, with 95 % intervals.{marks}"
@@ -36,38 +44,49 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _slopes(rows: Sequence[Row]) -> str:
-    lines = []
-    for row in rows:
-        if row.metric == "slope":
-            corrected = row.settings.get("corrected")
-            shown = "" if corrected is None else f"{corrected:g}"
-            lines.append((row.row, _number(row, 3), f"{row.paper:.3f}", shown))
-    return _table(("slope of log regret", "measured", "as printed", "corrected"), lines)
+    lines = [
+        (row.row, _number(row, 3), _plain(row.settings.get("expected")),
+         f"{row.paper:.3f}", *(_plain(row.settings.get(name)) for name in ("rate", "proved")))
+        for row in rows
+        if row.metric == "slope"
+    ]  # fmt: skip
+    head = (
+        "slope of log regret", "measured", "its expectation", "theorem as printed", "rate",
+        "Theorem A (4) or 1, with logarithms",
+    )  # fmt: skip
+    return _table(head, lines)
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _pairs_table(rows: Sequence[Row]) -> str:
     points = _pairs(rows)
     gates = list(dict.fromkeys(_gate(row) for row in points))
-    places = list(dict.fromkeys(_point(row) for row in points))
     named = {(_gate(row), _point(row)): row for row in points}
     lines = [
-        (
-            f"{budget:,}",
-            f"{rounds:,}",
-            f"{LOWER_ANY * scale(budget, rounds, row):,.0f}",
-            f"{LOWER_BLIND * scale(budget, rounds, row):,.0f}",
-            f"{printed_bound(budget, rounds, row.settings['dim']):,.0f}",
-            *(_number(named[gate, (budget, rounds)], 0) for gate in gates),
-        )
-        for budget, rounds in places
-        for row in [named[gates[0], (budget, rounds)]]
-    ]
-    head = ("B", "T", "below for any policy", "for labels chosen blindly", "as printed", *gates)
+        (f"{point[0]:,}", f"{point[1]:,}", *_bounds(named[gates[0], point]),
+         *(_number(named[gate, point], 0) for gate in gates))
+        for point in dict.fromkeys(_point(row) for row in points)
+    ]  # fmt: skip
+    head = (
+        "B", "T", "below for any policy", "for labels chosen blindly", "always wrong, 2mT",
+        "Theorem A (4)", "Theorem 2 as printed", *gates,
+    )  # fmt: skip
     return _table(head, lines)
 
 
-def _bought_table(rows: Sequence[Row]) -> str:
-    shown = [row for row in rows if row.row.startswith(("cube", "iid")) and row.metric != "slope"]
+def _bounds(row: Row) -> Iterator[str]:
+    """What bounds the regret of a point from below, what no learner exceeds, and two theorems."""
+    for constant in (LOWER_ANY, LOWER_BLIND, 2.0):
+        yield f"{constant * scale(*_point(row), row):,.0f}"
+    yield f"{theorem_a(*_point(row)):,.0f}"
+    yield f"{printed_bound(*_point(row), row.settings['dim']):,.0f}"
+
+
+def _bought_table(rows: Sequence[Row], kind: str) -> str:
+    shown = [row for row in rows if row.row.startswith(kind) and row.metric != "slope"]
     names = dict.fromkeys(row.row.rpartition(", T")[0] for row in shown)
     clocks = sorted({row.settings["T"] for row in shown})
     named = {(row.row.rpartition(", T")[0], row.settings["T"]): row for row in shown}
@@ -76,7 +95,7 @@ def _bought_table(rows: Sequence[Row]) -> str:
 
 
 def scale(budget: int, rounds: int, row: Row) -> float:
-    """σT√(d/B), which every bound from below on this instance is a multiple of."""
+    """σT√(d/B): every bound from below on this instance is a multiple, and 2mT is twice it."""
     return NOISE * rounds * math.sqrt(float(row.settings["dim"]) / budget)
 
 
@@ -107,7 +126,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
         figure, axes = canvas(2, 2, width=7.6, height=6.8)
         _over(axes[0, 0], max(by_rounds, key=len), 0)
         _over(axes[0, 1], max(by_budget, key=len), 1)
-        _bought(axes[1, 0], [row for row in rows if row.metric == "worst_regret"], "cube")
+        _bought(axes[1, 0], _worst(rows), "cube")
         stationary = [row for row in rows if row.row.startswith("iid") and row.metric == "regret"]
         _bought(axes[1, 1], stationary, "iid")
         axes[0, 0].set_ylabel(_REGRET)
@@ -119,6 +138,10 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     return {"rates": figure}
 
 
+def _worst(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.metric == "worst_regret" and "up to" not in row.row]
+
+
 def _over(ax: Axes, rows: Sequence[Row], place: int) -> None:
     """Regret of every gate over B (`place` 0) or T (1), with the bounds."""
     for number, gate in enumerate(dict.fromkeys(_gate(row) for row in rows)):
@@ -126,19 +149,28 @@ def _over(ax: Axes, rows: Sequence[Row], place: int) -> None:
         curve(ax, line, [_point(row)[place] for row in line], gate, number)
     first = sorted((row for row in rows if _gate(row) == _gate(rows[0])), key=_point)
     places = [_point(row)[place] for row in first]
-    lower = np.array([LOWER_ANY * scale(*_point(row), row) for row in first])
-    printed = np.array([printed_bound(*_point(row), row.settings["dim"]) for row in first])
-    fitted = (first[0].value or 1.0) / printed[0] * printed
-    ax.plot(places, lower, "k:", lw=1.2, label="lower bound, any policy")
-    ax.plot(places, fitted, "k--", lw=1.2, label="Theorem 2 as printed (fitted at the left)")
-    corrected = lower * ((first[0].value or 1.0) / lower[0])
-    ax.plot(places, corrected, color="#555555", lw=1.0, label="corrected (fitted at the left)")
+    _draw_bounds(ax, first, places)
     other = f"T = {_point(rows[0])[1]:,}" if place == 0 else f"B = {_point(rows[0])[0]:,}"
     _finish(ax, places, ("B", "T")[place], f"lower-bound instance, {other}")
 
 
+def _draw_bounds(ax: Axes, first: Sequence[Row], places: Sequence[int]) -> None:
+    """Two bounds and what no learner exceeds as they are; a rate and Theorem 2 fitted."""
+    lower = np.array([LOWER_ANY * scale(*_point(row), row) for row in first])
+    printed = np.array([printed_bound(*_point(row), row.settings["dim"]) for row in first])
+    proved = [theorem_a(*_point(row)) for row in first]
+    start = first[0].value or 1.0
+    ax.plot(places, proved, color="#555555", lw=1.6, label="Theorem A (4), with its constants")
+    ax.plot(places, 2.0 / LOWER_ANY * lower, "k-.", lw=1.0, label="always wrong, 2mT")
+    ax.plot(places, lower, "k:", lw=1.2, label="lower bound, any policy")
+    name = "Theorem 2 as printed (fitted at the left)"
+    ax.plot(places, start / printed[0] * printed, "k--", lw=1.2, label=name)
+    rate = start / lower[0] * lower
+    ax.plot(places, rate, color="#555555", lw=0.8, label="rate T·d/√B (fitted at the left)")
+
+
 def _bought(ax: Axes, rows: Sequence[Row], kind: str) -> None:
-    """Regret over T of both actions where every label is bought, with the slopes 1/2 and 1."""
+    """Regret over T of both actions where every label is bought, with the slope 1/2."""
     names: Mapping[str, Any] = {"UCB": "ucb", "greedy": "greedy"}
     for number, (name, action) in enumerate(names.items()):
         line = [row for row in rows if row.settings["action"] == action]
@@ -146,11 +178,16 @@ def _bought(ax: Axes, rows: Sequence[Row], kind: str) -> None:
     line = [row for row in rows if row.settings["action"] == "ucb"]
     places = np.array([row.settings["T"] for row in line], dtype=float)
     start = line[0].value or 1.0
-    ax.plot(places, start * np.sqrt(places / places[0]), "k--", lw=1.2, label="√T")
+    shown = start * np.sqrt(places / places[0])
+    ax.plot(places, shown, "k--", lw=1.2, label="√T (fitted at the left)")
     if kind == "cube":
-        lower = LOWER_BLIND * NOISE * line[0].settings["dim"] * np.sqrt(places)
+        dim, norm = line[0].settings["dim"], line[0].settings["most"]
+        proved = [proved_bound(t, t, dim, norm) for t in places]
+        name = "Theorem 1, with its constants"
+        ax.plot(places, proved, color="#555555", lw=1.6, label=name)
+        lower = LOWER_BLIND * NOISE * dim * np.sqrt(places)
         ax.plot(places, lower, "k:", lw=1.2, label="lower bound, any policy")
-    title = "hypercube, worst size, B = T" if kind == "cube" else "stationary stream, B = T"
+    title = "hypercube, worst ‖θ*‖ ≤ 1, B = T" if kind == "cube" else "stationary stream, B = T"
     _finish(ax, list(places), "T", title)
 
 

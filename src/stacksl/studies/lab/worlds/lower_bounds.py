@@ -15,11 +15,20 @@ from itertools import product
 
 import numpy as np
 
-from stacksl.game import generator
+from stacksl.game import confidence, generator
 from stacksl.game.inputs import Array
 from stacksl.studies.lab.worlds.streams import World
 
-__all__ = ["LOWER_ANY", "LOWER_BLIND", "cube", "pairs", "printed_bound"]
+__all__ = [
+    "LOWER_ANY",
+    "LOWER_BLIND",
+    "NOISE",
+    "blind_regret",
+    "cube",
+    "pairs",
+    "printed_bound",
+    "proved_bound",
+]
 
 LOWER_BLIND = math.erfc(1.0 / math.sqrt(2.0))
 """2Φ(−1) = 0.317."""
@@ -65,3 +74,52 @@ def printed_bound(labels: float, rounds: float, dim: int, scale: float = 1.0) ->
         scale: c.
     """
     return math.sqrt(dim * labels * math.log1p(rounds / dim)) + scale * math.sqrt(labels)
+
+
+def proved_bound(labels: float, rounds: float, dim: int, norm: float) -> float:
+    """β_B·√(8dℓ_B/B)·n, ℓ_B = log(1 + B/(λd)), with every constant and λ = L = 1, δ = 0.05.
+
+    Theorem A (4) for n = T + B/4, and Theorem 1 for n = B = T, that is 2β_T·√(2dTℓ_T).
+
+    Args:
+        labels, rounds: B and n.
+        norm: S = ‖θ*‖ in the radius β_B.
+
+    Source: docs/theory.md, Theorem A (4), Lemma 2.
+    """
+    beta = confidence.radius(NOISE, dim, int(labels), 1.0, 0.05, norm)
+    return beta * math.sqrt(8.0 * dim * math.log1p(labels / dim) / labels) * rounds
+
+
+def blind_regret(labels: int, rounds: int, dim: int, gate: str) -> float:
+    """Mean regret on `pairs` of ridge where answers do not choose the labels; `gate` is their law.
+
+    2m·Σ_t E Φ(−√(n·d/B)), n labels of the round's coordinate: of min(t − 1, B) labels each is with
+    chance 1/d under `first`, of B each with chance (t − 1)/(Td) under `random`, where the labels
+    are taken as drawn with replacement. The sum over t is by the midpoints of at most 400 parts.
+
+    Source: docs/theory.md, Theorem C.1 and what stands below it.
+    """
+    gap, start = 2.0 * NOISE * math.sqrt(dim / labels), min(labels, rounds)
+    if gate == "first":
+        early = [_wrong(t, 1.0 / dim, dim / labels) for t in _midpoints(start)]
+        late = _wrong(labels, 1.0 / dim, dim / labels)
+        return gap * (start * float(np.mean(early)) + (rounds - start) * late)
+    spread = [_wrong(labels, t / rounds / dim, dim / labels) for t in _midpoints(rounds)]
+    return gap * rounds * float(np.mean(spread))
+
+
+def _midpoints(rounds: int) -> Array:
+    parts = min(rounds, 400)
+    found: Array = (np.arange(parts) + 0.5) * rounds / parts - 0.5
+    return found
+
+
+def _wrong(draws: float, chance: float, information: float) -> float:
+    """E Φ(−√(n·information)), n binomial."""
+    from scipy.special import ndtr
+    from scipy.stats import binom
+
+    counts = np.arange(int(draws) + 1)
+    law = binom.pmf(counts, int(draws), chance)
+    return float(law @ ndtr(-np.sqrt(counts * information)))
