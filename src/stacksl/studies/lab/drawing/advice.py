@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from stacksl.studies.rows import Row, half_width
 
 if TYPE_CHECKING:
@@ -26,6 +24,8 @@ RULE = (
 
 DISTANCE = "demand_uncut"
 """The metric whose effect is a distance from a target: below 0 it is missed, on either side."""
+
+CROWDED = 6  # values under a panel, beyond which their names are turned
 
 HEADS = {
     "demand": "labels asked for / B",
@@ -143,17 +143,18 @@ def _panel(ax: Axes, effect: Row, points: Sequence[Row]) -> None:
     for number, (budget, mine) in enumerate(groups):
         name = "" if budget is None else f"β = {budget:g}"
         curve(ax, mine, list(range(len(mine))), name, number)
-        ax.set_xticks(range(len(mine)), [_value(point) for point in mine], fontsize=6)
+        turned = 45.0 if len(mine) > CROWDED else 0.0
+        values = [_value(point) for point in mine]
+        ax.set_xticks(range(len(mine)), values, fontsize=6, rotation=turned)
     if len(groups) > 1:
         ax.legend(fontsize=7)
     ax.set_title(effect.row.partition(",")[0], fontsize=9)
     metric = str(effect.settings["metric"])
     ax.set_ylabel(HEADS[metric], fontsize=8)
     ax.set_xlabel(_parameter(points[0]), fontsize=8)
-    values = np.array([point.value or 0.0 for point in points])
     if metric == "demand":
         ax.set_ylim(-0.05, 1.05)
-    elif values.min() > 0.0:
+    elif min(point.value or 0.0 for point in points) > 0.0:
         ax.set_yscale("log")
     ax.margins(x=0.1)
 
