@@ -69,8 +69,8 @@ class Naive:
         gaps = gaps + np.sqrt(self.dim * np.einsum("ij,jk,ik->i", apart, inverse, apart))
         g = np.delete(gaps, choice).max()
         self.peak = max(self.peak, g)
-        ahead = self.asked / self.budget - (t + 1) / self.horizon
         left = self.budget - self.asked
+        ahead = 1.0 - (left / self.budget) / ((self.horizon - t) / self.horizon)
         price = self.peak * 0.01 ** (1.0 - ahead / 0.7)
         return choice, left > 0 and (left >= self.horizon - t or g > price)
 

@@ -14,7 +14,7 @@ from stacksl.errors import FeatureError, SettingsError
 from stacksl.game import Contested, First, Margin, ScorerSettings, make_gate, radius
 from stacksl.game.drift import DriftGuard
 from stacksl.game.engines import run_stream
-from stacksl.game.engines.plans import WINDOW
+from stacksl.game.engines.rooms import WINDOW
 from stacksl.game.scorers import gradient
 
 ROUNDS, K, DIM = 80, 4, 6
@@ -175,6 +175,18 @@ def test_ties_go_to_the_lowest_index() -> None:
             settings=ScorerSettings(action=action), engine="fused",
         )  # fmt: skip
         assert played.choices.tolist() == [0]
+
+
+@pytest.mark.parametrize("engine", ["fused", "blocked", "loop"])
+def test_scores_that_cancelled_make_no_policy_one_hot(engine) -> None:
+    """b = 0.1 + 0.2 − 0.3 is 2^−54, and a share of it would be the whole."""
+    phi = np.array([[0.1, 0.5, 0.4], [0.2, 0.5, 0.4], [-0.3, 0.5, 0.4], [0.1, -0.5, -0.4]])[
+        ..., None
+    ]
+    played = run_stream(
+        "ridge", phi, labels=np.zeros(4), gate=make_gate("entropy"), budget=4, engine=engine
+    )
+    assert played.statistics[3] == pytest.approx(math.log(3.0))
 
 
 def test_widths_settle_a_tie_that_scores_alone_do_not() -> None:

@@ -94,8 +94,8 @@ def _judged(
     if choice == exact.choice:
         return []
     view = learner.scorer.bounds(inputs, exact.presented)
-    hopeful = learner.scorer.settings.action == "ucb" or (took and view.asked_choice is not None)
-    values = view.upper if hopeful else view.scores
+    by_bounds = learner.scorer.settings.action == "ucb" or (took and view.asked_choice is not None)
+    values = view.upper if by_bounds else view.scores
     places = (exact.presented.index(exact.choice), exact.presented.index(choice))
     away = _apart(values, *places)
     return [Disagreement(t + 1, "action", choice, exact.choice, away)]

@@ -15,24 +15,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.engines import deferred
+from stacksl.game.engines import stops
 from stacksl.game.engines.arrays import Stream
 from stacksl.game.engines.choosing import Precision
-from stacksl.game.engines.deferred import Care, play_rounds
+from stacksl.game.engines.deferred import play_rounds
 from stacksl.game.engines.inverses import Inverse, make_inverse
 from stacksl.game.engines.pending import Pending, make_pending
-from stacksl.game.engines.plans import (
-    ALL,
-    ASKED,
-    NEWTON,
-    RIDGE,
-    THETA,
-    Certificates,
-    Memory,
-    Plan,
-    Space,
-    make_space,
-)
+from stacksl.game.engines.plans import ALL, NEWTON, RIDGE, THETA, Plan
+from stacksl.game.engines.rooms import ASKED, Certificates, Memory, Space, make_space
+from stacksl.game.engines.stops import Care
 from stacksl.game.engines.terms import Terms
 from stacksl.game.inputs import Array
 
@@ -69,7 +60,6 @@ class Blocks:
     Attributes:
         ahead: b, the rounds whose images are taken at once.
         most: the updates that may wait at a block's end.
-        by_widths: whether the gate's statistic is made of widths.
         switched: the round (from 0) from which on float64 was needed for good, or −1.
         rechecked: how often a decision near a tie was left to float64.
     """
@@ -84,7 +74,6 @@ class Blocks:
     images: Array
     ahead: int
     most: int
-    by_widths: bool
     switched: int = -1
     rechecked: int = 0
 
@@ -96,14 +85,14 @@ class Blocks:
             stop = len(phi) if blind else min(len(phi), at + ahead)
             at = self._advance(phi, feedback, start, at, stop, None if blind else self.inverse)
             status = self.waits.status[0]
-            if status == deferred.NOT_FINITE:
+            if status == stops.NOT_FINITE:
                 return start + at
-            if status == deferred.BLIND:
+            if status == stops.BLIND:
                 at = self._advance(phi, feedback, start, at, at + 1, self.inverse)
                 status = self.waits.status[0]
-            if status == deferred.COARSE:
+            if status == stops.COARSE:
                 self.inverse, self.switched = self.inverse.better(), start + at
-            elif status == deferred.CLOSE:
+            elif status == stops.CLOSE:
                 self.rechecked += 1
                 stop = min(len(phi), at + ahead)
                 at = self._advance(phi, feedback, start, at, stop, self.inverse.better())
@@ -139,7 +128,7 @@ class Blocks:
             self.uniforms,
             start + at,
         )
-        if self.waits.used[0] > self.most or self.waits.status[0] >= deferred.COARSE:
+        if self.waits.used[0] > self.most or self.waits.status[0] >= stops.COARSE:
             self.flush()
         return at + int(played)
 
@@ -167,7 +156,7 @@ class Blocks:
         if plan.track == THETA or plan.present:
             return True
         left = self.memory.counts[ASKED] < plan.budget
-        by_gate = self.by_widths and left
+        by_gate = plan.by_widths and left
         return not (plan.certificates or plan.ucb or by_gate or plan.track == ALL)
 
 
@@ -225,7 +214,7 @@ def _blocks(
     return Blocks(
         plan,
         memory,
-        make_space(plan, stream.candidates, dim),
+        make_space(plan, stream.candidates),
         out,
         uniforms,
         make_pending(shown, dim, most + ahead * rows),
@@ -233,5 +222,4 @@ def _blocks(
         np.zeros((ahead, shown, dim)),
         ahead,
         most,
-        terms.gate.needs_widths,
     )

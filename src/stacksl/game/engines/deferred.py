@@ -6,13 +6,12 @@ before the round, everything as the round found it, and says why.
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game import confidence, measures, rules
+from stacksl.game import confidence, losses, measures, rules
 from stacksl.game.engines import (
     algebra,
     descent,
@@ -24,40 +23,18 @@ from stacksl.game.engines import (
     learning,
     pending,
     plans,
+    rooms,
+    stops,
 )
-from stacksl.game.engines.compiling import compiled, kept, stamp, summed
+from stacksl.game.engines.compiling import compiled, kept, stamp
 from stacksl.game.engines.pending import Pending
-from stacksl.game.engines.plans import (
-    ALL,
-    ASKED,
-    LEARNT,
-    NEWTON,
-    ROUNDS,
-    SGD,
-    THETA,
-    Certificates,
-    Memory,
-    Plan,
-    Space,
-)
+from stacksl.game.engines.plans import ALL, NEWTON, SGD, THETA, Plan
+from stacksl.game.engines.rooms import ASKED, LEARNT, ROUNDS, Certificates, Memory, Space
+from stacksl.game.engines.stops import BLIND, CLOSE, DONE, NOT_FINITE, Care
 from stacksl.game.inputs import Array
 from stacksl.game.rules import Clock
 
-__all__ = ["BLIND", "CLOSE", "COARSE", "DONE", "NOT_FINITE", "Care", "play_rounds"]
-
-DONE, NOT_FINITE, BLIND, COARSE, CLOSE = 0, 1, 2, 3, 4  # Pending.status: why a loop stopped
-
-
-class Care(NamedTuple):
-    """What images of less than double precision are held to; 0 asks nothing.
-
-    `least` bounds ‖φ_x‖²·ridge/‖x‖² from below, the share of a direction that is still unknown:
-    the error of a norm is rounding divided by it. `close` is the relative distance from a tie
-    within which a decision is left to double precision.
-    """
-
-    least: float
-    close: float
+__all__ = ["play_rounds"]
 
 
 @compiled
@@ -82,74 +59,59 @@ def _play(
     one round, and they are those of `space.rows`, which a call without images has set.
     """
     none = len(labels) - len(labels) - 1  # a plain integer: numba would compile a constant apart
+    follows, sighted, rewarded = plan.present > 0, len(images) > 0, len(rewards) > 0
     waits.status[0] = DONE
     for i in range(len(phi)):
         t = start + i
         clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
         verdict = judging.forced(clock, plan.exact_spend)
-        everyone = space.everyone if plan.present > 0 else space.scores
-        algebra.project(phi[i], memory.theta, everyone)
-        if not judging.all_finite(everyone):
+        if not following.show(memory, space, out, phi[i], follows, t):
             waits.status[0] = NOT_FINITE
             return i
-        rows = phi[i]
-        if plan.present > 0:
-            following.present(space, out, rows, t)
-            rows = space.rows
-        space.current[0] = True
-        reach = judging.reach_of(plan, memory, rows.shape[1])
-        sighted = len(images) > 0
-        needed = plan.track != THETA and (
-            judging.needs_widths(plan, verdict) or _in_doubt(plan, space, rows, reach)
-        )
-        if needed and not sighted:
-            waits.status[0] = BLIND
-            return i
+        rows = space.rows if follows else phi[i]
         shaded = images[i] if sighted else rows
-        if sighted and plan.track != THETA:
-            pending.shade(rows, waits.halves, waits.used[0], waits.shadows)
-            if needed or care.least > 0.0:
-                pending.shaded_norms(rows, shaded, waits.shadows, waits.used[0], space.widths)
-            if care.least > 0.0 and _coarse(plan, rows, space.widths, care.least):
-                waits.status[0] = COARSE
-                return i
-        rewarded = len(rewards) > 0
+        reach = judging.reach_of(plan, memory)
+        needed = _needs_images(plan, space, rows, verdict, reach)
+        waits.status[0] = stops.look(plan, space, waits, care, rows, shaded, needed, sighted)
+        if waits.status[0] != DONE:
+            return i
         choice = _judge(
-            plan, space, waits, out, rows, shaded, clock, verdict, reach, needed, rewarded, t
+            plan,
+            space,
+            waits,
+            out,
+            rows,
+            shaded,
+            clock,
+            verdict,
+            reach,
+            needed,
+            rewarded,
+            t,
         )
-        state = (memory.gate_state[0], memory.gate_state[1], memory.gate_state[2])
-        asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
-        enters = plan.track != THETA and (asks or plan.track == ALL)
-        stop = DONE
-        if enters and not sighted:
-            stop = BLIND
-        elif care.close > 0.0 and _close(plan, space, out, choice, verdict, care.close, t):
-            stop = CLOSE
-        elif asks and plan.hopeful:
-            choice = _hope(plan, space, waits, out, rows, shaded, reach, t)
-            if care.close > 0.0 and _tied(space, choice, care.close):
-                stop = CLOSE
-        if stop != DONE:
-            memory.gate_state[0], memory.gate_state[1], memory.gate_state[2] = state
-            waits.status[0] = stop
+        choice, asks = _settle(
+            plan, memory, space, waits, care, out, rows, shaded, uniforms[t], clock, verdict, reach,
+            choice, sighted, t,
+        )  # fmt: skip
+        if waits.status[0] != DONE:
             return i
         if judging.steadies(plan, asks, verdict):
             descent.gradient_step(plan, memory, space, rows, none)
-        gold = labels[i] if asks and len(labels) > 0 else none
-        if asks and len(utilities) > 0:
-            gold = following.best_presented(utilities[i], space.shown)
-        played = space.shown[choice] if plan.present > 0 else choice
-        reward = rewards[i, played] if asks and rewarded else 0.0
-        memory.counts[ROUNDS] += 1
-        if asks and plan.scorer == SGD:
-            descent.gradient_step(plan, memory, space, rows, gold)
-        if enters:
-            entering.enter(plan, memory, space, waits, rows, shaded, choice, gold, reward, asks)
+        gold, reward = none, 0.0
         if asks:
-            memory.counts[ASKED] += 1
-            memory.counts[LEARNT] += 1
-        out.choices[t] = played
+            gold, reward = following.answer(space, labels, rewards, utilities, i, choice, follows)
+        _take(plan, memory, space, waits, rows, shaded, choice, gold, reward, asks)
+        out.choices[t] = space.shown[choice] if follows else choice
     return len(phi)
+
+
+@compiled
+def _needs_images(plan: Plan, space: Space, rows: Array, verdict: int, reach: float) -> bool:
+    """Whether the action or the gate reads widths in this round."""
+    return plan.track != THETA and (
+        judging.needs_widths(plan, verdict)
+        or judging.in_doubt(plan, space.scores, judging.longest(rows), reach)
+    )
 
 
 @compiled
@@ -168,16 +130,10 @@ def _judge(
     t: int,
 ) -> int:
     """The action; writes the certificate."""
-    choice = judging.action_of(plan, space.scores, space.widths, reach, fresh, space.values)
-    if fresh and (plan.certificates or judging.reads_pairs(plan)):
+    choice = judging.action_of(plan.ucb, space.scores, space.widths, reach, fresh, space.values)
+    if fresh and (plan.certificates or plan.by_pairs):
         pending.shaded_pair_norms(rows, images, waits.shadows, waits.used[0], choice, space.pairs)
-    out.choices[t] = choice
-    out.scores[t] = space.scores[choice]
-    if plan.certificates:
-        out.reaches[t] = reach * space.widths[choice]
-        out.gate_scores[t] = judging.contested_statistic(
-            space.scores, space.pairs, choice, plan.width_scale
-        )
+    judging.certify(plan, out, space.scores, space.widths, space.pairs, reach, choice, t)
     if judging.known(plan, verdict):
         if fresh and plan.gate == judging.INFORMATION and plan.scorer == NEWTON:
             entering.correct_all(space, waits, images)
@@ -189,74 +145,73 @@ def _judge(
 
 
 @compiled
-def _in_doubt(plan: Plan, space: Space, rows: Array, reach: float) -> bool:
-    """Whether the tie rule could go either way without widths, which are below ‖φ‖/√ridge."""
-    longest = 0.0
-    for x in range(len(rows)):
-        total = 0.0
-        for j in range(rows.shape[1]):
-            total += rows[x, j] * rows[x, j]
-        longest = max(longest, total)
-    return judging.ambiguous(space.scores, reach * math.sqrt(longest / plan.ridge))
-
-
-@summed
-def _coarse(plan: Plan, rows: Array, widths: Array, least: float) -> bool:
-    """Whether a row's direction is known too well for images of single precision."""
-    for x in range(rows.shape[0]):
-        total = 0.0
-        for j in range(rows.shape[1]):
-            total += rows[x, j] * rows[x, j]
-        if widths[x] * widths[x] * plan.ridge < least * total:
-            return True
-    return False
-
-
-@compiled
-def _close(
-    plan: Plan, space: Space, out: Certificates, choice: int, verdict: int, close: float, t: int
-) -> bool:
-    """Whether the action or the purchase lies within `close`, relative, of a tie."""
-    if _tied(space, choice, close):
-        return True
-    g, level = out.statistics[t], out.thresholds[t]
-    return verdict == 0 and abs(g - level) <= close * max(abs(g), abs(level))
-
-
-@compiled
-def _tied(space: Space, choice: int, close: float) -> bool:
-    """Whether another of `space.values` lies within `close`, relative, of the choice's."""
-    second, scale = -np.inf, 0.0
-    for x in range(len(space.values)):
-        scale = max(scale, abs(space.values[x]))
-        if x != choice:
-            second = max(second, space.values[x])
-    return bool(abs(space.values[choice] - second) <= close * scale)
-
-
-@compiled
-def _hope(
+def _settle(
     plan: Plan,
+    memory: Memory,
     space: Space,
     waits: Pending,
+    care: Care,
     out: Certificates,
     rows: Array,
     images: Array,
+    u: float,
+    clock: Clock,
+    verdict: int,
     reach: float,
+    choice: int,
+    sighted: bool,
     t: int,
-) -> int:
-    """The largest UCB, played because the round asks; writes its part of the certificate."""
-    pending.shaded_norms(rows, images, waits.shadows, waits.used[0], space.widths)
-    scale = 0.0
-    for x in range(len(rows)):
-        space.values[x] = space.scores[x] + reach * space.widths[x]
-        scale = max(scale, abs(space.scores[x]) + reach * space.widths[x])
-    choice = judging.pick_action(space.values, scale)
-    out.choices[t] = choice
-    out.scores[t] = space.scores[choice]
-    if plan.certificates:
-        out.reaches[t] = reach * space.widths[choice]
-    return choice
+) -> tuple[int, bool]:
+    """The action that is played, and whether the round asks.
+
+    Where these images do not do, `waits.status` says why, and the gate's state is as before.
+    """
+    state = (memory.gate_state[0], memory.gate_state[1], memory.gate_state[2])
+    asks = judging.settle(plan, memory, out, u, clock, verdict, t)
+    if _enters(plan, asks) and not sighted:
+        waits.status[0] = BLIND
+    elif care.close > 0.0 and stops.near(plan, space, out, choice, verdict, care.close, t):
+        waits.status[0] = CLOSE
+    elif asks and plan.asked_choice:
+        pending.shaded_norms(rows, images, waits.shadows, waits.used[0], space.widths)
+        choice = judging.change_to_asked(
+            plan, out, space.scores, space.widths, reach, space.values, t
+        )
+        if care.close > 0.0 and stops.tied(space, choice, care.close):
+            waits.status[0] = CLOSE
+    if waits.status[0] != DONE:
+        memory.gate_state[0], memory.gate_state[1], memory.gate_state[2] = state
+    return choice, asks
+
+
+@compiled
+def _enters(plan: Plan, asks: bool) -> bool:
+    """Whether the round moves V."""
+    return plan.track != THETA and (asks or plan.track == ALL)
+
+
+@compiled
+def _take(
+    plan: Plan,
+    memory: Memory,
+    space: Space,
+    waits: Pending,
+    rows: Array,
+    images: Array,
+    choice: int,
+    gold: int,
+    reward: float,
+    asks: bool,
+) -> None:
+    """A round gone by: it is counted, and what it asked for is learnt."""
+    memory.counts[ROUNDS] += 1
+    if asks and plan.scorer == SGD:
+        descent.gradient_step(plan, memory, space, rows, gold)
+    if _enters(plan, asks):
+        entering.enter(plan, memory, space, waits, rows, images, choice, gold, reward, asks)
+    if asks:
+        memory.counts[ASKED] += 1
+        memory.counts[LEARNT] += 1
 
 
 def _entry(mark: int) -> Any:
@@ -307,9 +262,12 @@ play_rounds = _entry(
         informing,
         judging,
         learning,
+        losses,
         measures,
         pending,
         plans,
+        rooms,
         rules,
+        stops,
     )
 )

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import math
 
+from stacksl.game import losses
 from stacksl.game.engines.algebra import combine, project
 from stacksl.game.engines.compiling import compiled
 from stacksl.game.engines.exponentials import exponentials
-from stacksl.game.engines.plans import (
-    CLIPPED,
-    EMA,
-    LEARNT,
-    LITERAL_CLIP,
-    NO_CLIP,
-    PREVIOUS,
-    WINDOW,
-    Memory,
-    Plan,
-    Space,
-)
+from stacksl.game.engines.plans import EMA, LITERAL_CLIP, NO_CLIP, PREVIOUS, Plan
+from stacksl.game.engines.rooms import CLIPPED, LEARNT, WINDOW, Memory, Space
 from stacksl.game.inputs import Array
 
 __all__ = ["gradient_step", "policy_of"]
+
+_above = compiled(losses.above)
 
 _ENOUGH = 20  # losses before their quantile means anything
 _QUANTILE = 0.95
@@ -86,7 +79,7 @@ def _slope(
     keep = 0.0
     if gold >= 0:
         keep = 1.0
-        if plan.clip != NO_CLIP and loss > level:
+        if plan.clip != NO_CLIP and _above(loss, level):
             keep = 0.0 if plan.clip == LITERAL_CLIP else level / loss
     policy, scores, anchor, slope = space.policy, space.scores, space.anchor, space.slope
     for x in range(len(slope)):
@@ -159,7 +152,7 @@ def _clip_level(plan: Plan, memory: Memory) -> float:
 @compiled
 def _count_loss(plan: Plan, memory: Memory, loss: float, level: float) -> None:
     """The ring of losses and its sorted copy, one loss further."""
-    if plan.clip != NO_CLIP and loss > level:
+    if plan.clip != NO_CLIP and _above(loss, level):
         memory.counts[CLIPPED] += 1
     if plan.clip == NO_CLIP or not math.isnan(plan.clip_level):
         return

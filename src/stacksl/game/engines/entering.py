@@ -5,11 +5,11 @@ As `learning`, with the images under the G of the block corrected for what came 
 
 from __future__ import annotations
 
-from stacksl.game.engines import algebra, descent, pending
+from stacksl.game.engines import algebra, learning, pending
 from stacksl.game.engines.compiling import compiled
-from stacksl.game.engines.learning import _centre, _solve
 from stacksl.game.engines.pending import Pending
-from stacksl.game.engines.plans import NEWTON, RIDGE, Memory, Plan, Space
+from stacksl.game.engines.plans import NEWTON, RIDGE, Plan
+from stacksl.game.engines.rooms import Memory, Space
 from stacksl.game.inputs import Array
 
 __all__ = ["correct_all", "enter"]
@@ -35,7 +35,7 @@ def enter(
             _regress(memory, space, waits, rows, gold)
         else:
             if asks:
-                _newton_step(memory, space, rows, gold)
+                learning.newton_move(memory, space, rows, gold)
             _inform(memory, space, waits, rows)
         return
     product = space.products[choice]
@@ -64,30 +64,10 @@ def _regress(memory: Memory, space: Space, waits: Pending, rows: Array, gold: in
 
 
 @compiled
-def _newton_step(memory: Memory, space: Space, rows: Array, gold: int) -> None:
-    """θ ← θ − (H + F(θ))⁻¹g, as in `learning`."""
-    slope, against, direction = space.slope, space.anchor, space.direction
-    descent.policy_of(space.scores, space.powers, space.policy)
-    for x in range(len(rows)):
-        slope[x] = space.policy[x] - (1.0 if x == gold else 0.0)
-    for j in range(len(direction)):
-        direction[j] = 0.0
-    algebra.combine(direction, 1.0, slope, space.products)
-    _centre(rows, space.policy, space.mean, space.factors)
-    _centre(space.products, space.policy, space.mean, space.spare)
-    algebra.project(space.factors, direction, against)
-    _solve(space.factors, space.spare, space.small, against)
-    algebra.combine(memory.theta, -1.0, slope, space.products)
-    algebra.combine(memory.theta, 1.0, against, space.spare)
-
-
-@compiled
 def _inform(memory: Memory, space: Space, waits: Pending, rows: Array) -> None:
     """H ← H + F(θ), from the rows' images under the present H⁻¹."""
     algebra.project(rows, memory.theta, space.scores)
-    descent.policy_of(space.scores, space.powers, space.policy)
-    _centre(rows, space.policy, space.mean, space.factors)
-    _centre(space.products, space.policy, space.mean, space.spare)
+    learning.weigh(space, rows)
     pending.add_rows(waits, space.factors, space.spare, space.small)
 
 

@@ -1,19 +1,58 @@
-"""The adaptive follower: the candidates that the present θ scores best are all that is shown."""
+"""What is shown and what is answered: with an adaptive follower, only what θ scores best."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.game.engines import algebra, judging
 from stacksl.game.engines.compiling import compiled
-from stacksl.game.engines.plans import Certificates, Space
+from stacksl.game.engines.rooms import Certificates, Memory, Space
 from stacksl.game.inputs import Array
 
-__all__ = ["best_presented", "present"]
+__all__ = ["answer", "show"]
 
 
 @compiled
-def present(space: Space, out: Certificates, phi: Array, t: int) -> None:
+def show(
+    memory: Memory, space: Space, out: Certificates, phi: Array, follows: bool, t: int
+) -> bool:
+    """Whether all scores of (M, d) `phi` are finite; `space.scores` has those of what is shown.
+
+    Where a follower `follows` these are the best scored, whose rows are then in `space.rows`.
+    """
+    everyone = space.everyone if follows else space.scores
+    algebra.project(phi, memory.theta, everyone)
+    if not judging.all_finite(everyone):
+        return False
+    if follows:
+        _present(space, out, phi, t)
+    space.current[0] = True
+    return True
+
+
+@compiled
+def answer(
+    space: Space,
+    labels: NDArray[np.int64],
+    rewards: Array,
+    utilities: Array,
+    i: int,
+    choice: int,
+    follows: bool,
+) -> tuple[int, float]:
+    """The gold's position among what is shown, or −1, and the choice's reward, or 0."""
+    gold = len(labels) - len(labels) - 1  # a plain integer: numba would compile a constant apart
+    if len(labels) > 0:
+        gold = labels[i]
+    elif follows and len(utilities) > 0:
+        gold = _best_presented(utilities[i], space.shown)
+    played = space.shown[choice] if follows else choice
+    return gold, rewards[i, played] if len(rewards) > 0 else 0.0
+
+
+@compiled
+def _present(space: Space, out: Certificates, phi: Array, t: int) -> None:
     """Show the best-scored of all candidates, whose scores are in `space.everyone`.
 
     Writes their indices, ascending, into `space.shown`, and their rows of (M, d) `phi` and scores
@@ -53,7 +92,7 @@ def _choose(scores: Array, shown: NDArray[np.int64]) -> None:
 
 
 @compiled
-def best_presented(utilities: Array, shown: NDArray[np.int64]) -> int:
+def _best_presented(utilities: Array, shown: NDArray[np.int64]) -> int:
     """The position in `shown` of the largest of (M,) `utilities` there, of equals the first."""
     best = 0
     for p in range(1, len(shown)):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game import confidence, drift, measures, rules
+from stacksl.game import confidence, drift, losses, measures, rules
 from stacksl.game.engines import (
     algebra,
     descent,
@@ -19,13 +18,15 @@ from stacksl.game.engines import (
     judging,
     learning,
     plans,
+    rooms,
 )
 from stacksl.game.engines.compiling import compiled, kept, stamp
-from stacksl.game.engines.plans import ASKED, THETA, Certificates, Memory, Plan, Space
+from stacksl.game.engines.plans import THETA, Plan
+from stacksl.game.engines.rooms import ASKED, Certificates, Memory, Space
 from stacksl.game.inputs import Array
 from stacksl.game.rules import Clock
 
-__all__ = ["play_pairs"]
+__all__ = ["play_changing", "play_plain"]
 
 
 @compiled
@@ -40,51 +41,34 @@ def _play(
     utilities: Array,
     uniforms: Array,
     start: int,
+    follows: bool,
+    guarded: bool,
 ) -> int:
     """The rounds start + 1 to start + n of Algorithms 1 and 2, item by item.
 
-    Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
+    A follower `follows`, or shows all; the drift guard is on where `guarded`. Gives −1, or the
+    first round (from 0) whose scores are no finite numbers, where it stops.
     """
     none = len(labels) - len(labels) - 1  # a plain integer: numba would compile a constant apart
     for i in range(len(phi)):
         t = start + i
         clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
         verdict = judging.forced(clock, plan.exact_spend)
-        if plan.present > 0:
-            algebra.project(phi[i], memory.theta, space.everyone)
-            if not judging.all_finite(space.everyone):
-                return t
-            following.present(space, out, phi[i], t)
-            rows = space.rows
-        else:
-            rows = phi[i]
-            algebra.project(rows, memory.theta, space.scores)
-            if not judging.all_finite(space.scores):
-                return t
-        space.current[0] = True
+        if not following.show(memory, space, out, phi[i], follows, t):
+            return t
+        rows = space.rows if follows else phi[i]
         choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t)
         asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
-        if asks and plan.hopeful:
-            choice, fresh = _hope(plan, memory, space, out, rows, fresh, t), True
+        if asks and plan.asked_choice:
+            choice, fresh = _change(plan, memory, space, out, rows, fresh, t), True
         if judging.steadies(plan, asks, verdict):
             descent.gradient_step(plan, memory, space, rows, none)
         if asks:
-            memory.counts[ASKED] += 1
-            gold = labels[i] if len(labels) > 0 else none
-            if len(utilities) > 0:
-                gold = following.best_presented(utilities[i], space.shown)
-            played = space.shown[choice] if plan.present > 0 else choice
-            reward = rewards[i, played] if len(rewards) > 0 else 0.0
-            if plan.guarded and guarding.alarms(
-                plan, memory, space, rows, choice, gold, reward, fresh
-            ):
-                guarding.start_over(plan, memory)
-                out.resets[t] = True
-            else:
-                learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
+            gold, reward = following.answer(space, labels, rewards, utilities, i, choice, follows)
+            _take(plan, memory, space, out, rows, choice, gold, reward, fresh, guarded, t)
         else:
             learning.count_skip(plan, memory, space, rows, choice, fresh)
-        if plan.present > 0:
+        if follows:
             out.choices[t] = space.shown[choice]
     return -1
 
@@ -102,23 +86,18 @@ def _judge(
     t: int,
 ) -> tuple[int, bool]:
     """The action, and whether the images in `space` were computed; writes the certificate."""
-    reach = judging.reach_of(plan, memory, rows.shape[1])
+    reach = judging.reach_of(plan, memory)
     fresh = plan.track != THETA and (
-        judging.needs_widths(plan, verdict) or _in_doubt(plan, space, rows, reach)
+        judging.needs_widths(plan, verdict)
+        or judging.in_doubt(plan, space.scores, judging.longest(rows), reach)
     )
     if fresh:
         algebra.images(memory.gram_inv, rows, space.products)
         algebra.norms(rows, space.products, space.widths)
-    choice = judging.action_of(plan, space.scores, space.widths, reach, fresh, space.values)
-    if fresh and (plan.certificates or judging.reads_pairs(plan)):
+    choice = judging.action_of(plan.ucb, space.scores, space.widths, reach, fresh, space.values)
+    if fresh and (plan.certificates or plan.by_pairs):
         algebra.pair_norms(rows, space.products, choice, space.pairs)
-    out.choices[t] = choice
-    out.scores[t] = space.scores[choice]
-    if plan.certificates:
-        out.reaches[t] = reach * space.widths[choice]
-        out.gate_scores[t] = judging.contested_statistic(
-            space.scores, space.pairs, choice, plan.width_scale
-        )
+    judging.certify(plan, out, space.scores, space.widths, space.pairs, reach, choice, t)
     if judging.known(plan, verdict):
         told = informing.told(plan, space, rows, choice, rewarded)
         out.statistics[t] = judging.statistic(
@@ -128,39 +107,43 @@ def _judge(
 
 
 @compiled
-def _hope(
+def _change(
     plan: Plan, memory: Memory, space: Space, out: Certificates, rows: Array, fresh: bool, t: int
 ) -> int:
-    """The largest UCB, played because the round asks; writes its part of the certificate."""
+    """The action of a round that asks, the largest UCB."""
     if not fresh:
         algebra.images(memory.gram_inv, rows, space.products)
         algebra.norms(rows, space.products, space.widths)
-    reach = judging.reach_of(plan, memory, rows.shape[1])
-    scale = 0.0
-    for x in range(len(rows)):
-        space.values[x] = space.scores[x] + reach * space.widths[x]
-        scale = max(scale, abs(space.scores[x]) + reach * space.widths[x])
-    choice = judging.pick_action(space.values, scale)
-    out.choices[t] = choice
-    out.scores[t] = space.scores[choice]
-    if plan.certificates:
-        out.reaches[t] = reach * space.widths[choice]
-    return choice
+    reach = judging.reach_of(plan, memory)
+    return judging.change_to_asked(plan, out, space.scores, space.widths, reach, space.values, t)
 
 
 @compiled
-def _in_doubt(plan: Plan, space: Space, rows: Array, reach: float) -> bool:
-    """Whether the tie rule could go either way without widths, which are below ‖φ‖/√ridge."""
-    longest = 0.0
-    for x in range(len(rows)):
-        total = 0.0
-        for j in range(rows.shape[1]):
-            total += rows[x, j] * rows[x, j]
-        longest = max(longest, total)
-    return judging.ambiguous(space.scores, reach * math.sqrt(longest / plan.ridge))
+def _take(
+    plan: Plan,
+    memory: Memory,
+    space: Space,
+    out: Certificates,
+    rows: Array,
+    choice: int,
+    gold: int,
+    reward: float,
+    fresh: bool,
+    guarded: bool,
+    t: int,
+) -> None:
+    """An answer: it is counted and learnt, or starts everything over."""
+    memory.counts[ASKED] += 1
+    if guarded and guarding.alarms(plan, memory, space, rows, choice, gold, reward, fresh):
+        guarding.start_over(plan, memory)
+        out.resets[t] = True
+        return
+    learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
 
 
-def _entry(mark: int) -> Any:
+def _entry(mark: int, plain: bool) -> Any:
+    """The loop; a `plain` one is compiled without follower and guard, and so is faster."""
+
     @kept
     def play(
         plan: Plan,
@@ -175,25 +158,42 @@ def _entry(mark: int) -> Any:
         start: int,
     ) -> int:
         assert mark >= 0
-        return _play(plan, memory, space, out, phi, labels, rewards, utilities, uniforms, start)
+        follows = not plain and plan.present > 0
+        guarded = not plain and plan.guarded
+        return _play(
+            plan,
+            memory,
+            space,
+            out,
+            phi,
+            labels,
+            rewards,
+            utilities,
+            uniforms,
+            start,
+            follows,
+            guarded,
+        )
 
     return play
 
 
-play_pairs = _entry(
-    stamp(
-        algebra,
-        confidence,
-        descent,
-        drift,
-        exponentials,
-        following,
-        guarding,
-        informing,
-        judging,
-        learning,
-        measures,
-        plans,
-        rules,
-    )
+_MARK = stamp(
+    algebra,
+    confidence,
+    descent,
+    drift,
+    exponentials,
+    following,
+    guarding,
+    informing,
+    judging,
+    learning,
+    losses,
+    measures,
+    plans,
+    rooms,
+    rules,
 )
+play_plain = _entry(_MARK, plain=True)
+play_changing = _entry(_MARK, plain=False)

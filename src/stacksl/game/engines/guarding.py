@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from stacksl.game import drift
-from stacksl.game.engines.algebra import combine, image, images, project
+from stacksl.game.engines.algebra import image, images, project
 from stacksl.game.engines.compiling import allocating, compiled
 from stacksl.game.engines.descent import policy_of
+from stacksl.game.engines.informing import information
 from stacksl.game.engines.judging import fill
-from stacksl.game.engines.plans import CLIPPED, LEARNT, ROUNDS, Memory, Plan, Space
+from stacksl.game.engines.plans import Plan
+from stacksl.game.engines.rooms import CLIPPED, LEARNT, ROUNDS, Memory, Space
 from stacksl.game.inputs import Array
 
 __all__ = ["alarms", "start_over"]
@@ -40,7 +42,8 @@ def alarms(
             project(rows, memory.theta, space.scores)
             space.current[0] = True
         square = _label_surprise(space.scores, gold)
-        leverage = _information(space, rows)
+        policy_of(space.scores, space.powers, space.policy)
+        leverage = information(rows, space.products, space.policy, space.mean, space.direction)
     else:
         product = space.products[choice]
         if not fresh:
@@ -61,24 +64,6 @@ def alarms(
         plan.warm,
     )
     return _alarmed(memory.suspicion[0], plan.alarm_level)
-
-
-@compiled
-def _information(space: Space, rows: Array) -> float:
-    """tr(F V⁻¹) = Σ π_x ‖φ_x − μ‖² in V⁻¹, from the rows' images in `products`."""
-    policy_of(space.scores, space.powers, space.policy)
-    fill(space.mean, 0.0)
-    fill(space.direction, 0.0)
-    combine(space.mean, 1.0, space.policy, rows)
-    combine(space.direction, 1.0, space.policy, space.products)
-    total = 0.0
-    for x in range(len(rows)):
-        square = 0.0
-        for j in range(rows.shape[1]):
-            away = space.products[x, j] - space.direction[j]
-            square += (rows[x, j] - space.mean[j]) * away
-        total += space.policy[x] * square
-    return total
 
 
 @compiled

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from stacksl.game import measures
+from stacksl.game import measures, rules
 from stacksl.game.engines.compiling import allocating, compiled, summed
 from stacksl.game.engines.descent import policy_of
 from stacksl.game.engines.judging import ENTROPY, INFORMATION
-from stacksl.game.engines.plans import NEWTON, RIDGE, Plan, Space
+from stacksl.game.engines.plans import NEWTON, RIDGE, Plan
+from stacksl.game.engines.rooms import Space
 from stacksl.game.inputs import Array
 
-__all__ = ["shares", "told", "told_by_heads"]
+__all__ = ["information", "shares", "told", "told_by_heads"]
 
 _entropy_statistic = allocating(measures.entropy_statistic)
 
@@ -23,18 +24,17 @@ def told(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> 
     `space` holds the scores, and for `information` the widths and the images of the rows.
     `rewarded` says that a `ridge` learns from rewards, whose policy is a softmax.
     """
-    if plan.gate == ENTROPY:
-        if plan.scorer == RIDGE and not rewarded:
-            shares(space.scores, space.policy)
-        else:
-            policy_of(space.scores, space.powers, space.policy)
-        return _entropy_statistic(space.policy)
-    if plan.gate == INFORMATION:
-        if plan.scorer != NEWTON:
-            return float(space.widths[choice] * space.widths[choice])
+    if plan.gate not in (ENTROPY, INFORMATION):
+        return np.nan
+    if plan.gate == INFORMATION and plan.scorer != NEWTON:
+        return float(space.widths[choice] * space.widths[choice])
+    if plan.scorer == RIDGE and not rewarded:
+        shares(space.scores, space.policy)
+    else:
         policy_of(space.scores, space.powers, space.policy)
-        return _information(rows, space.products, space.policy, space.mean, space.direction)
-    return np.nan
+    if plan.gate == ENTROPY:
+        return _entropy_statistic(space.policy)
+    return information(rows, space.products, space.policy, space.mean, space.direction)
 
 
 @compiled
@@ -54,13 +54,11 @@ def shares(scores: Array, policy: Array) -> None:
         policy[x] = max(scores[x], 0.0)
         total += policy[x]
     for x in range(len(scores)):
-        policy[x] = policy[x] / total if total > 0.0 else 1.0 / len(scores)
+        policy[x] = policy[x] / total if total > rules.TIE else 1.0 / len(scores)
 
 
 @summed
-def _information(
-    rows: Array, products: Array, policy: Array, apart: Array, against: Array
-) -> float:
+def information(rows: Array, products: Array, policy: Array, apart: Array, against: Array) -> float:
     """tr(F H⁻¹) = Σ π_x ‖D_x‖² − ‖Σ π_x D_x‖² with D_x = φ_x − φ_i for the likeliest i.
 
     `products` is rows·H⁻¹; `apart` and `against` are room for Σ π_x D_x and its image, (d,).

@@ -31,7 +31,7 @@ class Inverse(Protocol):
 
     @property
     def least(self) -> float:
-        """The least share of a direction that may be unknown, as in `deferred.Care`."""
+        """The least share of a direction that may be unknown, as in `stops.Care`."""
         ...
 
     @property

@@ -6,35 +6,38 @@ gate's code.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from stacksl.game import confidence, measures, rules
 from stacksl.game.engines.compiling import allocating, compiled
-from stacksl.game.engines.plans import LEARNT, ROUNDS, SGD, Certificates, Memory, Plan
+from stacksl.game.engines.plans import SGD, Plan
+from stacksl.game.engines.rooms import LEARNT, ROUNDS, Certificates, Memory
 from stacksl.game.inputs import Array
 from stacksl.game.rules import Clock, GateState
 
 __all__ = [
-    "CONTESTED",
-    "LLF",
+    "ENTROPY",
+    "INFORMATION",
     "action_of",
     "all_finite",
-    "ambiguous",
-    "contested_statistic",
+    "certify",
+    "change_to_asked",
     "fill",
     "forced",
+    "in_doubt",
     "known",
+    "longest",
     "needs_widths",
     "reach_of",
-    "reads_pairs",
-    "reads_widths",
     "settle",
     "statistic",
     "steadies",
 ]
 
 forced = allocating(rules.forced)
-contested_statistic = allocating(rules.contested_statistic)
+_contested_statistic = allocating(rules.contested_statistic)
 _random_statistic = allocating(rules.random_statistic)
 _uniform_statistic = allocating(rules.uniform_statistic)
 _llf_statistic = allocating(rules.llf_statistic)
@@ -53,42 +56,29 @@ _dgs_statistic = allocating(measures.dgs_statistic)
 _avoided_statistic = allocating(measures.avoided_statistic)
 _radius = allocating(confidence.radius)
 
-_TIE = 1e-9  # of the largest absolute bound: DESIGN D17
 RANDOM, UNIFORM, LLF, MARGIN, CONTESTED, ADPO = 1, 2, 3, 4, 5, 6  # the gates' codes
 LUCB, WIDTH, ENTROPY, AVOIDED, INFORMATION, DGS = 7, 8, 9, 10, 11, 12
 
 
 @compiled
-def reach_of(plan: Plan, memory: Memory, dim: int) -> float:
-    """The radius now, for bounds in `dim` dimensions (score units)."""
-    count = memory.counts[LEARNT] if plan.counting == LEARNT else memory.counts[ROUNDS]
+def reach_of(plan: Plan, memory: Memory) -> float:
+    """The radius now (score units)."""
+    count = memory.counts[ROUNDS] if plan.by_rounds else memory.counts[LEARNT]
     return _radius(
-        plan.noise, dim, count, plan.ridge, plan.delta, plan.norm_bound, plan.feature_norm
+        plan.noise, plan.dim, count, plan.ridge, plan.delta, plan.norm_bound, plan.feature_norm
     )
-
-
-@compiled
-def reads_pairs(plan: Plan) -> bool:
-    """Whether the gate's statistic is made of pair widths."""
-    return plan.gate in (CONTESTED, ADPO, WIDTH, AVOIDED, DGS)
-
-
-@compiled
-def reads_widths(plan: Plan) -> bool:
-    """Whether the gate's statistic is made of widths, pair widths or the matrix."""
-    return plan.gate in (LLF, LUCB, INFORMATION) or reads_pairs(plan)
 
 
 @compiled
 def needs_widths(plan: Plan, verdict: int) -> bool:
     """Whether this round's decision, or a wanted certificate, is made of widths."""
-    return plan.certificates or plan.ucb or (reads_widths(plan) and verdict != -1)
+    return plan.certificates or plan.ucb or (plan.by_widths and verdict != -1)
 
 
 @compiled
 def known(plan: Plan, verdict: int) -> bool:
     """Whether the gate's statistic is told: without certificates not from widths in vain."""
-    return plan.certificates or verdict != -1 or not reads_widths(plan)
+    return plan.certificates or verdict != -1 or not plan.by_widths
 
 
 @compiled
@@ -118,15 +108,47 @@ def largest_absolute(values: Array) -> float:
 
 @compiled
 def action_of(
-    plan: Plan, scores: Array, widths: Array, reach: float, fresh: bool, values: Array
+    ucb: bool, scores: Array, widths: Array, reach: float, fresh: bool, values: Array
 ) -> int:
-    """The action: the argmax of the scores or of the UCB, which `values` receives."""
+    """The argmax of the scores or, with `ucb`, of the UCB, which `values` receives."""
     scale = 0.0
     for x in range(len(scores)):
         span = reach * widths[x] if fresh else 0.0
         scale = max(scale, abs(scores[x]) + span)
-        values[x] = scores[x] + span if plan.ucb else scores[x]
+        values[x] = scores[x] + span if ucb else scores[x]
     return pick_action(values, scale)
+
+
+@compiled
+def change_to_asked(
+    plan: Plan, out: Certificates, scores: Array, widths: Array, reach: float, values: Array, t: int
+) -> int:
+    """The largest UCB, played because round t + 1 asks; writes its part of the certificate."""
+    choice = action_of(True, scores, widths, reach, True, values)
+    out.choices[t] = choice
+    out.scores[t] = scores[choice]
+    if plan.certificates:
+        out.reaches[t] = reach * widths[choice]
+    return choice
+
+
+@compiled
+def certify(
+    plan: Plan,
+    out: Certificates,
+    scores: Array,
+    widths: Array,
+    pair_widths: Array,
+    reach: float,
+    choice: int,
+    t: int,
+) -> None:
+    """Write the choice of round t + 1 with its bounds and its gate score."""
+    out.choices[t] = choice
+    out.scores[t] = scores[choice]
+    if plan.certificates:
+        out.reaches[t] = reach * widths[choice]
+        out.gate_scores[t] = _contested_statistic(scores, pair_widths, choice, plan.width_scale)
 
 
 @compiled
@@ -135,7 +157,7 @@ def pick_action(values: Array, scale: float) -> int:
     largest = values[0]
     for x in range(1, len(values)):
         largest = max(largest, values[x])
-    level = largest - _TIE * scale
+    level = largest - rules.TIE * scale
     for x in range(len(values)):
         if values[x] >= level:
             return x
@@ -143,12 +165,25 @@ def pick_action(values: Array, scale: float) -> int:
 
 
 @compiled
-def ambiguous(scores: Array, most: float) -> bool:
+def longest(rows: Array) -> float:
+    """The largest ‖φ_x‖² of (m, d) `rows`."""
+    most = 0.0
+    for x in range(len(rows)):
+        total = 0.0
+        for j in range(rows.shape[1]):
+            total += rows[x, j] * rows[x, j]
+        most = max(most, total)
+    return most
+
+
+@compiled
+def in_doubt(plan: Plan, scores: Array, square: float, reach: float) -> bool:
     """Whether the greedy action depends on widths, by way of the tie rule's tolerance.
 
-    A width times the radius lies between 0 and `most` (and a little, for rounding); where both
-    ends choose alike, so does the truth.
+    A width is at least 0 and at most the root of square/ridge (and a little, for rounding), with
+    `square` the largest ‖φ‖²; where both ends choose alike, so does the truth.
     """
+    most = reach * math.sqrt(square / plan.ridge)
     largest = largest_absolute(scores)
     return pick_action(scores, largest) != pick_action(scores, largest + 1.001 * most)
 
@@ -178,7 +213,7 @@ def statistic(
     if plan.gate == MARGIN:
         return _margin_statistic(scores)
     if plan.gate == CONTESTED:
-        return contested_statistic(scores, pair_widths, choice, plan.gate_width)
+        return _contested_statistic(scores, pair_widths, choice, plan.gate_width)
     if plan.gate == ADPO:
         return _adpo_statistic(scores, pair_widths, choice)
     if plan.gate == LUCB:
@@ -186,7 +221,7 @@ def statistic(
         return _lucb_statistic(scores, widths, choice, scale)
     if plan.gate == WIDTH:
         return _width_statistic(
-            pair_widths, choice, clock, plan.gate_dim, plan.gate_ridge, plan.exponent
+            pair_widths, choice, clock, plan.dim, plan.gate_ridge, plan.exponent
         )
     if plan.gate == AVOIDED:
         return _avoided_statistic(scores, pair_widths, choice, plan.gate_width)
@@ -205,7 +240,7 @@ def _dgs(plan: Plan, clock: Clock, scores: Array, pair_widths: Array, choice: in
         _adpo_statistic(scores, pair_widths, choice),
         choice,
         clock,
-        plan.gate_dim,
+        plan.dim,
         plan.gate_ridge,
         plan.gate_delta,
         plan.bound_scale,

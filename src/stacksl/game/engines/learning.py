@@ -18,20 +18,11 @@ from stacksl.game.engines.algebra import (
 )
 from stacksl.game.engines.compiling import compiled
 from stacksl.game.engines.descent import gradient_step, policy_of
-from stacksl.game.engines.plans import (
-    ALL,
-    LEARNT,
-    RIDGE,
-    ROUNDS,
-    SGD,
-    THETA,
-    Memory,
-    Plan,
-    Space,
-)
+from stacksl.game.engines.plans import ALL, RIDGE, SGD, THETA, Plan
+from stacksl.game.engines.rooms import LEARNT, ROUNDS, Memory, Space
 from stacksl.game.inputs import Array
 
-__all__ = ["count_skip", "learn"]
+__all__ = ["count_skip", "learn", "newton_move", "weigh"]
 
 
 @compiled
@@ -116,33 +107,46 @@ def _regress(
 @compiled
 def _newton_step(memory: Memory, space: Space, rows: Array, gold: int, fresh: bool) -> None:
     """θ ← θ − (H + F(θ))⁻¹g, then H ← H + F(θ); see `scorers.newton.PairNewton`."""
-    slope, against, direction = space.slope, space.anchor, space.direction
     if not fresh:
         images(memory.gram_inv, rows, space.products)
     project(rows, memory.theta, space.scores)
-    policy_of(space.scores, space.powers, space.policy)
+    newton_move(memory, space, rows, gold)
+    _inform(memory, space, rows)
+
+
+@compiled
+def newton_move(memory: Memory, space: Space, rows: Array, gold: int) -> None:
+    """θ ← θ − (H + F(θ))⁻¹g, from the scores and the rows' images under the present θ and H⁻¹."""
+    slope, against, direction = space.slope, space.anchor, space.direction
+    weigh(space, rows)
     for x in range(len(rows)):
         slope[x] = space.policy[x] - (1.0 if x == gold else 0.0)
     for j in range(len(direction)):
         direction[j] = 0.0
     combine(direction, 1.0, slope, space.products)
-    _centre(rows, space.policy, space.mean, space.factors)
-    _centre(space.products, space.policy, space.mean, space.spare)
     project(space.factors, direction, against)
     _solve(space.factors, space.spare, space.small, against)
     combine(memory.theta, -1.0, slope, space.products)
     combine(memory.theta, 1.0, against, space.spare)
-    _inform(memory, space, rows)
 
 
 @compiled
 def _inform(memory: Memory, space: Space, rows: Array) -> None:
     """H ← H + F(θ), from the rows' images under the present H⁻¹."""
     project(rows, memory.theta, space.scores)
+    weigh(space, rows)
+    absorb(memory.gram_inv, space.factors, space.spare, space.small)
+
+
+@compiled
+def weigh(space: Space, rows: Array) -> None:
+    """Set `factors` to the (m, d) matrix A with AᵀA = F(θ), `spare` to A·H⁻¹, `policy` on the way.
+
+    From the scores, and from the rows' images in `products`.
+    """
     policy_of(space.scores, space.powers, space.policy)
     _centre(rows, space.policy, space.mean, space.factors)
     _centre(space.products, space.policy, space.mean, space.spare)
-    absorb(memory.gram_inv, space.factors, space.spare, space.small)
 
 
 @compiled

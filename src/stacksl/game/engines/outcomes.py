@@ -39,8 +39,8 @@ class StreamResult:
         asked: whether the label was bought.
         statistics, thresholds: the gate asked iff statistic > threshold (score units), but for the
             two rules above every gate. Without certificates NaN from the round on in which no
-            label is left: the statistics of the gates made of widths, and the thresholds that
-            are made of those.
+            label is left: the statistics of the gates made of widths, and their thresholds but for
+            `llf`'s, constant ones too.
         gate_scores: the statistic of `contested`, whichever gate decided (DESIGN D8), at the greedy
             action where the action is `asked`; NaN without certificates.
         scores: θᵀφ of the choice (score units).

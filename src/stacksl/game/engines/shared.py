@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.game import confidence, measures, rules
-from stacksl.game.engines import algebra, informing, judging, plans, triangle
+from stacksl.game.engines import algebra, informing, judging, plans, rooms, triangle
 from stacksl.game.engines.compiling import compiled, kept, stamp
-from stacksl.game.engines.plans import ALL, ASKED, LEARNT, ROUNDS, Certificates, Heads, Memory, Plan
+from stacksl.game.engines.plans import ALL, Plan
+from stacksl.game.engines.rooms import ASKED, LEARNT, ROUNDS, Certificates, Heads, Memory
 from stacksl.game.inputs import Array
 from stacksl.game.rules import Clock
 
@@ -37,23 +38,17 @@ def _judge(
 ) -> float:
     """The action with its certificate; gives ‖h‖² in A⁻¹, or −1 where it was not computed."""
     scores = heads.scores
-    reach = judging.reach_of(plan, memory, len(h))
+    reach = judging.reach_of(plan, memory)
     square = -1.0
-    if judging.needs_widths(plan, verdict) or _in_doubt(plan, scores, h, reach):
+    if judging.needs_widths(plan, verdict) or judging.in_doubt(plan, scores, _square(h), reach):
         square = max(triangle.image(memory.gram_inv, h, heads.image), 0.0)
         judging.fill(heads.widths, math.sqrt(square))
     fresh = square >= 0.0
-    choice = judging.action_of(plan, scores, heads.widths, reach, fresh, heads.values)
-    out.choices[t] = choice
-    out.scores[t] = scores[choice]
+    choice = judging.action_of(plan.ucb, scores, heads.widths, reach, fresh, heads.values)
     if fresh:
         judging.fill(heads.pairs, _SQRT2 * heads.widths[0])
         heads.pairs[choice] = 0.0
-    if fresh and plan.certificates:
-        out.reaches[t] = reach * heads.widths[choice]
-        out.gate_scores[t] = judging.contested_statistic(
-            scores, heads.pairs, choice, plan.width_scale
-        )
+    judging.certify(plan, out, scores, heads.widths, heads.pairs, reach, choice, t)
     if judging.known(plan, verdict):
         out.statistics[t] = judging.statistic(
             plan,
@@ -69,12 +64,12 @@ def _judge(
 
 
 @compiled
-def _in_doubt(plan: Plan, scores: Array, h: Array, reach: float) -> bool:
-    """Whether the tie rule could go either way without the width, which is below ‖h‖/√ridge."""
-    longest = 0.0
+def _square(h: Array) -> float:
+    """‖h‖²."""
+    total = 0.0
     for j in range(len(h)):
-        longest += h[j] * h[j]
-    return judging.ambiguous(scores, reach * math.sqrt(longest / plan.ridge))
+        total += h[j] * h[j]
+    return total
 
 
 @compiled
@@ -129,5 +124,5 @@ def _entry(mark: int) -> Any:
 
 
 play_classes = _entry(
-    stamp(algebra, confidence, informing, judging, measures, plans, rules, triangle)
+    stamp(algebra, confidence, informing, judging, measures, plans, rooms, rules, triangle)
 )

@@ -17,42 +17,12 @@ from stacksl.game.engines.arrays import checked_stream
 from stacksl.game.engines.choosing import Engine, Precision, choose_engine
 from stacksl.game.engines.outcomes import StreamResult
 from stacksl.game.engines.terms import Terms
-from stacksl.game.gates import (
-    ADPO,
-    DGS,
-    LLF,
-    LUCB,
-    Avoided,
-    Contested,
-    Entropy,
-    Gate,
-    Information,
-    Margin,
-    Width,
-)
-from stacksl.game.schedules import Always, First, Random, Uniform
+from stacksl.game.gates import GATES, Gate
 from stacksl.game.scorers import ScorerSettings
 
-__all__ = ["Engine", "run_stream"]
+__all__ = ["COMPILED", "Engine", "run_stream"]
 
-COMPILED = frozenset(
-    {
-        Always,
-        First,
-        Random,
-        Uniform,
-        LLF,
-        Margin,
-        Contested,
-        ADPO,
-        LUCB,
-        Width,
-        Entropy,
-        Avoided,
-        Information,
-        DGS,
-    }
-)
+COMPILED = frozenset(GATES.values())
 """The gates that `judging` has a branch for, by their code; any other is played by the loop."""
 
 
