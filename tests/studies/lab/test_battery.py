@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stacksl.game import GATES, make_gate
-from stacksl.game.gates import First
+from stacksl.game.gates import First, Gate
 from stacksl.studies.lab.bench import reproduce, samples
-from stacksl.studies.lab.gates.entries import DEFAULTS, Place, entries, place_of
+from stacksl.studies.lab.gates.entries import (
+    DEFAULTS,
+    RESET,
+    TUNED,
+    Entry,
+    Place,
+    entries,
+    place_of,
+)
+from stacksl.studies.lab.gates.pilot import PILOT_SEEDS, candidates
 from stacksl.studies.lab.gates.scores import derive, ratios, scores, summary
 from stacksl.studies.lab.gates.study import BUDGETS, GATES_STUDY, measure, trial
 from stacksl.studies.lab.trial import LabStudy
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.lab.worlds.streams import KINDS, make_world
+
+PILOT = Path(__file__).resolve().parents[3] / "docs" / "studies" / "pilots" / "gates.json"
 
 
 def test_every_gate_of_the_registry_is_in_it() -> None:
@@ -28,6 +41,42 @@ def test_every_gate_of_the_registry_is_in_it() -> None:
         settings = entry.settings(0.3, 20)
         if settings.get("gate_scale") != "calibrated":
             make_gate(**settings)
+
+
+def _gate(entry: Entry) -> Gate:
+    return make_gate(**entry.settings(0.3, 20))
+
+
+def _piloted() -> dict[str, list[tuple[Entry, float]]]:
+    """The kept pilot's settings by gate, with their geometric means on the way."""
+    kept = json.loads(PILOT.read_text(encoding="utf-8"))
+    assert kept["seeds"] == list(PILOT_SEEDS)
+    found: dict[str, list[tuple[Entry, float]]] = {}
+    for one in kept["candidates"]:
+        entry = Entry("", one["gate"], one["parameters"])
+        mean = one["regret_per_round"]["geometric_mean"]
+        found.setdefault(entry.gate, []).append((entry, mean))
+    return found
+
+
+def test_the_kept_pilot_compared_the_grid() -> None:
+    kept = [_gate(entry) for settings in _piloted().values() for entry, _ in settings]
+    assert len(kept) == len(candidates())
+    assert all(_gate(entry) in kept for entry in candidates())
+
+
+def test_tuned_entries_are_those_that_the_pilot_found_much_better() -> None:
+    """A gate has one iff some setting is at least 5 % below that it stands at, and it is the best.
+
+    Those that a gate stands at are its entries that the pilot compared too.
+    """
+    plain = [e for e in entries() if not e.reset and e.parameters.get("gate_scale") is None]
+    for gate, settings in _piloted().items():
+        best, least = min(settings, key=lambda one: one[1])
+        usual = [e for e in plain if e.gate == gate and not e.name.endswith(TUNED)]
+        standing = min(mean for one, mean in settings if _gate(one) in map(_gate, usual))
+        tuned = [_gate(e) for e in plain if e.gate == gate and e.name.endswith(TUNED)]
+        assert tuned == ([_gate(best)] if standing >= 1.05 * least else []), gate
 
 
 def test_width_scales_are_written_in_the_noise() -> None:
@@ -125,7 +174,12 @@ def test_derived_rows_have_both_numbers_of_both_metrics() -> None:
 
 
 def _small() -> LabStudy:
-    few = [e for e in entries() if e.gate in ("first", "contested", "margin")]
+    few = [
+        e
+        for e in entries()
+        if e.gate in ("first", "contested", "margin")
+        and not e.name.removesuffix(RESET).endswith(TUNED)
+    ]
     return replace(
         GATES_STUDY,
         trials=lambda quick: [trial(kind, "softmax", 120, few) for kind in ("iid", "concept")],

@@ -9,10 +9,13 @@ from typing import Any
 
 from stacksl.game import GATES
 
-__all__ = ["DEFAULTS", "RESET", "Entry", "Place", "entries", "place_of"]
+__all__ = ["DEFAULTS", "RESET", "TUNED", "Entry", "Place", "entries", "place_of"]
 
 RESET = ", reset"
 """What the name of an entry ends with when its learner starts over at a drift."""
+
+TUNED = ", tuned"
+"""What the name of an entry ends with whose setting is the best of the pilot, not the default."""
 
 DEFAULTS: Mapping[str, str] = {"information": "regret", "margin": "model"}
 """The entries that are an aim's default, by name."""
@@ -27,7 +30,14 @@ _SETTINGS: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
         ("contested, α = 2σ", {"width_scale": "2σ"}),
     ),
     "avoided": (("avoided", {"width_scale": "σ"}),),
-    "width": (("width", {}), ("width, exponent ½", {"exponent": 0.5})),
+    "width": (
+        ("width", {}),
+        ("width, tuned", {"scale": 1.2}),
+        ("width, exponent ½", {"exponent": 0.5}),
+    ),
+    "margin": (("margin", {}), ("margin, tuned", {"pace": 0.3})),
+    "lucb": (("lucb", {}), ("lucb, tuned", {"width_scale": "σ/4"})),
+    "dgs": (("dgs", {}), ("dgs, tuned", {"scale": 1e-4})),
 }
 """Where a gate has other entries than one at its defaults: their names and parameters."""
 

@@ -37,12 +37,12 @@ GRID: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "avoided": [{"width_scale": "σ", **price} for price in PRICES],
     "information": PRICES,
     "entropy": PRICES,
-    "margin": [{"pace": pace} for pace in (0.003, 0.01, 0.03, 0.1)],
-    "adpo": [{"pace": pace} for pace in (0.01, 0.03, 0.1, 0.3)],
-    "dgs": [{"scale": scale} for scale in (0.001, 0.01, 0.1, 1.0)],
-    "lucb": [{}, *({"width_scale": scale} for scale in ("σ/2", "σ", "σ√d"))],
+    "margin": [{"pace": pace} for pace in (0.003, 0.01, 0.03, 0.1, 0.3)],
+    "adpo": [{"pace": pace} for pace in (0.01, 0.03, 0.1, 0.3, 1.0)],
+    "dgs": [{"scale": scale} for scale in (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0)],
+    "lucb": [{}, *({"width_scale": scale} for scale in ("σ/4", "σ/2", "σ", "σ√d"))],
     "width": [
-        *({"scale": scale} for scale in (0.6, 0.8, 1.0)),
+        *({"scale": scale} for scale in (0.6, 0.8, 1.0, 1.2, 1.5)),
         *({"exponent": power} for power in (0.5, 0.7)),
     ],
 }
