@@ -154,7 +154,9 @@ def _parameters(settings: Settings, scorer: Scorer, block: Block) -> dict[str, A
     known = {field.name for field in fields(GATES[settings.gate])}
     # What a gate and the scorer both speak of (ridge, delta) is one number.
     shared = [n for n in ("ridge", "delta", "reserve", "floor") if n in known]
-    found = {n: value for n in shared if (value := getattr(settings, n)) is not None}
+    found: dict[str, Any] = {
+        n: value for n in shared if (value := getattr(settings, n)) is not None
+    }
     if settings.gate == "contested":
         found["width_scale"] = width_scale(settings, block.dim)
     elif settings.gate == "avoided":  # the posterior's own deviation

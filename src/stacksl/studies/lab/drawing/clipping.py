@@ -107,7 +107,7 @@ def _panel(ax: Axes, rows: Sequence[Row], named: bool) -> None:
     for number, rate in enumerate(dict.fromkeys(row.settings["learning_rate"] for row in rows)):
         mine = [row for row in rows if row.settings["learning_rate"] == rate]
         ax.errorbar(
-            [row.value for row in mine],
+            [row.value if row.value is not None else float("nan") for row in mine],
             [clips.index(row.settings["name"]) + 0.16 * (number - 0.5) for row in mine],
             xerr=[half_width(row) or 0.0 for row in mine],
             fmt=MARKERS[number],
