@@ -169,7 +169,7 @@ def _summary(rows: Sequence[Row]) -> Figure:
             ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [""] * len(names))
             ax.invert_yaxis()
             ax.set_xscale("log")
-            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
             ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
             ax.xaxis.set_minor_formatter(NullFormatter())
             ax.set_xlabel("ratio to the best gate of a cell")
