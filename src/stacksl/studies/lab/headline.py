@@ -54,6 +54,39 @@ CLAIMS: Sequence[Claim] = (
         "cannot hold; dT/√B does ([proof](docs/theory.md))",
         "rates",
     ),
+    Claim(
+        "LLF buys labels where they matter",
+        "over 28 streams and budgets {gates|llf|geometric_mean|1} times the best gate's regret, at"
+        " worst {gates|llf|worst|0}; `information` {gates|information|geometric_mean|2} and"
+        " {gates|information|worst|2}",
+        "a gate with a price does",
+        "gates",
+    ),
+    Claim(
+        "θ* is in the confidence set while V grows on every round",
+        "in a share of {coverage|ridge, V on all rounds, first, β = 0.1|covered_time|2} of the"
+        " rounds; with V on labels"
+        " {coverage|ridge, V on labelled rounds, first, β = 0.1|covered_time|2}",
+        "V takes labels alone",
+        "coverage",
+    ),
+    Claim(
+        "Clipping at 5 nats truncates loss spikes",
+        "by definition; before the cut the largest changes by"
+        " {clipping|2% wrong, η = 1, ρ = 5, gradient 0 above it|max_loss_change|1} nats, the last"
+        " model's regret by"
+        " {clipping|2% wrong, η = 1, ρ = 5, gradient 0 above it|final_regret_change|4}",
+        "helps against wrong labels",
+        "clipping",
+    ),
+    Claim(
+        "A gradient step does what the theorems' estimate does",
+        "at its best rate {learners|sgd, rate tuned · 0.1|regret_per_round_over_newton|1} times the"
+        " regret of online Newton, the exact fit"
+        " {learners|exact maximum likelihood · 0.1|regret_per_round_over_newton|2}",
+        "Newton does",
+        "learners",
+    ),
 )
 """Only what one number can settle; the pages have the rest."""
 
