@@ -12,9 +12,11 @@ from stacksl.game import ScorerSettings, make_scorer
 from stacksl.game.inputs import PairFeatures
 from stacksl.items import Label
 from stacksl.studies.lab.bench import reproduce
-from stacksl.studies.lab.claims.learners import LEARNERS, RATES, TUNED, derive, measure
+from stacksl.studies.lab.claims.learners import LEARNERS, RATES, TUNED, _replayed, derive, measure
 from stacksl.studies.lab.claims.learners_exact import counts, exact_estimates, fit
+from stacksl.studies.lab.claims.learners_steps import averaged, descent
 from stacksl.studies.lab.trial import Trial
+from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.lab.worlds.streams import make_world
 
 
@@ -62,19 +64,59 @@ def test_newton_comes_close_to_the_exact_fit() -> None:
     assert 0.0 < off < 0.25 * float(np.linalg.norm(exact))
 
 
-def test_ratios_are_the_means_of_the_seeds_own() -> None:
+def test_ratios_are_those_of_means() -> None:
     numbers = {"regret_per_round": [2.0, 6.0], "final_regret": [1.0, 1.0]}
     base = {"regret_per_round": [1.0, 2.0], "final_regret": [2.0, 4.0]}
     found = derive({"sgd, rate 0.1 · 0.1": numbers, "newton · 0.1": base})
     values = {row.metric: row.value for row in found}
     assert values == {
-        "regret_per_round_over_newton": 2.5,
-        "final_regret_over_newton": 0.375,
+        "regret_per_round_over_newton": pytest.approx(8 / 3),
+        "final_regret_over_newton": pytest.approx(1 / 3),
     }
+    assert all(row.se is not None and row.se > 0.0 for row in found)
 
 
-def test_the_tuned_rates_are_among_those_tried() -> None:
-    assert set(TUNED.values()) <= set(RATES)
+def test_steps_at_a_constant_rate_are_those_of_the_scorer() -> None:
+    features, labels = _stream()
+    settings = ScorerSettings(learning_rate=0.3, kl_weight=0.0, clip="none")
+    scorer = make_scorer("sgd", dim=4, classes=None, settings=settings)
+    for rows, gold in zip(features, labels, strict=True):
+        scorer.step(PairFeatures(rows), tuple(range(5)), 0, Label(int(gold)))
+    assert descent(features, labels, 0.3, 0.0)[-1] == pytest.approx(scorer.state()["theta"])
+
+
+def test_a_decaying_rate_falls_with_the_root() -> None:
+    """From 0 the first step is the rate times (φ_label − mean φ); the fourth has half the rate."""
+    features, labels = _stream()
+    rows, gold = features[:1], labels[:1]
+    first = 0.8 * (rows[0, gold[0]] - rows[0].mean(axis=0))
+    assert descent(rows, gold, 0.8, 0.5) == pytest.approx(np.array([np.zeros(4), first]))
+    steps = np.diff(descent(features, labels, 0.8, 0.5), axis=0)
+    before = descent(features, labels, 0.8, 0.5)[3]
+    weights = np.exp(features[3] @ before)
+    slope = features[3, labels[3]] - weights @ features[3] / weights.sum()
+    assert steps[3] == pytest.approx(0.4 * slope)
+
+
+def test_the_average_is_that_of_all_before() -> None:
+    thetas = np.array([[0.0], [2.0], [7.0]])
+    assert averaged(thetas)[:, 0].tolist() == [0.0, 1.0, 3.0]
+
+
+def test_steps_in_full_are_those_of_the_engine() -> None:
+    """The replay of a constant rate has the regret of the stream that was played."""
+    world = make_world("iid", "softmax", 5, rounds=200, dim=4)
+    settings = {"learning_rate": 0.3, "kl_weight": 0.0, "clip": "none"}
+    played = play(world, {"name": "first"}, 50, scorer="sgd", settings=settings)
+    thetas = descent(world.features[:50], world.labels[:50], 0.3, 0.0)
+    lost, theta = _replayed(world, np.arange(51), thetas)
+    assert lost == pytest.approx(float(regrets(world, played).mean()))
+    assert theta == pytest.approx(played.theta)
+
+
+def test_the_tuned_rates_are_among_those_tried_and_not_at_their_ends() -> None:
+    for form, rates in RATES.items():
+        assert set(TUNED[form].values()) <= set(rates[1:-1])
 
 
 def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
@@ -88,7 +130,7 @@ def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
         for line in one.lines
     }
     rows = reproduce(study, found)
-    assert len({row.row for row in rows}) == 21
+    assert len({row.row for row in rows if not row.row.endswith("/ newton")}) == 27
     assert all(row.study == "learners" and row.value is not None for row in rows)
     assert study.layout is not None
     assert study.figures is not None

@@ -130,7 +130,7 @@ def _gains(samples: Samples) -> Iterator[Row]:
             value, error = bootstrapped(ratio, [numbers[metric], without[metric]])
             yield Row(
                 "drift",
-                row,
+                f"{row} / no reset",
                 f"{metric}_over_none",
                 value,
                 se=error,
@@ -168,7 +168,7 @@ def _share(case: Case, metric: str, counts: Sequence[float]) -> Row:
     wrong, runs = sum(count > 0 for count in counts), len(counts)
     ends = [round(end, 4) for end in clopper_pearson(wrong, runs)]
     settings = {"runs": runs, "alarms": sum(counts), "interval": ends, "marks": []}
-    return Row("drift", case.row, metric, wrong / runs, seeds=runs, settings=settings)
+    return Row("drift", f"{case.row} / runs", metric, wrong / runs, seeds=runs, settings=settings)
 
 
 DRIFT = LabStudy(

@@ -46,10 +46,10 @@ class Case:
 
 
 def case_of(row: str) -> Case:
-    """The case whose row has this name.
+    """The case whose row has this name; what is derived of it has ` / ` and more behind.
 
     >>> case_of("guarded · random · iid · scalar · 0.1").gate
     'random'
     """
-    guard, gate, kind, feedback, budget = row.split(" · ")
+    guard, gate, kind, feedback, budget = row.partition(" / ")[0].split(" · ")
     return Case(guard, gate, kind, feedback, float(budget))

@@ -7,24 +7,35 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stacksl.game.inputs import Array
 from stacksl.studies.lab.claims.learners_exact import exact_estimates
+from stacksl.studies.lab.claims.learners_steps import averaged, descent
 from stacksl.studies.lab.drawing.learners import METRICS, REFERENCE, figures, layout
+from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.lab.worlds.streams import World, make_world
-from stacksl.studies.rows import Row, pooled
+from stacksl.studies.rows import Row
 
 __all__ = ["LEARNERS", "RATES", "TUNED", "pilot"]
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 1000, 20
 BUDGETS = (0.02, 0.1, 1.0)
-RATES = (0.003, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.3)
-"""The learning rates that pilot seeds choose from."""
+RATES: Mapping[str, Sequence[float]] = {
+    "sgd": (0.003, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.3),
+    "decaying": (0.1, 0.3, 0.6, 1.0, 2.0, 3.0, 6.0, 10.0),
+    "averaged": (0.01, 0.03, 0.1, 0.2, 0.3, 0.6, 1.0, 2.0),
+}
+"""The learning rates that pilot seeds choose from, eight for each form of gradient steps."""
 
-TUNED: Mapping[float, float] = {0.02: 0.1, 0.1: 0.03, 1.0: 0.01}
-"""The learning rate of `sgd` by budget with the least mean regret on the way over `PILOT_SEEDS`."""
+TUNED: Mapping[str, Mapping[float, float]] = {
+    "sgd": {0.02: 0.1, 0.1: 0.03, 1.0: 0.01},
+    "decaying": {0.02: 3.0, 0.1: 1.0, 1.0: 1.0},
+    "averaged": {0.02: 1.0, 0.1: 0.6, 1.0: 0.6},
+}
+"""The rate by budget with the least mean regret on the way over `PILOT_SEEDS`."""
 
 PILOT_SEEDS = (1000, 1001, 1002, 1003)
 
@@ -39,7 +50,9 @@ def _lines(budget: float) -> tuple[Line, ...]:
     """Every learner from labels at a budget, as a share of the rounds."""
     sgd = {"learner": "sgd", **_PLAIN}
     found = (
-        ("sgd, rate tuned", {**sgd, "learning_rate": TUNED[budget]}),
+        ("sgd, rate tuned", _steps("sgd", TUNED["sgd"][budget])),
+        ("sgd, decaying rate tuned", _steps("decaying", TUNED["decaying"][budget])),
+        ("sgd averaged, rate tuned", _steps("averaged", TUNED["averaged"][budget])),
         ("sgd, rate 0.1", {**sgd, "learning_rate": 0.1}),
         ("sgd with the paper's KL and clip", {"learner": "sgd", "learning_rate": 0.1, **_PAPER}),
         ("ridge on one-hot targets", {"learner": "ridge"}),
@@ -47,6 +60,11 @@ def _lines(budget: float) -> tuple[Line, ...]:
         ("exact maximum likelihood", {"learner": "exact"}),
     )
     return tuple(Line(f"{name} · {budget:g}", settings, budget) for name, settings in found)
+
+
+def _steps(form: str, rate: float) -> Mapping[str, Any]:
+    """Settings of one of the forms of gradient steps."""
+    return {"learner": form, **(_PLAIN if form == "sgd" else {}), "learning_rate": rate}
 
 
 def trials(quick: bool) -> Sequence[Trial]:
@@ -74,8 +92,9 @@ def _numbers(stream: World, line: Line, seed: int) -> Numbers:
     settings = dict(line.settings)
     learner = settings.pop("learner")
     budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
-    if learner == "exact":
-        lost, theta = _exact(stream, budget)
+    rate = settings.get("learning_rate", 0.0)
+    if learner in ("exact", "decaying", "averaged"):
+        lost, theta = _replayed(stream, *_estimates(stream, learner, budget, rate))
     else:
         gate = {"name": "first"}
         played = play(stream, gate, budget, scorer=learner, settings=settings, seed=seed)
@@ -87,21 +106,29 @@ def _numbers(stream: World, line: Line, seed: int) -> Numbers:
     }
 
 
-def _exact(stream: World, budget: int) -> tuple[float, Array]:
-    """Mean regret a round of the latest exact estimate, and the last one."""
-    grid, thetas = exact_estimates(stream.features[:budget], stream.labels[:budget])
-    lost = 0.0
-    bounds = [0, *grid, stream.horizon]
-    estimates = [np.zeros(stream.features.shape[2]), *thetas]
-    for theta, start, stop in zip(estimates, bounds[:-1], bounds[1:], strict=True):
-        values = stream.values[start:stop]
-        choices = (stream.features[start:stop] @ theta).argmax(axis=1)
-        lost += float((values.max(axis=1) - values[np.arange(len(values)), choices]).sum())
-    return lost / stream.horizon, thetas[-1]
+def _estimates(
+    stream: World, learner: str, budget: int, rate: float
+) -> tuple[NDArray[np.int64], Array]:
+    """The label counts from which on there is a new estimate, (n,), and the estimates, (n, d)."""
+    features, labels = stream.features[:budget], stream.labels[:budget]
+    if learner == "exact":
+        grid, thetas = exact_estimates(features, labels)
+        return np.array([0, *grid]), np.vstack([np.zeros(thetas.shape[1]), thetas])
+    thetas = descent(features, labels, rate, 0.5 if learner == "decaying" else 0.0)
+    return np.arange(budget + 1), averaged(thetas) if learner == "averaged" else thetas
+
+
+def _replayed(stream: World, counts: NDArray[np.int64], thetas: Array) -> tuple[float, Array]:
+    """Mean regret a round of the latest estimate, and the last one."""
+    before = np.searchsorted(counts, np.arange(stream.horizon), side="right") - 1
+    scores = np.einsum("tki,ti->tk", stream.features, thetas[before])
+    values = stream.values
+    got = np.take_along_axis(values, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
+    return float((values.max(axis=1) - got).mean()), thetas[-1]
 
 
 def derive(samples: Samples) -> list[Row]:
-    """Each learner over `newton` at the same labels: the mean ratio of the two, seed by seed."""
+    """Each learner's mean over that of `newton` at the same labels, seeds drawn together."""
     found = []
     for row, numbers in samples.items():
         name, _, budget = row.rpartition(" · ")
@@ -109,16 +136,15 @@ def derive(samples: Samples) -> list[Row]:
         if reference is None or name in (REFERENCE, "ridge on rewards"):
             continue
         for metric in METRICS:
-            over = np.array(numbers[metric]) / np.array(reference[metric])
-            value, error = pooled(over.tolist())
+            value, error = bootstrapped(ratio, [numbers[metric], reference[metric]])
             found.append(
                 Row(
                     "learners",
-                    row,
+                    f"{row} / {REFERENCE}",
                     f"{metric}_over_{REFERENCE}",
                     value,
                     se=error,
-                    seeds=len(over),
+                    seeds=len(numbers[metric]),
                     budget_fraction=float(budget),
                     settings={"marks": []},
                 )
@@ -128,19 +154,19 @@ def derive(samples: Samples) -> list[Row]:
 
 def pilot(
     seeds: Sequence[int] = PILOT_SEEDS, rounds: int = ROUNDS
-) -> dict[tuple[float, float], float]:
-    """Mean regret on the way of `sgd`, by (budget, learning rate), over pilot seeds.
+) -> dict[tuple[str, float, float], float]:
+    """Mean regret on the way by (form of steps, budget, learning rate), over pilot seeds.
 
     >>> sorted(pilot([1000], rounds=20))[0]
-    (0.02, 0.003)
+    ('averaged', 0.02, 0.01)
     """
-    total = {(budget, rate): 0.0 for budget in BUDGETS for rate in RATES}
+    total = {(form, b, rate): 0.0 for form in RATES for b in BUDGETS for rate in RATES[form]}
     for seed in seeds:
         stream = make_world("iid", "softmax", seed, rounds=rounds, dim=DIM)
-        for budget, rate in total:
-            settings = {"learner": "sgd", **_PLAIN, "learning_rate": rate}
-            lost = _numbers(stream, Line("pilot", settings, budget), seed)["regret_per_round"]
-            total[budget, rate] += (math.nan if lost is None else lost) / len(seeds)
+        for form, budget, rate in total:
+            line = Line("pilot", _steps(form, rate), budget)
+            lost = _numbers(stream, line, seed)["regret_per_round"]
+            total[form, budget, rate] += (math.nan if lost is None else lost) / len(seeds)
     return total
 
 
@@ -148,7 +174,7 @@ LEARNERS = LabStudy(
     name="learners",
     title="Learners at equal labels: the first B of 20,000 rounds",
     claim="the gradient learner's regret is that of the estimate the theorems are about",
-    cost="21 lines of 20,000 rounds a seed, some 2 s of one core",
+    cost="27 lines of 20,000 rounds a seed, some 2 s of one core",
     metrics=("regret_per_round", "final_regret"),
     seeds=12,
     trials=trials,
@@ -159,5 +185,5 @@ LEARNERS = LabStudy(
 )
 
 if __name__ == "__main__":
-    for (budget, rate), lost in pilot().items():
-        print(f"budget {budget:g}, rate {rate:g}: {lost:.5f}")
+    for (form, budget, rate), lost in pilot().items():
+        print(f"{form}, budget {budget:g}, rate {rate:g}: {lost:.5f}")

@@ -61,19 +61,21 @@ def fit(features: Array, labels: NDArray[np.int64], ridge: float, start: Array) 
     from scipy.optimize import minimize
 
     gold = features[np.arange(len(labels)), labels].sum(axis=0)
-
-    def objective(theta: Array) -> tuple[float, Array]:
-        scores = features @ theta
-        top = scores.max(axis=1, keepdims=True)
-        weights = np.exp(scores - top)
-        total = weights.sum(axis=1, keepdims=True)
-        value = float((top + np.log(total)).sum() - gold @ theta + 0.5 * ridge * theta @ theta)
-        policy = weights / total
-        gradient = np.tensordot(policy, features, axes=2) - gold + ridge * theta
-        return value / len(labels), gradient / len(labels)
-
     options = {"maxiter": _STEPS, "gtol": _TOLERANCE, "ftol": 1e-14}
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
+    found = minimize(
+        _objective, start, (features, gold, ridge), jac=True, method="L-BFGS-B", options=options
+    )
     if not found.success:
         raise SettingsError(f"the exact fit of {len(labels)} labels did not end: {found.message}")
     return np.asarray(found.x, dtype=np.float64)
+
+
+def _objective(theta: Array, features: Array, gold: Array, ridge: float) -> tuple[float, Array]:
+    """What `fit` minimises, a label, and its gradient; `gold` is the sum of the labels' φ, (d,)."""
+    scores = features @ theta
+    top = scores.max(axis=1, keepdims=True)
+    weights = np.exp(scores - top)
+    total = weights.sum(axis=1, keepdims=True)
+    value = float((top + np.log(total)).sum() - gold @ theta + 0.5 * ridge * theta @ theta)
+    gradient = np.tensordot(weights / total, features, axes=2) - gold + ridge * theta
+    return value / len(features), gradient / len(features)

@@ -85,7 +85,7 @@ def _regret(rows: Sequence[Row]) -> Iterator[str]:
     plain = _cases(rows, "regret_per_round")
     over = _cases(rows, "regret_per_round_over_none")
     kinds = list(dict.fromkeys(case.kind for case in plain))
-    yield "**Regret a round on the way: × 1000 without a reset, and as a ratio to that with one**"
+    yield "**Regret a round on the way: without a reset × 1000; with one, over that without**"
     yield ""
     yield f"| | {' | '.join(kinds)} |"
     yield "|---|" + "---|" * len(kinds)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from stacksl.studies.rows import Row, half_width
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["METRICS", "REFERENCE", "figures", "layout"]
 
 REFERENCE = "newton"
-"""The learner that the others are divided by, seed by seed."""
+"""The learner whose mean the others' are divided by."""
 
 METRICS: Mapping[str, str] = {
     "regret_per_round": "on the way",
@@ -29,7 +30,9 @@ def layout(rows: Sequence[Row]) -> str:
 def _table(rows: Sequence[Row], metric: str, said: str) -> list[str]:
     mine = {tuple(r.row.rsplit(" · ", 1)): r for r in rows if r.metric == metric}
     over = {
-        tuple(r.row.rsplit(" · ", 1)): r for r in rows if r.metric == f"{metric}_over_{REFERENCE}"
+        tuple(r.row.removesuffix(f" / {REFERENCE}").rsplit(" · ", 1)): r
+        for r in rows
+        if r.metric == f"{metric}_over_{REFERENCE}"
     }
     names = list(dict.fromkeys(name for name, _ in mine))
     budgets = list(dict.fromkeys(budget for _, budget in mine))
@@ -51,26 +54,29 @@ def _cell(row: Row | None, digits: int) -> str:
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Regret against the share of labels bought, on the way and of the last estimate."""
-    from stacksl.studies.lab.drawing.style import canvas, curve, styled
+    from stacksl.studies.lab.drawing.style import canvas, styled
 
     with styled():
-        figure, axes = canvas(1, 2, 8.4, 3.8)
+        figure, axes = canvas(1, 2, 8.4, 4.0)
         for ax, (metric, said) in zip(axes[0], METRICS.items(), strict=True):
-            mine = [row for row in rows if row.metric == metric]
-            names = list(dict.fromkeys(row.row.rpartition(" · ")[0] for row in mine))
-            for number, name in enumerate(names):
-                if name != "ridge on rewards":
-                    own = [row for row in mine if row.row.rpartition(" · ")[0] == name]
-                    aside = 1.06 ** (number - 2.5)  # so that intervals do not hide one another
-                    places = [aside * (row.budget_fraction or 0.0) for row in own]
-                    curve(ax, own, places, name, number)
-            ax.set_xscale("log")
-            ax.set_yscale("log")
-            shares = sorted({row.budget_fraction or 0.0 for row in mine})
-            ax.set_xticks(shares, [f"{share:g}" for share in shares])
-            ax.minorticks_off()
-            ax.set_xlabel("labels / rounds")
+            _panel(ax, [row for row in rows if row.metric == metric])
             ax.set_title(f"Regret a round {said}")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncol=3, fontsize=8)
     return {"learners": figure}
+
+
+def _panel(ax: Axes, rows: Sequence[Row]) -> None:
+    from stacksl.studies.lab.drawing.style import curve
+
+    names = list(dict.fromkeys(row.row.rpartition(" · ")[0] for row in rows))
+    for number, name in enumerate(name for name in names if name != "ridge on rewards"):
+        own = [row for row in rows if row.row.rpartition(" · ")[0] == name]
+        aside = 1.06 ** (number - 3.5)  # so that intervals do not hide one another
+        curve(ax, own, [aside * (row.budget_fraction or 0.0) for row in own], name, number)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    shares = sorted({row.budget_fraction or 0.0 for row in rows})
+    ax.set_xticks(shares, [f"{share:g}" for share in shares])
+    ax.minorticks_off()
+    ax.set_xlabel("labels / rounds")
