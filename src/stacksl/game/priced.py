@@ -134,7 +134,7 @@ class Avoided(Priced):
         SettingsError: a parameter is outside its range.
 
     Source: the knowledge-gradient idea (Frazier, Powell and Dayanik 2008) on pairs; the price is
-    ours. f and r are the best of those compared on the pilot seeds of the study `gates`.
+    ours. f and r were chosen on pilot seeds of the study `gates`.
     """
 
     width_scale: float = 1.0
@@ -166,8 +166,8 @@ class Information(Priced):
     g = tr(F H⁻¹), the mutual information of label and θ to first order (nats), with F the Fisher
     information of the round's label at θ. Scorers that keep no Fisher information put
     ‖φ(z, x̂)‖² in V⁻¹ there, what a reward of the choice would tell (`Bounds.information`). Price,
-    state, `reserve` and `floor` as in `Contested`; the defaults have the least worst ratio on the
-    pilot seeds of the study `gates`.
+    state, `reserve` and `floor` as in `Contested`; the defaults were chosen on pilot seeds of the
+    study `gates` (`docs/decisions.md`).
 
     Raises:
         SettingsError: a parameter is outside its range.
