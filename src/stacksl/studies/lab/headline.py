@@ -81,7 +81,8 @@ CLAIMS: Sequence[Claim] = (
     ),
     Claim(
         "A gradient step does what the theorems' estimate does",
-        "at its best rate {learners|sgd, rate tuned · 0.1 / newton|regret_per_round_over_newton|1} times the"
+        "at its best rate"
+        " {learners|sgd, rate tuned · 0.1 / newton|regret_per_round_over_newton|1} times the"
         " regret of online Newton, the exact fit"
         " {learners|exact maximum likelihood · 0.1 / newton|regret_per_round_over_newton|2}",
         "Newton does",
