@@ -131,6 +131,8 @@ def test_ctrl_c_ends_everything_at_once_and_keeps_what_is_measured(tmp_path: Pat
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # a test run in a shell's background has it ignored, and hands that on
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         for seed in (2, 3):

@@ -53,7 +53,7 @@ def ratio(means: Array) -> Array:
 def slope_over(places: Sequence[float]) -> Callable[[Array], Array]:
     """The least-squares slope of log mean on log place, (..., k) to (...); places are (k,).
 
-    >>> float(slope_over([1.0, 2.0, 4.0])(np.array([3.0, 12.0, 48.0])))
+    >>> round(float(slope_over([1.0, 2.0, 4.0])(np.array([3.0, 12.0, 48.0]))), 9)
     2.0
     """
     centred = np.log(np.asarray(places, dtype=np.float64))
