@@ -465,6 +465,22 @@ def test_a_part_written_as_the_page_says_plays_a_run(
         assert all(answer == 1 - extended.answers[item] for item, answer in bought)
 
 
+def test_the_pages_gate_is_not_taken_for_a_compiled_one(tmp_path: Path) -> None:
+    """It stands in the registry before any engine is loaded."""
+    play = """
+import numpy as np
+from stacksl.game.engines import run_stream
+rows = np.random.default_rng(0).normal(size=(30, 4, 3)) / 4
+told = dict(labels=np.zeros(30, dtype=int), gate=Unsure(), budget=5, engine="auto")
+print(run_stream("newton", rows, **told).engine)
+"""
+    own = EXTENSIONS.partition('GATES["unsure"] = Unsure')
+    done = subprocess.run(
+        [sys.executable, "-c", own[0] + own[1] + play], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "loop\n"
+
+
 def test_the_pages_gate_and_scorer_pass_their_contracts(tmp_path: Path) -> None:
     (tmp_path / "extending_page.py").write_text(EXTENSIONS, encoding="utf-8")
     command = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stacksl.game import GATES, ONE_HOT_PACE, ScorerSettings, make_gate
 from stacksl.game.drift import DriftGuard
 from stacksl.game.engines import StreamResult, run_stream
-from stacksl.game.engines.streams import COMPILED
+from stacksl.game.gates import COMPILED
 
 PARAMETERS = {
     "llf": [{"gate_scale": 0.0}, {"gate_scale": 3.0}, {"gate_scale": 4.0, "reading": "literal"}],

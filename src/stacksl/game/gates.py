@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADPO",
+    "COMPILED",
     "DGS",
     "GATES",
     "LLF",
@@ -253,6 +254,10 @@ GATES: dict[str, type[Any]] = {
     "information": Information,
     "dgs": DGS,
 }
+
+COMPILED = frozenset(GATES.values())
+"""The gates that compiled engines know, by their code: ours, and none that is added to `GATES`
+later."""
 
 
 def make_gate(name: str, **parameters: Any) -> Gate:

@@ -17,13 +17,10 @@ from stacksl.game.engines.arrays import checked_stream
 from stacksl.game.engines.choosing import Engine, Precision, choose_engine
 from stacksl.game.engines.outcomes import StreamResult
 from stacksl.game.engines.terms import Terms
-from stacksl.game.gates import GATES, Gate
+from stacksl.game.gates import COMPILED, Gate
 from stacksl.game.scorers import ScorerSettings
 
-__all__ = ["COMPILED", "Engine", "run_stream"]
-
-COMPILED = frozenset(GATES.values())
-"""The gates that `judging` has a branch for, by their code; any other is played by the loop."""
+__all__ = ["Engine", "run_stream"]
 
 
 def run_stream(
