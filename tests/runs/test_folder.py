@@ -153,15 +153,6 @@ def _kind(handle: int) -> str:
     return "folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"
 
 
-def test_written_files_may_be_read_by_whom_the_umask_lets(tmp_path) -> None:
-    before = os.umask(0o022)
-    try:
-        write_atomic(tmp_path / "report.html", "x")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "report.html").stat().st_mode) == 0o644
-
-
 def test_states_and_the_one_that_is_read_off_the_lock(made) -> None:
     assert made.read_state()["state"] == "interrupted", "nothing recorded, nobody there"
     for state in ("waiting", "finished", "stopped", "failed"):

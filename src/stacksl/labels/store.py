@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,6 +67,7 @@ class Store:
         def open_file() -> sqlite3.Connection:
             if self.readonly:
                 return _open_readonly(path, patience)
+            _make_private(path)
             return sqlite3.connect(path, timeout=patience, isolation_level=None)
 
         engine = create_engine("sqlite://", creator=open_file, poolclass=NullPool)
@@ -234,6 +235,16 @@ def _open_readonly(path: Path, patience: float) -> sqlite3.Connection:
         address += "&immutable=1"
         connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make a missing file as its owner's alone; SQLite gives what it keeps beside it the same bits.
+
+    What cannot be made here cannot be opened either, and the database's sentence says why.
+    """
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.close(handle)
 
 
 def _prepare(connection: Any, _record: object) -> None:

@@ -29,6 +29,7 @@ from stacksl.runs.conflicts import refit_shares
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.job import Job
 from stacksl.runs.lessons import labels_hash, lessons, loss_set_of
+from stacksl.runs.private import make_private
 from stacksl.runs.progress import Progress, Report, throttled
 from stacksl.runs.refitting import Adapters, read_record
 from stacksl.runs.rounds import Table
@@ -190,7 +191,7 @@ class Adaptation:
         table, folder = self.table, self._features(self.epoch + 1)
         fingerprint = self.adapters.model.fingerprint
         if not self._is_of(folder, fingerprint):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private(folder)
             freeze(folder, self._renewed(), fingerprint, table.ids)
         self.epoch += 1
         asked = table.ledger.asked

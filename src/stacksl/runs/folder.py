@@ -1,4 +1,7 @@
-"""A run's folder: its files, its state, its lock. Everything is written atomically."""
+"""A run's folder: its files, its state, its lock. Everything is written atomically.
+
+A run tells about the texts it saw, so its folders and files are their owner's alone (`private.py`).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from stacksl.errors import RunError, RunLocked
+from stacksl.runs.private import keep_private, make_private, opened_private
 
 __all__ = ["TIMES", "RunFolder", "State", "claim_folder", "new_folder_name", "write_atomic"]
 
@@ -27,6 +31,8 @@ State = Literal["running", "waiting", "finished", "stopped", "failed"]
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one.
 
+    Nobody but its owner may read it, whatever the umask.
+
     Raises:
         RunError: if the disk is full or the folder cannot be written.
     """
@@ -34,7 +40,7 @@ def write_atomic(path: Path, content: str | bytes) -> None:
     draft = path.with_name(f"{DRAFT}{os.getpid()}-{path.name}")
     try:
         try:
-            with draft.open("wb") as file:
+            with opened_private(draft) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -107,10 +113,10 @@ class RunFolder:
             names = {each.name for each in path.iterdir()} if path.exists() else set()
             if names and LOCK not in names:  # with it, a start that was cut off before run.toml
                 raise RunError(f"the folder {path} is not empty and is no run: give another --out")
-            path.mkdir(parents=True, exist_ok=True)
-            (path / LOCK).touch()
+            make_private(path)
+            (path / LOCK).touch(mode=0o600)
             for folder in (path / "checkpoints", path / "features", path / "model"):
-                folder.mkdir(exist_ok=True)
+                make_private(folder)
         except OSError as fault:
             raise RunError(
                 f"cannot write the run's folder {path}: {fault.strerror}; give another --out"
@@ -134,6 +140,8 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Hold the run: one process at a time. The kernel drops the lock when a process dies.
 
+        What lies in the folder is made its owner's alone at the start, and again at the end.
+
         Raises:
             RunLocked: naming who holds it.
         """
@@ -151,7 +159,11 @@ class RunFolder:
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
             self._sweep()
-            yield
+            keep_private(self.path)  # of an older version, or of a run killed while it wrote
+            try:
+                yield
+            finally:
+                keep_private(self.path)  # libraries write a model's files as the umask lets them
 
     def _sweep(self) -> None:
         """Remove what a killed process had half written."""
@@ -239,7 +251,8 @@ def claim_folder(root: Path, day: str, name: str) -> Path:
     taken: Path | None = None
     while (folder := new_folder_name(root, day, name)) != taken:
         try:
-            folder.mkdir(parents=True)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700)
         except FileExistsError:
             taken = folder  # by another process, just now; asked again it is another name
         except OSError:

@@ -16,6 +16,7 @@ from typing import Any
 from stacksl.errors import RunError
 from stacksl.lm import LanguageModel, Lesson
 from stacksl.runs.folder import write_atomic
+from stacksl.runs.private import make_private
 
 __all__ = ["Adapters", "Refitted", "history", "read_record"]
 
@@ -77,7 +78,7 @@ class Adapters:
             return before
         place = _place(self.folder, number)
         part = place.with_suffix(".part")
-        part.mkdir(parents=True, exist_ok=True)
+        make_private(part)
         self._current = -1  # neither the one before nor this one, until it is whole
         trained = self.model.refit(lessons, labels, part, tell)
         fingerprint = self.model.save(place)

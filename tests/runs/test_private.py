@@ -1,0 +1,119 @@
+"""Folders 0700 and files 0600: nobody but the owner of a run may look into it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.features.cache import VectorCache, text_key
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import ItemRecord
+from stacksl.runs.folder import RunFolder, claim_folder
+
+pytestmark = pytest.mark.usefixtures("generous")
+
+
+def modes(folder: Path) -> dict[str, int]:
+    """The bits of `folder` and of all below it."""
+    found = [folder, *folder.rglob("*")]
+    return {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in found}
+
+
+def expect_private(folder: Path) -> None:
+    """What every test here asks for."""
+    for name, mode in modes(folder).items():
+        wanted = 0o700 if (folder / name).is_dir() else 0o600
+        assert mode == wanted, f"{name} has {mode:o}"
+
+
+@pytest.fixture
+def generous(tmp_path: Path) -> Iterator[None]:
+    """A umask that lets everybody in."""
+    probe = tmp_path / "probe"
+    probe.touch()
+    probe.chmod(0o600)
+    if stat.S_IMODE(probe.stat().st_mode) != 0o600:
+        pytest.skip("this file system has no such bits")
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+class Stopped(Exception):
+    """What cuts the run off."""
+
+
+def test_a_run_of_the_sample_and_its_resume(tmp_path: Path) -> None:
+    out, seen = tmp_path / "run", set()
+
+    def watch(step) -> None:
+        expect_private(out)
+        seen.update(modes(out))
+        if step.phase == "rounds" and step.done > 0:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(None, budget=30, out=out, progress=watch, checkpoint_every=100)
+    assert {"ledger.db", "ledger.db-wal", "ledger.db-shm", "checkpoints"} <= seen
+    expect_private(out)
+    Run.open(out).resume()
+    assert {"report.html", "README.md", "model/model.json", "rounds.parquet"} <= set(modes(out))
+    expect_private(out)
+    Run.open(out).report()
+    expect_private(out)
+
+
+def test_what_others_wrote_is_made_private_and_nothing_is_granted(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    with folder.locked():
+        (folder.model / "deep").mkdir()
+        (folder.model / "deep" / "weights").touch(0o644)
+        (folder.model / "shown").symlink_to(tmp_path / "probe")
+        (tmp_path / "probe").chmod(0o644)
+        (folder.path / "sealed").touch(0o400)
+    assert modes(folder.path)["sealed"] == 0o400
+    (folder.path / "sealed").unlink()
+    assert stat.S_IMODE((tmp_path / "probe").stat().st_mode) == 0o644
+    (folder.model / "shown").unlink()
+    expect_private(folder.path)
+
+
+def test_an_older_run_is_closed_to_others_when_it_is_held(tmp_path: Path) -> None:
+    path = RunFolder.create(tmp_path / "run").path
+    path.chmod(0o755)
+    (path / "run.toml").touch(0o644)
+    with RunFolder.open(path).locked():
+        expect_private(path)
+
+
+def test_a_claimed_folder_and_one_that_was_there(tmp_path: Path) -> None:
+    expect_private(claim_folder(tmp_path / "runs", "2026-01-01", "toy"))
+    (tmp_path / "mine").mkdir(0o755)
+    expect_private(RunFolder.create(tmp_path / "mine").path)
+
+
+def test_a_ledger_with_its_log(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir(0o700)
+    items = [ItemRecord("a", "b", 2)]
+    ledger = Ledger.create(tmp_path / "made" / "ledger.db", run="r", budget=1, items=items)
+    assert "ledger.db-wal" in modes(tmp_path / "made")
+    expect_private(tmp_path / "made")
+    ledger.close()
+
+
+def test_the_cache_of_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STACKSL_NO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = VectorCache("encoder")
+    cache.put([(text_key("a"), (np.ones(3, dtype=np.float32), False))])
+    expect_private(tmp_path / "stacksl")
+    assert cache.path is not None
+    cache.path.chmod(0o644)  # as an older version left it
+    assert cache.dim() == 3
+    expect_private(tmp_path / "stacksl")
