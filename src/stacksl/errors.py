@@ -38,6 +38,7 @@ __all__ = [
     "RunLocked",
     "SettingsError",
     "StackslError",
+    "kind_and_place",
     "unknown_name",
 ]
 
@@ -89,6 +90,20 @@ class RunError(StackslError):
 
 class RunLocked(RunError):
     """Another process holds this run."""
+
+
+def kind_and_place(fault: BaseException) -> str:
+    """An exception that is none of ours, by its type and where it was raised.
+
+    Its own words are left out, since they may quote the data; a traceback has them.
+    """
+    frame = fault.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is None:
+        return type(fault).__name__
+    name = frame.tb_frame.f_code.co_filename.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{type(fault).__name__} in {name}, line {frame.tb_lineno}"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> SettingsError:

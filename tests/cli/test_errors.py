@@ -33,11 +33,12 @@ def test_debug_shows_the_traceback_and_the_sentence(stacksl, api) -> None:
 
 
 def test_a_fault_of_ours_asks_to_be_reported(stacksl, api) -> None:
-    api.fail = ZeroDivisionError("division by zero")
+    api.fail = ZeroDivisionError("division of a private text")
     said = stacksl("run", "--quiet")
     assert said.code == 1
     assert "Traceback" not in said.err
-    assert "unexpected ZeroDivisionError" in said.err
+    assert "unexpected ZeroDivisionError in conftest.py, line " in said.err
+    assert "private text" not in said.err
     assert "--debug" in said.err
 
 

@@ -91,7 +91,7 @@ ODD: dict[str, tuple[Any, str]] = {
     ),
     "an index of thousands of digits": (
         {"prompt": "p", "candidates": ["a", "b"], "answer": "1" * 5000},
-        "gold out of range: '1111",
+        "gold out of range: the answer is none of the 2 options",
     ),
     "a key that is not UTF-8": (
         b'{"prompt": "p", "candidates": ["a", "b"], "caf\xe9": 1}',

@@ -139,7 +139,7 @@ def test_a_column_of_free_text_is_no_label(make: Make) -> None:
 
 
 def test_one_label_for_all_is_refused(make: Make) -> None:
-    with pytest.raises(DataError, match="same label 'x'"):
+    with pytest.raises(DataError, match="same label in the column 'label'"):
         read(make("x.csv", "text,label\na,x\nb,x\n"))
 
 

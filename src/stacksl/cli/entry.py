@@ -22,7 +22,7 @@ from typing import Any
 
 import typer
 
-from stacksl.errors import StackslError
+from stacksl.errors import StackslError, kind_and_place
 
 __all__ = ["Stopped", "call", "settle_streams"]
 
@@ -101,7 +101,7 @@ def _failed(error: Exception, *, debug: bool) -> int:
     if isinstance(error, OSError):
         return _say(_system_sentence(error), 2)
     hint = "see above" if debug else "please report it with what the same command and --debug print"
-    return _say(f"unexpected {type(error).__name__}: {_one_line(str(error))} ({hint})", 1)
+    return _say(f"unexpected {kind_and_place(error)} ({hint})", 1)
 
 
 def _system_sentence(error: OSError) -> str:

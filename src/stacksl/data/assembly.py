@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from stacksl.data.dataset import Rejected
 from stacksl.data.shapes import ClassShape, Draft, Shape
 from stacksl.data.tables import Row
-from stacksl.data.values import RowFault, one_line, text
+from stacksl.data.values import RowFault, named, one_line, text
 from stacksl.errors import DataError
 from stacksl.items import Item
 
@@ -66,9 +66,8 @@ def harvest(
     """
     result = Harvest()
     sound = list(_sound(rows, shape, max_candidates, classes, strict, result))
-    _settle_classes(
-        sound, classes, max_candidates, guessed and isinstance(shape, ClassShape), result
-    )
+    guessed = guessed and isinstance(shape, ClassShape)
+    _settle_classes(sound, classes, max_candidates, guessed, shape.columns.get("label"), result)
     for row in sound:
         try:
             _add(row, result, lenient)
@@ -131,7 +130,8 @@ def _check(draft: Draft, max_candidates: int) -> None:
         raise RowFault("empty option")
     if len(set(draft.candidates)) < count:
         twice = next(c for c, n in Counter(draft.candidates).items() if n > 1)
-        raise RowFault(f"equal options: '{twice[:60]}'")
+        first, second = [at for at, c in enumerate(draft.candidates, 1) if c == twice][:2]
+        raise RowFault(f"equal options: number {first} and number {second} of {count}")
     if count > max_candidates:
         raise RowFault(f"too many options: {count}, at most {max_candidates} are read")
 
@@ -141,6 +141,7 @@ def _settle_classes(
     classes: tuple[str, ...] | None,
     max_candidates: int,
     guessed: bool,
+    column: str | None,
     result: Harvest,
 ) -> None:
     """Decide the file's classes: those given, those of its labels, or the options all share."""
@@ -154,28 +155,33 @@ def _settle_classes(
         if len(own) == 1 and len(sound) > 1:
             result.classes = next(iter(own.values()))
         return
-    _check_labels(labels, max_candidates, guessed)
+    _check_labels(labels, max_candidates, guessed, column)
     result.classes = tuple(sorted(labels))
     result.mixed = sum(row.draft.candidates is not None for row in sound)
 
 
-def _check_labels(labels: Mapping[str, int], max_candidates: int, guessed: bool) -> None:
+def _check_labels(
+    labels: Mapping[str, int], max_candidates: int, guessed: bool, column: str | None
+) -> None:
     total = sum(labels.values())
     if not labels:
         raise DataError(
             "no row has a label, so the classes are not known: label some rows, or give the classes"
         )
     if len(labels) == 1:
-        raise DataError(
-            f"every row has the same label '{next(iter(labels))[:60]}': two or more are needed"
-        )
+        raise DataError(f"every row has the same label{_in(column)}: two or more are needed")
     if len(labels) > max_candidates or (
         guessed and len(labels) > _MANY and 2 * len(labels) > total
     ):
         raise DataError(
-            f"{len(labels)} different labels in {total} rows do not look like a label column: "
-            "say which one it is with --label-column (or raise --max-candidates)"
+            f"{len(labels)} different labels in {total} rows{_in(column)} do not look like a label "
+            "column: say which one it is with --label-column (or raise --max-candidates)"
         )
+
+
+def _in(column: str | None) -> str:
+    """Where the labels stand; a name that looks like a text is left out."""
+    return f" in the column '{column}'" if column and named(column, (column,)) == column else ""
 
 
 def _add(row: _Sound, result: Harvest, lenient: bool) -> None:
@@ -186,16 +192,16 @@ def _add(row: _Sound, result: Harvest, lenient: bool) -> None:
     else:
         label = draft.label
         if candidates is not None:
-            strange = next((c for c in candidates if c not in classes), None)
+            strange = next((at for at, c in enumerate(candidates, 1) if c not in classes), None)
             if strange is not None:
-                raise RowFault(f"unknown class: the option '{strange[:60]}'")
+                raise RowFault(f"unknown class: option {strange} is none of {len(classes)} classes")
             label = candidates[gold] if gold is not None else ""
         candidates, gold = classes, None
         if label in classes:
             gold = classes.index(label)
         elif label:
             if not lenient:
-                raise RowFault(f"unknown class: '{label[:60]}'")
+                raise RowFault(f"unknown class: the label is none of {len(classes)} classes")
             result.unknown[row.id] = label
     result.items.append(Item(row.id, draft.prompt, candidates))
     if gold is not None:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from statistics import mean
 
 from stacksl.data.tables import Row
+from stacksl.data.values import listed
 from stacksl.errors import DataError, unknown_name
 
 __all__ = [
@@ -65,7 +66,7 @@ def require(role: str, name: str, columns: Sequence[str]) -> str:
     hint = f"did you mean '{near[0]}'? " if near else ""
     flag = f"; say which with --{role}-column" if role in ("prompt", "label") else ""
     raise DataError(
-        f"there is no column '{name}' for the {role}: {hint}the file has {', '.join(columns)}{flag}"
+        f"there is no column '{name}' for the {role}: {hint}the file has {listed(columns)}{flag}"
     )
 
 
@@ -78,7 +79,7 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
     texts = [c for c in free if find("label", [c]) is None and find("id", [c]) is None]
     if not texts:
         raise DataError(
-            f"no column looks like the prompt: the file has {', '.join(columns)}; "
+            f"no column looks like the prompt: the file has {listed(columns)}; "
             "say which with --prompt-column"
         )
     return max(texts, key=lambda c: _length(c, head))
@@ -106,8 +107,8 @@ def guess_label(columns: Sequence[str], head: Sequence[Row], prompt: str) -> str
     seen = {str(row.values.get(free[0])) for row in head if row.fault is None}
     if free[0] in seen:
         raise DataError(
-            f"the first line ('{_short(prompt)}', '{free[0]}') looks like a row and not like a "
-            "header: put a line such as text,label on top"
+            "the first line looks like a row and not like a header: put a line such as text,label "
+            "on top"
         )
     return free[0] if len(seen) <= max(2, len(head) // 2) else None
 
@@ -154,7 +155,3 @@ def _refuse_indicators(columns: Sequence[str], head: Sequence[Row]) -> None:
 
 def _length(column: str, head: Sequence[Row]) -> float:
     return mean([len(str(row.values.get(column) or "")) for row in head] or [0.0])
-
-
-def _short(text: str, size: int = 40) -> str:
-    return text if len(text) <= size else text[: size - 1] + "…"

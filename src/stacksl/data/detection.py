@@ -16,6 +16,7 @@ from stacksl.data.shapes import (
     letter_columns,
 )
 from stacksl.data.tables import Table
+from stacksl.data.values import listed
 from stacksl.errors import DataError
 
 __all__ = ["SHAPES", "shape_of"]
@@ -127,7 +128,7 @@ def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> Lettere
     if not letters:
         raise DataError(
             "format 'mmlu' expects columns A, B, C, ... or no header and a letter at the end of "
-            f"each row, but the file has: {', '.join(table.columns)}"
+            f"each row, but the file has: {listed(table.columns)}"
         )
     prompt = given.get("prompt") or guess_prompt(table.columns, table.head, letters)
     free = [c for c in table.columns if c not in (*letters, prompt)]
@@ -153,7 +154,7 @@ def _classes(
     label = given.get("label") or guess_label(table.columns, table.head, prompt)
     if label is None and classes is None:
         raise DataError(
-            f"no column looks like the label: the file has {', '.join(table.columns)}; say which "
+            f"no column looks like the label: the file has {listed(table.columns)}; say which "
             "with --label-column, or give each item its own candidates"
         )
     if label is not None and classes is not None and "label" not in given:

@@ -76,14 +76,19 @@ def _mixed(table: Table, shape: Shape, result: Harvest) -> Iterator[str]:
         if rival is not None:
             yield f"'{label}' is read as the label; the column '{rival}' could be one too"
     if shape.name == "classes" and result.classes is not None:
-        yield from _alike(result.classes)
+        yield from _alike(result.classes, result.answers)
 
 
-def _alike(classes: Sequence[str]) -> Iterator[str]:
+def _alike(classes: Sequence[str], answers: Mapping[str, int]) -> Iterator[str]:
     folded = Counter(normal(name) for name in classes)
-    alike = [name for name in classes if folded[normal(name)] > 1]
+    alike = [at for at, name in enumerate(classes) if folded[normal(name)] > 1]
     if alike:
-        yield f"classes that differ only in case or spaces: {', '.join(alike[:6])}"
+        first: dict[int, str] = {}
+        for id, at in answers.items():
+            first.setdefault(at, id)
+        where = ", ".join(f"'{first[at]}'" for at in alike[:6] if at in first)
+        seen = f", see the items {where}" if where else ""
+        yield f"{len(alike)} classes differ only in case or spaces{seen}"
 
 
 def _count(count: int, what: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.data.files import open_text, reading
+from stacksl.data.values import named
 from stacksl.errors import DataError, MissingExtra
 
 __all__ = ["LOOK", "Row", "Table", "open_table"]
@@ -146,7 +147,8 @@ def _header(path: Path, cells: list[str]) -> tuple[str, ...]:
         raise DataError(f"the header of '{path}' is not UTF-8: save the file as UTF-8")
     twice = [n for n in dict.fromkeys(names) if n and names.count(n) > 1]
     if twice:
-        raise DataError(f"the column '{twice[0]}' is there twice in '{path}': rename one of them")
+        name = named(twice[0], names)
+        raise DataError(f"the column '{name}' is there twice in '{path}': rename one of them")
     # columns without a name (a saved row index) stay apart from each other
     return tuple(name or f"column {i}" for i, name in enumerate(names, 1))
 

@@ -1,4 +1,7 @@
-"""One cell of a file as text, options or a gold index; what is wrong with it as a `RowFault`."""
+"""One cell of a file as text, options or a gold index; what is wrong with it as a `RowFault`.
+
+No message quotes a cell: what stands in it may be private, and rows and columns have numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["RowFault", "gold_index", "is_missing", "one_line", "options", "text"]
+__all__ = ["RowFault", "gold_index", "is_missing", "listed", "named", "one_line", "options", "text"]
 
 
 _DIGITS = 18  # more than an index has; Python refuses to read thousands of them
+
+
+_WORDS, _CHARACTERS = 3, 30  # what a column's name has at most; a text has more
 
 
 class RowFault(ValueError):
@@ -19,6 +25,21 @@ class RowFault(ValueError):
 def one_line(sentence: str) -> str:
     """A sentence on one line, whatever it quotes."""
     return " ".join(sentence.splitlines())
+
+
+def listed(columns: Sequence[str]) -> str:
+    """The names of all `columns` of a file for a message, as `named` writes them."""
+    return ", ".join(named(name, columns) for name in columns)
+
+
+def named(column: str, columns: Sequence[str]) -> str:
+    """The name of a column for a message; one that looks like a text goes by its number.
+
+    A file without a header has its first row for names.
+    """
+    if len(column.split()) <= _WORDS and len(column) <= _CHARACTERS:
+        return column
+    return f"number {columns.index(column) + 1} (a long name: is the header missing?)"
 
 
 def is_missing(value: object) -> bool:
@@ -107,7 +128,10 @@ def gold_index(value: Any, candidates: Sequence[str], keys: Sequence[str]) -> in
         return keys.index(said)
     if said.isdecimal() and said.isascii() and len(said) <= _DIGITS:
         return _in_range(int(said), len(candidates))
-    raise RowFault(f"gold out of range: '{said[:60]}' is none of the {len(candidates)} options")
+    raise RowFault(
+        f"gold out of range: the answer is none of the {len(candidates)} options, and neither the"
+        " letter nor the number of one"
+    )
 
 
 def _in_range(index: int, count: int) -> int:

@@ -159,9 +159,9 @@ class AdaptedModel:
             return item
         if item.candidates:
             raise DataError(
-                f"the candidates of item '{item.id}' should be the classes of the model"
-                f" ({', '.join(self.classes[:3])}, ...), but are others: give it the model's"
-                " classes in their order, or no candidates"
+                f"the candidates of item '{item.id}' should be the {len(self.classes)} classes of"
+                " the model, but are others: give it the model's classes in their order, or no"
+                " candidates"
             )
         return Item(item.id, item.prompt, self.classes)
 

@@ -112,8 +112,7 @@ def evaluate(
     if dataset.classes != model.classes and model.classes is not None:
         raise DataError(
             f"the candidates of {dataset.name} should be the model's {len(model.classes)} classes"
-            f" in their order ({', '.join(model.classes[:3])}, ...), but are others: give items"
-            " with the same candidates"
+            " in their order, but are others: give items with the same candidates"
         )
     if dataset.unlabelled:
         raise DataError(

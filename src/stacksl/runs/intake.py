@@ -101,7 +101,7 @@ def like(dataset: Dataset, classes: tuple[str, ...] | None) -> Dataset:
         if item.candidates not in ((), classes):
             raise DataError(
                 f"the candidates of item '{item.id}' should be the {len(classes)} classes of the"
-                f" data in their order ({', '.join(classes[:3])}, ...), but are others"
+                " data in their order, but are others"
             )
     items = tuple(replace(item, candidates=classes) for item in dataset.items)
     return replace(dataset, items=items, classes=classes)

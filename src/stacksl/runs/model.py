@@ -71,8 +71,8 @@ class Model:
         for item in items if self.classes is not None else ():
             if item.candidates not in ((), self.classes):
                 raise DataError(
-                    f"the candidates of item '{item.id}' should be the classes of the model"
-                    f" ({', '.join((self.classes or ())[:3])}, ...), but are others: give it the"
+                    f"the candidates of item '{item.id}' should be the"
+                    f" {len(self.classes or ())} classes of the model, but are others: give it the"
                     " model's classes in their order, or no candidates"
                 )
 

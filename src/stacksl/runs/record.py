@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from stacksl.errors import RunError, StackslError
+from stacksl.errors import RunError, StackslError, kind_and_place
 from stacksl.labels.labelers import Labeler
 from stacksl.runs.folder import TIMES, RunFolder
 from stacksl.runs.job import Job
@@ -53,7 +53,7 @@ def recorded(job: Job, labeler: Labeler | None) -> Iterator[dict[str, Any]]:
         raise
     except BaseException as fault:
         known = isinstance(fault, StackslError)
-        sentence = str(fault) if known else f"{type(fault).__name__}: {fault}"
+        sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
         with suppress(StackslError):  # the disk may be what failed
             job.folder.write_state("failed", **state, sentence=sentence)
         raise
