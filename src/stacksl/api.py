@@ -304,8 +304,13 @@ class Run:
             dataset = like(in_memory(data, answers), self.reading.classes)
         return {"run": str(self.path), **evaluate(self.model, dataset, progress).row()}
 
-    def report(self) -> Path:
+    def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.
+
+        Args:
+            text: False writes the page and the card to forward into the folder `no-text`: without
+                prompts, candidates, ids and column names.
+            class_names: True keeps the names of classes there.
 
         Raises:
             RunError: if the run has not finished.
@@ -318,8 +323,7 @@ class Run:
                 f"the report of {self.path} is written when the run has finished, and it is"
                 f" {state}: `stacksl resume {self.path}`"
             )
-        write_pages(self.folder)
-        return self.path / "report.html"
+        return write_pages(self.folder, text=text, class_names=class_names)
 
     def resume(
         self,

@@ -143,6 +143,7 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
         ["ledger", "verify", "r", "--json"],
         ["ls", "--folder", "."],
         ["report", "r"],
+        ["report", "r", "--no-text"],
         ["evaluate", "r", "test.csv", "--json"],
         ["evaluate", "r", "strange.csv"],
         ["resume", "r"],
@@ -151,6 +152,14 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
         expect_silence(said(*asked).out)
     said("predict", "r", "own.jsonl")
     said("evaluate", "r", "own.jsonl")
+    assert PROMPT in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    for name in ("report.html", "README.md"):
+        expect_silence((tmp_path / "r" / "no-text" / name).read_text(encoding="utf-8"))
+    assert said("report", "r", "--no-text", "--class-names").code == 0
+    forwarded = (tmp_path / "r" / "no-text" / "report.html").read_text(encoding="utf-8")
+    assert OPTION in forwarded
+    assert PROMPT not in forwarded
+    assert said("report", "r", "--class-names").code == 2
     for file in ("state.json", "metrics.jsonl", "run.toml", "resolved.toml"):
         expect_silence((tmp_path / "r" / file).read_text(encoding="utf-8"))
 

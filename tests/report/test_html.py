@@ -1,9 +1,10 @@
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
-from stacksl.report import render
-from stacksl.report.facts import Facts
+from stacksl.report import card, render
+from stacksl.report.facts import Facts, Named
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -148,7 +149,8 @@ def test_without_text_no_prompt_and_no_candidate_is_left(made):
     text = read(render(facts, text=False)).text
     for row in facts.contested:
         assert row.prompt not in text
-        assert row.item in text
+        assert f"round {row.round:,}" in text
+        assert row.item not in text
     for row in facts.classes:
         assert row.name not in text
     assert "class 77" in text
@@ -166,3 +168,18 @@ def test_a_hundred_and_fifty_one_classes_are_all_there_most_of_them_folded(made)
 def test_importing_the_package_loads_no_jinja():
     program = "import sys, stacksl.report; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_what_is_forwarded_has_no_word_of_the_data_s_owner(made):
+    facts = made["adapted"]()
+    model = facts.language
+    secret = replace(
+        facts,
+        data=replace(facts.data, columns=(Named("prompt", "zyx column"),)),
+        language=replace(model, scoring=replace(model.scoring, template="zyx: {prompt}")),
+        warnings=("zyx.csv: 3 rows set aside", "classes that differ only in case or spaces: Z, z"),
+    )
+    assert render(secret).count("zyx") > render(secret, text=False).count("zyx") == 1
+    assert "in case or spaces: Z" not in render(secret, text=False) + card(secret, text=False)
+    assert "zyx: " not in card(secret, text=False)
+    assert "some classes differ only in case or spaces" in render(secret, text=False)

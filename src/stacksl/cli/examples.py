@@ -83,6 +83,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "report": (
         ("Write the report again and print its path:", "stacksl report runs/first"),
+        ("One to forward, without texts:", "stacksl report runs/first --no-text"),
         ("The path as JSON:", "stacksl report runs/first --json"),
     ),
     "ls": (

@@ -11,7 +11,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, facts, share, spent, table
-from stacksl.errors import unknown_name
+from stacksl.errors import SettingsError, unknown_name
 
 __all__ = ["KINDS", "ls", "report", "status"]
 
@@ -26,6 +26,13 @@ Kind = Annotated[
 ]
 Folder = Annotated[
     Path, typer.Option("--folder", metavar="DIR", help="Where the runs lie.", show_default=True)
+]
+
+NoText = Annotated[
+    bool, typer.Option("--no-text", help="Leave out whatever the data say, to forward the report.")
+]
+ClassNames = Annotated[
+    bool, typer.Option("--class-names", help="With --no-text: keep the names of the classes.")
 ]
 
 
@@ -64,12 +71,23 @@ def _shown(result: Mapping[str, Any]) -> str:
 
 
 def report(
-    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+    run: options.RunFolder,
+    no_text: NoText = False,
+    class_names: ClassNames = False,
+    json: options.Json = False,
+    debug: options.Debug = False,
 ) -> None:
-    """Write a run's report and model card again and print where the report is."""
+    """Write a run's report and model card again and print where the report is.
+
+    With --no-text both are written into the folder no-text of the run, to be forwarded: without
+    prompts, candidates, ids and names of columns, and with classes by their numbers.
+    """
     from stacksl.api import Run
 
-    path = Run.open(run).report()
+    if class_names and not no_text:
+        raise SettingsError("--class-names is for --no-text: the full report has them anyway")
+    opened = Run.open(run)
+    path = opened.report(text=False, class_names=class_names) if no_text else opened.report()
     print(as_json({"run": run, "report": path}) if json else path)
 
 

@@ -17,15 +17,16 @@ __all__ = ["page"]
 EXCERPT = 280
 
 
-def page(facts: Facts, *, text: bool = True) -> str:
+def page(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
     """The page of a run's facts.
 
     Args:
         facts: what to show; prompts and class names may hold anything, markup included.
-        text: False leaves every prompt and candidate out: items go by their ids, classes by
+        text: False leaves every prompt and candidate out: items go by their rounds, classes by
             their numbers.
+        class_names: True keeps the names of classes in a page without text.
     """
-    shown = facts if text else tables.without_text(facts)
+    shown = facts if text else tables.without_text(facts, class_names)
     return (
         _environment()
         .get_template("report.html.j2")

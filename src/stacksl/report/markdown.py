@@ -15,14 +15,15 @@ __all__ = ["model_card"]
 _MARKS = re.compile(r"([\\`*_{}\[\]<>()#|~!&$])")
 
 
-def model_card(facts: Facts, *, text: bool = True) -> str:
+def model_card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
     """The card of a run's facts; ends with a newline, equal for equal facts.
 
     Args:
         facts: what to show.
-        text: False leaves class names out.
+        text: False leaves out what the data's owner worded, class names included.
+        class_names: True keeps those in a card without text.
     """
-    shown = facts if text else without_text(facts)
+    shown = facts if text else without_text(facts, class_names)
     parts = (
         _front_matter(shown),
         _opening(shown),

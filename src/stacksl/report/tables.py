@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from stacksl.report import adapted, wording
-from stacksl.report.facts import ClassRow, Facts, SettingRow
+from stacksl.report.facts import ClassRow, Facts, LanguageModel, SettingRow
 
 __all__ = [
     "SECTIONS",
@@ -122,9 +122,15 @@ def settings(facts: Facts) -> tuple[tuple[SettingRow, ...], tuple[SettingRow, ..
     return chosen, tuple(row for row in facts.settings if row.origin == "default")
 
 
-def without_text(facts: Facts) -> Facts:
-    """The facts with every prompt left out and every class named by its number."""
+def without_text(facts: Facts, class_names: bool = False) -> Facts:
+    """The facts without anything that the data or their owner worded, to be shown to others.
+
+    Prompts, answers, ids, names of columns and a prompt's template are left out; classes go by
+    their numbers unless `class_names` keeps their names.
+    """
     numbers = {row.name: f"class {at}" for at, row in enumerate(facts.classes, 1)}
+    if class_names:
+        numbers = {name: name for name in numbers}
     return replace(
         facts,
         classes=tuple(replace(row, name=numbers[row.name]) for row in facts.classes),
@@ -137,7 +143,22 @@ def without_text(facts: Facts) -> Facts:
             for row in facts.confusions
         ),
         contested=tuple(
-            replace(row, prompt="", choice="", label=None if row.label is None else "")
+            replace(row, item="", prompt="", choice="", label=None if row.label is None else "")
             for row in facts.contested
         ),
+        data=replace(facts.data, columns=()),
+        language=_without_template(facts.language),
+        warnings=tuple(_without_names(warning) for warning in facts.warnings),
     )
+
+
+def _without_template(model: LanguageModel | None) -> LanguageModel | None:
+    if model is None:
+        return None
+    return replace(model, scoring=replace(model.scoring, template="(left out)"))
+
+
+def _without_names(warning: str) -> str:
+    """A warning as it is now; older facts have one that lists classes."""
+    before, sign, _ = warning.partition("classes that differ only in case or spaces:")
+    return f"{before}some classes differ only in case or spaces" if sign else warning

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.handing import hand_over
 from stacksl.runs.job import Job
 from stacksl.runs.model import Model
+from stacksl.runs.private import make_private
 from stacksl.runs.progress import Progress, Report
 from stacksl.runs.record import now
 from stacksl.runs.refits import Refits
@@ -30,6 +32,7 @@ __all__ = ["finish"]
 CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
 FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
 MANY = 3000
+NO_TEXT = "no-text"  # the folder of what may be forwarded
 
 
 def finish(
@@ -71,8 +74,11 @@ def _linear(job: Job, table: Table, refits: Refits, features: FeatureMap, report
     return Tested(evaluation, tuple(_curve(job, job.test, block, refits, evaluation)))
 
 
-def write_pages(folder: RunFolder) -> None:
-    """The report and the model card, from the facts on disk."""
+def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = False) -> Path:
+    """The report and the model card, from the facts on disk; the path of the report.
+
+    Those without text lie in a folder of their own, so that nobody sends the others by mistake.
+    """
     from stacksl.report import card, render
     from stacksl.report.facts import Facts
 
@@ -82,8 +88,12 @@ def write_pages(folder: RunFolder) -> None:
         raise RunError(
             f"facts.json of the run {folder.path} cannot be read ({fault}): restore it from a copy"
         ) from fault
-    write_atomic(folder.path / "report.html", render(facts))
-    write_atomic(folder.path / "README.md", card(facts))
+    place = folder.path if text else folder.path / NO_TEXT
+    if not text:
+        make_private(place)
+    write_atomic(place / "report.html", render(facts, text=text, class_names=class_names))
+    write_atomic(place / "README.md", card(facts, text=text, class_names=class_names))
+    return place / "report.html"
 
 
 def _curve(
