@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from stacksl.game.followers import loss_set
 from stacksl.labels.labelers import OracleLabeler
 from stacksl.labels.purchases import Answer, Purchase
 from stacksl.labels.rows import Row
+from stacksl.lm.handover import merge
 from stacksl.lm.model import LanguageModel, Lesson
 from stacksl.runs import adapting
 from stacksl.runs.adapting import due_at
@@ -420,3 +422,18 @@ def test_fixed_classes_from_a_table(model: Path, tmp_path: Path, protocol: str) 
     )
     assert told["correct"] == right
     assert made.replay()["labels"] == 6
+
+
+def test_a_run_is_private_and_what_is_merged_out_of_it_is_not(
+    finished: Run, tmp_path: Path
+) -> None:
+    bits = {path: path.stat().st_mode & 0o077 for path in finished.path.rglob("*")}
+    assert finished.path / "model" / "lm.json" in bits
+    assert not any(bits.values()), {str(path) for path in bits if bits[path]}
+    before = os.umask(0o022)
+    try:
+        out = merge(finished.path / "model", tmp_path / "merged")
+    finally:
+        os.umask(before)
+    weights = next(out.glob("*.safetensors"))
+    assert (out.stat().st_mode & 0o777, weights.stat().st_mode & 0o777) == (0o755, 0o644)

@@ -191,7 +191,16 @@ def merge(folder: Path, out: Path) -> Path:
         loaded.model.save_pretrained(draft)
         loaded.tokenizer.save_pretrained(draft)
         _write(draft / "README.md", card_text(about, facts, merged=True))
+        _even_bits(draft)
     return out
+
+
+def _even_bits(folder: Path) -> None:
+    """Let whoever may read the card read the weights, which libraries write for the owner alone."""
+    bits = (folder / "README.md").stat().st_mode & 0o777
+    for path in folder.iterdir():
+        if path.is_file():
+            path.chmod(bits)
 
 
 def tokenizer_of(folder: Path, about: About) -> Any:
