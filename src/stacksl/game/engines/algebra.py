@@ -15,7 +15,17 @@ from stacksl.game.inputs import Array
 
 _SMALL = 64  # columns up to which BLAS is faster than our loop for a handful of rows
 
-__all__ = ["absorb", "combine", "image", "images", "norms", "pair_norms", "project", "rank_one"]
+__all__ = [
+    "absorb",
+    "combine",
+    "image",
+    "images",
+    "norms",
+    "pair_norms",
+    "project",
+    "rank_one",
+    "tiled_images",
+]
 
 
 @summed
@@ -71,7 +81,7 @@ def images(gram_inv: Array, rows: Array, out: Array) -> None:
     if rows.shape[1] <= _SMALL:
         _small_images(gram_inv, rows, out)
     else:
-        _tiled_images(gram_inv, rows, out)
+        tiled_images(gram_inv, len(gram_inv), rows, out)
 
 
 @allocating  # it allocates nothing, but numba's dot counts the array it gives back
@@ -80,14 +90,17 @@ def _small_images(gram_inv: Array, rows: Array, out: Array) -> None:
 
 
 @summed
-def _tiled_images(gram_inv: Array, rows: Array, out: Array) -> None:
-    """Set `out` to rows·V⁻¹: two rows of V⁻¹ against four of `rows` at a time."""
+def tiled_images(matrix: Array, count: int, rows: Array, out: Array) -> None:
+    """Set the first `count` columns of `out` to rows·Mᵀ, M the first `count` rows of `matrix`.
+
+    Two rows of M against four of `rows`, (m, d), at a time.
+    """
     m, d = rows.shape
-    for i in range(0, d - 1, 2):
+    for i in range(0, count - 1, 2):
         for x in range(0, m - 3, 4):
             a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
             for j in range(d):
-                a, b = gram_inv[i, j], gram_inv[i + 1, j]
+                a, b = matrix[i, j], matrix[i + 1, j]
                 r0, r1, r2, r3 = rows[x, j], rows[x + 1, j], rows[x + 2, j], rows[x + 3, j]
                 a0 += a * r0
                 a1 += a * r1
@@ -103,15 +116,15 @@ def _tiled_images(gram_inv: Array, rows: Array, out: Array) -> None:
         for x in range(m - m % 4, m):
             a0 = b0 = 0.0
             for j in range(d):
-                a0 += gram_inv[i, j] * rows[x, j]
-                b0 += gram_inv[i + 1, j] * rows[x, j]
+                a0 += matrix[i, j] * rows[x, j]
+                b0 += matrix[i + 1, j] * rows[x, j]
             out[x, i], out[x, i + 1] = a0, b0
-    if d % 2:
+    if count % 2:
         for x in range(m):
             a0 = 0.0
             for j in range(d):
-                a0 += gram_inv[d - 1, j] * rows[x, j]
-            out[x, d - 1] = a0
+                a0 += matrix[count - 1, j] * rows[x, j]
+            out[x, count - 1] = a0
 
 
 @summed

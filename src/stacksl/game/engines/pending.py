@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stacksl.game.engines.compiling import summed
 from stacksl.game.inputs import Array
 
-__all__ = ["Pending", "add_one", "add_rows", "correct", "make_pending", "shade", "shaded_norms",
+__all__ = ["Pending", "add_one", "add_rows", "correct", "make_pending", "shaded_norms",
            "shaded_pair_norms"]  # fmt: skip
 
 
@@ -43,44 +43,6 @@ def make_pending(candidates: int, dim: int, most: int) -> Pending:
         np.zeros(1, dtype=np.int64),
         np.zeros(1, dtype=np.int64),
     )
-
-
-@summed
-def shade(rows: Array, halves: Array, count: int, shadows: Array) -> None:
-    """Set the first `count` columns of `shadows` to rows·Uᵀ, for (m, d) `rows`.
-
-    Two rows of U against four of `rows` at a time.
-    """
-    m, d = rows.shape
-    for i in range(0, count - 1, 2):
-        for x in range(0, m - 3, 4):
-            a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
-            for j in range(d):
-                a, b = halves[i, j], halves[i + 1, j]
-                r0, r1, r2, r3 = rows[x, j], rows[x + 1, j], rows[x + 2, j], rows[x + 3, j]
-                a0 += a * r0
-                a1 += a * r1
-                a2 += a * r2
-                a3 += a * r3
-                b0 += b * r0
-                b1 += b * r1
-                b2 += b * r2
-                b3 += b * r3
-            shadows[x, i], shadows[x + 1, i], shadows[x + 2, i], shadows[x + 3, i] = a0, a1, a2, a3
-            shadows[x, i + 1], shadows[x + 1, i + 1] = b0, b1
-            shadows[x + 2, i + 1], shadows[x + 3, i + 1] = b2, b3
-        for x in range(m - m % 4, m):
-            a0 = b0 = 0.0
-            for j in range(d):
-                a0 += halves[i, j] * rows[x, j]
-                b0 += halves[i + 1, j] * rows[x, j]
-            shadows[x, i], shadows[x, i + 1] = a0, b0
-    if count % 2:
-        for x in range(m):
-            a0 = 0.0
-            for j in range(d):
-                a0 += halves[count - 1, j] * rows[x, j]
-            shadows[x, count - 1] = a0
 
 
 @summed

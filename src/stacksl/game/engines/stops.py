@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacksl.game.engines import pending
+from stacksl.game.engines import algebra, pending
 from stacksl.game.engines.compiling import compiled, summed
 from stacksl.game.engines.pending import Pending
 from stacksl.game.engines.plans import THETA, Plan
@@ -49,7 +49,7 @@ def look(
         return BLIND
     if not sighted or plan.track == THETA:
         return DONE
-    pending.shade(rows, waits.halves, waits.used[0], waits.shadows)
+    algebra.tiled_images(waits.halves, waits.used[0], rows, waits.shadows)
     if needed or care.least > 0.0:
         pending.shaded_norms(rows, images, waits.shadows, waits.used[0], space.widths)
     if care.least > 0.0 and _coarse(plan, rows, space.widths, care.least):
