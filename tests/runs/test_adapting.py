@@ -333,7 +333,7 @@ SHORT = {"budget": 6, "refit_at": "0.5,1", "epochs": 1}
     ],
 )
 def test_the_budget_is_exact(model: Path, tmp_path: Path, mode: str, gate: str) -> None:
-    made = adapt(model, questions(20), tmp_path / "run", mode=mode, gate=gate, batches=3, **SHORT)
+    made = adapt(model, questions(20), tmp_path / "run", mode=mode, gate=gate, batch=4, **SHORT)
     status = made.status()
     assert (status["state"], status["rounds"]) == ("finished", 20)
     assert len(rows_of(made, "learnt")) == status["asked"] <= 6

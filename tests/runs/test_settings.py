@@ -58,7 +58,7 @@ TABLE = {
         "clip_level": None, "ridge": 1.0, "delta": 0.05, "noise": 1.0, "norm_bound": 1.0,
         "learning_rate": 0.1, "kl_weight": 0.1, "refit": True, "follower": "given",
         "labeler": "oracle", "mode": "stream", "order": "shuffled", "budget": "0.1",
-        "features": "hashing", "aim": "model", "reserve": None, "floor": None, "batches": 10,
+        "features": "hashing", "aim": "model", "reserve": None, "floor": None, "batch": 25,
     },
     "paper-stacksl": {**PAPER, "gate": "always", "reference": "previous", "kl_on_skips": False},
     "paper": {

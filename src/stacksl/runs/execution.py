@@ -289,7 +289,7 @@ def _play(
     driver = (
         stream(order, table)
         if job.settings.mode == "stream"
-        else pool(order, table, batches=job.settings.batches, refits=refits)
+        else pool(order, table, batch=job.settings.batch, refits=refits)
     )
     for posted in driver:
         watch(posted)

@@ -26,23 +26,27 @@ def pool(
     order: Sequence[int],
     table: Table,
     *,
-    batches: int,
+    batch: int,
     refits: Refits,
 ) -> Iterator[list[Decision]]:
-    """Buy the budget in `batches`, refitting between them; then certify what was never asked.
+    """Buy the budget in batches, refitting before each; then certify what was never asked.
 
-    A batch is posted in one transaction, so an interrupted run never splits one. The next one
-    ranks by the answers to this one: the pool ends early where they are still out.
+    A batch tops the open purchases up to `batch`. It is posted in one transaction, so an
+    interrupted run never splits one, and ranks by all answers so far: the pool ends early where
+    they are still out.
     """
     learner = table.learner
-    targets = {learner.budget * batch // batches for batch in range(1, batches + 1)} - {0}
-    for number, target in enumerate(sorted(targets), start=1):
-        if target > learner.round:
-            yield _buy(_rank(order, table, refits.head, target - learner.round), table)
-        if table.ledger.open_purchases():
-            return
-        if refits.count < number:
+    while True:
+        if refits.labels < len(table.bought):
             refits.again()
+        room = batch - len(table.ledger.open_purchases())
+        count = min(room, learner.budget - table.ledger.asked)
+        picked = _rank(order, table, refits.head, count) if count > 0 else []
+        if not picked:
+            break
+        yield _buy(picked, table)
+    if table.ledger.open_purchases():
+        return
     while rest := _unseen(order, table)[:256]:
         head = refits.head
         yield _buy([_certificate(r, table, head, n + 1) for n, r in enumerate(rest)], table)
@@ -57,7 +61,7 @@ def _buy(decisions: list[Decision], table: Table) -> list[Decision]:
 
 
 def _unseen(order: Sequence[int], table: Table) -> list[int]:
-    return [r for r in order if not table.ledger.seen(table.ids[r])]
+    return [r for r in order if r not in table.aside and not table.ledger.seen(table.ids[r])]
 
 
 def _rank(order: Sequence[int], table: Table, head: Head | None, count: int) -> list[Decision]:

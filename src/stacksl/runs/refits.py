@@ -23,7 +23,7 @@ COUNT = "refits"
 
 @dataclass(slots=True, eq=False)
 class Refits:
-    """The head as it is now, after `count` refits.
+    """The head as it is now, after `count` refits, the last of them on `labels` labels.
 
     `final` says that the last was on the whole budget, with C chosen by folds.
     """
@@ -31,6 +31,7 @@ class Refits:
     table: Table
     head: Head | None = None
     count: int = 0
+    labels: int = 0
     final: bool = False
 
     def again(self, *, tune: bool = False) -> None:
@@ -42,7 +43,8 @@ class Refits:
         """Refit the head without a word in the ledger, as its replay does."""
         self.head = _fit(self.table.learner.scorer, self.table.bought, self.table.block, tune)
         self.count += 1
-        self.final = self.final or tune
+        self.labels = len(self.table.bought)
+        self.final = tune
 
     def as_if(self, labels: int, untouched: Scorer) -> Head | None:
         """The final model there would have been after the first `labels` labels.
@@ -53,16 +55,17 @@ class Refits:
         return _fit(untouched, self.table.bought[:labels], self.table.block, tune=True)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The count, whether it was final, and the head's arrays, for a checkpoint."""
+        """How many there were, on how many labels, whether the last was final, and the head's arrays, for a checkpoint."""
         head = {} if self.head is None else self.head.state()
         return {
-            COUNT: np.array([self.count, self.final]),
+            COUNT: np.array([self.count, self.labels, self.final]),
             **{PREFIX + k: v for k, v in head.items()},
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """What `state` described."""
-        self.count, self.final = int(arrays[COUNT][0]), bool(arrays[COUNT][1])
+        self.count, self.labels = int(arrays[COUNT][0]), int(arrays[COUNT][1])
+        self.final = bool(arrays[COUNT][2])
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
 

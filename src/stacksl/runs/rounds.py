@@ -6,7 +6,7 @@ is depends on the learner's gate alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from stacksl.game.followers import Follower
@@ -27,7 +27,8 @@ class Table:
     a language model's refit puts renewed features in the block's place.
     `bought` grows by (row of the item, label, choice before it was seen) with each label learnt;
     `shown` has C_t at the purchase, by the item's row, for those of them that were not presented
-    whole.
+    whole. `aside` are rows that no training label is bought of: those of the audit, and those whose
+    label was owned before.
     """
 
     follower: Follower
@@ -37,6 +38,7 @@ class Table:
     ids: Sequence[str]
     block: Block
     row: Mapping[str, int]
+    aside: Set[int] = frozenset()
     bought: list[tuple[int, int, int]] = field(default_factory=list)
     shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
 

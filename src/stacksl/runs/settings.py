@@ -29,11 +29,26 @@ class Settings(BaseModel):
     price: str | None = Field(None, description="what one label costs, e.g. 2.50")
     aim: Literal["model", "regret"] = Field("model", description="what labels are for (D8)")
     gate: str = Field("margin", description="when a label is worth buying (D8)")
-    labeler: str = Field("oracle", description="who answers: oracle, noisy:P")
-    mode: Literal["stream", "pool"] = Field("stream", description="each item once, or ten batches")
+    labeler: str = Field("oracle", description="who answers: oracle, noisy:P, file (people)")
+    mode: Literal["stream", "pool"] = Field(
+        "stream", description="each item once, or all known and ranked"
+    )
     order: Literal["shuffled", "file"] = Field("shuffled", description="order of a stream (D19)")
     seed: int = Field(0, ge=0, description="seeds everything that is random")
-    batches: int = Field(10, ge=1, description="batches of a pool, a refit between each")
+    batch: int = Field(
+        25, ge=1, description="purchases open in all: what a pool tops up to, a refit before each"
+    )
+    audit: int | None = Field(
+        None, ge=0, description="labels kept for measuring; by the budget if absent"
+    )
+    min_per_class: int = Field(0, ge=0, description="labels kept for each rare predicted class")
+    owned: str | None = Field(None, description="a file of labels already held, outside the budget")
+
+    # people who answer by file
+    annotators: str = Field("anna", description="who answers, with commas between")
+    overlap: int = Field(0, ge=0, description="rows that two annotators get")
+    ask_dir: str | None = Field(None, description="where ask files go; RUN/ask if absent")
+    ask_mode: str = Field("0600", description="permissions of ask files, octal")
 
     # what is learnt
     features: str = Field("hashing", description="hashing, or sentences:NAME_OR_DIR")
@@ -41,6 +56,7 @@ class Settings(BaseModel):
     follower: str = Field("given", description="given, or hard (D13)")
     k: int | None = Field(None, ge=1, description="hard negatives the follower presents")
     refit: bool = Field(True, description="refit on all bought labels at the end (D15)")
+    names: bool = Field(True, description="class names are soft examples, the pool is a graph")
 
     # confidence
     ridge: float = Field(1.0, gt=0, description="paper: 1e-3 to 1; 1 is the theory's floor")
@@ -123,6 +139,7 @@ class Settings(BaseModel):
     training_checkpoint_every: int = Field(200, ge=0, description="steps; 0 for none")
 
     # reading the data
+    classes: str | None = Field(None, description="a file of classes: name, optional description")
     format: str | None = Field(None, description="overrides what the reader recognises")
     prompt_column: str | None = None
     label_column: str | None = None
