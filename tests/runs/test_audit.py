@@ -1,0 +1,169 @@
+"""The audit's size, draw and verdict."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import floor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest, chisquare
+
+from stacksl.errors import SettingsError
+from stacksl.runs.audit import Audited, audit_size, draw, expected_width, judge_audit
+
+
+@given(st.integers(1, 100_000))
+def test_default_size_is_the_formula(budget: int) -> None:
+    wanted = floor(min(max(budget / 10, 50), 200, budget / 4)) if budget >= 80 else 0
+    assert audit_size(budget, asked_for=None, tested=False, items=10**6) == wanted
+    assert audit_size(budget, asked_for=None, tested=True, items=10**6) == 0
+
+
+def test_what_is_asked_for_wins() -> None:
+    assert audit_size(20, asked_for=5, tested=True, items=100) == 5
+    assert audit_size(1000, asked_for=0, tested=False, items=2000) == 0
+    assert audit_size(20, asked_for=19, tested=False, items=20) == 19
+
+
+def test_a_default_audit_leaves_an_item_to_train_on() -> None:
+    assert audit_size(1000, asked_for=None, tested=False, items=60) == 59
+    assert audit_size(1000, asked_for=None, tested=False, items=0) == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "budget", "items", "words"),
+    [
+        (-1, 100, 100, "0 items or more, but -1 came"),
+        (100, 100, 500, "give at most 99"),
+        (101, 100, 500, "give at most 99"),
+        (90, 100, 80, "larger than the 80 items"),
+    ],
+)
+def test_impossible_audits_are_refused(wanted: int, budget: int, items: int, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        audit_size(budget, asked_for=wanted, tested=False, items=items)
+
+
+@given(
+    st.integers(0, 200),
+    st.integers(0, 60),
+    st.sets(st.integers(0, 199), max_size=60),
+    st.integers(0, 10),
+)
+def test_a_draw_is_without_repeats_and_keeps_away_from_what_is_excluded(
+    items: int, size: int, exclude: set[int], epoch: int
+) -> None:
+    pool = set(range(items)) - exclude
+    if size > len(pool):
+        with pytest.raises(SettingsError, match=f"but {len(pool)} are left"):
+            draw(items, size, 0, exclude, epoch)
+        return
+    rows = draw(items, size, 0, exclude, epoch)
+    assert len(rows) == len(set(rows)) == size
+    assert set(rows) <= pool
+    assert rows == draw(items, size, 0, exclude, epoch)
+
+
+def test_a_draw_depends_on_seed_and_epoch() -> None:
+    assert draw(10_000, 20, 0) != draw(10_000, 20, 1)
+    assert draw(10_000, 20, 0) != draw(10_000, 20, 0, epoch=1)
+
+
+def test_every_subset_is_equally_likely() -> None:
+    """2 of the 5 rows left: 10 subsets, over 2,000 seeds; a right draw fails once in 10,000."""
+    counts = dict.fromkeys(combinations((0, 2, 3, 4, 6), 2), 0)
+    for seed in range(2000):
+        rows = draw(7, 2, seed, exclude={1, 5})
+        counts[min(rows), max(rows)] += 1
+    assert chisquare(list(counts.values())).pvalue > 1e-4
+
+
+def test_the_sentence_before_a_run_gives_half_the_interval_of_scipy() -> None:
+    said = expected_width(80, 800)
+    for share in (0.5, 0.9):
+        ends = binomtest(round(80 * share), 80).proportion_ci(method="wilson")
+        assert f"{50 * (ends.high - ends.low):.0f}" in said
+    assert said.startswith("80 of the 800 labels")
+
+
+def test_the_sentence_says_when_nothing_will_be_known() -> None:
+    assert "will not be known" in expected_width(0, 50)
+    assert "under 80 labels" in expected_width(0, 50)
+    assert "under 80 labels" not in expected_width(0, 500)
+    assert "test file" in expected_width(0, 500, tested=True)
+
+
+def policies(*choices: int) -> dict[str, np.ndarray]:
+    """One policy an item that puts .7 on the choice, of three."""
+    return {
+        f"item-{at}": np.array([0.7 if k == choice else 0.15 for k in range(3)])
+        for at, choice in enumerate(choices)
+    }
+
+
+def test_a_full_audit_has_wilsons_interval() -> None:
+    found = judge_audit(policies(0, 1, 2, 0), {f"item-{i}": ("label", 0) for i in range(4)})
+    assert (found.n, found.correct, found.none_of_these, found.unknown) == (4, 2, 0, 0)
+    assert found.accuracy == found.worst == found.best == 0.5
+    ends = binomtest(2, 4).proportion_ci(method="wilson")
+    assert found.interval == pytest.approx((ends.low, ends.high))
+
+
+def test_none_of_these_is_wrong_and_the_unclear_are_a_range() -> None:
+    answers = {
+        "item-0": ("label", 0),
+        "item-1": ("none", None),
+        "item-2": ("ambiguous", None),
+        "item-3": ("broken", None),
+    }
+    found = judge_audit(policies(0, 1, 2, 0, 1), answers)
+    assert (found.n, found.correct, found.none_of_these, found.unknown) == (5, 1, 1, 3)
+    assert found.accuracy == 0.5
+    assert (found.worst, found.best) == (0.2, 0.8)
+    low = binomtest(1, 5).proportion_ci(method="wilson").low
+    high = binomtest(4, 5).proportion_ci(method="wilson").high
+    assert found.interval == pytest.approx((low, high))
+
+
+def test_calibration_counts_none_of_these_as_a_sure_mistake() -> None:
+    answers = {"item-0": ("label", 0), "item-1": ("none", None), "item-2": ("ambiguous", None)}
+    found = judge_audit(policies(0, 1, 2), answers)
+    assert found.calibration is not None
+    bins, error = found.calibration
+    assert [(round(c, 9), a, n) for c, a, n in bins] == [(0.7, 0.5, 2)]
+    assert error == pytest.approx(0.2)
+
+
+def test_an_audit_without_an_answer_knows_nothing() -> None:
+    found = judge_audit(policies(0, 1), {})
+    assert found.accuracy is None
+    assert found.calibration is None
+    assert (found.worst, found.best) == (0.0, 1.0)
+    low, high = found.interval
+    assert low == pytest.approx(0.0, abs=1e-12)
+    assert high == pytest.approx(1.0, abs=1e-12)
+
+
+@given(st.lists(st.sampled_from(["right", "wrong", "none", "ambiguous", "missing"]), min_size=1))
+def test_the_interval_holds_whatever_the_unclear_answers_would_have_been(kinds: list[str]) -> None:
+    answers: dict[str, tuple[str, int | None]] = {}
+    for at, kind in enumerate(kinds):
+        if kind in ("right", "wrong"):
+            answers[f"item-{at}"] = ("label", 0 if kind == "right" else 1)
+        elif kind != "missing":
+            answers[f"item-{at}"] = (kind, None)
+    asked = policies(*[0] * len(kinds))
+    found = judge_audit(asked, answers)
+    for rest in (0, 1):
+        all_known = {item: answers.get(item, ("label", rest)) for item in asked}
+        all_known = {
+            item: ("label", rest) if said == "ambiguous" else (said, index)
+            for item, (said, index) in all_known.items()
+        }
+        whole: Audited = judge_audit(asked, all_known)
+        assert found.interval[0] <= whole.interval[0] + 1e-12
+        assert whole.interval[1] <= found.interval[1] + 1e-12
+        assert whole.accuracy == pytest.approx(found.best if rest == 0 else found.worst)
