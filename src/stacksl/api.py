@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stacksl.labels.labelers import Labeler
     from stacksl.labels.ledger import Ledger
     from stacksl.runs.adapted import AdaptedModel
-    from stacksl.runs.job import Reading
+    from stacksl.runs.sources import Reading, Stock
     from stacksl.runs.model import Model
     from stacksl.runs.progress import Progress
 
@@ -35,8 +35,7 @@ class Plan:
     there is memory for a language model, where it adapts one.
     """
 
-    dataset: Dataset
-    test: Dataset | None
+    stock: Stock
     resolved: Resolved
     budget: Budget
     out: Path
@@ -53,6 +52,25 @@ class Plan:
         return self.resolved.settings
 
     @property
+    def dataset(self) -> Dataset:
+        """The items to choose from."""
+        return self.stock.pool
+
+    @property
+    def test(self) -> Dataset | None:
+        """What the final model is tested on."""
+        return self.stock.test
+
+    @property
+    def audit(self) -> int:
+        """The labels among them that measure the final model."""
+        from stacksl.runs.audit import audit_size
+
+        size = self.settings.audit
+        tested = self.test is not None
+        return audit_size(self.labels, asked_for=size, tested=tested, items=self.rounds)
+
+    @property
     def labels(self) -> int:
         """The labels to be bought, at most."""
         return self.budget.labels
@@ -60,7 +78,7 @@ class Plan:
     @property
     def rounds(self) -> int:
         """The items to be seen."""
-        return len(self.dataset.items)
+        return len(self.stock.dataset.items) - len(self.stock.aside)
 
     @property
     def money(self) -> int | None:
@@ -104,7 +122,7 @@ class Plan:
             test = self.test_source
             if test is None and self.test is not None:
                 test = _keep(self.test, folder.path / "test.jsonl")
-            job = Job(folder, self.resolved, self.dataset, self.test, self.budget, data, test)
+            job = Job(folder, self.resolved, self.stock, self.budget, data, test)
             if self.dataset.rejected:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
             begin(folder, self.warnings, self.labeler)
@@ -136,45 +154,59 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
-    from stacksl.runs.intake import answered, for_model, in_memory, like, warnings_of_test
-    from stacksl.runs.job import QUESTIONS, SAMPLE, load
+    from stacksl.runs.intake import absolute, answered, for_model, in_memory, like, warnings_of_test
+    from stacksl.runs.sources import (
+        QUESTIONS,
+        SAMPLE,
+        Stock,
+        given_classes,
+        load,
+        load_owned,
+        load_test,
+    )
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     if resolved.settings.adapts:
         resolved = for_model(resolved, without_data=data is None)
+    resolved = absolute(resolved)
     wanted = resolved.settings
     own = QUESTIONS if wanted.adapts else SAMPLE
     source = own if data is None else _path(data)
     test_source = own if data is None and test is None else _path(test)
     if source is not None:
-        dataset, held = load(source, test_source, wanted)
+        stock = load(source, test_source, wanted, classes=given_classes(None, wanted))
     else:
-        dataset, held = in_memory(data, answers), None
+        pool = in_memory(data, answers)
+        held = None if test_source is None else load_test(test_source, pool, wanted)
+        stock = Stock.of(pool, held, load_owned(wanted.owned, pool, wanted))
+    dataset = stock.pool
     if test is not None and test_source is None:
         pair = isinstance(test, tuple) and len(test) == 2
-        held = in_memory(*test) if pair else in_memory(test, None)
-    if held is not None:
-        held = answered(like(held, dataset.classes))
+        stock = replace(stock, test=in_memory(*test) if pair else in_memory(test, None))
+    if stock.test is not None:
+        stock = replace(stock, test=answered(like(stock.test, dataset.classes)))
     if not wanted.adapts:  # refused early
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
-    budget = parse_budget(wanted.budget, len(dataset.items), wanted.price)
-    advice = _recipe_advice(resolved.preset, budget.labels / len(dataset.items))
-    if labeler is None:
+    rounds = len(stock.dataset.items) - len(stock.aside)
+    budget = parse_budget(wanted.budget, rounds, wanted.price)
+    advice = _recipe_advice(resolved.preset, budget.labels / rounds)
+    if labeler is None and wanted.labeler != "file":
         _check_labeler(wanted, dataset)
     _check_pool(wanted)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
-    return Plan(
-        dataset,
-        held,
+    plan = Plan(
+        stock,
         resolved,
         budget,
         folder,
         _absolute(source),
         _absolute(test_source),
         labeler,
-        (*dataset.warnings, *warnings_of_test(dataset, held), *resolved.warnings, *advice),
+        (*dataset.warnings, *warnings_of_test(dataset, stock.test), *resolved.warnings, *advice),
         named=out is not None,
     )
+    _ = plan.audit  # refused early
+    return plan
 
 
 def run(
@@ -279,7 +311,7 @@ class Run:
         self, data: Any, progress: Callable[[int, int], None] | None = None
     ) -> Iterator[dict[str, Any]]:
         """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`."""
-        from stacksl.runs.job import read_again
+        from stacksl.runs.sources import read_again
 
         items = data if _path(data) is None else read_again(self.folder, self.reading, data).items
         return self.model.predict(list(getattr(items, "items", items)), progress)
@@ -296,7 +328,7 @@ class Run:
         """
         from stacksl.runs.evaluation import evaluate
         from stacksl.runs.intake import in_memory, like
-        from stacksl.runs.job import read_again
+        from stacksl.runs.sources import read_again
 
         if _path(data) is not None:
             dataset = read_again(self.folder, self.reading, data)
@@ -410,7 +442,7 @@ def _path(data: Any) -> str | None:
 
 
 def _absolute(source: str | None) -> str | None:
-    from stacksl.runs.job import QUESTIONS, SAMPLE
+    from stacksl.runs.sources import QUESTIONS, SAMPLE
 
     if source is None or source in (SAMPLE, QUESTIONS) or source.startswith("hf:"):
         return source

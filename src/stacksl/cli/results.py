@@ -41,7 +41,7 @@ def evaluate(
     and format are those of the run unless given.
     """
     from stacksl.api import Run
-    from stacksl.runs.job import read_again
+    from stacksl.runs.sources import read_again
 
     opened = Run.open(run)
     given = _reading(format, prompt_column, label_column)
@@ -94,7 +94,7 @@ def predict(
     stdout; without --out the lines are JSON anyway.
     """
     from stacksl.api import Run
-    from stacksl.runs.job import read_again
+    from stacksl.runs.sources import read_again
 
     opened = Run.open(run)
     given = _reading(format, prompt_column, label_column)

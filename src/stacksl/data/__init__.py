@@ -1,6 +1,7 @@
 """Files and hubs to (items, answers), and back."""
 
 from stacksl.data.checking import check
+from stacksl.data.classes import Classes, read_classes, write_classes
 from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.oddities import overlap
 from stacksl.data.reading import read
@@ -8,12 +9,15 @@ from stacksl.data.sample import sample
 from stacksl.data.writing import write, write_rejected
 
 __all__ = [
+    "Classes",
     "Dataset",
     "Rejected",
     "check",
     "overlap",
     "read",
+    "read_classes",
     "sample",
     "write",
+    "write_classes",
     "write_rejected",
 ]

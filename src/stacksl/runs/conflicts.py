@@ -85,7 +85,7 @@ def unknown_names(settings: Settings) -> list[str]:
         ("follower", settings.follower, FOLLOWERS),
         ("scorer", settings.scorer, SCORERS),
         ("features", settings.features.partition(":")[0], ENCODERS),
-        ("labeler", settings.labeler.partition(":")[0], LABELERS),
+        ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file"]),
     ]
     found = [
         f"unknown {kind} '{name}'{nearest(name, known) or ':'} known: {', '.join(sorted(known))}"

@@ -11,7 +11,7 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.items import Item
 from stacksl.runs.settings import Resolved
 
-__all__ = ["answered", "for_model", "in_memory", "like", "warnings_of_test"]
+__all__ = ["absolute", "answered", "for_model", "in_memory", "like", "warnings_of_test"]
 
 OF_SAMPLE = {
     "model": "sample",
@@ -47,6 +47,14 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
             " NAME_OR_DIR, a folder or a name on the hub"
         )
     return resolved
+
+
+def absolute(resolved: Resolved) -> Resolved:
+    """The settings with the files they name by their whole path: a run may go on elsewhere."""
+    named = {name: getattr(resolved.settings, name) for name in ("classes", "owned", "ask_dir")}
+    whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
+    settings = resolved.settings.model_copy(update=whole)
+    return Resolved(settings, resolved.origin, resolved.preset)
 
 
 def in_memory(

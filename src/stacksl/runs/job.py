@@ -11,20 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from stacksl import __version__
-from stacksl.data import Dataset, read, sample
-from stacksl.errors import DataError, RunError, SettingsError
+from stacksl.data import Dataset, write_classes
+from stacksl.errors import RunError, SettingsError
 from stacksl.items import Item
 from stacksl.runs.budget import Budget
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.settings import Resolved, Settings, resolve
+from stacksl.runs.sources import CLASSES, Stock, given_classes, load
 
-__all__ = ["QUESTIONS", "SAMPLE", "Job", "Reading", "content", "load", "read_again", "versions"]
+__all__ = ["Job", "content", "versions"]
 
-SAMPLE = "sample"  # the data source that is the built-in sample
-QUESTIONS = "questions"  # the one that is the sample language model's own
 CHANGEABLE = {
     "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
     "weight_decay",
@@ -47,8 +46,7 @@ class Job:
 
     folder: RunFolder
     resolved: Resolved
-    dataset: Dataset
-    test: Dataset | None
+    stock: Stock
     budget: Budget
     data: str
     test_source: str | None
@@ -58,8 +56,20 @@ class Job:
         """The resolved settings."""
         return self.resolved.settings
 
+    @property
+    def dataset(self) -> Dataset:
+        """All items of the run: see `Stock`."""
+        return self.stock.dataset
+
+    @property
+    def test(self) -> Dataset | None:
+        """What the final model is tested on."""
+        return self.stock.test
+
     def write(self) -> None:
-        """Write `run.toml` and `resolved.toml`."""
+        """Write `run.toml` and `resolved.toml`, and the classes that were given."""
+        if self.settings.classes is not None and self.stock.classes is not None:
+            write_atomic(self.folder.path / CLASSES, write_classes(self.stock.classes))
         facts: dict[str, Any] = {"data": self.data}
         if self.test_source is not None:
             facts["test"] = self.test_source
@@ -105,9 +115,10 @@ class Job:
             k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
         }
         held = None if table.get("test") is None else _beside(folder, str(table["test"]))
-        dataset, test = load(source, held, settings, columns)
+        classes = given_classes(folder, settings)
+        stock = load(source, held, settings, columns=columns, classes=classes)
         resolved = Resolved(settings, origin, table.get("preset"))
-        return cls(folder, resolved, dataset, test, budget, source, held)
+        return cls(folder, resolved, stock, budget, source, held)
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Add `facts` on how the run computes to `resolved.toml`; those known stay as they are."""
@@ -173,92 +184,6 @@ def _beside(folder: RunFolder, source: str) -> str:
     """`source`, or the file of its name in the run's own folder where that was moved."""
     mine = folder.path / Path(source).name
     return str(mine.resolve()) if mine.is_file() and not Path(source).exists() else source
-
-
-def load(
-    source: str, test: str | None, settings: Settings, columns: Mapping[str, str] | None = None
-) -> tuple[Dataset, Dataset | None]:
-    """The data set and the test set that `source` and `test` name."""
-    if source in (SAMPLE, QUESTIONS):
-        dataset, held = sample() if source == SAMPLE else _questions()
-        if test == source:
-            return dataset, held
-        return dataset, None if test is None else _test(test, dataset, settings)
-    wanted = dict(columns or {})
-    if settings.prompt_column:
-        wanted["prompt"] = settings.prompt_column
-    if settings.label_column:
-        wanted["label"] = settings.label_column
-    dataset = read(
-        source,
-        format=settings.format,
-        columns=wanted or None,
-        max_candidates=settings.max_candidates,
-        seed=settings.seed,
-        strict=settings.strict,
-    )
-    return dataset, None if test is None else _test(test, dataset, settings)
-
-
-def _questions() -> tuple[Dataset, Dataset]:
-    from stacksl.lm.questions import questions
-
-    return questions()
-
-
-class Reading(Protocol):
-    """What a model knows of the files it reads: its fixed classes, if any, and the columns."""
-
-    @property
-    def classes(self) -> tuple[str, ...] | None:
-        """The fixed label set."""
-
-    @property
-    def columns(self) -> Mapping[str, str]:
-        """Role to column."""
-
-
-def read_again(
-    folder: RunFolder, model: Reading, path: str | Path, given: Mapping[str, str] | None = None
-) -> Dataset:
-    """A file to predict or evaluate on, read as the run's own data was but for what is `given`.
-
-    `given` may hold `format`, `prompt` and `label`.
-    """
-    table = folder.read_toml("resolved.toml")
-    other = dict(given or {})
-    form = other.pop("format", table.get("format"))
-    return read(
-        path,
-        format=form,
-        columns={**model.columns, **other} or None,
-        classes=model.classes,
-        max_candidates=int(table["max_candidates"]),
-        seed=int(table["seed"]),
-        lenient=True,
-    )
-
-
-def _test(path: str, train: Dataset, settings: Settings) -> Dataset:
-    """The test file, read as the training file was; it never loses a row in silence."""
-    try:
-        test = read(
-            path,
-            format=settings.format,
-            columns=dict(train.columns) or None,
-            classes=train.classes,
-            max_candidates=settings.max_candidates,
-            seed=settings.seed,
-            lenient=True,
-        )
-    except DataError as fault:
-        raise DataError(f"in the test file {Path(path).name}: {fault}") from None
-    if test.unlabelled:
-        raise DataError(
-            f"the test file {Path(path).name} should have an answer in every row, but"
-            f" {test.unlabelled} of {len(test.items)} have none: label them or leave them out"
-        )
-    return test
 
 
 def content(item: Item, answer: int | None = None) -> str:
