@@ -1,0 +1,149 @@
+"""A file as a spreadsheet saved it, to rows of cells: encoding, separator, header."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+from stacksl.errors import DataError
+
+__all__ = ["Line", "lines_of"]
+
+Line = tuple[int, Mapping[str, str], int]  # row as the spreadsheet shows it, cells, cells too many
+
+_SEPARATORS = ",;\t"
+_NEEDED = ("key", "answer")
+_READ = (*_NEEDED, "note", "prompt")
+_FIELD_LIMIT = 1 << 27
+_END = "\x1e\x1eend"
+_WORKBOOKS = {b"PK\x03\x04": "a workbook (.xlsx or .ods)", b"\xd0\xcf\x11\xe0": "a workbook (.xls)"}
+_SAVE_AS = "open it in the spreadsheet program and save it as 'CSV UTF-8'"
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """The rows below the header with their cells by the column's name, in small letters.
+
+    A row's number counts as spreadsheets do: the header is row 1 and line breaks in cells do not
+    count. Rows without any text are left out, but counted.
+
+    Raises:
+        DataError: the file cannot be read, is no CSV, or has no column `key` or `answer`.
+    """
+    text = _text(path)
+    separator, text = _separator(path, text)
+    with _long_fields():
+        rows = _records(path, text, separator)
+        filled = ((number, cells) for number, cells in rows if any(c.strip() for c in cells))
+        _, header = next(filled)
+        names = [_name(cell) for cell in header]
+        for number, cells in filled:
+            found = {n: c for n, c in zip(names, cells, strict=False) if n in _READ}
+            yield number, found, sum(bool(c.strip()) for c in cells[len(names) :])
+
+
+# --- bytes to text ---------------------------------------------------------------------------
+
+
+def _text(path: Path) -> str:
+    """The file's text: UTF-8, UTF-16 with a byte-order mark, or cp1252."""
+    data = _bytes(path)
+    for magic, kind in _WORKBOOKS.items():
+        if data.startswith(magic):
+            raise DataError(f"'{path}' is {kind}, a CSV file was expected: {_SAVE_AS}")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return _decoded(path, data, "utf-16")
+    if b"\0" in data:
+        raise DataError(f"'{path}' is not text, a CSV file was expected: {_SAVE_AS}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return _decoded(path, data, "cp1252")
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"there is no file '{path}': a file of answers was expected") from None
+    except IsADirectoryError:
+        raise DataError(f"'{path}' is a folder: give the files of answers in it") from None
+    except OSError as error:
+        raise DataError(f"the file '{path}' cannot be read: {error.strerror or error}") from None
+
+
+def _decoded(path: Path, data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        raise DataError(
+            f"the text of '{path}' is neither UTF-8 nor UTF-16 nor cp1252: {_SAVE_AS}"
+        ) from None
+
+
+# --- text to records -------------------------------------------------------------------------
+
+
+def _separator(path: Path, text: str) -> tuple[str, str]:
+    """The separator under which the first row is our header, and the text from the header on."""
+    first, _, rest = text.partition("\n")
+    said = first.strip().strip('"')
+    if len(said) == 5 and said[:4].lower() == "sep=":  # as Excel reads it: not a row
+        text = rest
+    best: list[str] = []
+    for separator in _SEPARATORS:
+        names = _header(path, text, separator)
+        if set(_NEEDED) <= set(names):
+            _refuse_twice(path, names)
+            return separator, text
+        best = max(best, names, key=lambda n: (len(set(_READ) & set(n)), len(n)))
+    missing = " and ".join(f"'{name}'" for name in _NEEDED if name not in best)
+    raise DataError(
+        f"'{path}' has no column {missing} in its first row: the header of the file that was "
+        "given out was expected (key, prompt, options, answer, note)"
+    )
+
+
+def _header(path: Path, text: str, separator: str) -> list[str]:
+    with _long_fields():
+        rows = _records(path, text, separator)
+        return [_name(c) for c in next((r for _, r in rows if any(x.strip() for x in r)), [])]
+
+
+def _name(cell: str) -> str:
+    return cell.replace("\ufeff", "").strip().casefold()
+
+
+def _refuse_twice(path: Path, names: list[str]) -> None:
+    twice = [name for name, times in Counter(names).items() if times > 1 and name in _READ]
+    if twice:
+        raise DataError(f"'{path}' has the column '{twice[0]}' twice: delete one of them")
+
+
+def _records(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    # a last line of our own: where it does not come back alone, a quote was never closed
+    lines = chain(io.StringIO(text, newline=""), ["\n", _END])
+    number = 0
+    try:
+        for number, record in enumerate(csv.reader(lines, delimiter=separator), 1):
+            if record == [_END]:
+                return
+            if record and _END in record[-1]:
+                raise DataError(f"a quote opened in row {number} of '{path}' never closes")
+            yield number, record
+    except csv.Error:
+        raise DataError(f"'{path}' is not valid CSV near row {number + 1}: {_SAVE_AS}") from None
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    before = csv.field_size_limit(_FIELD_LIMIT)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

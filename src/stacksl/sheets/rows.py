@@ -1,0 +1,112 @@
+"""What is asked in a sheet, and what comes back: plain records that know of no ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["COLUMNS", "LETTERED", "Asked", "Fault", "Reply", "Said", "Sheet", "Shown", "letter"]
+
+COLUMNS = ("key", "prompt", "options", "answer", "note")
+LETTERED = 26  # options of a row that have letters; with more of them, all have numbers alone
+
+Said = Literal["label", "none", "ambiguous", "broken"]
+
+
+def letter(position: int, count: int) -> str:
+    """The sign before an option in the sheet: `A` to `Z`, or with more than 26 its number.
+
+    Args:
+        position: 0-based place of the option among those of its row, as shown.
+        count: how many options the row has.
+    """
+    return chr(ord("A") + position) if count <= LETTERED else str(position + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One row to write: the question that one person is to answer.
+
+    Attributes:
+        key: the row's name in files, of `new_key`.
+        prompt: the text of the item.
+        options: the candidates in the order in which this file shows them.
+    """
+
+    key: str
+    prompt: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a row that comes back had been given.
+
+    Attributes:
+        options: the candidates in the order in which they were shown.
+        sheet: number of the file in which the row went out.
+        prompt: the text of the item. Where it is there, a row whose prompt is that of another
+            row is a fault: a column was sorted apart from the others.
+    """
+
+    options: tuple[str, ...]
+    sheet: int
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer, understood.
+
+    Attributes:
+        row: the row's number as the spreadsheet shows it; the header is row 1.
+        key: the row's key.
+        said: a label, or what was said instead of one.
+        position: 0-based index into the options as shown; None unless `said` is `label`.
+        text: the right text of a none-of-these, where it was given.
+        note: what stands in the column `note`.
+    """
+
+    row: int
+    key: str
+    said: Said
+    position: int | None
+    text: str | None
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One cell that was not understood. The sentence quotes no prompt, option or note.
+
+    Attributes:
+        row: the row's number as the spreadsheet shows it; the header is row 1.
+        column: the column of the cell; `row` where the whole row is at fault.
+        sentence: what was expected, what came and what to do.
+    """
+
+    row: int
+    column: str
+    sentence: str
+
+    def line(self, file: str) -> str:
+        """The fault as a line for the user: `a.csv row 7, column answer: ...`."""
+        place = (
+            f"row {self.row}" if self.column == "row" else f"row {self.row}, column {self.column}"
+        )
+        return f"{file} {place}: {self.sentence}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """What one file said.
+
+    Attributes:
+        replies: answers understood, in the order of the file, one a key.
+        faults: cells not understood, in the order of the file.
+        empty: rows of known keys without an answer.
+    """
+
+    replies: tuple[Reply, ...]
+    faults: tuple[Fault, ...]
+    empty: int
