@@ -18,12 +18,15 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from ..errors import FeatureError
 from .encoders import Vectors
 
-__all__ = ["Entry", "VectorCache", "cache_folder", "text_key"]
+__all__ = ["Entry", "VectorCache", "cache_folder", "erase_texts", "text_key"]
 
 Entry: TypeAlias = tuple[Vectors, bool]
 """A text's vector (d,) and whether the encoder cut the text."""
+
+FOLDER = "vectors-1"  # within the cache folder; another number when the files change meaning
 
 _Result = TypeVar("_Result")
 _KEYS_AT_ONCE = 500  # below SQLite's oldest limit on the variables of a statement
@@ -39,6 +42,11 @@ def cache_folder() -> Path | None:
     """
     if os.environ.get("STACKSL_NO_CACHE", "0") not in ("", "0"):
         return None
+    return _place()
+
+
+def _place() -> Path | None:
+    """Where vectors are kept when the cache is on."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(root):  # the XDG rule: a relative path is to be ignored
         return Path(root) / "stacksl"
@@ -66,7 +74,7 @@ class VectorCache:
     def __init__(self, identity: str | None) -> None:
         folder = cache_folder()
         usable = folder is not None and identity is not None
-        self.path = folder / "vectors-1" / f"{identity}.sqlite" if usable and folder else None
+        self.path = folder / FOLDER / f"{identity}.sqlite" if usable and folder else None
 
     def dim(self) -> int | None:
         """The columns of the vectors kept, None where there is none."""
@@ -119,6 +127,41 @@ class VectorCache:
             )
             self.path = None
             return otherwise
+
+
+def erase_texts(texts: Iterable[str]) -> int:
+    """Take every encoder's vectors of `texts` out of the cache; how many there were.
+
+    Nothing of them, keys included, stays in the files. It does not matter whether the cache is
+    turned off now: it may have been on before.
+
+    Raises:
+        FeatureError: a file of the cache cannot be written; deleting it is safe.
+    """
+    folder = _place()
+    keys = [(text_key(text),) for text in texts]
+    return (
+        sum(_erase(path, keys) for path in sorted((folder / FOLDER).glob("*.sqlite")))
+        if folder
+        else 0
+    )
+
+
+def _erase(path: Path, keys: Sequence[tuple[bytes]]) -> int:
+    try:
+        with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database:
+            for words in ("secure_delete=ON", "temp_store=MEMORY"):
+                database.execute(f"PRAGMA {words}")
+            with database:
+                rows = database.executemany("DELETE FROM vectors WHERE key = ?", keys).rowcount
+            if rows:
+                database.execute("VACUUM")  # pages that were split may hold copies
+            return rows
+    except sqlite3.Error as error:
+        raise FeatureError(
+            f"the vectors of a text cannot be taken out of {path} ({error}): delete that file, "
+            "which is always safe, then forget the item again"
+        ) from error
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from stacksl.errors import FeatureError
 from stacksl.game.inputs import Block, PairBlock, SharedBlock
 from stacksl.runs.folder import write_atomic
 
-__all__ = ["freeze", "is_frozen", "thaw"]
+__all__ = ["erase", "freeze", "is_frozen", "thaw"]
 
 DIGEST = 16  # bytes of BLAKE2b per row
 KEYS = {"kind", "classes", "dim", "fingerprint", "offsets"}  # of features.json
@@ -93,6 +93,42 @@ def thaw(folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None
     return PairBlock(rows, offsets, base)
 
 
+def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
+    """Overwrite the features of item number `row` by zeros; `ids` are all ids from now on.
+
+    The bytes are overwritten where they lie. Doing it again after a crash completes it.
+
+    Raises:
+        FeatureError: a file is missing, or has another number of rows.
+    """
+    about = _about(folder)
+    first, last = _span(folder, about, row)
+    rows = _load(folder / "rows.npy", mode="r+")
+    base = _load(folder / "base.npy", mode="r+") if about.get("base") else None
+    if last > len(rows):
+        raise FeatureError(
+            f"the run's features should have a row {last}, but rows.npy has {len(rows)}: restore"
+            f" the folder {folder}"
+        )
+    for array in (rows, base):
+        if array is not None:
+            array[first:last] = 0
+            array.flush()
+    digests = bytearray((folder / "rows.blake2b").read_bytes())
+    part = None if base is None else base[first:last]
+    digests[first * DIGEST : last * DIGEST] = b"".join(_digests(rows[first:last], part))
+    write_atomic(folder / "rows.blake2b", bytes(digests))
+    write_atomic(folder / "features.json", json.dumps({**about, "order": _order(ids)}))
+
+
+def _span(folder: Path, about: Mapping[str, Any], row: int) -> tuple[int, int]:
+    """Which rows of the array are those of item number `row`."""
+    if about["kind"] == "shared":
+        return row, row + 1
+    offsets = _load(folder / "offsets.npy")
+    return int(offsets[row]), int(offsets[row + 1])
+
+
 def _base_of(block: Block) -> NDArray[np.float64] | None:
     if isinstance(block, SharedBlock) or block.base is None:
         return None
@@ -119,9 +155,9 @@ def _save(path: Path, array: NDArray[Any]) -> None:
     write_atomic(path, buffer.getvalue())
 
 
-def _load(path: Path) -> NDArray[Any]:
+def _load(path: Path, mode: Literal["r", "r+"] = "r") -> np.memmap[Any, Any]:
     try:
-        return np.lib.format.open_memmap(path, mode="r")
+        return np.lib.format.open_memmap(path, mode=mode)
     except (OSError, ValueError) as fault:
         raise FeatureError(f"the run's features in {path} cannot be read: {fault}") from fault
 
