@@ -45,7 +45,7 @@ def test_marks_are_escaped_once():
 def test_unknown_accuracy_is_a_limit(made):
     text = card(made["untested"]())
     assert "--test FILE" in text
-    assert "- Its accuracy is unknown." in text
+    assert "- Its accuracy on new items is not known." in text
 
 
 def test_the_example_is_python(case):

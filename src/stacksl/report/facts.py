@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stacksl.report.asking import Asking, AuditResult
 from stacksl.report.language import LanguageModel
 from stacksl.report.named import Named
 
 __all__ = [
+    "Asking",
+    "AuditResult",
     "BeforeLabel",
     "Budget",
     "Calibration",
@@ -75,7 +78,7 @@ class Budget:
     Attributes:
         labels: the budget in labels.
         asked: labels reserved for training: answered plus open.
-        answered: labels that came back and were learnt.
+        answered: answers that named a candidate and were learnt.
         left: labels not spent.
         rounds: rounds played, so items seen.
         horizon: rounds there are to play.
@@ -86,6 +89,8 @@ class Budget:
         owned: labels that were already owned and cost nothing.
         audit: labels bought for an audit and kept out of training.
         released: labels that were asked and released unanswered.
+        open: answers still out; None in facts that were written before it was counted, where it
+            is asked less answered.
     """
 
     labels: int
@@ -101,6 +106,7 @@ class Budget:
     owned: int = 0
     audit: int = 0
     released: int = 0
+    open: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +228,28 @@ class GateScore:
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """One class: labels bought, and how the final model does on the test file (None without)."""
+    """One class: labels bought, and how the final model does on the test file or the audit.
+
+    Attributes:
+        name: of the class.
+        bought: labels learnt that name it.
+        test_n: items of the test file, or of the audit, whose answer it is; None without either.
+        precision, recall: on those; None where there is nothing to divide by.
+        low, high: the 95 % Wilson interval of the recall.
+    """
 
     name: str
     bought: int
     test_n: int | None = None
     precision: float | None = None
     recall: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """`count` test items of class `gold` that the final model called `predicted`."""
+    """`count` items of class `gold` that the final model called `predicted`."""
 
     gold: str
     predicted: str
@@ -242,7 +258,7 @@ class Confusion:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationBin:
-    """Test items in one bin of confidence: mean confidence, accuracy, how many."""
+    """Items in one bin of confidence: mean confidence, accuracy, how many."""
 
     confidence: float
     accuracy: float
@@ -256,12 +272,14 @@ class Calibration:
     Attributes:
         bins: the non-empty bins in order of confidence.
         ece: expected calibration error: Σ n/N · |accuracy − confidence| over the bins.
-        n: test items that were binned.
+        n: items that were binned.
+        source: what they are of, `test` or `audit`.
     """
 
     bins: tuple[CalibrationBin, ...]
     ece: float
     n: int
+    source: str = "test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +315,10 @@ class Refit:
         c: the inverse regularisation that was chosen; None without a refit.
         log_loss: its cross-validated log-loss on the bought labels; None where C was not chosen.
         tried: (C, log-loss) of every value tried.
+        made_by: `plain`, `names`, or `names and graph`: what took part besides the labels bought;
+            empty where there was no choice.
+        compared: (one of those, three-fold cross-validated accuracy on the bought labels), of all
+            that were compared.
     """
 
     sentence: str
@@ -304,6 +326,8 @@ class Refit:
     c: float | None = None
     log_loss: float | None = None
     tried: tuple[tuple[float, float], ...] = ()
+    made_by: str = ""
+    compared: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,16 +349,20 @@ class Facts:
         state: `running`, `waiting`, `finished`, `stopped`, `failed` or `interrupted`.
         created, finished: times as they are to be shown (UTC); `finished` is empty until then.
         data, budget, method: what was read, what was spent, by which parts.
-        no_test: one sentence on how to get a test result, shown where `test` is None.
+        no_test: one sentence on how to get a test result, shown where there is neither test nor
+            audit.
         interruptions: one sentence for each time the run was stopped and taken up again.
         test: the final model on the test file; None without one.
+        audit: the final model on the audit; None without one, and until the run has ended.
+        asking: what annotators said, at what cost; None in facts that were written before.
         curve: test accuracy against labels, in order of labels; empty without a test file.
         rounds: statistic, threshold and spending.
         before_label: accuracy before each label was seen; None before the first label.
         gate_score: D8's summed score; None where no matrix is kept, and for a run that adapted a
             language model, whose scores begin anew with each epoch (`language.epochs`).
         classes, confusions: empty where items bring their own options, or nothing is known.
-        calibration: None without a test file.
+        measured_on: what the numbers of `classes` and `confusions` come from, `test` or `audit`.
+        calibration: of the audit where there is one, else of the test file; None without either.
         contested: the least certain items, most contested first.
         refit: how the final model was made; None while the run is not done.
         clipped_share: share of losses clipped (0..1); None for scorers that do not clip.
@@ -355,15 +383,21 @@ class Facts:
     data: DataCard
     budget: Budget
     method: Method
-    no_test: str = "The accuracy is unknown: no test file was given; run again with --test FILE."
+    no_test: str = (
+        "Its accuracy on new items is not known: there was neither an audit (--audit N) nor a test"
+        " file (--test FILE)."
+    )
     interruptions: tuple[str, ...] = ()
     test: TestResult | None = None
+    audit: AuditResult | None = None
+    asking: Asking | None = None
     curve: tuple[CurvePoint, ...] = ()
     rounds: RoundSeries = RoundSeries()
     before_label: BeforeLabel | None = None
     gate_score: GateScore | None = None
     classes: tuple[ClassRow, ...] = ()
     confusions: tuple[Confusion, ...] = ()
+    measured_on: str = "test"
     calibration: Calibration | None = None
     contested: tuple[Contested, ...] = ()
     refit: Refit | None = None

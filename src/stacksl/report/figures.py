@@ -202,12 +202,12 @@ def gate_score(score: GateScore | None) -> str:
 
 
 def class_scatter(rows: Sequence[ClassRow]) -> str:
-    """One dot a class: labels bought for it against its recall on the test file."""
+    """One dot a class: labels bought for it against its recall on the test file or the audit."""
     known = [(float(row.bought), row.recall) for row in rows if row.recall is not None]
     if len(known) < 8:
         return ""
     most = max(x for x, _ in known)
-    label = f"Recall on the test file against labels bought, one dot for each of {len(known)}."
+    label = f"Recall against labels bought, one dot for each of {len(known)}."
 
     def draw(width: int, height: int) -> str:
         y = _share_range([recall for _, recall in known])

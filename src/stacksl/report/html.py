@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report import adapted, figures, tables, wording
+from stacksl.report import adapted, audited, figures, tables, wording
 
 if TYPE_CHECKING:
     import jinja2
@@ -30,7 +30,9 @@ def page(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
     return (
         _environment()
         .get_template("report.html.j2")
-        .render(facts=shown, text=text, plots=_plots(shown), **_tables(shown))
+        .render(
+            facts=shown, text=text, named=text or class_names, plots=_plots(shown), **_tables(shown)
+        )
     )
 
 
@@ -56,7 +58,8 @@ def _tables(facts: Facts) -> dict[str, Any]:
         "tiles": tables.tiles(facts),
         "sections": tables.sections(facts),
         "classes": tables.folded(tables.class_rows(facts), 12),
-        "never_bought": sum(1 for row in facts.classes if row.bought == 0),
+        "never_seen": tables.never_seen(facts),
+        "measured": wording.measured_on(facts),
         "confusions": tables.folded(facts.confusions, 10),
         "contested": tables.folded(facts.contested, 8),
         "settings": tables.settings(facts),
@@ -83,7 +86,7 @@ def _environment() -> jinja2.Environment:
     )
     source = environment.loader.get_source(environment, "style.css")[0]  # type: ignore[union-attr]
     environment.globals["style"] = Markup(source)  # our own file
-    environment.globals.update(wording=wording, adapted=adapted)
+    environment.globals.update(wording=wording, adapted=adapted, audited=audited)
     environment.filters.update(
         count=wording.count,
         percent=wording.percent,

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 
-from stacksl.report import adapted, wording
-from stacksl.report.facts import Facts, Named
-from stacksl.report.tables import without_text
+from stacksl.report import adapted, audited, wording
+from stacksl.report.facts import Calibration, Facts, Named, TestResult
+from stacksl.report.tables import never_seen, without_text
 
 __all__ = ["model_card"]
 
@@ -31,8 +31,9 @@ def model_card(facts: Facts, *, text: bool = True, class_names: bool = False) ->
         _language(shown),
         _budget(shown),
         _result(shown),
+        _answers(shown),
         _certificate(shown),
-        _limits(shown),
+        _limits(shown, named=text or class_names),
         _training(shown),
         _data(shown),
         _versions(shown),
@@ -152,29 +153,56 @@ def _budget(facts: Facts) -> list[str]:
     if budget.owned:
         rows.append(("Owned before, free", wording.count(budget.owned)))
     if budget.audit:
-        rows.append(("Audit, kept out of training", wording.count(budget.audit)))
+        rows.append(("For the audit, kept out of training", wording.count(budget.audit)))
     if budget.released:
         rows.append(("Released unanswered", wording.count(budget.released)))
     return ["## Label budget", "", *_table(rows)]
 
 
 def _result(facts: Facts) -> list[str]:
-    test = facts.test
-    if test is None:
-        return ["## Result", "", plain_sentence(facts.no_test)]
+    lines = ["## Result", ""]
+    if facts.audit is None and facts.test is None:
+        return [*lines, plain_sentence(facts.no_test)]
+    if facts.audit is not None:
+        lines += _table(_named(audited.audit_rows(facts.audit)))
+        lines += ["", plain_sentence(" ".join(audited.notes(facts)))]
+    if facts.test is not None:
+        lines += [*([""] if facts.audit else []), *_table(_test_rows(facts.test))]
+    if facts.calibration is not None:
+        lines += ["", _calibration(facts.calibration)]
+    return [*lines, *_normalisations(facts)]
+
+
+def _test_rows(test: TestResult) -> list[tuple[str, str]]:
     rows = [
         ("Test file", plain(test.file)),
         ("Right", f"{wording.count(test.correct)} of {wording.count(test.n)}"),
         ("Accuracy", wording.percent(test.accuracy, 2)),
-        ("95% interval", f"{wording.percent(test.low, 2)} to {wording.percent(test.high, 2)}"),
+        ("95% interval", wording.interval(test.low, test.high, 2)),
     ]
     if test.macro_f1 is not None:
         rows.append(("Macro F1", wording.percent(test.macro_f1, 2)))
-    if facts.calibration is not None:
-        rows.append(("Expected calibration error", wording.percent(facts.calibration.ece, 2)))
     if test.unusable:
         rows.append(("Unusable rows, counted as wrong", wording.count(test.unusable)))
-    return ["## Result", "", *_table(rows), *_normalisations(facts)]
+    return rows
+
+
+def _calibration(found: Calibration) -> str:
+    kind = "audited item" if found.source == "audit" else "test item"
+    return (
+        f"Expected calibration error over {wording.plural(found.n, kind)}:"
+        f" {wording.percent(found.ece, 2)}."
+    )
+
+
+def _answers(facts: Facts) -> list[str]:
+    asking = facts.asking
+    if asking is None or not asking.answers:
+        return []
+    costs = [(f"By {name}", value) for name, value in _named(audited.cost_rows(facts))]
+    changes = [(f"Budget, {n.lower()}", value) for n, value in _named(audited.change_rows(facts))]
+    rows = [*_named(audited.answer_rows(asking)), *costs, *changes]
+    return ["## Answers", "", *_table(rows)]
 
 
 def _normalisations(facts: Facts) -> list[str]:
@@ -212,18 +240,23 @@ def _certificate(facts: Facts) -> list[str]:
     return lines
 
 
-def _limits(facts: Facts) -> list[str]:
+def _limits(facts: Facts, *, named: bool) -> list[str]:
     lines = ["## Limits", ""]
-    if facts.test is None:
-        lines.append("- Its accuracy is unknown.")
-    else:
-        lines.append("- The accuracy holds for items drawn like those of the test file.")
-    never = sum(1 for row in facts.classes if row.bought == 0)
+    if facts.audit is not None:
+        lines.append("- The audited accuracy holds for new items from the source of the pool.")
+    if facts.test is not None:
+        lines.append("- The test accuracy holds for items drawn like those of the test file.")
+    if facts.audit is None and facts.test is None:
+        lines.append("- Its accuracy on new items is not known.")
+    never = never_seen(facts)
     if never:
-        lines.append(f"- {wording.plural(never, 'class', 'classes')} never got a label.")
+        which = f": {', '.join(map(plain, never))}" if named else ""
+        lines.append(
+            f"- {wording.plural(len(never), 'class', 'classes')} never got a label{which}."
+        )
     weak = _weakest(facts)
     if weak:
-        lines.append(f"- Lowest recall on the test file: {weak}.")
+        lines.append(f"- Lowest recall on {wording.measured_on(facts)}: {weak}.")
     lines.append("- The labels it bought are not a uniform sample: the gate chose them.")
     lines += [f"- {plain_sentence(warning)}" for warning in facts.warnings]
     return lines
@@ -252,7 +285,9 @@ def _training(facts: Facts) -> list[str]:
     final = facts.refit.sentence if facts.refit else "There is no final model yet."
     table = _table([*((name, plain(value)) for name, value in rows), *_refits(facts)])
     steered = [adapted.STEERED, ""] if facts.language else []
-    return ["## Training", "", plain_sentence(final), "", *steered, *table]
+    how = audited.compared(facts.refit)
+    chosen = [how, ""] if how else []
+    return ["## Training", "", plain_sentence(final), "", *chosen, *steered, *table]
 
 
 def _refits(facts: Facts) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from stacksl.report import adapted, wording
+from stacksl.report.asking import Asking
 from stacksl.report.facts import ClassRow, Facts, LanguageModel, SettingRow
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Tile",
     "class_rows",
     "folded",
+    "never_seen",
     "sections",
     "settings",
     "tiles",
@@ -22,7 +24,9 @@ __all__ = [
 ]
 
 SECTIONS = (
+    ("accuracy", "How good it is"),
     ("bought", "What the budget bought"),
+    ("answers", "Answers"),
     ("spending", "Spending over time"),
     ("before", "Accuracy before each label"),
     ("gate-score", "Gate score"),
@@ -56,7 +60,7 @@ def folded(rows: Sequence[Row], most: int) -> Folded[Row]:
 
 def sections(facts: Facts) -> tuple[tuple[str, str], ...]:
     """(anchor, title) of the page's sections, the language model's where there is one."""
-    return (SECTIONS[0], LANGUAGE, *SECTIONS[1:]) if facts.language else SECTIONS
+    return (*SECTIONS[:2], LANGUAGE, *SECTIONS[2:]) if facts.language else SECTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,8 @@ class Tile:
 def tiles(facts: Facts) -> tuple[Tile, ...]:
     """The numbers a reader looks for first."""
     budget = facts.budget
-    spent = Tile("Labels bought", wording.count(budget.asked), _of_budget(facts))
-    found = [_accuracy_tile(facts), *_base_tile(facts), spent]
+    spent = Tile("Labels bought", wording.count(wording.bought_in_all(facts)), _of_budget(facts))
+    found = [*_accuracy_tiles(facts), *_base_tile(facts), spent]
     if budget.spent_money is not None:
         each = "" if budget.price is None else wording.money(budget.price, budget.currency)
         note = f"{each} a label" if each else "in all"
@@ -87,15 +91,21 @@ def tiles(facts: Facts) -> tuple[Tile, ...]:
 def _of_budget(facts: Facts) -> str:
     budget = facts.budget
     left = f"{wording.count(budget.left)} left" if budget.left else "none left"
-    return f"of a budget of {wording.count(budget.labels)}, {left}"
+    kept = f"; {wording.count(budget.audit)} for the audit" if budget.audit else ""
+    return f"of a budget of {wording.count(budget.labels)}, {left}{kept}"
 
 
-def _accuracy_tile(facts: Facts) -> Tile:
-    test = facts.test
-    if test is None:
-        return Tile("Test accuracy", "unknown", "no test file")
-    interval = f"{wording.percent(test.low)} to {wording.percent(test.high)}"
-    return Tile("Test accuracy", wording.percent(test.accuracy), f"95% interval {interval}")
+def _accuracy_tiles(facts: Facts) -> list[Tile]:
+    """The audited accuracy first, since it was paid for; the test file's beside it."""
+    found = []
+    audit, test = facts.audit, facts.test
+    if audit is not None:
+        wide = f"95% interval {wording.interval(audit.low, audit.high)}"
+        found.append(Tile("Audited accuracy", wording.percent(audit.accuracy), wide))
+    if test is not None:
+        wide = f"95% interval {wording.interval(test.low, test.high)}"
+        found.append(Tile("Test accuracy", wording.percent(test.accuracy), wide))
+    return found or [Tile("Accuracy on new items", "not known", "no audit, no test file")]
 
 
 def _base_tile(facts: Facts) -> tuple[Tile, ...]:
@@ -108,12 +118,17 @@ def _base_tile(facts: Facts) -> tuple[Tile, ...]:
 
 
 def class_rows(facts: Facts) -> tuple[ClassRow, ...]:
-    """The classes, worst recall first; without a test file the most bought first."""
+    """The classes, worst recall first; where that is not known the most bought first."""
 
     def key(row: ClassRow) -> tuple[float, int, str]:
         return (2.0 if row.recall is None else row.recall, -row.bought, row.name)
 
     return tuple(sorted(facts.classes, key=key))
+
+
+def never_seen(facts: Facts) -> tuple[str, ...]:
+    """The names of the classes of which no label was bought, in the order of the classes."""
+    return tuple(row.name for row in facts.classes if row.bought == 0)
 
 
 def settings(facts: Facts) -> tuple[tuple[SettingRow, ...], tuple[SettingRow, ...]]:
@@ -147,9 +162,18 @@ def without_text(facts: Facts, class_names: bool = False) -> Facts:
             for row in facts.contested
         ),
         data=replace(facts.data, columns=()),
+        asking=_without_people(facts.asking),
         language=_without_template(facts.language),
         warnings=tuple(_without_names(warning) for warning in facts.warnings),
     )
+
+
+def _without_people(asking: Asking | None) -> Asking | None:
+    """Annotators by numbers: their names are nobody's business but the run's."""
+    if asking is None:
+        return None
+    costs = (replace(row, labeler=f"labeler {at}") for at, row in enumerate(asking.costs, 1))
+    return replace(asking, costs=tuple(costs))
 
 
 def _without_template(model: LanguageModel | None) -> LanguageModel | None:

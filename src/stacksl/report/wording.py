@@ -7,17 +7,21 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stacksl.report.facts import CurvePoint, Facts
+    from stacksl.report.asking import AuditResult
+    from stacksl.report.facts import CurvePoint, Facts, TestResult
 
 __all__ = [
     "asked_note",
     "bought",
+    "bought_in_all",
     "clean",
     "cost",
     "count",
     "excerpt",
     "gate_score_meaning",
     "half_way",
+    "interval",
+    "measured_on",
     "money",
     "number",
     "outcome",
@@ -117,33 +121,80 @@ def cost(facts: Facts) -> str:
     return money(budget.spent_money, budget.currency)
 
 
+def interval(low: float, high: float, digits: int = 1) -> str:
+    """A 95 % interval in words.
+
+    >>> interval(0.8649, 0.8881)
+    '86.5% to 88.8%'
+    """
+    return f"{percent(low, digits)} to {percent(high, digits)}"
+
+
+def bought_in_all(facts: Facts) -> int:
+    """Labels bought or still out, to learn from and for the audit."""
+    return facts.budget.asked + facts.budget.audit
+
+
 def bought(facts: Facts) -> str:
     """The first sentence: how many labels were bought, of how many items, for how much."""
     budget = facts.budget
     price = f" for {cost(facts)}" if cost(facts) else ""
     if budget.rounds == 0:
         return f"No round has been played yet; {plural(budget.left, 'label')} can be bought."
-    if budget.asked == 0:
+    if bought_in_all(facts) == 0:
         seen = plural(budget.rounds, "item")
         return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
-    share = f", {percent(budget.asked / budget.rounds)}" if budget.rounds else ""
-    sentence = (
-        f"{plural(budget.asked, 'label')} bought{price}{share} of the "
-        f"{plural(budget.rounds, 'item')} seen"
-    )
-    waiting = budget.asked - budget.answered
+    share = f"{percent(budget.asked / budget.rounds)} of the {plural(budget.rounds, 'item')} seen"
+    sentence = f"{plural(bought_in_all(facts), 'label')} bought{price}"
+    if budget.audit:
+        sentence += f": {count(budget.asked)} to learn from, {share}, and {count(budget.audit)}"
+        sentence += " for the audit"
+    else:
+        sentence += f", {share}"
+    waiting = _waiting(facts)
     return f"{sentence}; {plural(waiting, 'answer')} still out." if waiting > 0 else f"{sentence}."
 
 
+def _waiting(facts: Facts) -> int:
+    budget = facts.budget
+    return budget.asked - budget.answered if budget.open is None else budget.open
+
+
 def outcome(facts: Facts) -> str:
-    """The second sentence: the accuracy with its interval, or how to learn it."""
-    test = facts.test
-    if test is None:
-        return facts.no_test
+    """The second sentence: the accuracy with its interval, or that it is not known."""
+    said = [] if facts.audit is None else [_audited(facts.audit)]
+    said += [] if facts.test is None else [_tested(facts.test)]
+    return " ".join(said) or facts.no_test
+
+
+def _audited(audit: AuditResult) -> str:
+    wide = f"95% interval {interval(audit.low, audit.high)}"
+    items = plural(audit.n, "audited item")
+    if audit.accuracy is None:
+        return f"Its accuracy on new items is not known: none of {items} has a clear answer."
+    if not audit.unknown:
+        right = f"The final model answers {percent(audit.accuracy)} of {items} correctly ({wide})"
+        return f"{right}, none of which it was trained on."
+    return (
+        f"The final model answers {percent(audit.accuracy)} of the {count(audit.n - audit.unknown)}"
+        f" audited items with a clear answer correctly; with {count(audit.unknown)} of"
+        f" {items} unclear, it is {percent(audit.worst)} at worst and"
+        f" {percent(audit.best)} at best ({wide})."
+    )
+
+
+def _tested(test: TestResult) -> str:
     return (
         f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
-        f"correctly (95% interval {percent(test.low)} to {percent(test.high)})."
+        f"correctly (95% interval {interval(test.low, test.high)})."
     )
+
+
+def measured_on(facts: Facts) -> str:
+    """What the numbers of the classes come from; empty where there are none."""
+    if facts.measured_on == "audit" and facts.audit is not None:
+        return "the audit"
+    return "the test file" if facts.test is not None else ""
 
 
 def half_way(curve: tuple[CurvePoint, ...]) -> str:
@@ -164,8 +215,11 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
 def asked_note(facts: Facts) -> str:
     """How the accuracy on asked items is to be read, which depends on how the gate picks them."""
     if facts.method.gate in BLIND_GATES:
-        return "On asked items; this gate picks them without looking at them."
-    return "On asked items: the gate picks hard ones, so this lies below the accuracy on all items."
+        return "On the items it asked about; this gate picks them without looking at them."
+    return (
+        "On the items it asked about, which are the hard ones: this lies below the accuracy on all"
+        " items and is no estimate of it."
+    )
 
 
 def gate_score_meaning(facts: Facts) -> str:

@@ -1,0 +1,143 @@
+"""What page and card say of the audit and of the answers: sentences, and named values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stacksl.report.named import Named
+from stacksl.report.wording import count, interval, money, number, percent, plural
+
+if TYPE_CHECKING:
+    from stacksl.report.asking import Agreement, Asking, AuditResult
+    from stacksl.report.facts import Facts, Refit
+
+__all__ = [
+    "MEANING",
+    "answer_rows",
+    "audit_rows",
+    "change_rows",
+    "compared",
+    "cost_rows",
+    "notes",
+]
+
+MEANING = (
+    "The audit's items were drawn uniformly from the pool, and nothing was selected or trained on "
+    "them. The interval speaks of new items from the same source: over many audits, 95 of 100 such "
+    "intervals hold the accuracy there."
+)
+
+
+def audit_rows(audit: AuditResult) -> list[Named]:
+    """The audit in numbers."""
+    known = audit.n - audit.unknown
+    rows = [
+        Named("Items of the audit", count(audit.n)),
+        Named("Right", f"{count(audit.correct)} of {count(known)}"),
+        Named("Audited accuracy", percent(audit.accuracy, 2)),
+        Named("95% interval (Wilson)", interval(audit.low, audit.high, 2)),
+    ]
+    if audit.none_of_these:
+        rows.append(Named("None of the candidates, counted as wrong", count(audit.none_of_these)))
+    if audit.unknown:
+        rows.append(Named("Ambiguous, broken or unanswered", count(audit.unknown)))
+        rows.append(Named("Worst to best case", interval(audit.worst, audit.best, 2)))
+    return rows
+
+
+def notes(facts: Facts) -> list[str]:
+    """Sentences that whoever reads the audited accuracy must know."""
+    audit = facts.audit
+    if audit is None:
+        return []
+    found = [MEANING]
+    if audit.unknown:
+        found.append(
+            "The interval reaches from the low end of the worst case to the high end of the best."
+        )
+    if audit.passed_over:
+        found.append(_passed_over(audit))
+    if audit.trained_on:
+        found.append(
+            f"The saved model was also trained on the audit's {plural(audit.trained_on, 'label')};"
+            " the accuracy above is of the model before."
+        )
+    return found
+
+
+def _passed_over(audit: AuditResult) -> str:
+    """What an audit that was drawn after purchases cannot tell, with what holds all the same."""
+    share = audit.passed_over
+    whole = interval((1 - share) * audit.low, (1 - share) * audit.high + share)
+    return (
+        f"This audit was drawn when {percent(share)} of the items had been bought already, and"
+        " those were the hard ones. The accuracy above is that on items like those left; on all"
+        f" items of the source the interval is {whole}."
+    )
+
+
+def answer_rows(asking: Asking) -> list[Named]:
+    """What was said, by kind, each with its share of all answers."""
+    total = asking.answers
+    kinds = (
+        ("A candidate", asking.labels),
+        ("None of these", asking.none_of_these),
+        ("Ambiguous", asking.ambiguous),
+        ("Broken item", asking.broken),
+    )
+    rows = [
+        Named(name, f"{count(n)} ({percent(n / total)})" if total else count(n))
+        for name, n in kinds
+    ]
+    if asking.disputes:
+        rows.append(Named("Conflicting or late, not charged", count(asking.disputes)))
+    if asking.agreement is not None:
+        rows.append(Named("Two annotators agreed", _agreement(asking.agreement)))
+    return rows
+
+
+def _agreement(found: Agreement) -> str:
+    kappa = "not defined" if found.kappa is None else number(found.kappa, 2)
+    share = percent(found.agreed / found.n) if found.n else "–"
+    return f"{share} of {plural(found.n, 'row')}, Cohen's κ = {kappa}"
+
+
+def cost_rows(facts: Facts) -> list[Named]:
+    """Each labeler's answers and what they cost."""
+    rows = []
+    for row in facts.asking.costs if facts.asking else ():
+        paid = "" if row.money is None else f", {money(row.money, facts.budget.currency)}"
+        rows.append(Named(row.labeler, f"{plural(row.answers, 'answer')}{paid}"))
+    return rows
+
+
+def change_rows(facts: Facts) -> list[Named]:
+    """The recorded changes of the budget."""
+    rows = []
+    for row in facts.asking.changes if facts.asking else ():
+        paid = "" if row.money is None else f", {money(row.money, facts.budget.currency)}"
+        rows.append(
+            Named(f"After {plural(row.rounds, 'round')}", f"{plural(row.labels, 'label')}{paid}")
+        )
+    return rows
+
+
+def compared(refit: Refit | None) -> str:
+    """What made the final model besides the labels, and what else was tried; empty if nothing."""
+    if refit is None or not refit.made_by:
+        return ""
+    what = {
+        "plain": "The labels bought alone make the final model.",
+        "names": "The names of the classes took part in the final model.",
+        "names and graph": (
+            "The names of the classes and the unlabelled rest of the pool took part in the final"
+            " model."
+        ),
+    }.get(refit.made_by, f"The final model was made by: {refit.made_by}.")
+    if not refit.compared:
+        return what
+    tried = ", ".join(f"{name} {percent(accuracy)}" for name, accuracy in refit.compared)
+    return (
+        f"{what} Three-fold cross-validated accuracy on the labels bought, which decided: {tried}."
+        " These levels are no accuracy on new items, since the items bought are the hard ones."
+    )

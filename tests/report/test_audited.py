@@ -1,0 +1,178 @@
+"""The audit and the answers, as the page and the card tell them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from stacksl.report import card, render
+from stacksl.report.asking import Agreement, AuditResult
+from stacksl.report.audited import compared, notes
+from stacksl.report.facts import Facts, Refit
+from stacksl.report.wording import bought, outcome
+
+from .test_html import read
+
+
+def shown(facts, **options):
+    """The words of the page and of the card."""
+    page = read(render(facts, **options)).text
+    return page, card(facts, **options).replace("\\", "")
+
+
+def test_the_audited_accuracy_is_the_headline(made):
+    facts = made["audited"]()
+    assert facts.audit.accuracy == 80 / 95
+    said = outcome(facts)
+    assert "84.2% of the 95 audited items with a clear answer" in said
+    assert "80.0% at worst and 85.0% at best" in said
+    for words in shown(facts):
+        for part in (said, "80 of 95", "80.00% to 85.00%", "None of the candidates"):
+            assert part in words, part
+    page, _ = shown(facts)
+    assert "Audited accuracy 84.2%" in page
+    assert "Test accuracy" not in page
+
+
+def test_an_audit_that_is_clear_has_no_worst_case(made):
+    facts = made["audited_and_tested"]()
+    said = outcome(facts)
+    assert said.startswith("The final model answers 88.0% of 100 audited items correctly")
+    assert "of 3,080 test items" in said
+    for words in shown(facts):
+        assert "Worst to best" not in words
+        assert "87.69%" in words
+        assert "88.00%" in words
+
+
+def test_where_there_is_neither_it_is_said_everywhere(made):
+    facts = made["untested"]()
+    assert "accuracy on new items is not known" in outcome(facts)
+    for words in shown(facts):
+        assert "Its accuracy on new items is not known" in words
+    page, _ = shown(facts)
+    assert "Accuracy on new items not known" in page
+
+
+def test_an_audit_without_a_clear_answer_tells_nothing(made):
+    facts = made["audited_in_vain"]()
+    assert "is not known: none of 20 audited items has a clear answer" in outcome(facts)
+    for words in shown(facts):
+        assert "is not known" in words
+
+
+def test_a_model_trained_on_its_audit_says_that_the_number_is_the_other_model_s(made):
+    sentence = "also trained on the audit's 100 labels; the accuracy above is of the model before."
+    for words in shown(made["audited_and_tested"]()):
+        assert sentence in words
+    for words in shown(made["audited"]()):
+        assert "also trained" not in words
+
+
+def test_an_audit_drawn_late_gives_an_interval_that_holds_whatever_the_bought_are(made):
+    """A share w of the source was passed over: (1 - w) low to (1 - w) high + w."""
+    facts = made["audited_and_tested"]()
+    low, high = 100 * 0.9 * facts.audit.low, 100 * (0.9 * facts.audit.high + 0.1)
+    (said,) = (note for note in notes(facts) if "bought already" in note)
+    assert f"{low:.1f}% to {high:.1f}%" in said
+    assert "10.0% of the items" in said
+
+
+def test_rates_agreement_costs_and_changes_are_told(made):
+    for words in shown(made["audited"]()):
+        for part in (
+            "41 (4.1%)",
+            "22 (2.2%)",
+            "7 (0.7%)",
+            "88.0% of 100 rows, Cohen's κ = 0.87",
+            "600 answers, $1,500.00",
+            "400 answers, $1,000.00",
+            "1,000 labels, $2,500.00",
+        ):
+            assert part in words, part
+
+
+def test_one_answer_throughout_leaves_no_kappa(made):
+    facts = made["audited"]()
+    said = replace(facts, asking=replace(facts.asking, agreement=Agreement(5, 5, None)))
+    assert "Cohen's κ = not defined" in shown(said)[0]
+
+
+def test_labels_of_the_audit_count_as_bought_and_not_as_learnt(made):
+    said = bought(made["audited"]())
+    assert said == (
+        "1,000 labels bought for $2,500.00: 900 to learn from, 9.0% of the 10,003 items seen,"
+        " and 100 for the audit."
+    )
+
+
+def test_answers_that_name_no_candidate_are_not_still_out(made):
+    facts = made["audited"]()
+    assert "still out" not in bought(facts)
+    waiting = replace(facts, budget=replace(facts.budget, open=2))
+    assert bought(waiting).endswith("; 2 answers still out.")
+    older = replace(facts, budget=replace(facts.budget, open=None))
+    assert bought(older).endswith("; 50 answers still out.")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({}, True), ({"text": False}, False), ({"text": False, "class_names": True}, True)],
+)
+def test_classes_never_seen_are_named_where_names_may_be(made, options, named):
+    facts = made["audited"]()
+    missing = facts.classes[0].name
+    page, model_card = shown(facts, **options)
+    assert (f"Never seen: {missing} " in page) is named
+    assert ("Never seen" in page) is named
+    assert "1 of them never got a label." in page
+    assert (f"1 class never got a label: {missing}." in model_card) is named
+    assert "1 class never got a label" in model_card
+
+
+def test_recall_is_told_with_its_interval_and_where_it_was_measured(made):
+    page, model_card = shown(made["audited"]())
+    row = next(row for row in made["audited"]().classes if row.recall == 0.5)
+    assert f"{100 * row.low:.1f}% to {100 * row.high:.1f}%" in page
+    assert "Precision and recall are those on the audit" in page
+    assert "Lowest recall on the audit" in model_card
+    assert "95 audited items" in page
+
+
+def test_annotators_are_not_named_to_others(made):
+    facts = made["audited"]()
+    assert "zyx anna" in shown(facts)[0]
+    for words in shown(facts, text=False):
+        assert "zyx" not in words
+        assert "labeler 2" in words
+
+
+def test_what_made_the_model_is_told_with_the_comparison(made):
+    for words in shown(made["audited"]()):
+        assert "plain 71.2%, names 74.1%, names and graph 76.3%" in words
+        assert "unlabelled rest of the pool took part" in words
+    assert compared(None) == compared(Refit("A sentence.", True)) == ""
+    assert compared(Refit("A sentence.", True, made_by="plain")) == (
+        "The labels bought alone make the final model."
+    )
+
+
+def test_facts_of_before_there_were_audits_are_read(made):
+    facts = made["usual"]()
+    raw = json.loads(facts.to_json())
+    for part in ("audit", "asking", "measured_on"):
+        del raw[part]
+    del raw["budget"]["open"], raw["calibration"]["source"]
+    del raw["refit"]["made_by"], raw["refit"]["compared"]
+    for row in raw["classes"]:
+        del row["low"], row["high"]
+    assert Facts.from_json(json.dumps(raw)) == facts
+    assert "not counted by kind" in shown(facts)[0]
+
+
+def test_an_audit_of_the_wrong_shape_is_refused_by_the_field(made):
+    raw = json.loads(made["audited"]().to_json())
+    raw["audit"]["n"] = "many"
+    with pytest.raises(ValueError, match="facts.audit.n: expected int"):
+        Facts.from_json(json.dumps(raw))
+    assert AuditResult(1, 1, 0, 0, 1.0, 0.2, 1.0, 1.0, 1.0).trained_on == 0
