@@ -26,6 +26,7 @@ from stacksl.runs.building import Players, assemble
 from stacksl.runs.finish import finish
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.job import Job, content
+from stacksl.runs.names import class_names
 from stacksl.runs.pool import pool
 from stacksl.runs.progress import Kept, Progress, Report, Watch, checkpoint, throttled
 from stacksl.runs.record import recorded, unique
@@ -73,7 +74,7 @@ def execute(
             state["began"] = True
             job.folder.write_state("running", **state)  # a kill keeps the warnings
             table = _table(job, players, block, ledger, labeler or _labeler(job))
-            refits = Refits(table)
+            refits = Refits(table, class_names(job, features), job.settings.seed)
             adaptation = adaptation_of(job, table, order, features, report)
             found = _restore(job, table, refits, adaptation)
             state["warnings"] = unique(state["warnings"], found)
@@ -98,7 +99,7 @@ def replay_run(job: Job) -> dict[str, Any]:
         order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
         players = assemble(job.settings, block, order, job.budget.labels)
         table = _table(job, players, block, ledger, _Nobody())
-        refits = Refits(table)
+        refits = Refits(table, class_names(job, None), job.settings.seed)
         rows = _replay(job, table, refits, adaptation_of(job, table, order, None, _silent), after=0)
         _compare_with_saved(job, table)
         return {"rows": rows, "rounds": table.learner.round, "labels": len(table.bought)}

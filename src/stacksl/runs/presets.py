@@ -31,6 +31,7 @@ _PAPER: Mapping[str, Any] = {
     "learning_rate": 0.1,
     "kl_weight": 0.5,
     "refit": False,
+    "names": False,
 }
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {

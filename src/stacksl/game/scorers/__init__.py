@@ -14,6 +14,7 @@ from stacksl.game.scorers.bounds import Action, Bounds, tie_argmax
 from stacksl.game.scorers.gradient import GradientScorer
 from stacksl.game.scorers.heads import Head, restore_head
 from stacksl.game.scorers.newton import ClassNewton, PairNewton
+from stacksl.game.scorers.refits import Fit
 from stacksl.game.scorers.ridge import ClassRidge, PairRidge
 from stacksl.game.scorers.settings import RadiusCounts, Reference, ScorerSettings, Track
 from stacksl.items import Feedback
@@ -76,8 +77,18 @@ class Scorer(Protocol):
         """Let an unasked round go by; call it once for each, whatever `track` is."""
         ...
 
-    def refit(self, block: Block, labels: NDArray[np.int64], tune: bool = True) -> Head | None:
-        """The final model of labelled items, or None where they cannot carry one (DESIGN D15)."""
+    def refit(
+        self,
+        block: Block,
+        labels: NDArray[np.int64],
+        tune: bool = True,
+        fit: Fit | None = None,
+    ) -> Head | None:
+        """The final model of labelled items, or None where they cannot carry one (DESIGN D15).
+
+        `fit` says how class heads are fitted, in the place of `tune`; pair features have no other
+        way than theirs and leave it unread.
+        """
         ...
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -14,6 +14,7 @@ from stacksl.game.inputs import Array, Block, Inputs
 from stacksl.game.losses import above, clip, cross_entropy, kl, softmax
 from stacksl.game.scorers.bounds import Bounds, assemble
 from stacksl.game.scorers.heads import Head, refit
+from stacksl.game.scorers.refits import Fit
 from stacksl.game.scorers.rows import (
     add_rows,
     all_scores,
@@ -125,10 +126,16 @@ class GradientScorer:
         if self.settings.track == "all":
             self.tracker.add(inputs, choice)
 
-    def refit(self, block: Block, labels: NDArray[np.int64], tune: bool = True) -> Head | None:
+    def refit(
+        self,
+        block: Block,
+        labels: NDArray[np.int64],
+        tune: bool = True,
+        fit: Fit | None = None,
+    ) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
         refuse_offset(block, self.name)
-        return refit(block, labels, self.theta, self.seed, tune)
+        return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stacksl.errors import FeatureError
 from stacksl.game.inputs import Array, Block, PairBlock, SharedBlock
 from stacksl.game.losses import softmax
-from stacksl.game.scorers.refits import Strength, fit_classes, fit_pairs
+from stacksl.game.scorers.refits import Fit, Strength, fit_classes, fit_pairs, plain
 from stacksl.game.scorers.rows import all_scores
 
 __all__ = ["ClassHead", "Head", "PairHead", "refit", "restore_head"]
@@ -120,19 +120,25 @@ def _strength(state: Mapping[str, NDArray[Any]]) -> Strength:
 
 
 def refit(
-    block: Block, labels: NDArray[np.int64], theta: Array, seed: int, tune: bool = True
+    block: Block,
+    labels: NDArray[np.int64],
+    theta: Array,
+    seed: int,
+    tune: bool = True,
+    fit: Fit | None = None,
 ) -> Head | None:
     """The final model of the labelled items `block` with gold indices `labels`, (n,).
 
-    Class heads: a logistic regression, where a class never bought keeps the online head's score
-    as its logit; `theta` is that head, (K, d). Pair features: a conditional logit around the
-    block's `base`, if it has one. See `refits` for C, which `tune` lets be chosen (from 60 labels
-    up) by folds drawn from `seed`.
+    Class heads: a logistic regression, as `fit` says where it is given; `theta` is the online head,
+    (K, d), whose score a class that no example is of keeps as its logit. Pair features: a
+    conditional logit around the block's `base`, if it has one. See `refits` for C, which `tune`
+    lets be chosen (from 60 labels up) by folds drawn from `seed`.
 
     None where the labels cannot carry a model: fewer than two classes, or no labelled pair item.
     """
     if isinstance(block, SharedBlock):
-        fitted = fit_classes(block.h, labels, seed, tune)
+        how = plain(tune) if fit is None else fit
+        fitted = fit_classes(block.h, labels, seed, how)
         if fitted is None:
             return None
         seen, weights, offsets, strength = fitted

@@ -14,6 +14,7 @@ from stacksl.game.inputs import Array, Block, Inputs, PairFeatures, SharedFeatur
 from stacksl.game.losses import cross_entropy, softmax
 from stacksl.game.scorers.bounds import Bounds, assemble
 from stacksl.game.scorers.heads import Head, refit
+from stacksl.game.scorers.refits import Fit
 from stacksl.game.scorers.rows import (
     all_scores,
     current_radius,
@@ -114,9 +115,15 @@ class PairNewton:
             rows = presented_rows(inputs, presented)
             self.confidence.update(self._factors(inputs, presented, rows), labels=0)
 
-    def refit(self, block: Block, labels: NDArray[np.int64], tune: bool = True) -> Head | None:
+    def refit(
+        self,
+        block: Block,
+        labels: NDArray[np.int64],
+        tune: bool = True,
+        fit: Fit | None = None,
+    ) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
-        return refit(block, labels, self.theta, self.seed, tune)
+        return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
@@ -241,9 +248,15 @@ class ClassNewton:
         if self.settings.track == "all":
             self._inform(inputs, labels=0)
 
-    def refit(self, block: Block, labels: NDArray[np.int64], tune: bool = True) -> Head | None:
+    def refit(
+        self,
+        block: Block,
+        labels: NDArray[np.int64],
+        tune: bool = True,
+        fit: Fit | None = None,
+    ) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
-        return refit(block, labels, self.theta, self.seed, tune)
+        return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""

@@ -17,8 +17,20 @@ from numpy.typing import NDArray
 
 from stacksl.game.inputs import Array
 from stacksl.game.randomness import generator
+from stacksl.game.scorers.soft import Soft, SoftLoss
 
-__all__ = ["CHOICES", "DEFAULT", "ENOUGH", "Strength", "fit_classes", "fit_pairs"]
+__all__ = [
+    "CHOICES",
+    "DEFAULT",
+    "ENOUGH",
+    "Fit",
+    "Strength",
+    "choose_strength",
+    "fit_classes",
+    "fit_pairs",
+    "folds_of",
+    "plain",
+]
 
 DEFAULT = 20.0
 CHOICES = (1.0, 5.0, 20.0, 100.0)
@@ -46,33 +58,65 @@ class Strength:
 class _Problem(Protocol):
     """Labelled items whose log-loss a parameter vector minimises."""
 
-    size: int  # items
+    size: float  # items, or the weight of all examples
     start: Array  # the parameters before any label
     penalised: Array  # 1 where ½θ² is charged, 0 where not
 
     def loss(self, theta: Array) -> tuple[float, Array]: ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """How a fit of class heads is made beyond its labels.
+
+    Attributes:
+        strength: C; None has it chosen by folds, or 20 below 60 labels.
+        soft: examples that stand beside the labels.
+        start: coefficients, (K, d), and intercepts, (K,), to begin at; zeros if None.
+        tolerance: the largest entry of the gradient of the mean loss at which it ends.
+    """
+
+    strength: Strength | None = Strength(DEFAULT)
+    soft: Soft | None = None
+    start: tuple[Array, Array] | None = None
+    tolerance: float = _FINAL
+
+
+def plain(tune: bool) -> Fit:
+    """The fit of labels alone, C chosen by folds (`tune`) or 20."""
+    return Fit(None if tune else Strength(DEFAULT))
+
+
 def fit_classes(
-    h: NDArray[Any], labels: Rows, seed: int, tune: bool
+    h: NDArray[Any], labels: Rows, seed: int, fit: Fit
 ) -> tuple[Rows, Array, Array, Strength] | None:
     """The k classes seen, (k,), their coefficients, (k, d), and intercepts, (k,), and C.
 
     Multinomial logistic regression; intercepts are not penalised. `h` is (n, d), `labels` is
-    (n,), `seed` draws the folds, and without `tune` C = 20. None with fewer than two classes.
+    (n,), `seed` draws the folds. A class is seen where a label or a soft example is of it. None
+    with fewer than two classes.
     """
     seen = np.unique(labels)
+    if fit.soft is not None:
+        seen = np.union1d(seen, fit.soft.named())
     if len(seen) < 2:
         return None
     rows = np.asarray(h, dtype=np.float64)
-    strength = Strength(DEFAULT)
-    if tune:
-        strength = _choose(len(labels), seed, lambda a, b: _class_losses(rows, labels, a, b))
-    theta = _minimise(
-        _Classes(rows, np.searchsorted(seen, labels), len(seen)), strength.value, _FINAL
-    )
+    strength = choose_strength(rows, labels, seed) if fit.strength is None else fit.strength
+    soft = None if fit.soft is None else SoftLoss(fit.soft, seen)
+    problem = _Classes(rows, np.searchsorted(seen, labels), len(seen), soft)
+    start = None
+    if fit.start is not None:
+        start = np.column_stack([part[seen] for part in fit.start]).ravel()
+    theta = _minimise(problem, strength.value, fit.tolerance, start)
     fitted = theta.reshape(len(seen), -1)
     return seen, fitted[:, :-1].copy(), fitted[:, -1].copy(), strength
+
+
+def choose_strength(h: NDArray[Any], labels: Rows, seed: int) -> Strength:
+    """C of class heads by the held-out log-loss of folds, 20 below 60 labels."""
+    rows = np.asarray(h, dtype=np.float64)
+    return _choose(len(labels), seed, lambda a, b: _class_losses(rows, labels, a, b))
 
 
 def fit_pairs(
@@ -105,13 +149,21 @@ def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> Str
     """The C with the least held-out loss; `losses` maps (fit on, held out) to one loss a C."""
     if count < ENOUGH:
         return Strength(DEFAULT)
+    total = np.zeros(len(CHOICES))
+    for train, held in folds_of(count, seed):
+        total += losses(train, held)
+    return Strength(CHOICES[int(np.argmin(total))], tuple((total / count).tolist()))
+
+
+def folds_of(count: int, seed: int) -> list[tuple[Rows, Rows]]:
+    """Three shuffled folds of `count` labels: the places fitted on, and those held out."""
     order = generator(seed, "refit", count).permutation(count)
     folds = np.array_split(order, _FOLDS)
-    total = np.zeros(len(CHOICES))
+    pairs = []
     for held in range(_FOLDS):
         train = np.concatenate([fold for other, fold in enumerate(folds) if other != held])
-        total += losses(np.sort(train), np.sort(folds[held]))
-    return Strength(CHOICES[int(np.argmin(total))], tuple((total / count).tolist()))
+        pairs.append((np.sort(train), np.sort(folds[held])))
+    return pairs
 
 
 def _class_losses(rows: Array, labels: Rows, train: Rows, held: Rows) -> Array:
@@ -177,12 +229,13 @@ def _minimise(
 class _Classes:
     """Multinomial logistic regression: parameters (k, d + 1), flattened, the intercept last.
 
-    `rows` is (n, d), `gold` is (n,) in 0..k−1.
+    `rows` is (n, d), `gold` is (n,) in 0..k−1; `soft` examples are of the same k classes.
     """
 
-    def __init__(self, rows: Array, gold: Rows, classes: int) -> None:
+    def __init__(self, rows: Array, gold: Rows, classes: int, soft: SoftLoss | None = None) -> None:
         self.rows = rows
-        self.size = len(rows)
+        self.soft = soft
+        self.size: float = len(rows) + (0.0 if soft is None else soft.size)
         self.gold = (np.arange(len(rows)), gold)
         shape = (classes, rows.shape[1] + 1)
         self.start: Array = np.zeros(shape[0] * shape[1])
@@ -205,7 +258,11 @@ class _Classes:
         gradient = np.empty(self.shape)
         gradient[:, :-1] = policy.T @ self.rows
         gradient[:, -1] = policy.sum(axis=0)
-        return float(np.log(totals).sum()) - golden, gradient.ravel()
+        value = float(np.log(totals).sum()) - golden
+        if self.soft is not None:
+            more, pull = self.soft.loss(both)
+            value, gradient = value + more, gradient + pull
+        return value, gradient.ravel()
 
 
 class _Choices:
@@ -219,7 +276,7 @@ class _Choices:
         sizes = np.array([len(item) for item in items])
         self.rows = np.concatenate(items)
         self.fixed = None if fixed is None else np.concatenate(fixed)
-        self.size = len(items)
+        self.size: float = len(items)
         self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self.owners = np.repeat(np.arange(len(items)), sizes)
         self.gold = self.starts + gold

@@ -16,6 +16,7 @@ from stacksl.game.losses import softmax
 from stacksl.game.rules import TIE
 from stacksl.game.scorers.bounds import Bounds, assemble
 from stacksl.game.scorers.heads import Head, refit
+from stacksl.game.scorers.refits import Fit
 from stacksl.game.scorers.rows import (
     all_scores,
     current_radius,
@@ -140,10 +141,16 @@ class PairRidge:
             self.confidence.update(inputs.phi[choice : choice + 1], labels=0)
             self.theta = self.confidence.gram_inv @ self.moment
 
-    def refit(self, block: Block, labels: NDArray[np.int64], tune: bool = True) -> Head | None:
+    def refit(
+        self,
+        block: Block,
+        labels: NDArray[np.int64],
+        tune: bool = True,
+        fit: Fit | None = None,
+    ) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
         refuse_offset(block, self.name)
-        return refit(block, labels, self.theta, self.seed, tune)
+        return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
@@ -247,9 +254,15 @@ class ClassRidge:
         if self.settings.track == "all":
             self._regress(inputs, None, labels=0)
 
-    def refit(self, block: Block, labels: NDArray[np.int64], tune: bool = True) -> Head | None:
+    def refit(
+        self,
+        block: Block,
+        labels: NDArray[np.int64],
+        tune: bool = True,
+        fit: Fit | None = None,
+    ) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
-        return refit(block, labels, self.theta, self.seed, tune)
+        return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""

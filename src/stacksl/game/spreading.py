@@ -1,0 +1,130 @@
+"""Labels spread over a graph of neighbours: what a few labels say of the items never asked.
+
+The nodes are items, and class names beside them; an edge joins each node with its nearest ones by
+cosine and weighs exp(−(distance / median distance)²). With S = D^−½ W D^−½ and the seeds Y the
+spread labels are F ← α·S·F + (1 − α)·Y, some 40 times over. scikit-learn's `LabelSpreading` is this
+iteration for hard seeds of one weight; class names are weaker seeds, which it cannot hold, so the
+iteration is SciPy's sparse product here, and a test holds the two equal.
+
+Source: Zhou, Bousquet, Lal, Weston and Schölkopf, Learning with local and global consistency, 2004.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ALPHA", "NAME_SEED", "NEIGHBOURS", "Graph", "neighbour_graph", "spread"]
+
+NEIGHBOURS = 15
+ALPHA = 0.9
+STEPS = 40
+NAME_SEED = 0.3  # a bought label is a seed of weight 1
+
+Floats: TypeAlias = NDArray[np.float32]
+Rows: TypeAlias = NDArray[np.int64]
+
+_COLUMNS = 64  # classes spread at once: beside the graph, memory is nodes x 64 numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """S over n items and, behind them, the names of K classes (or of none).
+
+    `similarity` is a SciPy matrix in CSR form, (n + K, n + K) float32, symmetric, 0 on the
+    diagonal; `items` is n.
+    """
+
+    similarity: Any
+    items: int
+
+    @property
+    def names(self) -> int:
+        """The nodes that are class names."""
+        return int(self.similarity.shape[0]) - self.items
+
+
+def neighbour_graph(
+    h: NDArray[Any], names: NDArray[Any] | None = None, neighbours: int = NEIGHBOURS
+) -> Graph:
+    """The graph of the rows of `h`, (n, d), and of `names`, (K, d), one a class.
+
+    A row of zeros has no direction and is joined with nothing. Distances are exact; the search
+    takes n² products of d numbers, in blocks.
+    """
+    rows = np.asarray(h, dtype=np.float32)
+    if names is not None:
+        rows = np.concatenate([rows, np.asarray(names, dtype=np.float32)])
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    known = np.flatnonzero(lengths[:, 0] > 0)
+    unit = rows[known] / lengths[known]
+    near, distance = _nearest(unit, min(neighbours, len(known) - 1))
+    starts, ends = np.repeat(known, near.shape[1]), known[near.ravel()]
+    return Graph(_similarity(starts, ends, distance.ravel(), len(rows)), len(h))
+
+
+def _nearest(unit: Floats, count: int) -> tuple[Rows, Floats]:
+    """The `count` nearest other rows of each row of length 1, and the cosine distances."""
+    if count < 1:
+        return np.zeros((len(unit), 0), np.int64), np.zeros((len(unit), 0), np.float32)
+    from sklearn.neighbors import NearestNeighbors
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # which of equal neighbours is taken may depend on the threads
+        search = NearestNeighbors(n_neighbors=count + 1, algorithm="brute").fit(unit)
+        euclid, near = search.kneighbors(unit)
+    others = near != np.arange(len(unit))[:, None]
+    others[others.all(axis=1), -1] = False  # among equal rows a row may not find itself
+    shape = (len(unit), count)
+    squares = np.square(euclid[others].reshape(shape))
+    return near[others].reshape(shape), (squares / 2).astype(np.float32)
+
+
+def _similarity(starts: Rows, ends: Rows, distance: Floats, nodes: int) -> Any:
+    """D^−½ W D^−½, W the mean of the edges and of their reverse."""
+    from scipy.sparse import csr_array, diags_array
+
+    median = float(np.median(distance)) if len(distance) else 0.0
+    weights = np.exp(-np.square(distance / max(median, 1e-12))).astype(np.float32)
+    directed = csr_array((weights, (starts, ends)), shape=(nodes, nodes))
+    both = (directed + directed.T) / 2
+    degree = np.asarray(both.sum(axis=1), dtype=np.float64)
+    scale = diags_array(1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)))
+    return csr_array(scale @ both @ scale).astype(np.float32)
+
+
+def spread(
+    graph: Graph, rows: Rows, labels: Rows, classes: int, wanted: Rows | None = None
+) -> Floats:
+    """What the labels say of the items: (m, K) float32, rows that add to 1 or are 0.
+
+    Args:
+        graph: the neighbours; its names are seeds of weight 0.3, each of its own class.
+        rows: items with a label, (n,), seeds of weight 1; `labels` are their classes.
+        classes: K.
+        wanted: the m items that are told; all if None.
+    """
+    told = np.arange(graph.items) if wanted is None else wanted
+    found = np.zeros((len(told), classes), dtype=np.float32)
+    for start in range(0, classes, _COLUMNS):
+        stop = min(start + _COLUMNS, classes)
+        seeds = np.zeros((graph.items + graph.names, stop - start), dtype=np.float32)
+        mine = (labels >= start) & (labels < stop)
+        seeds[rows[mine], labels[mine] - start] = 1.0
+        named = np.arange(start, min(stop, graph.names))
+        seeds[graph.items + named, named - start] = NAME_SEED
+        found[:, start:stop] = _iterate(graph.similarity, seeds)[told]
+    total = found.sum(axis=1, keepdims=True)
+    found /= np.where(total > 0, total, np.float32(1))
+    return found
+
+
+def _iterate(similarity: Any, seeds: Floats) -> Floats:
+    source = np.float32(1 - ALPHA) * seeds
+    found = seeds
+    for _ in range(STEPS):
+        found = np.float32(ALPHA) * (similarity @ found) + source
+    return found
