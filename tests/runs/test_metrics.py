@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.runs.metrics import calibration_bins, confusions, macro_f1, wilson
+from stacksl.runs.metrics import calibration_bins, cohen_kappa, confusions, macro_f1, wilson
 
 
 @given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -78,3 +78,22 @@ def test_full_confidence_falls_into_the_last_bin() -> None:
     bins, error = calibration_bins(np.array([1.0, 1.0]), np.array([True, False]))
     assert bins == [(1.0, 0.5, 2)]
     assert error == 0.5
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), min_size=2))
+def test_kappa_is_scikit_learns(pairs: list[tuple[str, str]]) -> None:
+    from sklearn.metrics import cohen_kappa_score
+
+    if len({answer for pair in pairs for answer in pair}) == 1:
+        assert cohen_kappa(pairs) is None
+        return
+    first, second = zip(*pairs, strict=True)
+    assert cohen_kappa(pairs) == pytest.approx(cohen_kappa_score(first, second), abs=1e-12)
+
+
+def test_kappa_of_candidates_and_other_answers_together() -> None:
+    """Three of four agree; by chance (2 * 2 + 1 * 1) / 16 would."""
+    pairs = [(0, 0), ("none", "none"), (0, 0), (2, 1)]
+    by_chance = (2 * 2 + 1 * 1) / 16
+    assert cohen_kappa(pairs) == pytest.approx((3 / 4 - by_chance) / (1 - by_chance))
+    assert cohen_kappa([]) is None

@@ -294,6 +294,8 @@ class Contested:
         statistic: the gate score g of that round, or the gate's own where no matrix is kept.
         round: the round.
         asked: whether its label was bought.
+        said: what the answer was, a `label` or one of `none`, `ambiguous`, `broken`; None where it
+            is still out.
     """
 
     item: str
@@ -303,6 +305,7 @@ class Contested:
     statistic: float | None
     round: int
     asked: bool
+    said: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stacksl.report.asking import AuditResult
-    from stacksl.report.facts import CurvePoint, Facts, TestResult
+    from stacksl.report.facts import Contested, CurvePoint, Facts, TestResult
 
 __all__ = [
     "asked_note",
@@ -28,6 +28,7 @@ __all__ = [
     "percent",
     "plural",
     "state_note",
+    "unlabelled",
 ]
 
 MICRO = 1_000_000
@@ -220,6 +221,18 @@ def asked_note(facts: Facts) -> str:
         "On the items it asked about, which are the hard ones: this lies below the accuracy on all"
         " items and is no estimate of it."
     )
+
+
+def unlabelled(row: Contested) -> str:
+    """Why a contested item has no label."""
+    if not row.asked:
+        return "label not bought"
+    answers = {
+        "none": "answer: none of these",
+        "ambiguous": "answer: ambiguous",
+        "broken": "answer: broken item",
+    }
+    return answers.get(row.said or "", "answer still out")
 
 
 def gate_score_meaning(facts: Facts) -> str:

@@ -7,7 +7,7 @@ and nothing is ever selected or fitted on them. `audit_size` says how many, `dra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from stacksl.runs.metrics import calibration_bins, wilson
 
 __all__ = [
     "NO_ANSWER",
+    "Audit",
     "Audited",
     "Verdict",
     "audit_size",
@@ -34,6 +35,26 @@ NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
 
 Verdict = tuple[str, int | None]
 """What an annotator said of an item (`label`, `none`, `ambiguous`, `broken`), and its candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An audit as a run holds it: its items, and what was said of them.
+
+    Attributes:
+        rows: of the items, in the order drawn.
+        answers: what was said, by item id; an item that is not in it is unanswered.
+        passed_over: see `Audited`.
+    """
+
+    rows: tuple[int, ...]
+    answers: Mapping[str, Verdict]
+    passed_over: float = 0.0
+
+    def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+        """(row, candidate) of the items that a candidate was named for; `ids` are of all rows."""
+        said = [(row, self.answers.get(ids[row], ("missing", None))[1]) for row in self.rows]
+        return [(row, index) for row, index in said if index is not None]
 
 
 def default_size(budget: int) -> int:

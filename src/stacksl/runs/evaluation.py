@@ -14,6 +14,7 @@ from stacksl.errors import DataError
 from stacksl.game.inputs import Array
 from stacksl.game.losses import softmax
 from stacksl.runs.adapted import AdaptedModel
+from stacksl.runs.audit import Audited
 from stacksl.runs.metrics import calibration_bins, confusions, macro_f1, wilson
 from stacksl.runs.model import Model
 
@@ -84,13 +85,15 @@ Point = tuple[int, float, float, float]
 class Tested:
     """What a run's test set says: of the final model, and of what fewer labels would have made.
 
-    `by_normalisation` is the final language model's under all four, `before` the base model's.
+    `by_normalisation` is the final language model's under all four, `before` the base model's, and
+    `audited` what the audit says of the final model.
     """
 
     evaluation: Evaluation | None = None
     curve: tuple[Point, ...] = ()
     by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
     before: Mapping[str, Evaluation] = field(default_factory=dict)
+    audited: Audited | None = None
 
 
 def point(labels: int, result: Evaluation) -> Point:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["calibration_bins", "confusions", "macro_f1", "wilson"]
+__all__ = ["calibration_bins", "cohen_kappa", "confusions", "macro_f1", "wilson"]
 
 
 def wilson(correct: int, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
@@ -46,6 +46,25 @@ def confusions(gold: Sequence[int], predicted: Sequence[int]) -> list[tuple[int,
     wrong = Counter((g, p) for g, p in pairs if g != p and g >= 0)
     ordered = sorted(wrong.items(), key=lambda entry: (-entry[1], entry[0]))
     return [(g, p, count) for (g, p), count in ordered]
+
+
+def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
+    """Cohen's kappa of the (first, second) answers in `pairs`: agreement beyond chance.
+
+    κ = (p − e) / (1 − e), with p the share of pairs that agree and e the share that would agree if
+    both answered independently with their own frequencies. None where e is 1 or there is no pair.
+    Source: Cohen 1960.
+
+    >>> cohen_kappa([("a", "a"), ("b", "b"), ("a", "b"), ("b", "a")])
+    0.0
+    """
+    n = len(pairs)
+    first, second = (Counter(pair[side] for pair in pairs) for side in (0, 1))
+    by_chance = sum(first[answer] * second[answer] for answer in first)  # n² e
+    if by_chance == n * n:
+        return None
+    share = sum(one == other for one, other in pairs) / n
+    return (share - by_chance / n**2) / (1 - by_chance / n**2)
 
 
 def calibration_bins(
