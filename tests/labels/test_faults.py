@@ -237,7 +237,7 @@ def test_an_older_ledger_is_brought_up_to_date(path, decision):
 def test_a_newer_ledger_is_refused(book, path):
     book().close()
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO schema_steps VALUES (4, 'wonders')")
+        connection.execute("INSERT INTO schema_steps VALUES (6, 'wonders')")
     connection.close()
     for readonly in (True, False):
         with pytest.raises(LedgerError, match="step 'wonders', .* install a newer stacksl"):

@@ -403,7 +403,8 @@ def test_export_gives_one_row_a_purchase(book, decision, clock):
     clock.now = 2_000.0
     ledger.take([Answer("q1", 0, 1, 2, "me", 1)])
     ledger.release(ledger.open_purchases()[1], "refused")
-    nothing = {"answer": None, "learnt_at": None, "labeler": None, "purpose": "train", "slot": 0}
+    nothing = {"answer": None, "said": None, "learnt_at": None, "labeler": None}
+    nothing |= {"purpose": "train", "slot": 0}
     assert ledger.export() == [
         {**nothing, "item": "q0", "state": "open", "price": 3},
         {
@@ -411,6 +412,7 @@ def test_export_gives_one_row_a_purchase(book, decision, clock):
             "slot": 0,
             "state": "answered",
             "answer": 2,
+            "said": "label",
             "learnt_at": 2000.0,
             "price": 1,
             "labeler": "me",

@@ -10,7 +10,7 @@ from stacksl.cli.printing import as_json, count, facts
 
 __all__ = ["export", "path", "replay", "verify"]
 
-COLUMNS = ("item", "slot", "state", "answer", "learnt_at", "price", "labeler", "purpose")
+COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "labeler", "purpose")
 
 
 def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:

@@ -5,43 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final
 
-from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.labels.rows import EVENTS, LATER_EVENTS, LATER_PURPOSES, Entry
+from stacksl.labels.rows import Entry
+from stacksl.labels.state import (
+    Key,
+    State,
+    impossible,
+    price_of,
+    refuse_later,
+    whole_of,
+    word_of,
+)
 
-__all__ = ["Accounts", "Key", "State", "refuse_later"]
+__all__ = ["Accounts"]
 
-Key = tuple[str, int]
-"""A purchase: the item's surrogate and the slot."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """One purchase as it stands.
-
-    Attributes:
-        stage: `open` (leased), `released` (leased before, not now), `answered`.
-        token: of its last lease.
-        round: the round of its last lease.
-        price: micro-units, the most it may cost while open, what it cost once answered.
-        labels: every (token, index) that came, so that one that comes twice is known.
-        late: answers kept without being charged.
-        index, labeler, learnt_at: of the accepted answer; the index follows corrections.
-        corrections: how often the answer was corrected.
-    """
-
-    stage: Literal["open", "released", "answered"]
-    token: int
-    round: int | None
-    purpose: str
-    price: int
-    labels: frozenset[tuple[int, int]] = frozenset()
-    late: int = 0
-    index: int | None = None
-    labeler: str | None = None
-    learnt_at: int | None = None
-    corrections: int = 0
+_SUMS: Final = (
+    "budget", "money", "asked", "answered", "reserved", "paid", "promised", "learnt",
+    "last_round", "epoch", "classes", "classes_added",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -52,13 +34,17 @@ class Accounts:
     rows being read back alike, and `apply` refuses a row that the rows before do not allow.
 
     Attributes:
-        budget: labels; money, price: micro-units (`money` may be None).
-        answered, reserved: labels paid for, and labels promised.
+        budget: labels; money, price: micro-units (`money` may be None). A `budget` row changes
+            the first two.
+        asked: labels of purpose `train`, answered and promised.
+        answered, reserved: labels paid for, and labels promised, of the purposes that cost.
         paid, promised: the same in money, a promise at the most it may cost.
         learnt: labels handed to the learner.
         last_round: the highest round with a certificate.
         epoch: how often the features were renewed.
+        classes, classes_added: K after the last class that was added (None before), and how often.
         seen: the surrogates of the items with a certificate.
+        taught: the surrogates of the items whose label was learnt.
     """
 
     budget: int
@@ -66,6 +52,7 @@ class Accounts:
     price: int
     purchases: dict[Key, State] = field(default_factory=dict)
     open: dict[Key, None] = field(default_factory=dict)
+    asked: int = 0
     answered: int = 0
     reserved: int = 0
     paid: int = 0
@@ -73,9 +60,13 @@ class Accounts:
     learnt: int = 0
     last_round: int = 0
     epoch: int = 0
+    classes: int | None = None
+    classes_added: int = 0
     seen: set[str] = field(default_factory=set)
+    taught: set[str] = field(default_factory=set)
     _undo: dict[Key, State | None] | None = None
     _fresh: list[str] = field(default_factory=list)
+    _lessons: list[str] = field(default_factory=list)
 
     @property
     def spent(self) -> int:
@@ -103,21 +94,22 @@ class Accounts:
     @contextmanager
     def tentative(self) -> Iterator[None]:
         """Whatever is applied inside is taken back if the block raises."""
-        sums = (self.answered, self.reserved, self.paid, self.promised)
-        rest = (self.learnt, self.last_round, self.epoch, dict(self.open))
-        self._undo, self._fresh = {}, []
+        sums, was_open = [getattr(self, name) for name in _SUMS], dict(self.open)
+        self._undo, self._fresh, self._lessons = {}, [], []
         try:
             yield
         except BaseException:
-            self._take_back(self._undo, self._fresh)
-            self.answered, self.reserved, self.paid, self.promised = sums
-            self.learnt, self.last_round, self.epoch, self.open = rest
+            self._take_back(self._undo)
+            for name, value in zip(_SUMS, sums, strict=True):
+                setattr(self, name, value)
+            self.open = was_open
             raise
         finally:
             self._undo = None
 
-    def _take_back(self, undo: dict[Key, State | None], fresh: list[str]) -> None:
-        self.seen.difference_update(fresh)
+    def _take_back(self, undo: dict[Key, State | None]) -> None:
+        self.seen.difference_update(self._fresh)
+        self.taught.difference_update(self._lessons)
         for key, state in undo.items():
             if state is None:
                 del self.purchases[key]
@@ -128,24 +120,16 @@ class Accounts:
         """Count one more row.
 
         Raises:
-            LedgerError: the row's event or purpose is not read by this version.
+            LedgerError: the row's event is not read by this version.
             LedgerCorrupt: the rows before do not allow it.
         """
         refuse_later(entry.event, entry.purpose)
-        if entry.event == "round":
-            self._certified(entry)
-        elif entry.event == "refreshed":
-            self._refreshed(entry)
+        if entry.event in _PLAIN:
+            _PLAIN[entry.event](self, entry)
         elif entry.event in _EFFECTS:
             if entry.item is None or entry.slot is None or entry.token is None:
-                raise self._impossible(entry, "it names no purchase")
+                raise impossible(entry, "it names no purchase")
             _EFFECTS[entry.event](self, (entry.item, entry.slot), entry)
-
-    def _certified(self, entry: Entry) -> None:
-        self.last_round = max(self.last_round, entry.round or 0)
-        if entry.item is not None and entry.item not in self.seen:
-            self.seen.add(entry.item)
-            self._fresh.append(entry.item)
 
     def expect_epoch(self, entry: Entry) -> None:
         """Hold a certificate against the epoch that it names.
@@ -153,31 +137,53 @@ class Accounts:
         Raises:
             LedgerCorrupt: the rows before it make another.
         """
-        named = self._whole(entry, "epoch", 0)
+        named = whole_of(entry, "epoch", 0)
         if named != self.epoch:
-            raise self._impossible(entry, f"it names epoch {named} in epoch {self.epoch}")
+            raise impossible(entry, f"it names epoch {named} in epoch {self.epoch}")
+
+    # Rows of no purchase -----------------------------------------------------------------------
+
+    def _certified(self, entry: Entry) -> None:
+        self.last_round = max(self.last_round, entry.round or 0)
+        if entry.item is not None and entry.item not in self.seen:
+            self.seen.add(entry.item)
+            self._fresh.append(entry.item)
 
     def _refreshed(self, entry: Entry) -> None:
         if entry.number != self.epoch + 1:
-            raise self._impossible(entry, "its epoch does not follow the last one")
+            raise impossible(entry, "its epoch does not follow the last one")
         self.epoch = entry.number
+
+    def _budgeted(self, entry: Entry) -> None:
+        labels, money = whole_of(entry, "budget"), entry.data().get("money")
+        if money is not None and not isinstance(money, int):
+            raise impossible(entry, f"its money is {money!r}, not a whole number")
+        if labels < self.spent or (money is not None and money < self.spent_money):
+            raise impossible(entry, "it is below what is spent")
+        self.budget, self.money = labels, money
+
+    def _class_added(self, entry: Entry) -> None:
+        size = whole_of(entry, "size")
+        if entry.number != self.classes_added + 1 or size <= (self.classes or 0):
+            raise impossible(entry, "it does not follow the class that was added last")
+        self.classes, self.classes_added = size, entry.number
+
+    # Rows of a purchase ------------------------------------------------------------------------
 
     def _reserved(self, key: Key, entry: Entry) -> None:
         before = self.purchases.get(key)
         if before is not None and before.stage != "released":
-            raise self._impossible(entry, f"its purchase is {before.stage}")
+            raise impossible(entry, f"its purchase is {before.stage}")
         if entry.token != (before.token if before else 0) + 1:
-            raise self._impossible(entry, "its token does not follow the last one")
-        price = self._price(entry)
-        if not self.affords(price):
-            raise self._impossible(entry, "the budget is spent")
+            raise impossible(entry, "its token does not follow the last one")
+        price = price_of(entry)
+        self._expect_payable(entry, price)
         fresh = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
         if before is not None:
-            fresh = replace(fresh, labels=before.labels, late=before.late)
+            fresh = replace(fresh, words=before.words, late=before.late)
         self._put(key, fresh)
         self.open[key] = None
-        self.reserved += 1
-        self.promised += price
+        self._promise(fresh, 1)
 
     def _released(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "open")
@@ -186,85 +192,85 @@ class Accounts:
 
     def _answered(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "open", "released")
-        paid, index = self._price(entry), self._whole(entry, "index")
-        given = self._whole(entry, "given", entry.token)
+        paid, came = price_of(entry), word_of(entry)
         if paid > before.price:
-            raise self._impossible(entry, "it cost more than was reserved")
+            raise impossible(entry, "it cost more than was reserved")
         if before.stage == "open":
             self._close(key, before)
-        elif not self.affords(paid):
-            raise self._impossible(entry, "the budget is spent")
-        labels = before.labels | {(given, index)}
-        self._put(
-            key,
-            replace(
-                before,
-                stage="answered",
-                price=paid,
-                labels=labels,
-                index=index,
-                labeler=entry.labeler,
-            ),
-        )
-        self.answered += 1
-        self.paid += paid
+        else:
+            self._expect_payable(entry, paid)
+        words = before.words | {came}
+        answered = replace(before, stage="answered", price=paid, words=words, word=came[1])
+        self._put(key, replace(answered, labeler=entry.labeler))
+        self._pay(answered)
 
     def _late(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "released", "answered")
-        labels = before.labels | {(entry.token or 0, self._whole(entry, "index"))}
-        self._put(key, replace(before, labels=labels, late=before.late + 1))
+        self._put(key, replace(before, words=before.words | {word_of(entry)}, late=before.late + 1))
 
     def _corrected(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "answered")
         if entry.number != before.corrections + 1:
-            raise self._impossible(entry, "its number does not follow the last one")
-        index = self._whole(entry, "index")
-        self._put(key, replace(before, index=index, corrections=entry.number))
+            raise impossible(entry, "its number does not follow the last one")
+        index = whole_of(entry, "index")
+        self._put(key, replace(before, word=index, corrections=entry.number))
 
     def _learnt(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "answered")
-        if before.learnt_at is not None:
-            raise self._impossible(entry, "it was learnt before")
+        if before.learnt_at is not None or key[0] in self.taught:
+            raise impossible(entry, "it was learnt before")
+        if before.purpose == "audit" or before.index is None:
+            raise impossible(entry, "its answer is none to learn from")
         self._put(key, replace(before, learnt_at=entry.time))
+        self.taught.add(key[0])
+        self._lessons.append(key[0])
         self.learnt += 1
+
+    def _expect_payable(self, entry: Entry, price: int) -> None:
+        """An owned label costs nothing and needs no budget; any other must fit."""
+        if entry.purpose == "owned":
+            if price:
+                raise impossible(entry, "an owned label costs nothing")
+        elif not self.affords(price):
+            raise impossible(entry, "the budget is spent")
+
+    def _promise(self, state: State, sign: int) -> None:
+        if state.purpose != "owned":
+            self.reserved += sign
+            self.promised += sign * state.price
+            self.asked += sign * (state.purpose == "train")
+
+    def _pay(self, state: State) -> None:
+        if state.purpose != "owned":
+            self.answered += 1
+            self.paid += state.price
+            self.asked += state.purpose == "train"
 
     def _at(self, key: Key, entry: Entry, *stages: str) -> State:
         state = self.purchases.get(key)
         if state is None or state.stage not in stages:
             was = "was never made" if state is None else f"is {state.stage}"
-            raise self._impossible(entry, f"its purchase {was}")
+            raise impossible(entry, f"its purchase {was}")
+        if entry.purpose is not None and entry.purpose != state.purpose:
+            raise impossible(entry, f"its purchase is for '{state.purpose}'")
         return state
 
     def _close(self, key: Key, state: State) -> None:
         del self.open[key]
-        self.reserved -= 1
-        self.promised -= state.price
+        self._promise(state, -1)
 
     def _put(self, key: Key, state: State) -> None:
         if self._undo is not None:
             self._undo.setdefault(key, self.purchases.get(key))
         self.purchases[key] = state
 
-    def _price(self, entry: Entry) -> int:
-        price = entry.price or 0
-        if not isinstance(price, int) or price < 0:
-            raise self._impossible(entry, f"its price is {price!r}, not 0 micro-units or more")
-        return price
 
-    def _whole(self, entry: Entry, name: str, otherwise: int | None = None) -> int:
-        """An integer of the row's payload."""
-        number = entry.data().get(name, otherwise)
-        if not isinstance(number, int):
-            raise self._impossible(entry, f"its {name} is {number!r}, not a whole number")
-        return number
-
-    @staticmethod
-    def _impossible(entry: Entry, why: str) -> LedgerCorrupt:
-        return LedgerCorrupt(
-            f"the ledger cannot hold the event '{entry.event}' of round {entry.round}, "
-            f"token {entry.token}: {why}; restore the file from a copy"
-        )
-
+_PLAIN: dict[str, Callable[[Accounts, Entry], None]] = {
+    "round": Accounts._certified,
+    "refreshed": Accounts._refreshed,
+    "budget": Accounts._budgeted,
+    "class_added": Accounts._class_added,
+}
 
 _EFFECTS: dict[str, Callable[[Accounts, Key, Any], None]] = {
     "reserved": Accounts._reserved,
@@ -274,23 +280,3 @@ _EFFECTS: dict[str, Callable[[Accounts, Key, Any], None]] = {
     "corrected": Accounts._corrected,
     "learnt": Accounts._learnt,
 }
-
-
-def refuse_later(event: str, purpose: str | None) -> None:
-    """Stop at what this version neither writes nor replays.
-
-    Raises:
-        LedgerError: naming the event or the purpose.
-    """
-    if event not in EVENTS:
-        raise LedgerCorrupt(f"the ledger knows the events {', '.join(EVENTS)}; came '{event}'")
-    if event in LATER_EVENTS:
-        raise LedgerError(
-            f"rows of event '{event}' are not written or replayed by this version: "
-            "use the version that wrote the ledger"
-        )
-    if purpose in LATER_PURPOSES:
-        raise LedgerError(
-            f"purchases of purpose '{purpose}' are not written or replayed by this version: "
-            "use the version that wrote the ledger"
-        )

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sqlalchemy import insert, select
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.items import Decision
 from stacksl.labels.accounts import Accounts
+from stacksl.labels.annex import Annex
 from stacksl.labels.chain import Link, chain, genesis, walk
-from stacksl.labels.exchange import Drafts
+from stacksl.labels.drafts import Drafts
+from stacksl.labels.giving import let_go
 from stacksl.labels.migrations import migrate
 from stacksl.labels.purchases import Head, ItemRecord
 from stacksl.labels.register import Register
 from stacksl.labels.rows import Row, read_certificate
 from stacksl.labels.schema import runs
 from stacksl.labels.store import Store, place_file, remove_file
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 __all__ = ["Book", "Terms"]
 
@@ -50,6 +55,7 @@ class Book:
     Attributes:
         terms: what the run may spend.
         register: its items.
+        annex: what lies beside the chain.
         drafts: what all rows add up to, and the entries that wait.
         head: the end of the chain on disk, as this process last saw it.
     """
@@ -59,7 +65,8 @@ class Book:
         self._clock = clock
         with store.sentences():
             self.terms = _terms(store, run)
-            self.register = Register.read(store.connection, self.terms.run)
+            self.register = Register(store.connection, self.terms.run)
+            self.annex = Annex(store.connection, self.terms.run, self.register)
         self.head = Head(0, self.terms.genesis)
         self.drafts = self._empty()
         self._load()
@@ -91,22 +98,30 @@ class Book:
             remove_file(draft)
             raise
 
-    def durably(self, build: Callable[[Drafts], T]) -> T:
+    def durably(
+        self, build: Callable[[Drafts], T], beside: Callable[[Connection], None] | None = None
+    ) -> T:
         """Run `build` on the book as it is on disk now, and commit what it records.
+
+        `beside` may write to the tables beside the chain, in the same transaction.
 
         Raises:
             LedgerError: nothing was written, and nothing is counted that was not before.
         """
-        with self._store.writing(self.terms.run):
+        with self._store.writing(self.terms.run) as connection:
             self._catch_up()
             with self.drafts.tentative():
                 result = build(self.drafts)
                 links = chain(self.terms.run, self.head, self.drafts.entries)
                 self._store.append(self.terms.run, links)
+                self.annex.write()
+                if beside is not None:
+                    beside(connection)
                 self._store.commit()
         if links:
             self.head = Head(links[-1].seq, links[-1].hash)
         self.drafts.entries.clear()
+        self.annex.written()
         return result
 
     def later(self, build: Callable[[Drafts], T]) -> T:
@@ -122,6 +137,35 @@ class Book:
         """Commit what waits."""
         if self.drafts.entries:
             self.durably(lambda drafts: None)
+
+    def add_items(self, records: Iterable[ItemRecord]) -> int:
+        """Enter the records that are not entered yet; how many those were."""
+        records, added = list(records), 0
+
+        def enter(connection: Connection) -> None:
+            nonlocal added
+            fresh = self.register.fresh(records)
+            Register.write(connection, self.terms.run, fresh)
+            added = len(fresh)
+
+        self.durably(lambda drafts: None, enter)
+        with self._store.sentences():
+            self.register.read()
+        return added
+
+    def forget(self, item: str) -> None:
+        """Erase what is known of an item besides its numbers, and then its bytes."""
+        surrogate = self.register.surrogate(item)
+
+        def erase(connection: Connection) -> None:
+            self.register.erase(surrogate)
+            self.annex.erase(surrogate)
+            self._store.mark_unclean()
+
+        self.durably(lambda drafts: let_go(drafts, item), erase)
+        with self._store.sentences():
+            self.register.read()
+        self._store.wipe()
 
     def posted(self, round: int) -> bool:
         """Whether a round's certificate is on disk."""
@@ -147,11 +191,28 @@ class Book:
         accounts = self._empty().accounts
         links = self._store.links(self.terms.run)
         for link in walk(self.terms.run, self.terms.genesis, links, heads):
-            entry = link.entry
-            if entry.event == "round" and entry.item is not None:
-                self.register.check(entry.item, entry.data().get("item"), link.seq)
-                accounts.expect_epoch(entry)
-            accounts.apply(entry)
+            self._check_beside(link)
+            if link.entry.event == "round":
+                accounts.expect_epoch(link.entry)
+            accounts.apply(link.entry)
+
+    def _check_beside(self, link: Link) -> None:
+        """Hold what lies beside the chain against what a row says of it."""
+        entry = link.entry
+        if entry.item is None:
+            return
+        if entry.event == "round":
+            self.register.check(entry.item, entry.data().get("item"), link.seq)
+        elif entry.event in ("answered", "late"):
+            words = entry.data().get("words")
+            if words is not None:
+                self.annex.check(entry.item, str(words), link.seq)
+
+    def rows(self, after: int = 0, *, only: Sequence[str] = ()) -> Iterator[Row]:
+        """The rows from `after` + 1 on, or of them `only` the events named; flushed first."""
+        self.flush()
+        for link in self._store.links(self.terms.run, after, only=only):
+            yield self.row(link)
 
     def row(self, link: Link) -> Row:
         """A link with its item's id and its payload."""
@@ -167,7 +228,7 @@ class Book:
             token=entry.token,
             number=entry.number,
             purpose=entry.purpose,
-            labeler=entry.labeler,
+            labeler=self.annex.name(entry.labeler),
             price=entry.price,
             payload=entry.data(),
             previous=link.previous,
@@ -184,6 +245,8 @@ class Book:
                 f"the ledger {self._store.name} should have {self.head.count} rows, as this "
                 f"process left it, but has {tail.count}, others: it was cut or replaced"
             )
+        self.register.read()
+        self.annex.read()
         if self.drafts.entries:
             self._load()
             return
@@ -210,7 +273,7 @@ class Book:
 
     def _empty(self) -> Drafts:
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
-        return Drafts(accounts, self.register, self._clock)
+        return Drafts(accounts, self.register, self.annex, self._clock)
 
 
 def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> None:

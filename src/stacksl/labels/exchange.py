@@ -6,100 +6,19 @@ ledger's business.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.items import Decision
-from stacksl.labels.accounts import Accounts, Key, State, refuse_later
-from stacksl.labels.purchases import Answer, Purchase, Purpose
-from stacksl.labels.register import Register
-from stacksl.labels.rows import Entry, canonical, certificate
+from stacksl.labels.drafts import Drafts
+from stacksl.labels.purchases import Answer, Purchase
+from stacksl.labels.rows import canonical, certificate
 from stacksl.labels.scrutiny import expect_candidate, expect_price, whole, whole_answer
+from stacksl.labels.state import Key, State
 
-__all__ = ["Drafts", "correction", "lease", "post", "received", "release", "renewal", "settle"]
+__all__ = ["lease", "post", "received", "release", "renewal", "reserve_one", "settle", "teach"]
 
-_REASONS = ("expired", "refused")
-
-
-@dataclass(slots=True)
-class Drafts:
-    """The book with entries that are counted but not chained yet.
-
-    Attributes:
-        accounts: what all rows and the entries add up to.
-        register: the items.
-        clock: gives seconds since the epoch.
-        entries: what waits to be written, in order.
-    """
-
-    accounts: Accounts
-    register: Register
-    clock: Callable[[], float]
-    entries: list[Entry] = field(default_factory=list)
-
-    @contextmanager
-    def tentative(self) -> Iterator[None]:
-        """What is recorded inside is taken back if the block raises."""
-        before = len(self.entries)
-        try:
-            with self.accounts.tentative():
-                yield
-        except BaseException:
-            del self.entries[before:]
-            raise
-
-    def record(self, event: str, **fields: Any) -> None:
-        """Count an entry and keep it for writing."""
-        entry = Entry(time=int(self.clock() * 1e6), event=event, **fields)
-        self.accounts.apply(entry)
-        self.entries.append(entry)
-
-    def state(self, item: str, slot: int) -> State | None:
-        """A purchase as it stands, or None if it was never made."""
-        return self.accounts.purchases.get((self.register.surrogate(item), slot))
-
-    def size(self, item: str) -> int | None:
-        """K of an item, if known."""
-        return self.register.size(self.register.surrogate(item))
-
-    def purchase(self, key: Key) -> Purchase | None:
-        """The last lease of a purchase; None where its item was forgotten."""
-        item, state = self.register.id(key[0]), self.accounts.purchases[key]
-        if item is None:
-            return None
-        purpose = next(p for p in get_args(Purpose) if p == state.purpose)
-        return Purchase(item, key[1], state.token, state.round or 0, purpose, state.price)
-
-    def came_before(self, answer: Answer) -> bool:
-        """Whether this very answer was recorded already, accepted or late."""
-        state = self.state(answer.item, answer.slot)
-        return state is not None and (answer.token, answer.index) in state.labels
-
-    def answers_open_lease(self, answer: Answer) -> bool:
-        """Whether the answer came, or comes, on the lease it was asked with."""
-        state = self.state(answer.item, answer.slot)
-        return self.came_before(answer) or (
-            state is not None and state.stage == "open" and state.token == answer.token
-        )
-
-    def export(self) -> list[dict[str, object]]:
-        """One row a purchase, as `Ledger.export` describes it."""
-        return [
-            {
-                "item": self.register.id(key[0]),
-                "slot": key[1],
-                "state": "late" if state.stage == "released" and state.late else state.stage,
-                "answer": state.index,
-                "learnt_at": None if state.learnt_at is None else state.learnt_at / 1e6,
-                "price": 0 if state.stage == "released" else state.price,
-                "labeler": state.labeler,
-                "purpose": state.purpose,
-            }
-            for key, state in self.accounts.purchases.items()
-        ]
+_REASONS = ("expired", "refused", "forgotten")
 
 
 def renewal(drafts: Drafts, payload: str) -> None:
@@ -108,10 +27,32 @@ def renewal(drafts: Drafts, payload: str) -> None:
 
 
 def post(
-    drafts: Drafts, decisions: Sequence[Decision], on_disk: Callable[[int], bool]
+    drafts: Drafts,
+    decisions: Sequence[Decision],
+    slots: Mapping[str, int],
+    on_disk: Callable[[int], bool],
 ) -> list[Decision]:
-    """Certificates in order, each want either with its reservation or refused."""
-    return [_post_one(drafts, decision, on_disk) for decision in decisions]
+    """Certificates in order, each want either with its reservation or refused.
+
+    Slots beyond an item's first come behind them all: no item goes without a label for another's
+    second, and a replay, which plays round by round, meets them where they were counted.
+    """
+    posted = [_post_one(drafts, decision, on_disk) for decision in decisions]
+    for decision in posted:
+        if decision.asked:
+            _post_more(drafts, decision, slots.get(decision.item, 1))
+    return posted
+
+
+def _post_more(drafts: Drafts, decision: Decision, slots: int) -> None:
+    """The slots of an item beyond its first, as far as the budget goes."""
+    if whole(slots, f"the slots of item '{decision.item}'") < 1:
+        raise LedgerError(f"an item has 1 slot or more, '{decision.item}' was to have {slots}")
+    surrogate = drafts.register.surrogate(decision.item)
+    for slot in range(1, slots):
+        if not drafts.accounts.affords(drafts.accounts.price):
+            return
+        reserve_one(drafts, (surrogate, slot), int(decision.round))
 
 
 def _post_one(drafts: Drafts, decision: Decision, on_disk: Callable[[int], bool]) -> Decision:
@@ -131,7 +72,7 @@ def _post_one(drafts: Drafts, decision: Decision, on_disk: Callable[[int], bool]
     payload = certificate(decision, left=left, item=commitment, **named)
     drafts.record("round", round=int(decision.round), item=surrogate, payload=payload)
     if decision.asked:
-        _reserve(drafts, (surrogate, 0), int(decision.round))
+        reserve_one(drafts, (surrogate, 0), int(decision.round))
     return decision
 
 
@@ -143,8 +84,18 @@ def _expect_new(drafts: Drafts, round: int, on_disk: Callable[[int], bool]) -> N
         raise LedgerError(f"round {round} has its certificate already: a round is posted once")
 
 
-def _reserve(drafts: Drafts, key: Key, round: int, purpose: str = "train") -> None:
-    refuse_later("reserved", purpose)
+def reserve_one(
+    drafts: Drafts,
+    key: Key,
+    round: int | None,
+    purpose: str = "train",
+    price: int | None = None,
+) -> None:
+    """The next lease of a purchase; `price` is the ledger's unless given.
+
+    Raises:
+        LedgerError: the purchase is open or answered.
+    """
     state = drafts.accounts.purchases.get(key)
     if state is not None and state.stage != "released":
         raise LedgerError(
@@ -158,7 +109,7 @@ def _reserve(drafts: Drafts, key: Key, round: int, purpose: str = "train") -> No
         slot=key[1],
         token=1 if state is None else state.token + 1,
         purpose=purpose,
-        price=drafts.accounts.price,
+        price=drafts.accounts.price if price is None else price,
     )
 
 
@@ -170,14 +121,14 @@ def lease(drafts: Drafts, item: str, slot: int) -> Purchase | None:
         raise LedgerError(f"only a released purchase is leased again, that of '{item}' {was}")
     if not drafts.accounts.affords(drafts.accounts.price):
         return None
-    _reserve(drafts, key, state.round or 0, state.purpose)
+    reserve_one(drafts, key, state.round, state.purpose)
     return drafts.purchase(key)
 
 
 def release(drafts: Drafts, purchase: Purchase, reason: str) -> bool:
     """Give a lease up; False if it is not the purchase's open one."""
     if reason not in _REASONS:
-        raise LedgerError(f"a lease is released as {' or '.join(_REASONS)}, came '{reason}'")
+        raise LedgerError(f"a lease is released as {' or '.join(_REASONS[:2])}, came '{reason}'")
     state = drafts.state(purchase.item, purchase.slot)
     if state is None or state.token < purchase.token:
         raise LedgerError(
@@ -217,17 +168,20 @@ def received(drafts: Drafts, answers: Iterable[Answer]) -> list[Answer]:
 def settle(drafts: Drafts, answers: Iterable[Answer]) -> list[tuple[int, int]]:
     """Record answers, as `received` gives them, in order.
 
-    Gives the (round, index) of those to be learnt.
+    Gives the (round, index) of those to be learnt: of an item's slots, the first accepted answer
+    that names a candidate, and none of an audit.
     """
     lessons = []
     for answer in answers:
         if drafts.came_before(answer):
             continue
         state = _expect_leased(drafts, answer)
-        expect_candidate(answer.item, answer.index, drafts.size(answer.item))
+        if answer.index is not None:
+            expect_candidate(answer.item, answer.index, drafts.size(answer.item))
         if _accepts(drafts, state, answer):
             _accept(drafts, state, answer)
-            lessons.append((state.round or 0, answer.index))
+            if teach(drafts, answer.item, answer.slot) and answer.index is not None:
+                lessons.append((state.round or 0, answer.index))
         else:
             _keep_late(drafts, state, answer)
     return lessons
@@ -252,25 +206,58 @@ def _accepts(drafts: Drafts, state: State, answer: Answer) -> bool:
 
 
 def _accept(drafts: Drafts, state: State, answer: Answer) -> None:
-    """`answered` and `learnt`; a late answer takes over the lease that is open."""
+    """`answered`; a late answer takes over the lease that is open."""
     leased = state.stage == "open"
     lease = state.token if leased else answer.token
-    said: dict[str, object] = {"index": answer.index}
-    how = dict(said)
+    how = _said(drafts, answer)
     if lease != answer.token:
         how["given"] = answer.token
     if not leased:
         how["unleased"] = True  # no reservation turns into this charge: it is a new one
-    common = {
-        "round": state.round,
-        "item": drafts.register.surrogate(answer.item),
-        "slot": answer.slot,
-        "token": lease,
-        "purpose": state.purpose,
-        "labeler": answer.labeler,
-    }
-    drafts.record("answered", price=answer.price, payload=canonical(how), **common)
-    drafts.record("learnt", payload=canonical(said), **common)
+    drafts.record(
+        "answered",
+        round=state.round,
+        item=drafts.register.surrogate(answer.item),
+        slot=answer.slot,
+        token=lease,
+        purpose=state.purpose,
+        labeler=drafts.annex.code(answer.labeler),
+        price=answer.price,
+        payload=canonical(how),
+    )
+
+
+def teach(drafts: Drafts, item: str, slot: int) -> bool:
+    """`learnt`, where an accepted answer is the first of its item to learn from; else False."""
+    surrogate, state = drafts.register.surrogate(item), drafts.state(item, slot)
+    if state is None or state.index is None or state.purpose == "audit":
+        return False
+    if surrogate in drafts.accounts.taught:
+        return False
+    drafts.record(
+        "learnt",
+        round=state.round,
+        item=surrogate,
+        slot=slot,
+        token=state.token,
+        purpose=state.purpose,
+        labeler=state.labeler,
+        payload=canonical({"index": state.index}),
+    )
+    return True
+
+
+def _said(drafts: Drafts, answer: Answer) -> dict[str, object]:
+    """What an answer says, for the chain; its free texts go beside it."""
+    said: dict[str, object] = (
+        {"said": answer.said} if answer.index is None else {"index": answer.index}
+    )
+    words = drafts.words(answer)
+    if words is not None:
+        said["words"] = words
+        surrogate = drafts.register.surrogate(answer.item)
+        drafts.annex.note_texts(surrogate, words, answer.text, answer.note)
+    return said
 
 
 def _keep_late(drafts: Drafts, state: State, answer: Answer) -> None:
@@ -281,28 +268,7 @@ def _keep_late(drafts: Drafts, state: State, answer: Answer) -> None:
         slot=answer.slot,
         token=answer.token,
         purpose=state.purpose,
-        labeler=answer.labeler,
+        labeler=drafts.annex.code(answer.labeler),
         price=0,
-        payload=canonical({"index": answer.index}),
-    )
-
-
-def correction(drafts: Drafts, item: str, slot: int, index: int, labeler: str) -> None:
-    """A numbered `corrected` row for an accepted answer."""
-    state = drafts.state(item, slot)
-    if state is None or state.stage != "answered":
-        raise LedgerError(f"only an accepted answer is corrected, item '{item}' has none")
-    index = whole(index, f"the correction of item '{item}'")
-    expect_candidate(item, index, drafts.size(item))
-    drafts.record(
-        "corrected",
-        round=state.round,
-        item=drafts.register.surrogate(item),
-        slot=slot,
-        token=state.token,
-        number=state.corrections + 1,
-        purpose=state.purpose,
-        labeler=labeler,
-        price=0,
-        payload=canonical({"index": index}),
+        payload=canonical(_said(drafts, answer)),
     )

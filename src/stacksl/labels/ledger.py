@@ -6,27 +6,20 @@ See `docs/ledger.md` for the events, the rules of buying and what `verify` can f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from stacksl.errors import LedgerError
 from stacksl.items import Decision, Label
-from stacksl.labels.accounts import Accounts
+from stacksl.labels import giving
 from stacksl.labels.book import Book, Terms
-from stacksl.labels.exchange import (
-    correction,
-    lease,
-    post,
-    received,
-    release,
-    renewal,
-    settle,
-)
+from stacksl.labels.deadlines import Deadlines
+from stacksl.labels.exchange import lease, post, received, release, renewal, settle
 from stacksl.labels.migrations import migrate, pending
-from stacksl.labels.purchases import Answer, Head, ItemRecord, Purchase
-from stacksl.labels.register import compare
-from stacksl.labels.rows import Row, canonical
+from stacksl.labels.purchases import Answer, Handed, ItemRecord, Purchase
+from stacksl.labels.reading import LedgerReader
+from stacksl.labels.rows import canonical, owned_decision
 from stacksl.labels.store import Store, expect_file
 
 if TYPE_CHECKING:
@@ -37,7 +30,7 @@ __all__ = ["Ledger"]
 Clock = Callable[[], float]
 
 
-class Ledger:
+class Ledger(LedgerReader):
     """An append-only book of certificates, purchases and lessons, with a budget it never exceeds.
 
     Purchases are reserved on disk before `post` returns and answers are on disk before `take`
@@ -57,12 +50,9 @@ class Ledger:
 
     def __init__(self, store: Store, run: str | None, clock: Clock, lease: float | None) -> None:
         """Use `create` or `open`."""
-        self._store = store
-        self._book = Book(store, run, clock)
-        self._clock = clock
-        self._lease = lease
+        super().__init__(store, run, clock)
         self._decisions: dict[int, Decision] = {}
-        self._deadlines: dict[tuple[str, int, int], float] = {}
+        self._deadlines = Deadlines(clock, lease)
         self.renew()
 
     @classmethod
@@ -124,129 +114,51 @@ class Ledger:
             expect_file(Path(path))
         store = Store(path, readonly=readonly)
         try:
-            with store.sentences():
-                late = pending(store.connection)
-            if late and readonly:
-                raise LedgerError(
-                    f"the ledger {store.name} lacks the schema step '{late[0]}': open it for "
-                    "writing once, which adds it"
-                )
-            if late:
-                with store.writing() as tx:
-                    migrate(tx)
-                    store.commit()
+            _bring_up_to_date(store)
             return cls(store, run, clock, lease)
         except BaseException:
             store.close()
             raise
 
-    # What is left ------------------------------------------------------------------------------
-
-    @property
-    def run(self) -> str:
-        """The run's name."""
-        return self._book.terms.run
-
-    @property
-    def budget(self) -> int:
-        """The most labels that may be bought."""
-        return self._book.terms.budget
-
-    @property
-    def money(self) -> int | None:
-        """The most that may be spent, in micro-units; None where only labels are counted."""
-        return self._book.terms.money
-
-    @property
-    def price(self) -> int:
-        """The most one label may cost, in micro-units."""
-        return self._book.terms.price
-
-    @property
-    def asked(self) -> int:
-        """Training labels answered and open reservations: what the gate counts."""
-        return self._accounts.spent  # every purpose but `train` is refused by this version
-
-    @property
-    def spent(self) -> int:
-        """Labels answered and open reservations, of every purpose that costs."""
-        return self._accounts.spent
-
-    @property
-    def spent_money(self) -> int:
-        """Micro-units paid, and promised at the most they may cost."""
-        return self._accounts.spent_money
-
-    @property
-    def left(self) -> int:
-        """Labels that can still be bought."""
-        return self._accounts.left
-
-    @property
-    def learnt(self) -> int:
-        """Labels handed to the learner."""
-        return self._accounts.learnt
-
-    @property
-    def epoch(self) -> int:
-        """How often the features were renewed; a certificate belongs to the epoch it is made in."""
-        return self._accounts.epoch
-
-    @property
-    def head(self) -> Head:
-        """The end of the chain on disk; `flush` first to have everything in it."""
-        return self._book.head
-
-    @property
-    def fsyncs(self) -> int:
-        """How many transactions this ledger made durable."""
-        return self._store.fsyncs
-
-    @property
-    def fsync_seconds(self) -> float:
-        """How long they took, in seconds."""
-        return self._store.fsync_seconds
-
-    @property
-    def _accounts(self) -> Accounts:
-        return self._book.drafts.accounts
-
     # Buying ------------------------------------------------------------------------------------
 
-    def post(self, decisions: Sequence[Decision]) -> list[Decision]:
+    def post(
+        self, decisions: Sequence[Decision], slots: Mapping[str, int] | None = None
+    ) -> list[Decision]:
         """Write certificates and reserve labels for those that want one.
 
         A want becomes `reserved`, or `refused` when the budget is spent. The reservations are
         checked against the budget and on disk in one transaction before this returns.
 
+        Args:
+            decisions: in order, as `decide` gave them.
+            slots: item id to how many labels of it are bought, 1 where it is not named. Those
+                beyond the first are reserved behind all firsts, as far as the budget goes; of all
+                slots of an item only the first accepted label is learnt.
+
         Raises:
             LedgerError: an unknown item, a round posted twice, an item bought before, or a
                 database that cannot be written. Nothing changed then.
         """
-        if any(decision.status == "wanted" for decision in decisions):
-            posted = self._book.durably(lambda drafts: post(drafts, decisions, self._book.posted))
-        else:
-            posted = self._book.later(lambda drafts: post(drafts, decisions, self._book.posted))
+        wants = any(decision.status == "wanted" for decision in decisions)
+        run = self._book.durably if wants else self._book.later
+        posted = run(lambda drafts: post(drafts, decisions, slots or {}, self._book.posted))
         for decision in posted:
             if decision.asked:
                 self._decisions[decision.round] = decision
-        self._note_deadlines()
+        self._deadlines.note(self.open_purchases())
         return posted
-
-    def open_purchases(self) -> list[Purchase]:
-        """All unanswered leases, in the order of leasing."""
-        purchases = (self._book.drafts.purchase(key) for key in self._accounts.open)
-        return [purchase for purchase in purchases if purchase is not None]
 
     def take(
         self, answers: Iterable[Answer], *, durable: bool = True
     ) -> list[tuple[Decision, Label]]:
-        """Accept answers; gives what is to be learnt, in order, exactly once each.
+        """Accept answers; gives what is to be learnt, in order, once an item.
 
-        An answer that came before is ignored. One whose lease was released takes over the
-        purchase's open lease if there is one; it is charged and learnt if the purchase has no
-        answer and budget is left, and is otherwise kept as `late`, uncharged. So is one that
-        contradicts an accepted answer.
+        Answers of an audit, those that name no candidate, and those to an item whose label was
+        learnt are charged and not learnt. An answer that came before is ignored. One whose lease
+        was released takes over the purchase's open lease if there is one; it is charged and learnt
+        if the purchase has no answer and budget is left, and is otherwise kept as `late`,
+        uncharged. So is one that contradicts an accepted answer, or adds free texts to it.
 
         Args:
             answers: in the order in which they are to be learnt.
@@ -255,15 +167,16 @@ class Ledger:
 
         Raises:
             LabelerError: an answer to an unknown item or a purchase never made, in anything but
-                whole numbers, outside the item's candidates, at a negative price, or dearer than
-                reserved. None of the answers was taken then.
+                whole numbers, outside the item's candidates, at a negative price, dearer than
+                reserved, or of a kind there is not. None of the answers was taken then.
             LedgerError: the database cannot be written; none was taken.
         """
         answers = received(self._book.drafts, answers)
         if not answers or all(self._book.drafts.came_before(answer) for answer in answers):
             return []
         simple = all(self._book.drafts.answers_open_lease(answer) for answer in answers)
-        run = self._book.later if simple and not durable else self._book.durably
+        bare = all(answer.text is None and answer.note is None for answer in answers)
+        run = self._book.later if simple and bare and not durable else self._book.durably
         accepted = run(lambda drafts: settle(drafts, answers))
         lessons = [(self._certificate(round), Label(index)) for round, index in accepted]
         for decision, _ in lessons:
@@ -274,14 +187,120 @@ class Ledger:
         """The certificate of a round, from memory or from its row."""
         return self._decisions.get(round) or self._book.certificate(round)
 
-    def correct(self, item: str, index: int, labeler: str, *, slot: int = 0) -> None:
+    def reserve(
+        self, items: Sequence[str], purpose: Literal["audit", "train"] = "audit"
+    ) -> list[Purchase]:
+        """Lease labels that no round asked for: of all items in one transaction, or of none.
+
+        Args:
+            items: which.
+            purpose: `audit` (no certificate, round 0, charged and never learnt), or `train`, one
+                more slot each of items that were bought before.
+
+        Raises:
+            LedgerError: they do not all fit the budget, an item is unknown, is bought already
+                (audit) or was not bought before (train). Nothing was leased then.
+        """
+        purchases = self._book.durably(lambda drafts: giving.reserve(drafts, items, purpose))
+        self._deadlines.note(self.open_purchases())
+        return purchases
+
+    def own(self, labels: Sequence[tuple[str, int]], source: str) -> list[tuple[Decision, Label]]:
+        """Enter labels that are held already; gives what is to be learnt, in order.
+
+        They cost nothing and count neither in `asked` nor in `spent`. Each comes with the decision
+        of `rows.owned_decision`: round 0, all candidates presented, choice −1.
+
+        Args:
+            labels: item id and index of its label.
+            source: where they come from; the chain holds a code of it.
+
+        Raises:
+            LedgerError: an unknown item, or one whose label was bought or owned before.
+            LabelerError: an index that is not one of the item's candidates.
+        """
+        owned = self._book.durably(lambda drafts: giving.own(drafts, labels, source))
+        return [(owned_decision(item, size), label) for item, label, size in owned]
+
+    def correct(
+        self, item: str, index: int, labeler: str, *, slot: int = 0
+    ) -> tuple[Decision, Label] | None:
         """Replace an accepted answer, as a numbered `corrected` row; the next refit uses it.
+
+        Gives what is to be learnt, where no answer to the item named a candidate before (none of
+        these, mapped to a class that was added); None otherwise.
 
         Raises:
             LedgerError: the purchase has no answer.
             LabelerError: the index is not a whole number, or not one of the item's candidates.
         """
-        self._book.durably(lambda drafts: correction(drafts, item, slot, index, labeler))
+        made = self._book.durably(lambda drafts: giving.correct(drafts, item, slot, index, labeler))
+        if made is None:
+            return None
+        state, label = made
+        return self._certificate(state.round or 0), label
+
+    # Terms, classes and people -----------------------------------------------------------------
+
+    def set_budget(self, labels: int, money: int | None, detail: Mapping[str, object]) -> None:
+        """Change what may be spent from here on, as a `budget` row.
+
+        Args:
+            labels: the most labels that may be bought, in all.
+            money: the most that may be spent, in micro-units; None for no limit.
+            detail: anything else that changes with it (JSON values), such as the learner's own
+                budget and rounds; it stands in the row's payload beside `budget` and `money`.
+
+        Raises:
+            LedgerError: below what is spent or reserved.
+        """
+        self._book.durably(lambda drafts: giving.set_budget(drafts, labels, money, detail))
+
+    def add_items(self, records: Iterable[ItemRecord]) -> int:
+        """Enter items that came later; gives how many were new. The very same again are ignored.
+
+        Raises:
+            LedgerError: an id is taken by another item, or comes twice. None was entered then.
+        """
+        return self._book.add_items(records)
+
+    def add_class(self, name: str, size: int) -> None:
+        """Let every item have one more candidate, `name`, which makes `size` of them.
+
+        The name stands in the chain: it is the task's, not an item's.
+
+        Raises:
+            LedgerError: `size` is not one more than before.
+        """
+        self._book.durably(lambda drafts: giving.add_class(drafts, name, size))
+
+    def hand_out(self, rows: Sequence[Handed]) -> None:
+        """Note which lease is handed to whom, before a sheet is written.
+
+        Annotators get a code, under which their answers stand in the chain from then on.
+
+        Raises:
+            LedgerError: a key was given before, a lease was never made, or a candidate is shown
+                twice. Nothing was noted then.
+            LabelerError: a row shows what is not among its item's candidates.
+        """
+        self._book.durably(lambda drafts: giving.hand_out(drafts, rows))
+
+    def forget(self, item: str) -> None:
+        """Erase an item: its id, salt, content hash, free texts and rows of sheets.
+
+        Its open leases are released. The chain keeps its numbers under a random name (`Row.item`
+        is then that of its tombstone) and still verifies; no byte of what was erased is left in
+        the file and those that SQLite keeps beside it. A crash on the way is made good when the
+        ledger is next opened for writing.
+
+        Raises:
+            LedgerError: the item is unknown, or another process holds the ledger open: the item is
+                forgotten then, but its bytes may remain until the ledger is opened once more.
+        """
+        self._decisions = {r: d for r, d in self._decisions.items() if d.item != item}
+        self._book.forget(item)
+        self._deadlines.note(self.open_purchases())
 
     # Leases ------------------------------------------------------------------------------------
 
@@ -293,7 +312,7 @@ class Ledger:
             reason: `expired` or `refused`.
         """
         released = self._book.durably(lambda drafts: release(drafts, purchase, reason))
-        self._note_deadlines()
+        self._deadlines.note(self.open_purchases())
         return released
 
     def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
@@ -303,30 +322,18 @@ class Ledger:
             LedgerError: the purchase was never made, is open, or is answered.
         """
         purchase = self._book.durably(lambda drafts: lease(drafts, item, slot))
-        self._note_deadlines()
+        self._deadlines.note(self.open_purchases())
         return purchase
 
     def renew(self) -> None:
         """Let every open lease run anew from now; done at `open`, since nobody was listening."""
         self._deadlines.clear()
-        self._note_deadlines()
+        self._deadlines.note(self.open_purchases())
 
     def expire(self) -> list[Purchase]:
         """Release every lease whose time is over; gives those."""
-        now = self._clock()
-        over = [
-            purchase
-            for purchase in self.open_purchases()
-            if self._deadlines.get((purchase.item, purchase.slot, purchase.token), now + 1) <= now
-        ]
+        over = self._deadlines.over(self.open_purchases())
         return [purchase for purchase in over if self.release(purchase, "expired")]
-
-    def _note_deadlines(self) -> None:
-        if self._lease is None:
-            return
-        until = self._clock() + self._lease
-        keys = [(p.item, p.slot, p.token) for p in self.open_purchases()]
-        self._deadlines = {key: self._deadlines.get(key, until) for key in keys}
 
     # The book ----------------------------------------------------------------------------------
 
@@ -346,46 +353,6 @@ class Ledger:
     def flush(self) -> None:
         """Make durable what waits in memory."""
         self._book.flush()
-
-    def rows(self, after: int = 0) -> Iterator[Row]:
-        """The rows from `after` + 1 on, in chain order; what waits in memory is flushed first."""
-        self.flush()
-        for link in self._store.links(self.run, after):
-            yield self._book.row(link)
-
-    def export(self) -> list[dict[str, object]]:
-        """One row a purchase, in the order of its first lease.
-
-        Keys: `item, slot, state, answer, learnt_at, price, labeler, purpose`. The state is
-        `open`, `answered`, `released`, or `late` (released, and answered too late to be paid);
-        `learnt_at` is in seconds since the epoch, the price in micro-units of money.
-        """
-        return self._book.drafts.export()
-
-    def seen(self, item: str) -> bool:
-        """Whether an item has a certificate, asked or skipped."""
-        return self._book.register.surrogate(item) in self._accounts.seen
-
-    def check_items(self, records: Iterable[ItemRecord]) -> None:
-        """Hold a data file against the items this run began with, item by item.
-
-        Raises:
-            LedgerError: items differ, are gone or are new; the first few are named.
-        """
-        with self._store.sentences():
-            compare(self._store.connection, self.run, records)
-
-    def verify(self, heads: Iterable[Head] = ()) -> None:
-        """Walk the chain on disk, and hold it against ends it once had.
-
-        Args:
-            heads: (count, hash) as checkpoints carry it.
-
-        Raises:
-            LedgerCorrupt: naming the first bad row, or the tail that was cut.
-            LedgerError: an event or purpose that this version does not know.
-        """
-        self._book.verify([Head(*head) for head in heads])
 
     def close(self) -> None:
         """Flush, and let the file go."""
@@ -408,3 +375,21 @@ class Ledger:
             self.close()
         else:
             self._store.close()  # what waits is safe to lose; a second error would hide the first
+
+
+def _bring_up_to_date(store: Store) -> None:
+    """Apply the schema steps that are missing, and wipe what a crash left to be wiped."""
+    with store.sentences():
+        late = pending(store.connection)
+        unclean = store.unclean
+    if late and store.readonly:
+        raise LedgerError(
+            f"the ledger {store.name} lacks the schema step '{late[0]}': open it for "
+            "writing once, which adds it"
+        )
+    if late:
+        with store.writing() as tx:
+            migrate(tx)
+            store.commit()
+    if unclean and not store.readonly:
+        store.wipe()

@@ -97,10 +97,64 @@ def _once_each(op: Operations) -> None:
         )
 
 
+def _beside(op: Operations) -> None:
+    """What people are called, said in free words and were handed, beside the chain."""
+    from sqlalchemy import BigInteger, Column, Integer, String, Text
+
+    def run() -> Column[str]:
+        return Column("run", String(200), primary_key=True)
+
+    op.create_table(
+        "names",
+        run(),
+        Column("code", String(16), primary_key=True),
+        Column("name", Text, nullable=False),
+    )
+    op.create_index("names_name", "names", ["run", "name"], unique=True)
+    op.create_table(
+        "texts",
+        run(),
+        Column("item", String(32), primary_key=True),
+        Column("words", String(64), primary_key=True),
+        Column("text", Text),
+        Column("note", Text),
+    )
+    op.create_table(
+        "handed",
+        run(),
+        Column("key", String(32), primary_key=True),
+        Column("place", BigInteger, nullable=False),
+        Column("item", String(32), nullable=False),
+        Column("slot", Integer, nullable=False),
+        Column("token", Integer, nullable=False),
+        Column("annotator", String(16), nullable=False),
+        Column("sheet", Integer, nullable=False),
+        Column("shown", Text, nullable=False),
+    )
+
+
+def _one_lesson(op: Operations) -> None:
+    """An item is learnt once, however many slots it has."""
+    from sqlalchemy import text
+
+    where = text("event = 'learnt'")
+    op.drop_index("one_lesson", "events")
+    op.create_index(
+        "one_lesson_an_item",
+        "events",
+        ["run", "item"],
+        unique=True,
+        sqlite_where=where,
+        postgresql_where=where,
+    )
+
+
 STEPS: Final[Sequence[Step]] = (
     ("chain", _chain),
     ("items", _items),
     ("once_each", _once_each),
+    ("beside", _beside),
+    ("one_lesson", _one_lesson),
 )
 
 

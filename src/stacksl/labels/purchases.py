@@ -5,9 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = ["Answer", "Head", "ItemRecord", "Purchase", "Purpose"]
+__all__ = [
+    "Answer",
+    "Dispute",
+    "Handed",
+    "Head",
+    "ItemRecord",
+    "Purchase",
+    "Purpose",
+    "Said",
+    "Word",
+]
 
 Purpose = Literal["train", "audit", "owned"]
+Said = Literal["label", "none", "ambiguous", "broken"]
+
+Word = int | str
+"""What an answer says: the index of a candidate, or one of the other words of `Said`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +49,7 @@ class Purchase:
     Attributes:
         item, slot: what is bought; the slot tells several labels of one item apart.
         token: the fencing token. Every new lease of the same (item, slot) raises it by one.
-        round: the round whose certificate justifies it.
+        round: the round whose certificate justifies it; 0 where none does (audit, owned).
         purpose: `train`, `audit` or `owned`.
         price: the most it may cost, in micro-units of money.
     """
@@ -54,17 +68,65 @@ class Answer:
 
     Attributes:
         item, slot, token: the purchase that is answered, by the token it was asked with.
-        index: the answer, an index into the item's full list of candidates.
+        index: the answer, an index into the item's full list of candidates; None unless `said`
+            is `label`.
         labeler: who answered.
         price: what it cost, in micro-units of money; at most the purchase's price.
+        said: `label` (one of the candidates), `none` (of the candidates is right), `ambiguous`
+            (the item), or `broken` (the item). Each is charged once; only a label is learnt.
+        text: the right text, where none of the candidates is it.
+        note: anything the labeler wants to say.
     """
 
     item: str
     slot: int
     token: int
-    index: int
+    index: int | None
     labeler: str
     price: int = 0
+    said: Said = "label"
+    text: str | None = None
+    note: str | None = None
+
+    @property
+    def word(self) -> Word:
+        """What it says: the candidate's index, or which other answer it is."""
+        return self.said if self.index is None else self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """An answer that came and was not charged, beside the one that was.
+
+    Attributes:
+        accepted: the purchase's accepted answer; None where it has none (the answer came too late
+            to be paid).
+        came: the answer that was kept uncharged.
+    """
+
+    accepted: Answer | None
+    came: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """One lease as it was handed to a person: a row of a sheet.
+
+    Attributes:
+        key: the row's short key, unique within the run.
+        item, slot, token: the lease.
+        annotator: who got it, by name.
+        sheet: the number of the sheet.
+        order: the item's candidates in the order in which they were shown, by their indices.
+    """
+
+    key: str
+    item: str
+    slot: int
+    token: int
+    annotator: str
+    sheet: int
+    order: tuple[int, ...]
 
 
 class Head(NamedTuple):

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.purchases import ItemRecord
-from stacksl.labels.rows import canonical
+from stacksl.labels.rows import canonical, tombstone
 from stacksl.labels.schema import items
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Register"]
+__all__ = ["Register", "compare"]
 
 _NAMED = 3
 
@@ -29,23 +29,30 @@ class Register:
     salt, id, size and content hash. Without the salt neither tells anything about the item.
     """
 
-    def __init__(self, rows: Iterable[Any]) -> None:
+    def __init__(self, connection: Connection, run: str) -> None:
+        self._connection = connection
+        self._run = run
+        self.read()
+
+    def read(self) -> None:
+        """Take the items as they are on disk now."""
         self._surrogates: dict[str, str] = {}
         self._ids: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
         self._commitments: dict[str, str] = {}
-        for row in rows:
-            if row.id is None or row.salt is None:
-                continue  # forgotten: the chain keeps the surrogate, and that is all
-            self._surrogates[row.id] = row.surrogate
-            self._ids[row.surrogate] = row.id
+        for row in self._connection.execute(select(items).where(items.c.run == self._run)):
+            forgotten = row.id is None or row.salt is None
+            id = tombstone(row.surrogate) if forgotten else row.id
+            self._surrogates[id] = row.surrogate
+            self._ids[row.surrogate] = id
             if row.size is not None:
                 self._sizes[row.surrogate] = row.size
-            self._commitments[row.surrogate] = _commitment(row)
+            if not forgotten:
+                self._commitments[row.surrogate] = _commitment(row)
 
     @staticmethod
     def write(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
-        """Enter the items of a new run.
+        """Enter items.
 
         Raises:
             LedgerError: an id comes twice.
@@ -59,10 +66,48 @@ class Register:
         if rows:
             connection.execute(insert(items), rows)
 
-    @classmethod
-    def read(cls, connection: Connection, run: str) -> Register:
-        """The register of a run."""
-        return cls(connection.execute(select(items).where(items.c.run == run)))
+    def fresh(self, records: Iterable[ItemRecord]) -> list[ItemRecord]:
+        """Those of the records that are not entered yet.
+
+        Raises:
+            LedgerError: an id is taken by another item.
+        """
+        query = select(items).where(items.c.run == self._run, items.c.id.is_not(None))
+        known = {row.id: row for row in self._connection.execute(query)}
+        new = []
+        for record in records:
+            row = known.get(record.id)
+            if row is None:
+                new.append(record)
+            elif _content_hash(row.salt, record.content) != row.content_hash:
+                raise LedgerError(
+                    f"the id '{record.id}' belongs to another item of this run: give each new "
+                    "item an id of its own"
+                )
+        return new
+
+    def erase(self, surrogate: str) -> None:
+        """Empty an item's row but for K, in the transaction that is open; `read` afterwards."""
+        mine = (items.c.run == self._run, items.c.surrogate == surrogate)
+        nothing = dict.fromkeys(("id", "salt", "content_hash"))
+        self._connection.execute(update(items).where(*mine).values(nothing))
+
+    def words(self, surrogate: str, text: str | None, note: str | None) -> str | None:
+        """What the chain holds of free texts: their hash with the item's salt; None for none.
+
+        Raises:
+            LedgerError: the item was forgotten.
+        """
+        if text is None and note is None:
+            return None
+        mine = (items.c.run == self._run, items.c.surrogate == surrogate)
+        salt = self._connection.execute(select(items.c.salt).where(*mine)).scalar_one()
+        if salt is None:
+            raise LedgerError(
+                "a free text came with the answer to an item that was forgotten, and nothing is "
+                "kept of such items: leave that answer out"
+            )
+        return _content_hash(salt, canonical([text, note]))
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -81,16 +126,21 @@ class Register:
         except KeyError:
             raise LedgerError(
                 f"the ledger knows {len(self)} items, '{item}' is not among them: "
-                "a run's items are fixed at its start"
+                "name an item of the run's data"
             ) from None
 
     def id(self, surrogate: str | None) -> str | None:
-        """The id behind a surrogate; None where the item was forgotten."""
+        """The id behind a surrogate; that of its tombstone where the item was forgotten."""
         return None if surrogate is None else self._ids.get(surrogate)
 
     def size(self, surrogate: str) -> int | None:
         """K of an item, if known."""
         return self._sizes.get(surrogate)
+
+    @property
+    def largest(self) -> int:
+        """The largest K of all items; 0 where none is known."""
+        return max(self._sizes.values(), default=0)
 
     def commitment(self, surrogate: str) -> str | None:
         """The salted hash that the chain holds of an item; None where it was forgotten."""
@@ -114,13 +164,18 @@ class Register:
 def compare(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
     """Hold a data file's items against the ones a run began with.
 
+    Those that were forgotten since are left out, whether the file still has them or not.
+
     Raises:
         LedgerError: items differ, are gone or are new; the first few are named.
     """
-    query = select(items).where(items.c.run == run, items.c.id.is_not(None))
-    known = {row.id: row for row in connection.execute(query)}
+    rows = connection.execute(select(items).where(items.c.run == run)).all()
+    forgotten = {tombstone(row.surrogate) for row in rows if row.salt is None}
+    known = {row.id: row for row in rows if row.salt is not None}
     differ, new = [], []
     for record in records:
+        if record.id in forgotten:
+            continue
         row = known.pop(record.id, None)
         if row is None:
             new.append(record.id)

@@ -7,12 +7,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.items import Decision, Label
+from stacksl.labels.purchases import Said, Word
 
-__all__ = ["EVENTS", "LATER_EVENTS", "LATER_PURPOSES", "Entry", "Row", "canonical", "certificate"]
+__all__ = [
+    "EVENTS",
+    "LATER_EVENTS",
+    "PURPOSES",
+    "Entry",
+    "Row",
+    "canonical",
+    "certificate",
+    "owned_decision",
+    "tombstone",
+    "word_in",
+]
 
 EVENTS: Final = (
     "round",
@@ -29,8 +41,8 @@ EVENTS: Final = (
     "class_added",
     "budget",
 )
-LATER_EVENTS: Final = frozenset({"sent", "reset", "class_added", "budget"})
-LATER_PURPOSES: Final = frozenset({"audit", "owned"})
+LATER_EVENTS: Final = frozenset({"sent", "reset"})
+PURPOSES: Final = ("train", "audit", "owned")
 
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
 
@@ -88,7 +100,7 @@ class Row:
     Attributes:
         seq: the row's place in the chain, from 1.
         time: seconds since the epoch.
-        item: the item's id; None where the row has no item, or its item was forgotten.
+        item: the item's id, or that of its tombstone; None where the row has no item.
         surrogate: the random name by which the chain knows the item.
         previous, hash: of the row before and of this one, hexadecimal SHA-256.
 
@@ -112,12 +124,20 @@ class Row:
     hash: str
 
     @property
+    def forgotten(self) -> bool:
+        """Whether the row is of an item that was forgotten: its numbers remain."""
+        return self.surrogate is not None and self.item == tombstone(self.surrogate)
+
+    @property
     def charge(self) -> int:
         """How many labels the row adds to what is spent: +1, −1 or 0.
 
         A reservation adds one and its release takes it back; its answer only turns the promise
-        into a payment, but an answer that came after the release is charged anew.
+        into a payment, but an answer that came after the release is charged anew. An owned label
+        adds nothing.
         """
+        if self.purpose == "owned":
+            return 0
         if self.event == "answered":
             return int(bool(self.payload.get("unleased")))
         return {"reserved": 1, "released": -1}.get(self.event, 0)
@@ -130,9 +150,13 @@ class Row:
     def decision(self) -> Decision:
         """The certificate of a `round` row, bit for bit as it was posted.
 
+        For the `answered` row of an owned label it is `owned_decision`.
+
         Raises:
-            LedgerError: the row is not a `round`, or its item was forgotten.
+            LedgerError: the row is neither.
         """
+        if self.event == "answered" and self.purpose == "owned" and self.item is not None:
+            return owned_decision(self.item, int(self.payload["size"]))
         if self.event != "round" or self.item is None or self.round is None:
             raise LedgerError(
                 f"row {self.seq} should be the certificate of a known item, "
@@ -144,11 +168,40 @@ class Row:
         """The label of an `answered`, `learnt`, `late` or `corrected` row.
 
         Raises:
-            LedgerError: the row carries no label.
+            LedgerError: the row carries no label; an answer need not name a candidate.
         """
         if "index" not in self.payload:
             raise LedgerError(f"row {self.seq}, of event '{self.event}', carries no label")
         return Label(int(self.payload["index"]))
+
+
+def tombstone(surrogate: str) -> str:
+    """The id by which an item goes once it was forgotten: it tells nothing of the item."""
+    return f"forgotten-{surrogate}"
+
+
+def word_in(data: Mapping[str, Any]) -> Word:
+    """What the payload of an answer says: a candidate's index, or one of the other answers.
+
+    Raises:
+        ValueError: neither.
+    """
+    index = data.get("index", data.get("said"))
+    if (isinstance(index, int) and not isinstance(index, bool)) or index in get_args(Said)[1:]:
+        return index  # type: ignore[no-any-return]  # one of the two, as was just seen
+    raise ValueError
+
+
+def owned_decision(item: str, size: int) -> Decision:
+    """The decision under which an owned label is learnt: nothing was decided, nothing played.
+
+    Its round is 0, its choice −1 (no candidate was played), all `size` candidates are presented,
+    and every number that a certificate would hold is NaN.
+    """
+    nan = math.nan
+    return Decision(
+        0, item, _first(size), -1, nan, nan, "owned", nan, nan, nan, nan, nan, (), (), "reserved"
+    )
 
 
 def canonical(value: object) -> str:

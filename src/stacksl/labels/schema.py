@@ -1,7 +1,8 @@
 """The ledger's tables as they are now; `migrations` holds the way there.
 
-`runs` says what a run may spend, `events` is the chain, and `items` lies beside it: the chain
-names an item by a random surrogate only, so that forgetting an item never touches the chain.
+`runs` says what a run may spend, `events` is the chain, and the others lie beside it: the chain
+names an item by a random surrogate and a person by a random code, and of free texts it holds a
+salted hash, so that forgetting an item never touches the chain.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["METADATA", "events", "items", "runs", "steps"]
+__all__ = ["METADATA", "events", "handed", "items", "names", "runs", "steps", "texts"]
 
 METADATA: Final = MetaData()
 
@@ -55,6 +56,42 @@ items: Final = Table(
     Index("items_id", "run", "id", unique=True),
 )
 """What the chain must not hold: the id and the salt of each item."""
+
+names: Final = Table(
+    "names",
+    METADATA,
+    Column("run", String(200), primary_key=True),
+    Column("code", String(16), primary_key=True),
+    Column("name", Text, nullable=False),
+    Index("names_name", "run", "name", unique=True),
+)
+"""Who the codes of the chain are: annotators, and the sources of owned labels."""
+
+texts: Final = Table(
+    "texts",
+    METADATA,
+    Column("run", String(200), primary_key=True),
+    Column("item", String(32), primary_key=True),
+    Column("words", String(64), primary_key=True),  # the salted hash that the chain holds
+    Column("text", Text),
+    Column("note", Text),
+)
+"""The free texts of answers: the right text of a none-of-these, and notes."""
+
+handed: Final = Table(
+    "handed",
+    METADATA,
+    Column("run", String(200), primary_key=True),
+    Column("key", String(32), primary_key=True),
+    Column("place", BigInteger, nullable=False),  # in the order of handing out, from 1
+    Column("item", String(32), nullable=False),
+    Column("slot", Integer, nullable=False),
+    Column("token", Integer, nullable=False),
+    Column("annotator", String(16), nullable=False),
+    Column("sheet", Integer, nullable=False),
+    Column("shown", Text, nullable=False),  # candidate indices as shown, JSON
+)
+"""Which lease was handed to whom, on which row of which sheet."""
 
 events: Final = Table(
     "events",
@@ -95,5 +132,5 @@ _once("one_lease", "event = 'reserved'", "item", "slot", "token")
 _once("one_release", "event = 'released'", "item", "slot", "token")
 _once("one_answer", "event = 'answered'", "item", "slot", "token")
 _once("one_accepted_answer", "event = 'answered'", "item", "slot")
-_once("one_lesson", "event = 'learnt'", "item", "slot")
+_once("one_lesson_an_item", "event = 'learnt'", "item")
 _once("numbered_corrections", "event = 'corrected'", "item", "slot", "number")

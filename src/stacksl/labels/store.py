@@ -134,14 +134,25 @@ class Store:
         return None if row is None else Head(row.seq, row.hash)
 
     def links(
-        self, run: str, after: int = 0, *, upto: int | None = None, without: str | None = None
+        self,
+        run: str,
+        after: int = 0,
+        *,
+        upto: int | None = None,
+        without: str | None = None,
+        only: Sequence[str] = (),
     ) -> Iterator[Link]:
-        """The chain from row `after` + 1 (to row `upto`), a page at a time, `without` an event."""
+        """The chain from row `after` + 1 (to row `upto`), a page at a time.
+
+        `without` an event, or `only` those named.
+        """
         query = select(*_LINK).where(events.c.run == run).order_by(events.c.seq).limit(_PAGE)
         if upto is not None:
             query = query.where(events.c.seq <= upto)
         if without is not None:
             query = query.where(events.c.event != without)
+        if only:
+            query = query.where(events.c.event.in_(only))
         while True:
             with self.sentences():
                 page = self.connection.execute(query.where(events.c.seq > after)).all()
@@ -171,6 +182,45 @@ class Store:
         with self.sentences():
             row = self.connection.execute(query).first()
         return None if row is None else Entry(*row)
+
+    @property
+    def unclean(self) -> bool:
+        """Whether something was erased whose bytes the file may still hold."""
+        return self._sqlite and bool(self._pragma("user_version"))
+
+    def mark_unclean(self) -> None:
+        """Note, in the transaction that is open, that what it erases is to be wiped."""
+        if self._sqlite:
+            self._pragma("user_version=1")
+
+    def wipe(self) -> None:
+        """Leave no byte of what was erased in the file or the ones that SQLite keeps beside it.
+
+        The file is built anew without its free pages (VACUUM) and the write-ahead log cut to
+        nothing. Where a crash comes between, `unclean` stays true.
+
+        Raises:
+            LedgerError: another process reads the ledger, or the disk is full.
+        """
+        if not self._sqlite:
+            return
+        with self.sentences():
+            self.connection.rollback()
+            self._pragma("temp_store=MEMORY")  # VACUUM's copy must not lie in another folder
+            self.connection.exec_driver_sql("VACUUM")
+            busy = self._pragma("wal_checkpoint(TRUNCATE)")
+        if busy:
+            raise LedgerError(
+                f"the ledger {self.name} is read by another process, so what was erased may still "
+                "be in its log: wait for that process to end, then open the ledger once more"
+            )
+        with self.sentences():
+            self._pragma("user_version=0")
+
+    def _pragma(self, words: str) -> int:
+        """The first number that a PRAGMA gives, 0 where it gives none."""
+        row = self.connection.exec_driver_sql(f"PRAGMA {words}").first()
+        return 0 if row is None else int(row[0])
 
     def close(self) -> None:
         """Let the database go."""
@@ -248,7 +298,7 @@ def _make_private(path: Path) -> None:
 
 
 def _prepare(connection: Any, _record: object) -> None:
-    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -62,7 +62,7 @@ class Chronicle:
                     records.clear()
                 if d.asked and not isinstance(row.payload["presented"], int):
                     narrow[d.item] = d.presented
-            elif row.event == "released":
+            elif row.event == "released" and row.purpose == "train":
                 released += 1
             elif row.event == "learnt" and row.item in narrow:
                 outside += gold_outside(narrow[row.item], row.label().index)

@@ -1,20 +1,25 @@
 """Replay: the ledger's rows, played again in their order of effects, rebuild the learner.
 
-Rows of `round`, `learnt`, `refit` and `refreshed` have effects on the learner, and `corrected` on
-what refits learn from; the others only count. Every decision of a stream is computed again and
-compared with what was recorded.
+Rows of `round`, `learnt`, `refit` and `refreshed` have effects on the learner, `corrected` on what
+refits learn from, `budget` and `class_added` on its terms; the others only count. Audits are never
+learnt from, nor are answers that name no candidate, so neither has a `learnt` row. Every decision
+of a stream is computed again and compared with what was recorded, up to the first item that was
+forgotten since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from stacksl.errors import LedgerError, RunError
 from stacksl.items import Decision
-from stacksl.labels.rows import LATER_EVENTS, LATER_PURPOSES, Row
+from stacksl.labels.rows import LATER_EVENTS, Row
 from stacksl.runs.rounds import Table
 
 __all__ = ["replay"]
+
+_Effect = TypeVar("_Effect")
 
 
 def replay(
@@ -24,6 +29,8 @@ def replay(
     after: int,
     refit: Callable[[Row], None],
     refreshed: Callable[[Row, bool], None] | None = None,
+    budget: Callable[[Row], None] | None = None,
+    class_added: Callable[[Row, bool], None] | None = None,
     compare: bool,
 ) -> int:
     """Give `table.learner` the effects of the `rows` behind number `after`; how many there were.
@@ -36,31 +43,41 @@ def replay(
             it lies behind `after`, so that the learner must be rebuilt on the renewed features;
             with False where the learner's state is that of the new epoch already and the
             features alone are missing. None where the run has no features to renew.
+        budget: what a `budget` row does, told every one of them in order, since no checkpoint
+            holds the learner's budget and horizon; the payload has both.
+        class_added: what a `class_added` row does, told every one of them as `refreshed` is.
         compare: whether decisions can be computed again one by one (a stream's can).
 
     Raises:
         RunError: a decision differs from the recorded one.
-        LedgerError: a row of an event or purpose that this version cannot replay.
+        LedgerError: a row of an event that this version cannot replay, or that nothing was given
+            to replay with.
     """
     asked, effects = 0, 0
     certificates: dict[str, Decision] = {}
+    taught: dict[str | None, int | None] = {}  # the slot that an item was learnt from
     for row in rows:
         _refuse_later(row)
-        asked += row.charge
+        asked += row.charge if row.purpose == "train" else 0
         if row.event == "round":
             decision = row.decision()
             certificates[decision.item] = decision
             if row.seq > after:
+                compare = compare and not row.forgotten
                 _adopt(decision, table, asked, compare)
                 effects += 1
+        elif row.event == "answered" and row.purpose == "owned":
+            certificates[str(row.item)] = row.decision()
         elif row.event == "learnt":
             decision = certificates[str(row.item)]
+            taught[row.item] = row.slot
             if row.seq > after:
+                compare = compare and not row.forgotten
                 table.learn(decision, row.label())
                 effects += 1
             else:
                 table.record(decision, row.label())
-        elif row.event == "corrected":
+        elif row.event == "corrected" and taught.get(row.item) == row.slot:
             table.correct(str(row.item), row.label())
         elif row.event == "refit" and row.seq > after:
             refit(row)
@@ -68,6 +85,10 @@ def replay(
         elif row.event == "refreshed":
             _expect_renewal(row, refreshed)(row, row.seq > after)
             effects += row.seq > after
+        elif row.event == "budget":
+            _expect(row, budget, "the budget was changed")(row)
+        elif row.event == "class_added":
+            _expect(row, class_added, "a class was added")(row, row.seq > after)
     return effects
 
 
@@ -115,9 +136,18 @@ def _expect_renewal(
     return refreshed
 
 
-def _refuse_later(row: Row) -> None:
-    if row.event in LATER_EVENTS or row.purpose in LATER_PURPOSES:
+def _expect(row: Row, effect: _Effect | None, what: str) -> _Effect:
+    if effect is None:
         raise LedgerError(
-            f"row {row.seq} is '{row.event}' for '{row.purpose}', which this version of stacksl"
-            " cannot replay: use the version that wrote it"
+            f"row {row.seq} says that {what}, which is not replayed here: use `stacksl ledger"
+            " replay` on the run's folder"
+        )
+    return effect
+
+
+def _refuse_later(row: Row) -> None:
+    if row.event in LATER_EVENTS:
+        raise LedgerError(
+            f"row {row.seq} is '{row.event}', which this version of stacksl cannot replay: use the"
+            " version that wrote it"
         )

@@ -31,7 +31,8 @@ def write_rounds(ledger: Ledger, path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    labels = {str(row.item): row.label().index for row in ledger.rows() if row.event == "learnt"}
+    learnt = (r for r in ledger.rows() if r.event == "learnt" and r.purpose == "train")
+    labels = {str(row.item): row.label().index for row in learnt}
     buffer = io.BytesIO()
     with parquet.ParquetWriter(buffer, _schema(pa)) as writer:
         for group in _groups(row.decision() for row in ledger.rows() if row.event == "round"):
@@ -56,10 +57,14 @@ def _groups(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
 
 
 def write_metrics(table: Table, path: Path) -> None:
-    """One line a label bought: how many, and the share of right choices before each was seen."""
+    """One line a label bought: how many, and the share of right choices before each was seen.
+
+    Labels that were owned are left out: nothing was chosen before they were seen.
+    """
     lines = []
     right = 0
-    for count, (row, label, choice) in enumerate(table.bought, start=1):
+    bought = [each for each in table.bought if each[2] >= 0]
+    for count, (row, label, choice) in enumerate(bought, start=1):
         right += label == choice
         lines.append(
             json.dumps(
