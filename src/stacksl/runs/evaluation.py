@@ -89,6 +89,8 @@ class Tested:
     `audited` what the audit says of the final model.
     """
 
+    __test__ = False
+
     evaluation: Evaluation | None = None
     curve: tuple[Point, ...] = ()
     by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)

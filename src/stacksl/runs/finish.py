@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,11 @@ from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.game.inputs import Array, Block
+from stacksl.game.scorers import Head
+from stacksl.lm import LanguageModel
+from stacksl.runs.adapted import AdaptedModel
 from stacksl.runs.adapting import Adaptation
+from stacksl.runs.audit import Audit, judge_audit
 from stacksl.runs.building import fresh_scorer, scorer_settings
 from stacksl.runs.evaluation import Evaluation, Tested, judge, point
 from stacksl.runs.folder import RunFolder, write_atomic
@@ -27,7 +31,10 @@ from stacksl.runs.rounds import Table
 from stacksl.runs.summary import facts_of
 from stacksl.runs.tables import write_metrics, write_rounds
 
-__all__ = ["finish"]
+if TYPE_CHECKING:
+    from stacksl.report.facts import Facts
+
+__all__ = ["finish", "read_facts", "refit_with_audit", "write_pages"]
 
 CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
 FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
@@ -43,13 +50,21 @@ def finish(
     adaptation: Adaptation | None,
     report: Report,
     state: dict[str, Any],
+    audit: Audit | None = None,
 ) -> None:
-    """Save and test the final model, then write the report, the card and the tables."""
+    """Save, test and audit the final model, then write the report, the card and the tables.
+
+    Nothing that is written before this tells what the `audit` says.
+    """
     tested = (
         _linear(job, table, refits, features, report)
         if adaptation is None
         else hand_over(job, adaptation, report)
     )
+    if audit is not None:
+        policies = _on_audit(job, table, refits, features, adaptation, audit)
+        found = judge_audit(policies, audit.answers, passed_over=audit.passed_over)
+        tested = replace(tested, audited=found)
     report(Progress("report", 0, 1))
     write_rounds(table.ledger, job.folder.path / "rounds.parquet")
     write_metrics(table, job.folder.path / "metrics.jsonl")
@@ -60,11 +75,33 @@ def finish(
     report(Progress("report", 1, 1))
 
 
+def _on_audit(
+    job: Job,
+    table: Table,
+    refits: Refits,
+    features: FeatureMap,
+    adaptation: Adaptation | None,
+    audit: Audit,
+) -> dict[str, Array]:
+    """The final model's (K,) probabilities of each audit item, by id, in the order drawn."""
+    ids = [table.ids[row] for row in audit.rows]
+    if adaptation is None:
+        model = _model(job, table, features, refits.head)
+        return dict(zip(ids, model.probabilities(table.block.take(list(audit.rows))), strict=True))
+    assert isinstance(adaptation.model, LanguageModel)
+    adapted = AdaptedModel(adaptation.model, job.dataset.classes, job.dataset.columns)
+    items = [job.dataset.items[row] for row in audit.rows]
+    return dict(zip(ids, adapted.policies(items), strict=True))
+
+
+def _model(job: Job, table: Table, features: FeatureMap, head: Head | None) -> Model:
+    scorer = table.learner.scorer
+    return Model(features, scorer, head, job.dataset.classes, job.dataset.columns)
+
+
 def _linear(job: Job, table: Table, refits: Refits, features: FeatureMap, report: Report) -> Tested:
     """Save the head with its feature map, and test it."""
-    model = Model(
-        features, table.learner.scorer, refits.head, job.dataset.classes, job.dataset.columns
-    )
+    model = _model(job, table, features, refits.head)
     model.save(job.folder.model, asdict(scorer_settings(job.settings)))
     report(Progress("refit", 1, 1))
     if job.test is None:
@@ -74,26 +111,88 @@ def _linear(job: Job, table: Table, refits: Refits, features: FeatureMap, report
     return Tested(evaluation, tuple(_curve(job, job.test, block, refits, evaluation)))
 
 
+def refit_with_audit(
+    job: Job, table: Table, refits: Refits, features: FeatureMap, audit: Audit | None
+) -> int:
+    """Fit the final head on the training and the audit's labels, and save it as the run's model.
+
+    It is made as the final model was (labels alone, with names, or with the neighbours as well).
+    What the report says of its accuracy stays that of the model before, and says so: nothing is
+    left to measure this one by.
+
+    Args:
+        job: a finished run.
+        table: with all that was learnt.
+        refits: with the final head.
+        features: the run's own, fitted.
+        audit: with its answers.
+
+    Returns:
+        How many labels of the audit it was trained on.
+
+    Raises:
+        RunError: there is no final head, or the audit has no label.
+    """
+    if not refits.final or refits.head is None:
+        raise RunError(
+            f"the audit's labels can join the final head of a run, but {job.folder.path} has none:"
+            " finish it first; language models are not refitted with an audit"
+        )
+    more = [] if audit is None else audit.labels(table.ids)
+    if not more:
+        raise RunError(
+            f"the run {job.folder.path} has no audit with labels to train on: its model was"
+            " trained on all labels it has"
+        )
+    bought = [*table.bought, *((row, index, index) for row, index in more)]
+    wider = Refits(replace(table, bought=bought), refits.names, refits.seed)
+    wider.made_by = refits.made_by
+    head = wider.as_if(len(bought), table.learner.scorer)
+    model = _model(job, table, features, head)
+    model.save(job.folder.model, asdict(scorer_settings(job.settings)))
+    _tell_of_refit(job.folder, len(more))
+    return len(more)
+
+
+def _tell_of_refit(folder: RunFolder, labels: int) -> None:
+    """Mark facts and pages: the model is another one than the one that was measured."""
+    facts = read_facts(folder)
+    assert facts.audit is not None  # its labels were trained on
+    marked = replace(facts, audit=replace(facts.audit, trained_on=labels))
+    write_atomic(folder.path / "facts.json", marked.to_json())
+    write_pages(folder)
+
+
 def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = False) -> Path:
     """The report and the model card, from the facts on disk; the path of the report.
 
     Those without text lie in a folder of their own, so that nobody sends the others by mistake.
     """
     from stacksl.report import card, render
-    from stacksl.report.facts import Facts
 
-    try:
-        facts = Facts.from_json((folder.path / "facts.json").read_text())
-    except (OSError, ValueError) as fault:
-        raise RunError(
-            f"facts.json of the run {folder.path} cannot be read ({fault}): restore it from a copy"
-        ) from fault
+    facts = read_facts(folder)
     place = folder.path if text else folder.path / NO_TEXT
     if not text:
         make_private(place)
     write_atomic(place / "report.html", render(facts, text=text, class_names=class_names))
     write_atomic(place / "README.md", card(facts, text=text, class_names=class_names))
     return place / "report.html"
+
+
+def read_facts(folder: RunFolder) -> Facts:
+    """The facts that the run's report was made from.
+
+    Raises:
+        RunError: they cannot be read.
+    """
+    from stacksl.report.facts import Facts
+
+    try:
+        return Facts.from_json((folder.path / "facts.json").read_text())
+    except (OSError, ValueError) as fault:
+        raise RunError(
+            f"facts.json of the run {folder.path} cannot be read ({fault}): restore it from a copy"
+        ) from fault
 
 
 def _curve(

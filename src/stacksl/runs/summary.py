@@ -17,11 +17,19 @@ from stacksl.report import facts as f
 from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
 from stacksl.runs.conflicts import OF_MODEL
-from stacksl.runs.evaluation import Evaluation, Tested
+from stacksl.runs.evaluation import Tested
 from stacksl.runs.job import Job, versions
 from stacksl.runs.language import language_facts
-from stacksl.runs.metrics import calibration_bins, wilson
+from stacksl.runs.measured import (
+    audit_fact,
+    calibration,
+    class_rows,
+    confusion_rows,
+    source,
+    test_fact,
+)
 from stacksl.runs.refits import Refits
+from stacksl.runs.responses import asking_of
 from stacksl.runs.rounds import Table
 
 __all__ = ["facts_of"]
@@ -31,6 +39,7 @@ LABELS = 500  # labels kept for the running accuracy
 WINDOW = 50  # labels that the recent accuracy looks back
 SHOWN = 12  # contested items listed
 EXCERPT = 400  # characters of a prompt
+HELD = -1  # the choice that stands beside a label that was held before
 
 
 def facts_of(
@@ -41,8 +50,7 @@ def facts_of(
     tested: Tested,
     state: Mapping[str, Any],
 ) -> f.Facts:
-    """The facts of a run as it stands; `tested` is what its test file says, if any."""
-    evaluation = tested.evaluation
+    """The facts of a run as it stands; `tested` is what its test file and its audit say, if any."""
     seen = Chronicle.read(table.ledger.rows(), table.row)
     language = (
         language_facts(job, table, features, tested, state)
@@ -59,14 +67,17 @@ def facts_of(
         budget=_budget(job, table, seen),
         method=_method(job, table, features),
         interruptions=tuple(state["interruptions"]),
-        test=_test(job, evaluation),
+        test=test_fact(job.test, tested.evaluation),
+        audit=audit_fact(tested.audited),
+        asking=asking_of(table.ledger, priced=job.budget.money is not None),
         curve=tuple(f.CurvePoint(*point) for point in tested.curve),
         rounds=_rounds(seen),
         before_label=_before(table),
         gate_score=None if language else _gate_score(job, table, seen),
-        classes=_classes(job.dataset, table, evaluation),
-        confusions=_confusions(job.dataset, evaluation),
-        calibration=_calibration(evaluation),
+        classes=class_rows(job.dataset, table, tested),
+        confusions=confusion_rows(job.dataset, tested),
+        measured_on=source(tested),
+        calibration=calibration(tested),
         contested=_contested(job.dataset, table, seen),
         refit=_refit_of_adapter(language) if language else _refit(job, refits),
         clipped_share=_clipped(table),
@@ -103,18 +114,27 @@ def _data(job: Job) -> f.DataCard:
 def _budget(job: Job, table: Table, seen: Chronicle) -> f.Budget:
     ledger = table.ledger
     priced = job.budget.money is not None
+    owned = _owned(table)
     return f.Budget(
-        labels=job.budget.labels,
+        labels=ledger.budget,
         asked=ledger.asked,
-        answered=len(table.bought),
+        answered=len(table.bought) - owned,
         left=ledger.left,
         rounds=seen.rounds,
         horizon=table.learner.horizon,
         price=job.budget.price if priced else None,
-        money=job.budget.money,
+        money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
+        owned=owned,
+        audit=ledger.spent - ledger.asked,
         released=seen.released,
+        open=len(ledger.open_purchases()),
     )
+
+
+def _owned(table: Table) -> int:
+    """The labels that were held before: nothing was chosen before they were seen."""
+    return sum(choice == HELD for _, _, choice in table.bought)
 
 
 def _method(job: Job, table: Table, features: FeatureMap) -> f.Method:
@@ -130,28 +150,6 @@ def _method(job: Job, table: Table, features: FeatureMap) -> f.Method:
         order=settings.order,
         seed=settings.seed,
         preset=job.resolved.preset or "",
-    )
-
-
-def _count(dataset: Dataset) -> int | None:
-    return None if dataset.classes is None else len(dataset.classes)
-
-
-def _test(job: Job, evaluation: Evaluation | None) -> f.TestResult | None:
-    if evaluation is None or job.test is None:
-        return None
-    low, high = wilson(evaluation.correct, evaluation.n)
-    sizes = [len(item.candidates) for item in job.test.items]
-    return f.TestResult(
-        file=job.test.name,
-        n=evaluation.n,
-        correct=evaluation.correct,
-        accuracy=evaluation.accuracy,
-        low=low,
-        high=high,
-        macro_f1=evaluation.macro_f1,
-        unusable=evaluation.unusable + evaluation.unknown,
-        chance=float(np.mean([1 / size for size in sizes])) if sizes else None,
     )
 
 
@@ -176,7 +174,8 @@ def _thin(count: int, points: int) -> list[int]:
 
 
 def _before(table: Table) -> f.BeforeLabel | None:
-    right = np.array([label == choice for _, label, choice in table.bought], dtype=float)
+    asked = [(label, choice) for _, label, choice in table.bought if choice != HELD]
+    right = np.array([label == choice for label, choice in asked], dtype=float)
     if not len(right):
         return None
     total = np.cumsum(right)
@@ -211,46 +210,13 @@ def _gate_score(job: Job, table: Table, seen: Chronicle) -> f.GateScore | None:
     )
 
 
-def _classes(
-    dataset: Dataset, table: Table, evaluation: Evaluation | None
-) -> tuple[f.ClassRow, ...]:
-    if dataset.classes is None:
-        return ()
-    bought = Counter(label for _, label, _ in table.bought)
-    rows = []
-    for index, name in enumerate(dataset.classes):
-        n = precision = recall = None
-        if evaluation is not None:
-            hits = int(((evaluation.gold == index) & (evaluation.predicted == index)).sum())
-            n = int((evaluation.gold == index).sum())
-            called = int((evaluation.predicted == index).sum())
-            precision = hits / called if called else None
-            recall = hits / n if n else None
-        rows.append(f.ClassRow(name, bought[index], n, precision, recall))
-    return tuple(rows)
-
-
-def _confusions(dataset: Dataset, evaluation: Evaluation | None) -> tuple[f.Confusion, ...]:
-    if dataset.classes is None or evaluation is None:
-        return ()
-    names = dataset.classes
-    return tuple(f.Confusion(names[g], names[p], n) for g, p, n in evaluation.mistakes()[:20])
-
-
-def _calibration(evaluation: Evaluation | None) -> f.Calibration | None:
-    if evaluation is None or not len(evaluation.gold):
-        return None
-    right = evaluation.gold == evaluation.predicted
-    bins, error = calibration_bins(evaluation.confidence, right)
-    return f.Calibration(tuple(f.CalibrationBin(*b) for b in bins), error, len(right))
-
-
 def _contested(dataset: Dataset, table: Table, seen: Chronicle) -> tuple[f.Contested, ...]:
     """The rounds of the second half with the largest gate score (statistic without a matrix).
 
     In the first half every width is large, so that being early would count as being hard.
     """
     labels = {row: label for row, label, _ in table.bought}
+    said = {row["item"]: row["said"] for row in table.ledger.export() if row["slot"] == 0}
     scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     half = seen.rounds // 2
@@ -267,6 +233,7 @@ def _contested(dataset: Dataset, table: Table, seen: Chronicle) -> tuple[f.Conte
                 statistic=_finite(scores[at]),
                 round=int(at) + 1,
                 asked=bool(seen.asked[at]),
+                said=None if said.get(item.id) is None else str(said[item.id]),
             )
         )
     return tuple(found)
@@ -275,23 +242,30 @@ def _contested(dataset: Dataset, table: Table, seen: Chronicle) -> tuple[f.Conte
 def _refit(job: Job, refits: Refits) -> f.Refit | None:
     if not job.settings.refit:
         return f.Refit("The last online state is the final model, as the preset asks.", False)
-    labels = len(refits.table.bought)
     if refits.head is None:
         return f.Refit(
-            f"There was no refit: the {labels} labels bought name fewer than two classes, so the"
-            " online state is the final model.",
+            f"There was no refit: the {len(refits.table.bought)} labels name fewer than two"
+            " classes, so the online state is the final model.",
             False,
         )
     chosen = refits.head.strength
     how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-    sentence = f"The final model was refitted on all {labels:,} labels bought, with C = "
+    sentence = f"The final model was refitted on {_learnt(refits.table)}, with C = "
     return f.Refit(
         f"{sentence}{chosen.value:g}, {how}.",
         True,
         c=chosen.value,
         log_loss=min(chosen.tried, default=None),
         tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
+        made_by="" if refits.names is None else refits.made_by,
+        compared=tuple(refits.tried.items()),
     )
+
+
+def _learnt(table: Table) -> str:
+    owned = _owned(table)
+    bought = f"all {len(table.bought) - owned:,} labels bought"
+    return f"{bought} and {owned:,} held before" if owned else bought
 
 
 def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:

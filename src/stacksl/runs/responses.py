@@ -1,0 +1,71 @@
+"""What was said to what was asked, from the ledger: for the report, and for the audit's verdict."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from stacksl.labels.ledger import Ledger
+from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
+from stacksl.runs.audit import Audit
+from stacksl.runs.metrics import cohen_kappa
+
+__all__ = ["asking_of", "audit_of"]
+
+
+def audit_of(ledger: Ledger, rows: Sequence[int], *, passed_over: float = 0.0) -> Audit | None:
+    """The audit of the items in `rows` with what was said of them; None for no rows.
+
+    `passed_over` is the share of the items that it could not be drawn from (`Audited`).
+    """
+    if not rows:
+        return None
+    answers = {item: (answer.said, answer.index) for item, answer in ledger.audited().items()}
+    return Audit(tuple(rows), answers, passed_over)
+
+
+def asking_of(ledger: Ledger, *, priced: bool) -> Asking:
+    """What annotators said, at what cost; money only where a price was given."""
+    said = ledger.said()
+    return Asking(
+        labels=said["label"],
+        none_of_these=said["none"],
+        ambiguous=said["ambiguous"],
+        broken=said["broken"],
+        disputes=len(ledger.disputes()),
+        agreement=_agreement(ledger),
+        costs=_costs(ledger, priced),
+        changes=_changes(ledger),
+    )
+
+
+def _agreement(ledger: Ledger) -> Agreement | None:
+    pairs = [(one.word, other.word) for one, other in ledger.agreement()]
+    if not pairs:
+        return None
+    agreed = sum(one == other for one, other in pairs)
+    return Agreement(len(pairs), agreed, cohen_kappa(pairs))
+
+
+def _costs(ledger: Ledger, priced: bool) -> tuple[Cost, ...]:
+    """The charged answers of each labeler."""
+    paid: dict[str, list[int]] = defaultdict(list)
+    for row in ledger.export():
+        if row["state"] == "answered" and row["purpose"] != "owned":
+            paid[str(row["labeler"])].append(int(str(row["price"])))
+    return tuple(
+        Cost(name, len(prices), sum(prices) if priced else None)
+        for name, prices in sorted(paid.items())
+    )
+
+
+def _changes(ledger: Ledger) -> tuple[BudgetChange, ...]:
+    """The `budget` rows, each with the rounds that lay before it."""
+    found = []
+    rounds = 0
+    for row in ledger.rows():
+        if row.event == "round":
+            rounds += 1
+        elif row.event == "budget":
+            found.append(BudgetChange(rounds, row.payload["budget"], row.payload["money"]))
+    return tuple(found)

@@ -1,0 +1,86 @@
+"""How good the final model is, in facts: recall with intervals, from the test file or the audit."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from stacksl.data import Dataset
+from stacksl.runs.audit import Audited, judge_audit
+from stacksl.runs.evaluation import Evaluation, Tested
+from stacksl.runs.measured import audit_fact, calibration, class_rows, confusion_rows, source
+from stacksl.runs.rounds import Table
+
+from .conftest import CLASSES, class_items
+from .test_audit import policies
+
+ITEMS, ANSWERS = class_items(6)
+DATA = Dataset("d", "csv:classes", tuple(ITEMS), ANSWERS, CLASSES)
+TABLE = cast("Table", SimpleNamespace(bought=[(0, 1, 0), (1, 1, -1)]))
+
+
+def audited() -> Audited:
+    """Gold 0, 0, 1 and none of these, of which the model says 0, 1, 1, 2."""
+    answers: dict[str, tuple[str, int | None]] = {
+        "item-0": ("label", 0),
+        "item-1": ("label", 0),
+        "item-2": ("label", 1),
+        "item-3": ("none", None),
+    }
+    return judge_audit(policies(0, 1, 1, 2), answers)
+
+
+def evaluation() -> Evaluation:
+    gold, said = np.array([2, 2, 2]), np.array([2, 2, 0])
+    return Evaluation(3, 2, 0, 0, 0.5, gold, said, np.array([0.9, 0.8, 0.6]))
+
+
+def test_recall_of_the_audit_has_wilsons_interval() -> None:
+    tested = Tested(audited=audited())
+    assert source(tested) == "audit"
+    rows = {row.name: row for row in class_rows(DATA, TABLE, tested)}
+    bread, sea, night = (rows[name] for name in CLASSES)
+    assert (bread.bought, sea.bought) == (0, 2)
+    assert (bread.test_n, bread.precision, bread.recall) == (2, 1.0, 0.5)
+    ends = binomtest(1, 2).proportion_ci(method="wilson")
+    assert (bread.low, bread.high) == pytest.approx((ends.low, ends.high))
+    assert (sea.test_n, sea.precision, sea.recall) == (1, 0.5, 1.0)
+    assert (night.test_n, night.precision, night.recall, night.low) == (0, 0.0, None, None)
+
+
+def test_confusions_leave_none_of_these_out() -> None:
+    (row,) = confusion_rows(DATA, Tested(audited=audited()))
+    assert (row.gold, row.predicted, row.count) == (CLASSES[0], CLASSES[1], 1)
+
+
+def test_a_test_file_measures_the_classes_and_the_audit_the_calibration() -> None:
+    tested = Tested(evaluation(), audited=audited())
+    assert source(tested) == "test"
+    assert class_rows(DATA, TABLE, tested)[2].recall == pytest.approx(2 / 3)
+    found = calibration(tested)
+    assert found is not None
+    assert (found.source, found.n) == ("audit", 4)
+    alone = calibration(Tested(evaluation()))
+    assert alone is not None
+    assert (alone.source, alone.n) == ("test", 3)
+
+
+def test_where_there_is_neither_nothing_is_measured() -> None:
+    tested: Any = Tested()
+    assert calibration(tested) is None
+    assert confusion_rows(DATA, tested) == ()
+    assert class_rows(DATA, TABLE, tested)[1].recall is None
+    assert audit_fact(None) is None
+
+
+def test_the_fact_has_the_numbers_of_the_verdict() -> None:
+    found = audited()
+    fact = audit_fact(found)
+    assert fact is not None
+    assert (fact.n, fact.correct, fact.none_of_these, fact.unknown) == (4, 2, 1, 0)
+    assert (fact.accuracy, fact.worst, fact.best) == (0.5, 0.5, 0.5)
+    assert (fact.low, fact.high) == found.interval
