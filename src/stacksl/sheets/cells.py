@@ -25,7 +25,7 @@ _VALUE = re.compile(
     r"|true|false|wahr|falsch|vrai|faux)\s*$",
     re.IGNORECASE,
 )
-_TEARS = r"(?<=[\n;\t,])([ \u00a0\ufeff]*)"
+_TEARS = r"(?<=[\n;\t,])([ \u00a0\ufeff\"]*)"
 _SIGN = r"(?=[=+\-@＝＋－＠])"
 _INNER = re.compile(_TEARS + _SIGN)
 _INNER_BACK = re.compile(_TEARS + "\u00a0" + _SIGN)

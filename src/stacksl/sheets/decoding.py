@@ -8,20 +8,18 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 
 from stacksl.errors import DataError
 
 __all__ = ["Line", "lines_of"]
 
-Line = tuple[int, Mapping[str, str], int]  # row as the spreadsheet shows it, cells, cells too many
+Line = tuple[int, Mapping[str, str], bool]  # row as shown, cells, whether it has too many
 
 _SEPARATORS = ",;\t"
 _NEEDED = ("key", "answer")
 _READ = (*_NEEDED, "note", "prompt")
 _FIELD_LIMIT = 1 << 27
-_END = "\x1e\x1eend"
 _WORKBOOKS = {b"PK\x03\x04": "a workbook (.xlsx or .ods)", b"\xd0\xcf\x11\xe0": "a workbook (.xls)"}
 _SAVE_AS = "open it in the spreadsheet program and save it as 'CSV UTF-8'"
 
@@ -39,12 +37,12 @@ def lines_of(path: Path) -> Iterator[Line]:
     separator, text = _separator(path, text)
     with _long_fields():
         rows = _records(path, text, separator)
-        filled = ((number, cells) for number, cells in rows if any(c.strip() for c in cells))
+        filled = ((number, cells) for number, cells in rows if _has_text(cells))
         _, header = next(filled)
         names = [_name(cell) for cell in header]
         for number, cells in filled:
             found = {n: c for n, c in zip(names, cells, strict=False) if n in _READ}
-            yield number, found, sum(bool(c.strip()) for c in cells[len(names) :])
+            yield number, found, _has_text(cells[len(names) :])
 
 
 # --- bytes to text ---------------------------------------------------------------------------
@@ -92,7 +90,7 @@ def _decoded(path: Path, data: bytes, encoding: str) -> str:
 def _separator(path: Path, text: str) -> tuple[str, str]:
     """The separator under which the first row is our header, and the text from the header on."""
     first, _, rest = text.partition("\n")
-    said = first.strip().strip('"')
+    said = first.strip('"\r')
     if len(said) == 5 and said[:4].lower() == "sep=":  # as Excel reads it: not a row
         text = rest
     best: list[str] = []
@@ -111,8 +109,11 @@ def _separator(path: Path, text: str) -> tuple[str, str]:
 
 def _header(path: Path, text: str, separator: str) -> list[str]:
     with _long_fields():
-        rows = _records(path, text, separator)
-        return [_name(c) for c in next((r for _, r in rows if any(x.strip() for x in r)), [])]
+        try:
+            rows = (row for _, row in _records(path, text, separator))
+            return [_name(cell) for cell in next(filter(_has_text, rows), [])]
+        except DataError:
+            return []  # quotes that make sense under another separator alone
 
 
 def _name(cell: str) -> str:
@@ -125,19 +126,22 @@ def _refuse_twice(path: Path, names: list[str]) -> None:
         raise DataError(f"'{path}' has the column '{twice[0]}' twice: delete one of them")
 
 
+def _has_text(cells: list[str]) -> bool:
+    return any(cell.strip() for cell in cells)
+
+
 def _records(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    # a last line of our own: where it does not come back alone, a quote was never closed
-    lines = chain(io.StringIO(text, newline=""), ["\n", _END])
+    """The rows with their numbers. A quote that tears a row is an error: it may swallow others."""
+    stream = io.StringIO(text, newline="")
     number = 0
     try:
-        for number, record in enumerate(csv.reader(lines, delimiter=separator), 1):
-            if record == [_END]:
-                return
-            if record and _END in record[-1]:
-                raise DataError(f"a quote opened in row {number} of '{path}' never closes")
+        for number, record in enumerate(csv.reader(stream, delimiter=separator, strict=True), 1):
             yield number, record
     except csv.Error:
-        raise DataError(f"'{path}' is not valid CSV near row {number + 1}: {_SAVE_AS}") from None
+        raise DataError(
+            f"row {number + 1} of '{path}' is not valid CSV, a quote in it or after it never "
+            f"closes or closes too early: {_SAVE_AS}"
+        ) from None
 
 
 @contextmanager

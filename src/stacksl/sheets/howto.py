@@ -27,10 +27,10 @@ What to write into "answer"
 
 Leave the answer empty where you do not know yet. Remarks go into the column "note".
 
-Lists of more than 26 options have numbers instead of letters. Where the cell names a file, such
-as classes.csv, the numbers and names are in that file.
+Lists of more than 26 options, and options that are single letters, have numbers instead of
+letters. Where the cell names a file, such as classes.csv, the numbers and names are in that file.
 
-An option whose whole text is a letter, a number or a word such as none: that text means that
+Where an option's whole text is a letter, a number or a word such as none, that text means that
 option. To mean the letter write B) with the bracket, to mean the word write [none].
 
 Saving

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
 from stacksl.sheets.cells import plain, visible
-from stacksl.sheets.rows import LETTERED, Said, letter
+from stacksl.sheets.rows import Said
+from stacksl.sheets.signs import bare_numbers, has_letters, sign, spaced
 
 __all__ = ["Meaning", "Misread", "is_taken", "quoted", "understood"]
 
@@ -24,12 +25,17 @@ _AMBIGUOUS = re.compile(r"\[?(?:ambiguous|\?+)\]?", re.I)
 _BROKEN = re.compile(r"\[?broken(?: item)?\]?", re.I)
 _LETTER = re.compile(r"[(\[]?([a-z])[)\].:]?", re.I | re.A)
 _NUMBER = re.compile(r"[(\[#]?([0-9]{1,6})(?:[.,]0{1,2})?[)\].:]?")  # 2, 2), #2, and 2.0 or 2,0
-_LINE = re.compile(r"[(\[]?([a-z]|[0-9]{1,6})[)\].:]\s*(\S.*)", re.I | re.A | re.S)
+_LINE = re.compile(r"[(\[]?([a-z]|[0-9]{1,6})(?:[)\]]\s*|[.:]\s+)(\S.*)", re.I | re.A | re.S)
+_BARE = re.compile(r"[0-9]+(?:[.,]0{0,2})?:?")  # without a bracket
 _VALUE = re.compile(r"([+-]?)([0-9]+)(?:[.,]([0-9]+))?")
 _DATE = re.compile(
     r"[0-9]{1,4}[./-]\s?(?:[0-9]{1,2}|[^\W\d]{3,9})(?:[./-]\s?[0-9]{0,4})?|[^\W\d]{3,9}[./-][0-9]{2,4}"
 )
+_ERROR = re.compile(r"#[A-Z0-9/_]+[!?]?|Err:[0-9]+")
 _POWER = re.compile(r"[0-9]+(?:[.,][0-9]+)?e[+-]?[0-9]+", re.I)
+
+_CORRECTED = {"©": "C", "®": "R", "€": "E"}  # what programs make of (c), (r) and (e)
+_UNSEEN = dict.fromkeys(map(ord, "\u200b\u200e\u200f\u2060\ufeff"), "")  # come with copied text
 
 
 class Misread(ValueError):
@@ -61,30 +67,30 @@ def understood(cell: str, options: tuple[str, ...]) -> Meaning:
         Misread: it is none of what is understood, or could be two things.
     """
     cell = visible(cell).strip()
+    bare = plain(cell).translate(_UNSEEN).strip()
     texts = _texts(options)
     for form in dict.fromkeys((cell, plain(cell))):
-        exact = texts.exact.get(_spaced(form), [])
+        exact = texts.exact.get(spaced(form), [])
         if exact:
             return Meaning("label", _single(exact, options))
-    meanings = list(dict.fromkeys(_readings(plain(cell), options)))
+    meanings = list(dict.fromkeys(_readings(bare, options)))
     if not meanings:
-        raise Misread(_why_none(cell, options))
+        raise Misread(_why_none(bare, options))
     if len(meanings) > 1:
         raise Misread(
             f"the answer {quoted(cell)} could mean {' or '.join(_said(m) for m in meanings)}: "
-            f"write {letter(0, len(options))}) for the first line, or [none], [ambiguous], [broken]"
+            f"write {sign(0, options)}) for the first option, or [none], [ambiguous], [broken]"
         )
     _check_right_text(meanings[0], texts)
     return meanings[0]
 
 
-def is_taken(options: Sequence[str]) -> bool:
+def is_taken(options: tuple[str, ...]) -> bool:
     """Whether the text of an option reads as the letter or number of another, or as a word."""
-    count = len(options)
     return any(
         meaning != Meaning("label", n)
         for n, text in enumerate(options)
-        for meaning in (*_words(_spaced(text)), *_signs(_spaced(text), count))
+        for meaning in (*_words(spaced(text)), *_signs(spaced(text), options))
     )
 
 
@@ -101,7 +107,7 @@ def _readings(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
             yield from words
             return
     yield from _words(cell)
-    yield from _signs(cell, len(options))
+    yield from _signs(cell, options)
     yield from _whole_lines(cell, options)
     texts = _texts(options)
     value = _value(cell)
@@ -121,27 +127,29 @@ def _words(cell: str) -> Iterator[Meaning]:
         yield Meaning("broken")
 
 
-def _signs(cell: str, count: int) -> Iterator[Meaning]:
-    """The option of a letter or of a number from 1."""
-    wide = unicodedata.normalize("NFKC", cell)
-    found = _LETTER.fullmatch(wide) or _NUMBER.fullmatch(wide)
-    position = None if found is None else _position(found[1], count)
+def _signs(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
+    """The option of a letter or of a number from 1, as the row's options have them."""
+    wide = _CORRECTED.get(cell) or unicodedata.normalize("NFKC", cell)
+    found = _LETTER.fullmatch(wide)
+    if found is None and (bare_numbers(options) or not _BARE.fullmatch(wide)):
+        found = _NUMBER.fullmatch(wide)
+    position = None if found is None else _position(found[1], options)
     if position is not None:
         yield Meaning("label", position)
 
 
-def _position(sign: str, count: int) -> int | None:
-    if sign.isalpha():
-        position = ord(sign.upper()) - ord("A") if count <= LETTERED else -1
+def _position(mark: str, options: tuple[str, ...]) -> int | None:
+    if mark.isdigit():
+        position = int(mark) - 1
     else:
-        position = int(sign) - 1
-    return position if 0 <= position < count else None
+        position = ord(mark.upper()) - ord("A") if has_letters(options) else -1
+    return position if 0 <= position < len(options) else None
 
 
 def _whole_lines(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
     """The option of a line copied whole: `B) its text`."""
     found = _LINE.fullmatch(cell)
-    position = None if found is None else _position(found[1], len(options))
+    position = None if found is None else _position(found[1], options)
     if found is None or position is None:
         return
     if _loose(plain(found[2])) == _loose(options[position]):
@@ -152,19 +160,15 @@ def _whole_lines(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
 def _texts(options: tuple[str, ...]) -> _Texts:
     exact, loose, values = defaultdict(list), defaultdict(list), defaultdict(list)
     for position, text in enumerate(options):
-        exact[_spaced(text)].append(position)
+        exact[spaced(text)].append(position)
         loose[_loose(text)].append(position)
         if (value := _value(text)) is not None:
             values[value].append(position)
     return _Texts(dict(exact), dict(loose), dict(values))
 
 
-def _spaced(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", visible(text)).split())
-
-
 def _loose(text: str) -> str:
-    return unicodedata.normalize("NFC", _spaced(text).casefold())
+    return unicodedata.normalize("NFC", spaced(text.translate(_UNSEEN)).casefold())
 
 
 def _value(text: str) -> Decimal | None:
@@ -175,11 +179,11 @@ def _value(text: str) -> Decimal | None:
     return Decimal(f"{found[1]}{found[2]}.{found[3] or 0}")
 
 
-def _single(positions: list[int], options: Sequence[str]) -> int:
+def _single(positions: list[int], options: tuple[str, ...]) -> int:
     if len(positions) > 1:
         raise Misread(
             f"{len(positions)} options have this text: answer with the letter or the number, "
-            f"{letter(positions[0], len(options))} or {letter(positions[1], len(options))}"
+            f"{sign(positions[0], options)}) or {sign(positions[1], options)})"
         )
     return positions[0]
 
@@ -198,22 +202,27 @@ def _said(meaning: Meaning) -> str:
     return "none of these" if meaning.said == "none" else f"the word {meaning.said}"
 
 
-def _why_none(cell: str, options: Sequence[str]) -> str:
+def _why_none(cell: str, options: tuple[str, ...]) -> str:
     count = len(options)
-    known = f"number 1 to {count}, the text of an option, none, ambiguous or broken"
-    if count <= LETTERED:
-        known = f"letter A to {letter(count - 1, count)}, {known}"
+    marks = f"letter A to {sign(count - 1, options)}" if has_letters(options) else "number"
     wide = unicodedata.normalize("NFKC", cell)
+    if _ERROR.fullmatch(wide):
+        return f"the answer is an error value of the spreadsheet: write the option's {marks}"
     if _POWER.fullmatch(wide) or _DATE.fullmatch(wide):
         return (
             f"the answer {quoted(cell)} reads like a date or a number that a spreadsheet made of "
-            f"what was typed: write the option's {known.split(',')[0]}"
+            f"what was typed: write the option's {marks}"
         )
-    if _LINE.fullmatch(wide) and not _LETTER.fullmatch(wide):
+    if _LINE.fullmatch(wide):
         return (
             f"the answer {quoted(cell)} has words after a letter or number that are not that "
-            f"option's text: write the letter or number alone, and remarks in the column note"
+            "option's text: write the letter or number alone, and remarks in the column note"
         )
+    if _NUMBER.fullmatch(wide) and not bare_numbers(options):
+        return f"the answer {quoted(cell)} is none of the options, which are numbers: write {marks}"
     if _NUMBER.fullmatch(wide):
         return f"the answer {quoted(cell)} is no option's number: they go from 1 to {count}"
-    return f"the answer {quoted(cell)} is not understood: write a {known}"
+    return (
+        f"the answer {quoted(cell)} is not understood: write a {marks}, the text of an option, "
+        "none, ambiguous or broken"
+    )

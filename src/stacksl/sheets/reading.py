@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 from stacksl.sheets.cells import plain, visible
@@ -32,19 +33,25 @@ def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
     """
     replies: list[Reply] = []
     faults: list[Fault] = []
-    empty = 0
+    empty: set[str] = set()
+    answered: set[str] = set()
     owners = _owners(known)
     for row, cells, beyond in lines_of(path):
-        cell = cells.get("answer", "").replace("\ufeff", "")
+        cell = cells.get("answer", "")
         key = clean_key(cells.get("key", ""))
-        if not cell.strip():
-            empty += key in known
+        if not cell.replace("\ufeff", "").strip():
+            empty.add(key)
             continue
+        answered.add(key)
         fault = _misplaced(row, key, beyond, cells, known, owners)
         read = fault or _reply(row, key, cell, cells.get("note", ""), known[key])
         faults.append(read) if isinstance(read, Fault) else replies.append(read)
     kept, contradictions = _one_a_key(replies)
-    return Sheet(tuple(kept), tuple(sorted([*faults, *contradictions], key=_by_row)), empty)
+    return Sheet(
+        tuple(kept),
+        tuple(sorted([*faults, *contradictions], key=_by_row)),
+        len((empty - answered) & known.keys()),
+    )
 
 
 def _by_row(fault: Fault) -> int:
@@ -54,7 +61,7 @@ def _by_row(fault: Fault) -> int:
 def _misplaced(
     row: int,
     key: str,
-    beyond: int,
+    beyond: bool,
     cells: Mapping[str, str],
     known: Mapping[str, Shown],
     owners: Mapping[str, str],
@@ -64,8 +71,7 @@ def _misplaced(
         return Fault(
             row,
             "row",
-            f"the row has {beyond} cells more than the header: put a text that holds the "
-            "separator in quotes",
+            "the row has more cells than the header: put a text that holds the separator in quotes",
         )
     if key not in known:
         return Fault(row, "key", _why_unknown(key))
@@ -139,4 +145,4 @@ def _owners(known: Mapping[str, Shown]) -> dict[str, str]:
 
 def _digest(prompt: str) -> str:
     """What encodings and spreadsheets leave of a prompt: its first ASCII letters and digits."""
-    return "".join(c for c in prompt[: 2 * _DIGEST] if c.isascii() and c.isalnum())[:_DIGEST]
+    return "".join(islice((c for c in prompt if c.isascii() and c.isalnum()), _DIGEST))

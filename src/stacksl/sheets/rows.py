@@ -5,22 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["COLUMNS", "LETTERED", "Asked", "Fault", "Reply", "Said", "Sheet", "Shown", "letter"]
+__all__ = ["COLUMNS", "Asked", "Fault", "Reply", "Said", "Sheet", "Shown"]
 
 COLUMNS = ("key", "prompt", "options", "answer", "note")
-LETTERED = 26  # options of a row that have letters; with more of them, all have numbers alone
 
 Said = Literal["label", "none", "ambiguous", "broken"]
-
-
-def letter(position: int, count: int) -> str:
-    """The sign before an option in the sheet: `A` to `Z`, or with more than 26 its number.
-
-    Args:
-        position: 0-based place of the option among those of its row, as shown.
-        count: how many options the row has.
-    """
-    return chr(ord("A") + position) if count <= LETTERED else str(position + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +93,7 @@ class Sheet:
     Attributes:
         replies: answers understood, in the order of the file, one a key.
         faults: cells not understood, in the order of the file.
-        empty: rows of known keys without an answer.
+        empty: keys that stand in the file without any answer.
     """
 
     replies: tuple[Reply, ...]

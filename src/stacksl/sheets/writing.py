@@ -12,7 +12,8 @@ from tempfile import mkstemp
 from stacksl.errors import DataError
 from stacksl.sheets.cells import guarded, is_too_long, shortened, visible
 from stacksl.sheets.options import listed, pointed
-from stacksl.sheets.rows import COLUMNS, LETTERED, Asked
+from stacksl.sheets.rows import COLUMNS, Asked
+from stacksl.sheets.signs import LETTERED
 
 __all__ = ["write_classes", "write_file", "write_sheet"]
 
