@@ -219,7 +219,8 @@ class Store:
 
     def _pragma(self, words: str) -> int:
         """The first number that a PRAGMA gives, 0 where it gives none."""
-        row = self.connection.exec_driver_sql(f"PRAGMA {words}").first()
+        result = self.connection.exec_driver_sql(f"PRAGMA {words}")
+        row = result.first() if result.returns_rows else None
         return 0 if row is None else int(row[0])
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from stacksl.runs.folder import write_atomic
 
-__all__ = ["Checkpoint", "heads", "latest", "save"]
+__all__ = ["Checkpoint", "at", "heads", "keep_latest", "latest", "save"]
 
 KEPT = 3
 
@@ -78,6 +78,22 @@ def heads(folder: Path) -> list[tuple[int, str]]:
             about = _about(path)
             found.append((int(about["count"]), str(about["tip"])))
     return found
+
+
+def at(folder: Path, count: int) -> Checkpoint | None:
+    """The checkpoint after the ledger's first `count` rows; None where there is no whole one."""
+    try:
+        return _read(folder / f"{count:09d}.json")
+    except (OSError, ValueError):
+        return None
+
+
+def keep_latest(folder: Path) -> None:
+    """Drop all checkpoints but the newest whole one: two of them tell what came between."""
+    whole, _ = latest(folder)
+    for path in sorted(folder.iterdir()) if whole is not None else ():
+        if path.stem != f"{whole.count:09d}":
+            path.unlink()
 
 
 def _seal(about: Mapping[str, Any]) -> str:

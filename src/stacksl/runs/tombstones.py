@@ -1,0 +1,258 @@
+"""What is left of forgotten items: their places, so that all other rows keep theirs.
+
+A row of the features, the shuffled order and the ledger's rounds count on every item having its
+place. A forgotten one keeps it under a name that says nothing, whether the user has deleted the row
+from the data by now or not: which of the two it is, the items behind it tell.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from stacksl.data import Dataset
+from stacksl.errors import RunError
+from stacksl.items import Item
+from stacksl.runs.folder import RunFolder, write_atomic
+from stacksl.runs.sources import Stock
+
+__all__ = ["TOMBSTONES", "Tombstone", "Tombstones", "as_it_was"]
+
+TOMBSTONES = "forgotten.json"
+T = TypeVar("T")
+
+NUMBERED = re.compile(r"(.*?)row-(\d{6,})", re.DOTALL)  # an id that is the number of a row
+AHEAD = 8  # items behind a tombstone that are held against the file's; as many may be alike
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """The place of one forgotten item.
+
+    Attributes:
+        file: which of the run's files it is of, 0 for the data, others in the order they came.
+        place: its place among the items of that file, from 0.
+        name: the id by which it goes.
+        size: how many candidates it had.
+        numbered: whether its id was the number of its row: those behind a deleted one move up.
+        ahead, mark: how many items follow before the next tombstone, and a salted hash of them.
+    """
+
+    file: int
+    place: int
+    name: str
+    size: int
+    numbered: bool
+    ahead: int = 0
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstones:
+    """The forgotten items of a run, and what of its beginning their features had a part in.
+
+    Attributes:
+        salt: of the marks.
+        stones: by file and place.
+        classes: the fixed label set, None where items brought their own options.
+        aside, aside_at_first: rows that no label was to be bought of when an item was forgotten.
+        gate_scale: c as the first items gave it, None where they did not.
+        gate_state: of the gate before round 1.
+    """
+
+    salt: str
+    stones: tuple[Tombstone, ...] = ()
+    classes: tuple[str, ...] | None = None
+    aside: tuple[int, ...] = ()
+    aside_at_first: tuple[int, ...] = ()
+    gate_scale: float | None = None
+    gate_state: tuple[float, float, float] | None = None
+
+    @classmethod
+    def over(cls, stock: Stock) -> Tombstones:
+        """None yet, over the items of `stock`."""
+        return cls(secrets.token_hex(16), (), stock.pool.classes)
+
+    @classmethod
+    def read(cls, folder: RunFolder) -> Tombstones | None:
+        """Those of a run; None where nothing was forgotten.
+
+        Raises:
+            RunError: the file cannot be read.
+        """
+        path = folder.path / TOMBSTONES
+        if not path.exists():
+            return None
+        try:
+            table: dict[str, Any] = json.loads(path.read_text())
+            stones = tuple(Tombstone(**stone) for stone in table.pop("stones"))
+            plain: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
+            }
+            return cls(stones=stones, **plain)
+        except (OSError, ValueError, TypeError, KeyError) as fault:
+            raise RunError(f"{path} cannot be read ({fault}): restore it from a copy") from fault
+
+    def write(self, folder: RunFolder) -> None:
+        """Write them into the run's folder."""
+        text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
+        write_atomic(folder.path / TOMBSTONES, text)
+
+    def with_stone(self, stock: Stock, row: int, name: str) -> Tombstones:
+        """These and one more, of item number `row` of `stock`, where each item is in its place."""
+        files = _files(stock)
+        file = next(n for n, rows in enumerate(files) if row in rows)
+        item = stock.dataset.items[row]
+        numbered = NUMBERED.fullmatch(item.id) is not None
+        new = Tombstone(file, row - files[file].start, name, len(item.candidates), numbered)
+        stones = sorted((*self.stones, new), key=lambda stone: (stone.file, stone.place))
+        texts = [stock.dataset.items[rows.start : rows.stop] for rows in files]
+        places = [{s.place for s in stones if s.file == n} for n in range(len(files))]
+        marked = (self._marked(s, texts[s.file], places[s.file]) for s in stones)
+        return replace(
+            self,
+            stones=tuple(marked),
+            aside=tuple(sorted(stock.aside)),
+            aside_at_first=tuple(sorted(stock.aside_at_first)),
+        )
+
+    def _marked(self, stone: Tombstone, items: Sequence[Item], places: set[int]) -> Tombstone:
+        """The stone with what stands behind it now, in the same file."""
+        start = stone.place + 1
+        stop = next((p for p in range(start, len(items)) if p in places), len(items))
+        behind = items[start : min(stop, start + AHEAD)]
+        return replace(stone, ahead=len(behind), mark=self._mark(behind))
+
+    def _mark(self, items: Sequence[Item]) -> str:
+        fixed = self.classes is not None
+        texts = "\x1d".join(
+            "\x1e".join((item.prompt, *(() if fixed else item.candidates))) for item in items
+        )
+        return sha256(f"{self.salt}{texts}".encode("utf-8", "surrogatepass")).hexdigest()
+
+    def place(self, stock: Stock) -> Stock:
+        """`stock` as the files have it now, with each item in its place and under its name."""
+        stock = _widened(stock, self.classes)
+        classes = stock.pool.classes
+        everything: list[Item] = []
+        names: dict[str, str] = {}
+        stops = []
+        for number, rows in enumerate(_files(stock)):
+            stones = {s.place: s for s in self.stones if s.file == number}
+            items = stock.dataset.items[rows.start : rows.stop]
+            placed, known = self._placed(items, stones, classes)
+            everything += placed
+            names |= known
+            stops.append(len(everything))
+        gone = {stone.name for stone in self.stones}
+        began = sum(stop <= stock.first for stop in (len(stock.pool.items), *_stops(stock)))
+        return replace(
+            stock,
+            pool=_with(stock.pool, everything[: stops[0]], names),
+            dataset=_with(stock.dataset, everything, names),
+            owned=_renamed(stock.owned, names),
+            parts=tuple(zip(stops[1:], (kind for _, kind in stock.parts), strict=True)),
+            first=stops[began - 1],
+            gone=frozenset(row for row, item in enumerate(everything) if item.id in gone),
+            stays=frozenset(self.aside),
+            stays_at_first=frozenset(self.aside_at_first),
+        )
+
+    def _placed(
+        self,
+        items: Sequence[Item],
+        waiting: Mapping[int, Tombstone],
+        classes: tuple[str, ...] | None,
+    ) -> tuple[list[Item], dict[str, str]]:
+        """The items with tombstones among them, and their ids: as the file has them, as they were.
+
+        Tombstones without an item between them are taken together: how many of them the file
+        still has is told by what follows the last one.
+        """
+        placed: list[Item] = []
+        names: dict[str, str] = {}
+        at = moved = 0
+        while at < len(items) or len(placed) in waiting:
+            group: list[Tombstone] = []
+            while (stone := waiting.get(len(placed))) is not None:
+                group.append(stone)
+                placed.append(Item(stone.name, "", classes or ("",) * stone.size))
+            if group:
+                kept = self._kept(items, at, group)
+                at += kept
+                moved += len(group) - kept if group[0].numbered else 0
+            if at < len(items) and len(placed) not in waiting:
+                names[items[at].id] = _moved(items[at].id, moved)
+                placed.append(replace(items[at], id=names[items[at].id]))
+                at += 1
+        return placed, names
+
+    def _kept(self, items: Sequence[Item], at: int, group: Sequence[Tombstone]) -> int:
+        """How many rows of a group of tombstones are still in the file, from place `at` on."""
+        last = group[-1]
+        for kept in range(len(group) + 1):
+            behind = items[at + kept : at + kept + last.ahead]
+            if last.ahead and len(behind) == last.ahead and self._mark(behind) == last.mark:
+                return kept
+        return min(len(group), len(items) - at)
+
+
+def as_it_was(folder: RunFolder, stock: Stock) -> Stock:
+    """The `stock` of a run with the items in their places that were forgotten since it began.
+
+    Raises:
+        RunError: what is known of forgotten items cannot be read.
+    """
+    known = Tombstones.read(folder)
+    return stock if known is None else known.place(stock)
+
+
+def _widened(stock: Stock, classes: tuple[str, ...] | None) -> Stock:
+    """`stock` with all `classes`, where the only item with one of them was deleted."""
+    found = stock.pool.classes
+    if classes is None or found is None or not set(found) < set(classes):
+        return stock
+    at = {index: classes.index(name) for index, name in enumerate(found)}
+    pool = replace(
+        stock.pool,
+        items=tuple(replace(item, candidates=classes) for item in stock.pool.items),
+        answers={name: at[label] for name, label in stock.pool.answers.items()},
+        classes=classes,
+    )
+    items = tuple(replace(item, candidates=classes) for item in stock.dataset.items)
+    owned = {name: at[label] for name, label in stock.owned.items()}
+    return replace(stock, pool=pool, dataset=replace(pool, items=items), owned=owned)
+
+
+def _stops(stock: Stock) -> list[int]:
+    """Where the items of each file behind the first one stop."""
+    return [stop for stop, _ in stock.parts]
+
+
+def _files(stock: Stock) -> list[range]:
+    """The rows of each of a run's files."""
+    stops = [len(stock.pool.items), *_stops(stock)]
+    return [range(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
+
+
+def _with(dataset: Dataset, items: Sequence[Item], names: Mapping[str, str]) -> Dataset:
+    answers, unknown = _renamed(dataset.answers, names), _renamed(dataset.unknown, names)
+    return replace(dataset, items=tuple(items), answers=answers, unknown=unknown)
+
+
+def _renamed(values: Mapping[str, T], names: Mapping[str, str]) -> dict[str, T]:
+    """The `values` under other ids; those of forgotten items are left out."""
+    return {names[name]: value for name, value in values.items() if name in names}
+
+
+def _moved(name: str, rows: int) -> str:
+    """The id of an item whose file has lost so many `rows` above it."""
+    match = NUMBERED.fullmatch(name)
+    if match is None or not rows:
+        return name
+    return f"{match[1]}row-{int(match[2]) + rows:06d}"
