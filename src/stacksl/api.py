@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from stacksl.labels.labelers import Labeler
     from stacksl.labels.ledger import Ledger
     from stacksl.runs.adapted import AdaptedModel
-    from stacksl.runs.sources import Reading, Stock
+    from stacksl.runs.answering import Received
     from stacksl.runs.model import Model
     from stacksl.runs.progress import Progress
+    from stacksl.runs.sources import Reading, Stock
 
 __all__ = ["Plan", "Run", "list_runs", "prepare", "resolve", "run"]
 
@@ -122,7 +123,7 @@ class Plan:
             test = self.test_source
             if test is None and self.test is not None:
                 test = _keep(self.test, folder.path / "test.jsonl")
-            job = Job(folder, self.resolved, self.stock, self.budget, data, test)
+            job = Job(folder, self.resolved, self.stock, self.budget, data, test, audit=self.audit)
             if self.dataset.rejected:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
             begin(folder, self.warnings, self.labeler)
@@ -392,6 +393,68 @@ class Run:
             expect_room(wanted, job.dataset.items, job.budget.labels)
         execute(job, progress or _silent, labeler, changes=settings)
         return self
+
+    def answer(
+        self, *files: str | Path, progress: Callable[[Progress], None] | None = None
+    ) -> Received:
+        """Take answers from sheets that people filled in, and go on until the run waits again.
+
+        Raises:
+            RunError: the labels of this run do not come from people.
+            DataError: a file cannot be read; nothing of any was taken then.
+        """
+        from stacksl.runs.answering import answer
+
+        return answer(self.folder, [Path(file) for file in files], progress or _silent)
+
+    def release(
+        self,
+        *,
+        annotator: str | None = None,
+        keys: Sequence[str] = (),
+        drop: bool = False,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> int:
+        """Free rows that were handed out, and hand them out anew; how many.
+
+        Args:
+            annotator: only the rows of this one.
+            keys: only these rows.
+            drop: buy other items instead; rows of the audit are handed out again all the same.
+            progress: told how far the run is.
+
+        Raises:
+            RunError: no row that waits is meant.
+        """
+        from stacksl.runs.answering import release
+
+        freed = release(self.folder, annotator=annotator, keys=keys, drop=drop)
+        self.resume(progress)
+        return freed
+
+    def change_budget(self, budget: str | float) -> int:
+        """Give the run another budget, taken up when it is resumed; the labels in all.
+
+        Raises:
+            SettingsError: it is no budget, or below what is spent already.
+        """
+        from stacksl.runs.changing import change_budget
+
+        return change_budget(self.folder, str(budget)).labels
+
+    def extend(self, path: str | Path, *, owned: bool = False) -> int:
+        """Give the run more items to choose from, taken up when it is resumed; how many.
+
+        Args:
+            path: a file like the run's own.
+            owned: its labels are held already: they are learnt, and cost nothing.
+
+        Raises:
+            DataError: the file cannot be read as the run's own was, or brings ids that are taken.
+        """
+        from stacksl.runs.changing import add_file
+
+        return add_file(self.folder, path, "owned" if owned else "pool")
 
     def replay(self) -> dict[str, Any]:
         """Play the ledger again and compare; `rows` replayed, `rounds`, `labels`."""

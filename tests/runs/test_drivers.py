@@ -95,8 +95,8 @@ def test_one_label_more_is_learnt_by_the_time_of_the_next_round(tmp_path) -> Non
 
 
 def pooled(table: Table, batch: int = 4) -> list[list[Any]]:
-    refits = Refits(table)
-    return list(pool(range(len(table.ids)), table, batch=batch, refits=refits))
+    table.batch = batch
+    return list(pool(range(len(table.ids)), table, refits=Refits(table)))
 
 
 @pytest.mark.parametrize(("budget", "batch"), [(25, 3), (30, 3), (7, 1), (40, 4), (12, 25)])
@@ -128,7 +128,8 @@ def test_a_pool_buys_the_items_that_the_refit_is_least_sure_of(tmp_path) -> None
 
     table = table_of(tmp_path, class_items(40), budget=20)
     refits = Refits(table)
-    blocks = pool(range(40), table, batch=10, refits=refits)
+    table.batch = 10
+    blocks = pool(range(40), table, refits=refits)
     first = next(blocks)
     assert [d.item for d in first] == table.ids[:10], "the first batch follows the order"
     rest = [r for r in range(40) if not table.ledger.seen(table.ids[r])]

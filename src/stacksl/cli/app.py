@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from stacksl.cli import data, export, ledger, reproduce, results, running, shelf, size
+from stacksl.cli import (
+    changing,
+    data,
+    export,
+    ledger,
+    people,
+    reproduce,
+    results,
+    running,
+    shelf,
+    size,
+)
 from stacksl.cli.examples import examples, prose
 
 __all__ = ["app"]
@@ -50,6 +61,10 @@ _GROUPS = {"data": "Look at files of items.", "ledger": "Look into a run's ledge
 
 _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("run", "Adapt", running.run),
+    ("answer", "Adapt", people.answer),
+    ("release", "Adapt", people.release),
+    ("budget", "Adapt", changing.budget),
+    ("extend", "Adapt", changing.extend),
     ("resume", "Adapt", running.resume),
     ("size", "Adapt", size.size),
     ("evaluate", "Use the model", results.evaluate),

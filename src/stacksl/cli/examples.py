@@ -27,11 +27,38 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Adapt a language model (pip install 'stacksl[lm]'); without a file, the sample model:",
             "stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --budget 0.25",
         ),
+        (
+            "No labels yet: two colleagues answer in spreadsheets:",
+            "stacksl run texts.csv --classes classes.txt --budget 800 --labeler file "
+            "--annotators anna,ben",
+        ),
         ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
         (
             "An earlier run again, with another seed:",
             "stacksl run --config runs/first/run.toml --seed 1",
         ),
+    ),
+    "answer": (
+        ("Take what a colleague filled in:", "stacksl answer runs/first sheets/0001.csv"),
+        (
+            "Of several, with what came of them as JSON:",
+            "stacksl answer runs/first 0001-anna.csv 0001-ben.csv --json",
+        ),
+    ),
+    "release": (
+        ("Ben is ill; his rows go to the others:", "stacksl release runs/first --annotator ben"),
+        (
+            "Two rows nobody can answer; buy others:",
+            "stacksl release runs/first --key k7f3-q --key m2pw-d --drop",
+        ),
+    ),
+    "budget": (
+        ("A hundred labels were not enough:", "stacksl budget runs/first 200"),
+        ("In money, at the run's price:", "stacksl budget runs/first '$400'"),
+    ),
+    "extend": (
+        ("New questions have come in:", "stacksl extend runs/first more.csv"),
+        ("For a script:", "stacksl extend runs/first more.csv --json"),
     ),
     "resume": (
         ("Go on where a run stopped:", "stacksl resume runs/first"),

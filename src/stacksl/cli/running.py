@@ -17,7 +17,7 @@ from stacksl.errors import SettingsError
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
 
-__all__ = ["plan_facts", "resume", "run", "run_facts", "setting_of"]
+__all__ = ["plan_facts", "resume", "run", "run_facts", "setting_of", "shown_run"]
 
 
 def run(
@@ -36,6 +36,15 @@ def run(
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
     labeler: options.Labeler = None,
+    batch: options.Batch = None,
+    annotators: options.Annotators = None,
+    overlap: options.Overlap = None,
+    ask_dir: options.AskDir = None,
+    ask_mode: options.AskMode = None,
+    audit: options.Audit = None,
+    owned: options.Owned = None,
+    classes: options.Classes = None,
+    names: options.Names = None,
     aim: options.Aim = None,
     gate: options.Gate = None,
     scorer: options.Scorer = None,
@@ -116,6 +125,12 @@ def resume(
             "out of memory.",
         ),
     ] = None,
+    owned: Annotated[
+        Path | None,
+        typer.Option(
+            "--owned", metavar="FILE", help="Items with labels that you hold: learnt, not paid."
+        ),
+    ] = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -123,12 +138,14 @@ def resume(
     """Go on with a run that was stopped, killed or is waiting.
 
     It ends as the undisturbed run would have: the same purchases, the same model. A finished run
-    is left as it is. With --set a language model is trained otherwise from here on, and the report
+    is left as it is, unless `budget`, `extend` or --owned has given it more to do. With --set a language model is trained otherwise from here on, and the report
     says so; no label is bought twice.
     """
     from stacksl.api import Run
 
     opened = Run.open(run)
+    if owned is not None:
+        opened.extend(owned, owned=True)
     if opened.folder.read_state()["state"] == "interrupted":
         warn([_killed(opened)])
     try:
@@ -247,6 +264,7 @@ def run_facts(run: Run) -> dict[str, Any]:
     return {
         **run.status(),
         "test": _tested(run.path / "facts.json"),
+        "audit": _audited(run.path / "facts.json"),
         "report": run.path / "report.html",
         "model": run.path / "model",
     }
@@ -263,12 +281,41 @@ def _tested(path: Path) -> dict[str, Any] | None:
     return {**shown, "interval": [found["low"], found["high"]]}
 
 
+def _audited(path: Path) -> dict[str, Any] | None:
+    """The final model on the audit, as the report has it; None without one that tells."""
+    import json
+
+    found = json.loads(path.read_text(encoding="utf-8")).get("audit") if path.is_file() else None
+    if found is None or found["accuracy"] is None:
+        return None
+    return {**found, "interval": [found["low"], found["high"]]}
+
+
 def _finish(run: Run, json: bool) -> None:
     """Print what the run came to; one that was stopped ends the call as Ctrl-C does."""
     result = run_facts(run)
     if result["state"] == "stopped":
         raise _stopped(run.path)
-    print(as_json(result) if json else _shown(run.path, result))
+    print(as_json(result) if json else shown_run(run))
+
+
+def shown_run(run: Run) -> str:
+    """What a run came to, or what it waits for, with the commands that go on."""
+    result = run_facts(run)
+    return _waiting(run.path, result) if result["sheets"] else _shown(run.path, result)
+
+
+def _waiting(folder: Path, result: dict[str, Any]) -> str:
+    word = _word(folder)
+    lines = facts(
+        [
+            ("Run", f"{result['run']}, {result['state']} for answers"),
+            ("Labels", f"{count(result['spent'])} of {count(result['budget'])} asked or answered"),
+            ("Cost", spent(result["money"])),
+            *((f"{sheet['open']} rows in", sheet["file"]) for sheet in result["sheets"]),
+        ]
+    )
+    return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {word} FILE..."
 
 
 def _shown(folder: Path, result: dict[str, Any]) -> str:
@@ -278,18 +325,24 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ("Run", f"{result['run']}, {result['state']}"),
             (
                 "Labels",
-                f"{count(result['asked'])} of {count(result['budget'])} bought in "
-                f"{count(result['rounds'])} rounds",
+                f"{count(result['spent'])} of {count(result['budget'])} bought in "
+                f"{count(result['rounds'])} rounds{_measuring(result)}",
             ),
             ("Cost", spent(result["money"])),
             ("Accuracy before each label", share(result.get("accuracy_before"))),
             ("Accuracy on the test set", _accuracy(result["test"])),
+            ("Accuracy by the audit", _accuracy(result["audit"])),
             ("Report", result["report"]),
             ("Model", result["model"]),
         ]
     )
     commands = (f"stacksl evaluate {word} FILE", f"stacksl predict {word} FILE")
     return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
+
+
+def _measuring(result: dict[str, Any]) -> str:
+    audit = result["spent"] - result["asked"]
+    return f", {count(audit)} of them to measure the model" if audit else ""
 
 
 def _accuracy(test: dict[str, Any] | None) -> str | None:

@@ -23,6 +23,7 @@ __all__ = [
     "PairFeatures",
     "SharedBlock",
     "SharedFeatures",
+    "joined",
 ]
 
 Array: TypeAlias = NDArray[np.float64]
@@ -166,3 +167,29 @@ class SharedBlock(Sequence[SharedFeatures]):
 
 
 Block: TypeAlias = PairBlock | SharedBlock
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    """One block of the items of several, in their order; a single one is given back as it is.
+
+    Raises:
+        FeatureError: there is none, or they are not of one kind and width.
+    """
+    first = blocks[0] if blocks else None
+    if first is not None and len(blocks) == 1:
+        return first
+    shared = [block for block in blocks if isinstance(block, SharedBlock)]
+    pairs = [block for block in blocks if isinstance(block, PairBlock)]
+    widths = {block.dim for block in blocks}
+    if first is None or (shared and pairs) or len(widths) > 1:
+        raise FeatureError(
+            "blocks of features to join should be of one kind and one width, but"
+            f" {len(shared)} of class heads and {len(pairs)} of pairs came, {sorted(widths)} wide"
+        )
+    if shared:
+        return SharedBlock(np.concatenate([block.h for block in shared]), shared[0].classes)
+    sizes = np.concatenate([np.diff(block.offsets) for block in pairs])
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    bases = [block.base for block in pairs if block.base is not None]
+    base = np.concatenate(bases) if len(bases) == len(pairs) else None
+    return PairBlock(np.concatenate([block.phi for block in pairs]), offsets, base)

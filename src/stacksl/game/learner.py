@@ -100,7 +100,24 @@ class Learner:
         self.suspicion = 0.0
         self.resets = 0
         self._fresh = {} if drift is None else scorer.state()
+        self._seed = seed
         self._uniforms = uniforms(seed, "gate", horizon)
+
+    def reschedule(self, *, budget: int, horizon: int) -> None:
+        """Go on with another budget and horizon: what the gate paces by from the next round on.
+
+        Raises:
+            SettingsError: the horizon lies before the rounds that were adopted, or the budget is
+                negative.
+        """
+        if budget < 0 or horizon < max(self.round, 1):
+            raise SettingsError(
+                f"after {self.round} rounds a learner goes on with at least 0 labels and a horizon "
+                f"of at least {max(self.round, 1)}, got {budget} and {horizon}: a round that was "
+                "played stays played"
+            )
+        self.budget, self.horizon = budget, horizon
+        self._uniforms = uniforms(self._seed, "gate", horizon)
 
     def decide(
         self,

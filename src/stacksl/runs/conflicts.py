@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import pairwise
@@ -101,6 +102,7 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
     return [
         *_of_gates(settings, explicit),
         *_of_sgd(settings, explicit),
+        *_of_people(settings, explicit),
         *(_of_adapting(settings, explicit) if settings.adapts else _of_none(explicit)),
     ]
 
@@ -149,6 +151,35 @@ def _of_sgd(settings: Settings, explicit: set[str]) -> list[str]:
         )
     if settings.clip_level is not None and settings.clip_multiple is not None:
         found.append("clip_level and clip_multiple exclude each other: give one of them")
+    return found
+
+
+def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
+    """What was given for people who answer by file."""
+    given = sorted(explicit & {"annotators", "overlap", "ask_dir", "ask_mode"})
+    if settings.labeler != "file":
+        one = len(given) == 1
+        return [
+            f"{', '.join(given)} belong{'s' if one else ''} to people who answer by file: give"
+            f" --labeler file, or leave {'it' if one else 'them'} out"
+        ] * bool(given)
+    found: list[str] = []
+    names = [name.strip() for name in settings.annotators.split(",")]
+    plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
+    if not plain or len({name.casefold() for name in names}) < len(names):
+        found.append(
+            "annotators should be different names of letters and digits with commas between, such"
+            " as anna,ben"
+        )
+    if settings.overlap and len(names) < 2:
+        found.append("overlap needs two annotators or more: give --annotators anna,ben")
+    if not re.fullmatch(r"0?[0-7]{3}", settings.ask_mode) or not int(settings.ask_mode, 8) & 0o600:
+        found.append(
+            "ask_mode should be permissions such as 0600 or 0640, with the owner's right to read"
+            f" and write, not '{settings.ask_mode}'"
+        )
+    elif "ask_mode" in explicit and settings.ask_dir is None:
+        found.append("ask_mode opens sheets to others, and a run's folder is private: give ask_dir")
     return found
 
 

@@ -6,18 +6,18 @@ A fresh run is a resumed run with nothing behind it: every phase looks at what i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stacksl.errors import LedgerError, RunError
 from stacksl.features import FeatureMap, make_features
-from stacksl.game.inputs import Block
-from stacksl.game.randomness import generator
+from stacksl.game.inputs import Block, joined
 from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Head, ItemRecord, Purchase
+from stacksl.labels.purchases import Answer, Head, ItemRecord
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
 from stacksl.runs import arrays, checkpoints
@@ -25,16 +25,22 @@ from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts, lang
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.finish import finish
 from stacksl.runs.frozen import freeze, is_frozen, thaw
+from stacksl.runs.gaps import Gaps, spans
 from stacksl.runs.job import Job, content
 from stacksl.runs.names import class_names
+from stacksl.runs.opening import Rows, hold, measured, rescheduled, rows_of
+from stacksl.runs.people import FILE, Answered, Desk, ask_folder
 from stacksl.runs.pool import pool
+from stacksl.runs.private import make_private
 from stacksl.runs.progress import Kept, Progress, Report, Watch, checkpoint, throttled
 from stacksl.runs.record import recorded, unique
 from stacksl.runs.refits import Refits
 from stacksl.runs.replay import replay
 from stacksl.runs.rounds import Table, settle, stream
+from stacksl.runs.sources import Stock
+from stacksl.runs.tombstones import Tombstones
 
-__all__ = ["execute", "order_of", "replay_run"]
+__all__ = ["catch_up", "desk_of", "execute", "parts_of", "replay_run"]
 
 
 def execute(
@@ -42,6 +48,7 @@ def execute(
     report: Report,
     labeler: Labeler | None = None,
     changes: Mapping[str, Any] | None = None,
+    answers: Sequence[Answer] = (),
 ) -> None:
     """Play the run to its end, or to where it waits for answers.
 
@@ -50,6 +57,7 @@ def execute(
         report: told how far it is, some ten times a second.
         labeler: who answers, where it is not the one the settings name.
         changes: settings of training that are other ones from here on.
+        answers: what people have answered by file since the run was left.
 
     Raises:
         RunLocked: another process holds the run.
@@ -66,43 +74,104 @@ def execute(
         if isinstance(features, LanguageModel):
             changed = changed_facts(job, features)
             job.note(features.facts())
-        order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
-        players = assemble(job.settings, block, order, job.budget.labels)
+        rows = rows_of(job)
+        players = _players(job, block, rows)
         found = [*changed, *_cut(features), *players.warnings]
         state["warnings"] = unique(state["warnings"], found)
         with _ledger(job, began=bool(state["began"])) as ledger:
             state["began"] = True
             job.folder.write_state("running", **state)  # a kill keeps the warnings
-            table = _table(job, players, block, ledger, labeler or _labeler(job))
+            table = _table(job, players, block, ledger, labeler or _labeler(job, answers), rows)
             refits = Refits(table, class_names(job, features), job.settings.seed)
-            adaptation = adaptation_of(job, table, order, features, report)
+            adaptation = adaptation_of(job, table, rows.order, features, report)
             found = _restore(job, table, refits, adaptation)
             state["warnings"] = unique(state["warnings"], found)
+            order = hold(job, table, rows)
             _play(job, order, table, refits, adaptation, report)
             if ledger.open_purchases():
                 state["state"] = "waiting"
+                if job.settings.labeler == FILE and labeler is None:
+                    state["sheets"] = desk_of(job, ledger).deliver()
                 checkpoint(job.folder, table, _parts(refits, adaptation))
             else:
                 _conclude(job, table, refits, adaptation, report)
-                finish(job, table, refits, features, adaptation, report, state)
+                audit = measured(job, table, rows)
+                finish(job, table, refits, features, adaptation, report, state, audit)
 
 
 def replay_run(job: Job) -> dict[str, Any]:
     """Play the whole ledger of a run again from nothing and compare every decision of a stream.
+
+    Where items were forgotten, `lost_rounds` has the first and the last of each stretch of rounds
+    that cannot be computed again for want of their features; all others are.
 
     Raises:
         RunError: if a decision differs.
         LedgerError: if a row cannot be replayed.
     """
     with one_thread(), Ledger.open(job.folder.ledger, readonly=True) as ledger:
-        block = _features_again(job)
-        order = order_of(job.settings.order, job.settings.seed, len(job.dataset.items))
-        players = assemble(job.settings, block, order, job.budget.labels)
-        table = _table(job, players, block, ledger, _Nobody())
-        refits = Refits(table, class_names(job, None), job.settings.seed)
-        rows = _replay(job, table, refits, adaptation_of(job, table, order, None, _silent), after=0)
-        _compare_with_saved(job, table)
-        return {"rows": rows, "rounds": table.learner.round, "labels": len(table.bought)}
+        table, refits, adaptation = _seated(job, ledger)
+        gaps = _gaps(job, table, refits, adaptation)
+        played = _replay(job, table, refits, adaptation, after=0, gaps=gaps)
+        if not gaps.lost:
+            _compare_with_saved(job, table)
+        told = {"rows": played, "rounds": table.learner.round, "labels": len(table.bought)}
+        return told | ({"lost_rounds": spans(gaps.rounds)} if job.stock.gone else {})
+
+
+def catch_up(job: Job, ledger: Ledger) -> dict[str, Any]:
+    """See that a checkpoint holds all that was learnt; what the start of the run had of its items.
+
+    Gives `gate_scale`, None where it was not chosen by the first items, and `gate_state`, that of
+    the gate before round 1.
+    """
+    with one_thread():
+        table, refits, adaptation = _seated(job, ledger)
+        learner = table.learner
+        llf = job.settings.gate == "llf" and job.settings.gate_scale is None
+        scale = getattr(learner.gate, "gate_scale", None) if llf else None
+        start = {"gate_scale": scale, "gate_state": learner.gate_state}
+        ledger.flush()
+        saved, _ = checkpoints.latest(job.folder.checkpoints)
+        if saved is None or saved.count < ledger.head.count:
+            _restore(job, table, refits, adaptation)
+            checkpoint(job.folder, table, _parts(refits, adaptation))
+        return start
+
+
+def _seated(job: Job, ledger: Ledger) -> tuple[Table, Refits, Adaptation | None]:
+    """The players of a run at their start, to be given the ledger's rows; nobody is asked."""
+    block = _features_again(job)
+    rows = rows_of(job)
+    table = _table(job, _players(job, block, rows), block, ledger, Answered(), rows)
+    refits = Refits(table, class_names(job, None), job.settings.seed)
+    return table, refits, adaptation_of(job, table, rows.order, None, _silent)
+
+
+def _players(job: Job, block: Block, rows: Rows) -> Players:
+    """The players of a run, as they were before any item was forgotten."""
+    known, settings = Tombstones.read(job.folder), job.settings
+    if known is not None and known.gate_scale is not None:
+        settings = settings.model_copy(update={"gate_scale": known.gate_scale})
+    players = assemble(settings, block, rows.order, job.budget.labels - job.audit)
+    if known is not None and known.gate_state is not None:
+        players.learner.gate_state = known.gate_state
+    return players
+
+
+def _gaps(job: Job, table: Table, refits: Refits, adaptation: Adaptation | None) -> Gaps:
+    """What forgotten items take from a replay; kept checkpoints bring the learner back."""
+
+    def reach(seq: int) -> bool:
+        saved = checkpoints.at(job.folder.checkpoints, seq)
+        if saved is None:
+            return False
+        for part in (table.learner, *_parts(refits, adaptation)):
+            part.restore(saved.arrays)
+        return True
+
+    moves = job.settings.track == "all" or job.settings.kl_on_skips
+    return Gaps(moves, job.settings.adapts and bool(job.stock.gone), reach)
 
 
 def _compare_with_saved(job: Job, table: Table) -> None:
@@ -120,27 +189,6 @@ def _compare_with_saved(job: Job, table: Table) -> None:
 
 
 FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
-
-
-class _Nobody:
-    """The labeler of a replay: every answer is in the ledger already."""
-
-    name = "nobody"
-    repeatable = True
-
-    def ask(self, purchases: Sequence[Purchase]) -> None:
-        """Ask nothing."""
-
-    def answers(self) -> list[Answer]:
-        """None."""
-        return []
-
-
-def order_of(order: str, seed: int, items: int) -> list[int]:
-    """The order in which a run sees its items: the file's, or shuffled by the seed (D19)."""
-    if order == "file":
-        return list(range(items))
-    return [int(i) for i in generator(seed, "order").permutation(items)]
 
 
 def _feature_map(job: Job) -> FeatureMap:
@@ -161,20 +209,45 @@ def _silent(progress: Progress) -> None:
 
 
 def _features(job: Job, features: FeatureMap, report: Report) -> Block:
-    """The block of all items: encoded and frozen once, thawed ever after."""
-    folder = job.folder.features
-    total = len(job.dataset.items)
-    ids = [item.id for item in job.dataset.items]
+    """The block of all items: encoded and frozen once, thawed ever after.
+
+    The map is fitted on the items the run began with; those that came later are rows of it too,
+    in a folder of their own for each file.
+    """
+    return joined(
+        [
+            _frozen(job, features, job.folder.features / name, part, report)
+            for name, part in parts_of(job.stock).items()
+        ]
+    )
+
+
+def parts_of(stock: Stock) -> dict[str, slice]:
+    """The folders below `features/` and the items whose rows each of them holds."""
+    stops = [stock.first, *(stop for stop, _ in stock.parts if stop > stock.first)]
+    starts = [0, *stops]
+    names = (f"more-{number}" if number else "." for number in range(len(stops)))
+    return {name: slice(*ends) for name, *ends in zip(names, starts, stops, strict=False)}
+
+
+def _frozen(job: Job, features: FeatureMap, folder: Path, part: slice, report: Report) -> Block:
+    """The block of a part of the items, as it lies in `folder`."""
+    items = job.dataset.items[part]
+    ids = [item.id for item in items]
+    home = job.folder.features / "map.safetensors"
     if is_frozen(folder):
-        features.restore(arrays.load(folder / "map.safetensors"))
+        features.restore(arrays.load(home))
         return thaw(folder, features.fingerprint, ids)
-    features.fit(job.dataset.items)
+    if part.start == 0:
+        features.fit(items)
     tell = throttled(report)
     block = features.transform(
-        job.dataset.items, lambda done, n: tell(Progress("features", done, n), done == n)
+        items, lambda done, n: tell(Progress("features", done, n), done == n)
     )
-    report(Progress("features", total, total))
-    arrays.save(folder / "map.safetensors", features.state())
+    report(Progress("features", len(items), len(items)))
+    if part.start == 0:
+        arrays.save(home, features.state())
+    make_private(folder)
     freeze(folder, block, features.fingerprint, ids)
     return thaw(folder, features.fingerprint, ids)
 
@@ -213,22 +286,40 @@ def _ledger(job: Job, *, began: bool) -> Ledger:
             items=records,
         )
     ledger = Ledger.open(path)
+    if later := records[job.stock.first :]:
+        ledger.add_items(later)
     ledger.check_items(records)
     ledger.verify(Head(*mark) for mark in checkpoints.heads(job.folder.checkpoints))
     return ledger
 
 
-def _labeler(job: Job) -> Labeler:
+def _labeler(job: Job, answers: Sequence[Answer]) -> Labeler:
+    if job.settings.labeler == FILE:
+        return Answered(answers)
     sizes = {item.id: len(item.candidates) for item in job.dataset.items}
     return make_labeler(
         job.settings.labeler, answers=job.dataset.answers, sizes=sizes, seed=job.settings.seed
     )
 
 
-def _table(job: Job, players: Players, block: Block, ledger: Ledger, who: Labeler) -> Table:
+def desk_of(job: Job, ledger: Ledger) -> Desk:
+    """Where the rows of a run are handed out to people."""
+    items = job.dataset.items
+    row = {item.id: index for index, item in enumerate(items)}
+    place = ask_folder(job.settings, job.folder.path)
+    return Desk(ledger, place, job.settings, items, row, job.stock.classes)
+
+
+def _table(
+    job: Job, players: Players, block: Block, ledger: Ledger, who: Labeler, rows: Rows
+) -> Table:
     ids = [item.id for item in job.dataset.items]
     row = {name: index for index, name in enumerate(ids)}
-    return Table(players.follower, players.learner, ledger, who, ids, block, row)
+    share = -(-job.settings.batch * job.audit // job.budget.labels)  # of a batch, rounded up
+    return Table(
+        players.follower, players.learner, ledger, who, ids, block, row, rows.aside,
+        batch=job.settings.batch, audit_share=share, overlap=job.settings.overlap,
+    )  # fmt: skip
 
 
 def _restore(job: Job, table: Table, refits: Refits, adaptation: Adaptation | None) -> list[str]:
@@ -245,7 +336,13 @@ def _restore(job: Job, table: Table, refits: Refits, adaptation: Adaptation | No
 
 
 def _replay(
-    job: Job, table: Table, refits: Refits, adaptation: Adaptation | None, *, after: int
+    job: Job,
+    table: Table,
+    refits: Refits,
+    adaptation: Adaptation | None,
+    *,
+    after: int,
+    gaps: Gaps | None = None,
 ) -> int:
     """Give the players the effects of the ledger's rows behind number `after`."""
 
@@ -261,7 +358,9 @@ def _replay(
         after=after,
         refit=refit,
         refreshed=None if adaptation is None else adaptation.replay_refreshed,
+        budget=lambda row: rescheduled(table, row.payload),
         compare=job.settings.mode == "stream",
+        gaps=gaps,
     )
 
 
@@ -288,9 +387,7 @@ def _play(
 
     adapt()
     driver = (
-        stream(order, table)
-        if job.settings.mode == "stream"
-        else pool(order, table, batch=job.settings.batch, refits=refits)
+        stream(order, table) if job.settings.mode == "stream" else pool(order, table, refits=refits)
     )
     for posted in driver:
         watch(posted)

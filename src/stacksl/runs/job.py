@@ -7,7 +7,7 @@ where the data came from, and the versions.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,9 +20,10 @@ from stacksl.items import Item
 from stacksl.runs.budget import Budget
 from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.settings import Resolved, Settings, resolve
-from stacksl.runs.sources import CLASSES, Stock, given_classes, load
+from stacksl.runs.sources import CLASSES, More, Stock, given_classes, load, with_more
+from stacksl.runs.tombstones import as_it_was
 
-__all__ = ["Job", "content", "versions"]
+__all__ = ["Job", "Terms", "content", "versions"]
 
 CHANGEABLE = {
     "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
@@ -37,11 +38,31 @@ LIBRARIES = (
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """What a run may spend after its budget was changed.
+
+    `labels` in all, `money` in micro-units (None where only labels count), and how many labels each
+    `audits` takes: a new one where the last had been shown.
+    """
+
+    labels: int
+    money: int | None
+    audits: tuple[int, ...]
+
+    @property
+    def train(self) -> int:
+        """The labels that train."""
+        return self.labels - sum(self.audits)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One run to be made, resumed or looked at.
 
     `data` and `test` name the sources: a path, or `sample`; in-memory items are written into the
-    run's folder first and are then files like any other.
+    run's folder first and are then files like any other. `budget` and `audit` (how many of its
+    labels measure the final model) are those the run began with, `more` the files that came since
+    and `now` what it may spend by now, where that was changed.
     """
 
     folder: RunFolder
@@ -50,6 +71,14 @@ class Job:
     budget: Budget
     data: str
     test_source: str | None
+    audit: int = 0
+    more: tuple[More, ...] = ()
+    now: Terms | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """What the run may spend by now."""
+        return self.now or Terms(self.budget.labels, self.budget.money, (self.audit,))
 
     @property
     def settings(self) -> Settings:
@@ -76,6 +105,7 @@ class Job:
         preset = {} if self.resolved.preset is None else {"preset": self.resolved.preset}
         everything = {k: v for k, v in self.settings.model_dump().items() if v is not None}
         counted: dict[str, Any] = {"labels": self.budget.labels, "price_micro": self.budget.price}
+        counted["audit_labels"] = self.audit
         if self.budget.money is not None:
             counted["money_micro"] = self.budget.money
         found = {f"column_{role}": name for role, name in self.dataset.columns.items()}
@@ -118,7 +148,25 @@ class Job:
         classes = given_classes(folder, settings)
         stock = load(source, held, settings, columns=columns, classes=classes)
         resolved = Resolved(settings, origin, table.get("preset"))
-        return cls(folder, resolved, stock, budget, source, held)
+        more = tuple(_more(table))
+        for each in more:
+            stock = with_more(stock, each, settings)
+        stock = as_it_was(folder, stock)
+        audit = int(table.get("audit_labels", 0))
+        now = _terms(table)
+        return cls(folder, resolved, stock, budget, source, held, audit, more, now)
+
+    def renewed(self, *, more: More | None = None, terms: Terms | None = None) -> None:
+        """Write into `resolved.toml` what a run is to go on with: for who holds the run."""
+        table = self.folder.read_toml("resolved.toml")
+        if more is not None:
+            number = len(self.more) + 1
+            table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
+        if terms is not None:
+            table |= {"labels_now": terms.labels, "audits_now": _listed(terms.audits)}
+            if terms.money is not None:
+                table["money_now"] = terms.money
+        self.folder.write_toml("resolved.toml", table, "everything this run was made with")
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Add `facts` on how the run computes to `resolved.toml`; those known stay as they are."""
@@ -178,6 +226,26 @@ class Job:
             for name, now in versions().items()
             if name in table and table[name] != now
         ]
+
+
+def _more(table: Mapping[str, Any]) -> Iterator[More]:
+    """The files that came after the run had begun, in their order."""
+    number = 1
+    while (path := table.get(f"more_{number}")) is not None:
+        owned = table[f"more_{number}_kind"] == "owned"
+        yield More("owned" if owned else "pool", str(path))
+        number += 1
+
+
+def _terms(table: Mapping[str, Any]) -> Terms | None:
+    if "labels_now" not in table:
+        return None
+    audits = tuple(int(size) for size in str(table["audits_now"]).split(",") if size)
+    return Terms(int(table["labels_now"]), table.get("money_now"), audits)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ",".join(str(number) for number in numbers)
 
 
 def _beside(folder: RunFolder, source: str) -> str:

@@ -74,17 +74,16 @@ class Watch:
         self._table, self._parts = table, parts
         self._tell = throttled(report)
         self._openness = 1.0
-        self._right = sum(label == choice for _, label, choice in table.bought)
-        self._counted = len(table.bought)
+        self._seen = 0
+        self._right = self._counted = 0
+        self._count()
 
     def __call__(self, posted: list[Decision]) -> None:
         """Look at a block of rounds that has just been played."""
         learner, ledger = self._table.learner, self._table.ledger
         for decision in posted:
             self._openness += 0.01 * (float(decision.asked) - self._openness)
-        new = self._table.bought[self._counted :]
-        self._right += sum(label == choice for _, label, choice in new)
-        self._counted += len(new)
+        self._count()
         accuracy = self._right / self._counted if self._counted else None
         state = Progress(
             "rounds", learner.round, learner.horizon, ledger.asked, learner.budget, accuracy,
@@ -93,6 +92,14 @@ class Watch:
         self._tell(state, learner.round == learner.horizon)
         if learner.round // self._every > (learner.round - len(posted)) // self._every:
             checkpoint(self._folder, self._table, self._parts)
+
+
+    def _count(self) -> None:
+        """Count the labels that came since; those held before were not predicted first."""
+        new = [pair for pair in self._table.bought[self._seen :] if pair[2] >= 0]
+        self._seen = len(self._table.bought)
+        self._right += sum(label == choice for _, label, choice in new)
+        self._counted += len(new)
 
 
 def checkpoint(folder: RunFolder, table: Table, parts: Sequence[Kept]) -> None:

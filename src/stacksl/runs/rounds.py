@@ -26,6 +26,9 @@ class Table:
     `block` holds the features of all items, `ids` their ids in the same order, `row` the way back;
     a language model's refit puts renewed features in the block's place.
     `bought` grows by (row of the item, label, choice before it was seen) with each label learnt;
+    `batch` is how many purchases may be open in all, `audit_share` how many of them are the audit's
+    while it is open; the first `overlap` purchases are made of two annotators each.
+    `agreed` is what the last change of the budget said, None before the first.
     `shown` has C_t at the purchase, by the item's row, for those of them that were not presented
     whole. `aside` are rows that no training label is bought of: those of the audit, and those whose
     label was owned before.
@@ -39,8 +42,27 @@ class Table:
     block: Block
     row: Mapping[str, int]
     aside: Set[int] = frozenset()
+    batch: int = 25
+    audit_share: int = 0
+    overlap: int = 0
+    agreed: Mapping[str, int] | None = None
     bought: list[tuple[int, int, int]] = field(default_factory=list)
     shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def room(self) -> int:
+        """How many training labels can be asked for now, so that `batch` purchases are open."""
+        leases = self.ledger.open_purchases()
+        audit = sum(lease.purpose == "audit" for lease in leases)
+        return self.batch - (len(leases) - audit) - min(audit, self.audit_share)
+
+    def slots(self, decisions: Sequence[Decision]) -> dict[str, int]:
+        """Items that two annotators are to answer: the first `overlap` that are bought."""
+        if not self.overlap:
+            return {}
+        left = self.overlap - sum(row["slot"] == 1 for row in self.ledger.export())
+        wanted = [decision.item for decision in decisions if decision.status == "wanted"]
+        return dict.fromkeys(wanted[: max(0, left)], 2)
 
     def inputs_of(self, decision: Decision) -> Inputs:
         """The current features of the decision's item, however late its answer comes."""
@@ -76,7 +98,7 @@ def play(rows: Sequence[int], table: Table) -> list[Decision]:
 
     presented = follower.respond(inputs, learner.scorer)  # C_t
     decisions = learner.decide(ids, inputs, presented, asked=ledger.asked)
-    posted = ledger.post(decisions)  # a certificate each; the budget is checked here
+    posted = ledger.post(decisions, table.slots(decisions))  # a certificate each; the budget holds
     learner.adopt(posted, inputs)
     labeler.ask(ledger.open_purchases())  # may answer now, tomorrow, twice or never
     settle(table)
@@ -91,10 +113,10 @@ def settle(table: Table) -> None:
 
 
 def stream(order: Sequence[int], table: Table, size: int = 1) -> Iterator[list[Decision]]:
-    """Each item once, in `order`, from the learner's round on.
+    """Each item once, in `order`, from the learner's round on, until a batch is open.
 
     Blocks are cut at fixed absolute positions, so an interrupted run cuts them alike.
     """
-    while (start := table.learner.round) < len(order):
+    while (start := table.learner.round) < len(order) and table.room > 0:
         stop = min(len(order), (start // size + 1) * size)
         yield play(order[start:stop], table)

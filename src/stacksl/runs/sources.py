@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from stacksl.data import Classes, Dataset, read, read_classes, sample
 from stacksl.errors import DataError
@@ -17,6 +18,7 @@ __all__ = [
     "CLASSES",
     "QUESTIONS",
     "SAMPLE",
+    "More",
     "Reading",
     "Stock",
     "given_classes",
@@ -24,24 +26,38 @@ __all__ = [
     "load_owned",
     "load_test",
     "read_again",
+    "with_more",
 ]
 
 SAMPLE = "sample"  # the data source that is the built-in sample
 QUESTIONS = "questions"  # the one that is the sample language model's own
 CLASSES = "classes.csv"  # of a run's folder: the classes given to it, and those added since
+ROW = re.compile(r"row-\d+")  # the id of an item whose file gives none
 OWNED = "owned/"  # before the id of an item whose label was held
 
 
 @dataclass(frozen=True, slots=True)
+class More:
+    """A file that came to a run after it had begun: `pool` (items to choose from) or `owned`."""
+
+    kind: Literal["pool", "owned"]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stock:
-    """All items of a run, in one order that never changes: more come behind.
+    """All items of a run, in one order that never changes: what comes later stands behind.
 
     Attributes:
-        pool: the items to choose from.
-        dataset: those, then the items whose labels were held before.
+        pool: the items of the first file, to choose from.
+        dataset: those, then what came with other files: owned items, and more to choose from.
         test: what the final model is tested on.
         owned: id to label of the items held before.
         descriptions: what the classes mean, where that was said.
+        parts: for each of the other files, where its items stop in `dataset`, and its kind.
+        first: how many items there were when the run began.
+        gone: rows of items that were forgotten since; they keep their places.
+        stays, stays_at_first: rows that stay `aside`, whatever was forgotten of what they are like.
     """
 
     pool: Dataset
@@ -49,6 +65,11 @@ class Stock:
     test: Dataset | None = None
     owned: Mapping[str, int] = field(default_factory=dict)
     descriptions: tuple[str, ...] = ()
+    parts: tuple[tuple[int, str], ...] = ()
+    first: int = 0
+    gone: frozenset[int] = frozenset()
+    stays: frozenset[int] = frozenset()
+    stays_at_first: frozenset[int] = frozenset()
 
     @classmethod
     def of(
@@ -59,15 +80,53 @@ class Stock:
         descriptions: tuple[str, ...] = (),
     ) -> Stock:
         """The stock of a pool, with the items of `owned` behind it, each with its label."""
-        if owned is None:
-            return cls(pool, pool, test, {}, descriptions)
+        stock = cls(pool, pool, test, {}, descriptions)
+        stock = stock if owned is None else stock.holding(owned)
+        return replace(stock, first=len(stock.dataset.items))
+
+    def holding(self, owned: Dataset) -> Stock:
+        """This stock with items whose labels are held already."""
+        number = sum(kind == "owned" for _, kind in self.parts)
+        before = OWNED if number == 0 else f"{OWNED}{number + 1}/"
         items = [
-            Item(OWNED + item.id, item.prompt, pool.classes or item.candidates)
+            Item(before + item.id, item.prompt, self.pool.classes or item.candidates)
             for item in owned.items
         ]
-        labels = {OWNED + name: index for name, index in owned.answers.items()}
-        everything = replace(pool, items=(*pool.items, *items))
-        return cls(pool, everything, test, labels, descriptions)
+        labels = {before + name: index for name, index in owned.answers.items()}
+        return replace(self._with(items, "owned"), owned={**self.owned, **labels})
+
+    def extended(self, more: Dataset) -> Stock:
+        """This stock with more items to choose from.
+
+        Raises:
+            DataError: an id is taken already.
+        """
+        number = 1 + sum(kind == "pool" for _, kind in self.parts)
+        more = _renamed(more, f"more-{number}/")
+        known = {item.id for item in self.dataset.items}
+        if taken := [row for row, item in enumerate(more.items, 1) if item.id in known]:
+            raise DataError(
+                f"{len(taken)} items of {more.name} have an id that the run knows already, the"
+                f" first is item {taken[0]}: give new items ids of their own"
+            )
+        stock = self._with(more.items, "pool")
+        answers = {**self.dataset.answers, **more.answers}
+        return replace(stock, dataset=replace(stock.dataset, answers=answers))
+
+    def _with(self, items: Sequence[Item], kind: str) -> Stock:
+        everything = replace(self.dataset, items=(*self.dataset.items, *items))
+        stop = len(everything.items)
+        return replace(self, dataset=everything, parts=(*self.parts, (stop, kind)))
+
+    @property
+    def segments(self) -> list[range]:
+        """The rows to choose from: of the first file, and of each that brought more."""
+        starts = [len(self.pool.items), *(stop for stop, _ in self.parts)]
+        found = [range(len(self.pool.items))]
+        for start, (stop, kind) in zip(starts, self.parts, strict=False):
+            if kind == "pool":
+                found.append(range(start, stop))
+        return found
 
     @property
     def classes(self) -> Classes | None:
@@ -81,9 +140,18 @@ class Stock:
     @property
     def aside(self) -> frozenset[int]:
         """Rows that no label is bought of: owned items, and those of the same text."""
-        held = {(i.prompt, i.candidates) for i in self.dataset.items if i.id in self.owned}
-        rows = enumerate(self.dataset.items) if held else ()
-        return frozenset(row for row, item in rows if (item.prompt, item.candidates) in held)
+        return _alike(self.dataset.items, self.owned) | self.stays
+
+    @property
+    def aside_at_first(self) -> frozenset[int]:
+        """The same before any file came later: with these the rounds were counted."""
+        return _alike(self.dataset.items[: self.first], self.owned) | self.stays_at_first
+
+
+def _alike(items: Sequence[Item], owned: Mapping[str, int]) -> frozenset[int]:
+    held = {(item.prompt, item.candidates) for item in items if item.id in owned}
+    rows = enumerate(items) if held else ()
+    return frozenset(row for row, item in rows if (item.prompt, item.candidates) in held)
 
 
 def load(
@@ -105,6 +173,27 @@ def load(
         held = load_test(test, dataset, settings)
     owned = load_owned(settings.owned, dataset, settings)
     return Stock.of(dataset, held, owned, () if classes is None else classes.descriptions)
+
+
+def _renamed(more: Dataset, before: str) -> Dataset:
+    """`more` with `before` put before the ids that are only the numbers of its rows."""
+    names = {i.id: before + i.id if ROW.fullmatch(i.id) else i.id for i in more.items}
+    items = tuple(replace(item, id=names[item.id]) for item in more.items)
+    return replace(more, items=items, answers={names[i]: a for i, a in more.answers.items()})
+
+
+def with_more(stock: Stock, more: More, settings: Settings) -> Stock:
+    """`stock` with the items of a file that came after the run had begun.
+
+    Raises:
+        DataError: the file cannot be read as the first one was, an id is taken already, or no row
+            has a label where it should.
+    """
+    if more.kind == "owned":
+        owned = load_owned(more.path, stock.pool, settings)
+        return stock if owned is None else stock.holding(owned)
+    found = _like(more.path, stock.pool, settings, "file of more items")
+    return stock.extended(found)
 
 
 def _read(

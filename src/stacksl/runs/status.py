@@ -16,7 +16,7 @@ def status_of(folder: RunFolder) -> dict[str, Any]:
     table = folder.read_toml("resolved.toml")
     state = folder.read_state()
     counts = _counts(folder)
-    labels = int(table["labels"])
+    labels = int(table.get("labels_now", table["labels"]))
     priced = "money_micro" in table
     going_on = state["state"] in ("interrupted", "stopped", "failed", "waiting")
     return {
@@ -26,7 +26,8 @@ def status_of(folder: RunFolder) -> dict[str, Any]:
         "budget": labels,
         "asked": counts["asked"],
         "answered": counts["learnt"],
-        "left": labels - counts["asked"],
+        "spent": counts["spent"],
+        "left": labels - counts["spent"],
         "money": _money(table, counts) if priced else None,
         "accuracy_before": counts["right"] / counts["learnt"] if counts["learnt"] else None,
         "data": table["data"],
@@ -36,6 +37,7 @@ def status_of(folder: RunFolder) -> dict[str, Any]:
         "sentence": state.get("sentence"),
         "resume": f"stacksl resume {folder.path}" if going_on else None,
         "warnings": state.get("warnings", []),
+        "sheets": state.get("sheets"),
     }
 
 
@@ -43,14 +45,14 @@ def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:
     price = int(table["price_micro"])
     return {
         "price": price / MICRO,
-        "budget": int(table["money_micro"]) / MICRO,
+        "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
         "spent": counts["money"] / MICRO,
     }
 
 
 def _counts(folder: RunFolder) -> dict[str, int]:
     """Rounds, labels asked and learnt, right choices and money, from the ledger's rows."""
-    counts = {"rounds": 0, "asked": 0, "learnt": 0, "right": 0, "money": 0}
+    counts = dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
     if not folder.ledger.exists():
         return counts
     from stacksl.labels.ledger import Ledger
@@ -62,10 +64,11 @@ def _counts(folder: RunFolder) -> dict[str, int]:
                 if row.event == "round":
                     counts["rounds"] += 1
                     choices[row.item] = int(row.payload["choice"])
-                elif row.event == "learnt":
+                elif row.event == "learnt" and row.purpose == "train":
                     counts["learnt"] += 1
                     counts["right"] += choices.get(row.item) == row.label().index
-            counts["asked"], counts["money"] = ledger.asked, ledger.spent_money
+            counts["asked"], counts["spent"] = ledger.asked, ledger.spent
+            counts["money"] = ledger.spent_money
     except LedgerError as fault:
         raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
     return counts

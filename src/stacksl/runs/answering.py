@@ -1,0 +1,175 @@
+"""What people answered by file, taken into a run; and leases given up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stacksl.errors import RunError
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import Answer, Purchase
+from stacksl.runs.execution import desk_of, execute
+from stacksl.runs.folder import RunFolder
+from stacksl.runs.job import Job
+from stacksl.runs.people import FILE, annotators_of, answers_from
+from stacksl.runs.progress import Report
+from stacksl.sheets import Reply, read_sheet
+
+__all__ = ["Received", "answer", "release"]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What came of the files of one call.
+
+    Attributes:
+        accepted: by what was said: `label`, `none`, `ambiguous`, `broken`.
+        repeated: answers that had come before.
+        disputed: answers that contradict an accepted one, or came too late: kept, not paid.
+        empty: rows still without an answer.
+        faults: a line for each cell that was not understood.
+        predicted: of the accepted labels, how many the model had predicted, and of how many.
+    """
+
+    accepted: dict[str, int] = field(default_factory=dict)
+    repeated: int = 0
+    disputed: int = 0
+    empty: int = 0
+    faults: tuple[str, ...] = ()
+    predicted: tuple[int, int] = (0, 0)
+
+
+def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received:
+    """Take what the `files` say and let the run go on, until it waits again or has finished.
+
+    Cells that are not understood are named, and the others are taken all the same.
+
+    Raises:
+        RunError: the run is not one that people answer, or another one's files came.
+        DataError: a file cannot be read; nothing of any file was taken then.
+    """
+    job = _job_of_people(folder)
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        answers, faults, empty = _read(job, ledger, files)
+        before = _standing(ledger)
+    execute(job, report, answers=answers)
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        after = _standing(ledger)
+        right = _predicted(ledger, after.answered - before.answered)
+    new = after.said - before.said
+    disputed = after.disputes - before.disputes
+    return Received(
+        accepted=dict(new),
+        repeated=len(answers) - new.total() - disputed,
+        disputed=disputed,
+        empty=empty,
+        faults=tuple(faults),
+        predicted=right,
+    )
+
+
+def release(
+    folder: RunFolder, *, annotator: str | None = None, keys: Sequence[str] = (), drop: bool = False
+) -> int:
+    """Free rows that were handed out, so that others can answer them; how many.
+
+    Args:
+        folder: the run's.
+        annotator: only the rows of this one.
+        keys: only these rows.
+        drop: give the labels back to the budget for other items, instead of handing the rows out
+            anew. Rows of the audit are always handed out anew: leaving out what nobody wanted to
+            answer would flatter the model.
+
+    Raises:
+        RunError: no row that waits is meant.
+    """
+    job = _job_of_people(folder)
+    _expect_known(job, annotator)
+    with folder.locked(), Ledger.open(folder.ledger) as ledger:
+        leases = _meant(ledger, annotator, set(keys))
+        if not leases:
+            raise RunError(
+                f"no row of the run {folder.path} that waits for an answer is meant: `stacksl"
+                f" status {folder.path}` lists the sheets that do"
+            )
+        for lease in leases:
+            ledger.release(lease, "refused")
+            if not drop or lease.purpose == "audit":
+                ledger.lease(lease.item, slot=lease.slot)
+    return len(leases)
+
+
+def _job_of_people(folder: RunFolder) -> Job:
+    table = folder.read_toml("resolved.toml")
+    if table.get("labeler") != FILE:
+        raise RunError(
+            f"the labels of the run {folder.path} come from '{table.get('labeler')}', not from"
+            " people: runs with --labeler file are answered by file"
+        )
+    if not folder.ledger.exists():
+        raise RunError(
+            f"the run {folder.path} has asked nothing yet: `stacksl resume {folder.path}`"
+        )
+    return Job.open(folder)
+
+
+def _read(job: Job, ledger: Ledger, files: Sequence[Path]) -> tuple[list[Answer], list[str], int]:
+    """The answers in the files, a line for each fault, and the rows without an answer."""
+    handed = {row.key: row for row in ledger.handed()}
+    shown = desk_of(job, ledger).shown()
+    replies: list[Reply] = []
+    faults: list[str] = []
+    empty = 0
+    for path in files:
+        sheet = read_sheet(path, shown)
+        replies += sheet.replies
+        faults += [fault.line(str(path)) for fault in sheet.faults]
+        empty += sheet.empty
+    return answers_from(replies, handed, job.budget.price), faults, empty
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What the ledger had before, to tell what is new."""
+
+    said: Counter[str]
+    disputes: int
+    answered: frozenset[str]
+
+
+def _standing(ledger: Ledger) -> _Standing:
+    rows = ledger.export()
+    answered = frozenset(str(row["item"]) for row in rows if row["state"] == "answered")
+    return _Standing(Counter(ledger.said()), len(ledger.disputes()), answered)
+
+
+def _predicted(ledger: Ledger, items: frozenset[str]) -> tuple[int, int]:
+    """Of the training labels of `items`, how many the model had right before it saw them."""
+    choices: dict[str, int] = {}
+    right = total = 0
+    for row in ledger.rows():
+        if row.event == "round" and row.item in items:
+            choices[str(row.item)] = int(row.payload["choice"])
+        elif row.event == "learnt" and row.item in choices and row.item in items:
+            total += 1
+            right += row.label().index == choices[str(row.item)]
+    return right, total
+
+
+def _expect_known(job: Job, annotator: str | None) -> None:
+    known = annotators_of(job.settings.annotators)
+    if annotator is not None and annotator not in known:
+        raise RunError(f"'{annotator}' is no annotator of this run: known are {', '.join(known)}")
+
+
+def _meant(ledger: Ledger, annotator: str | None, keys: set[str]) -> list[Purchase]:
+    leases = {(p.item, p.slot, p.token): p for p in ledger.open_purchases()}
+    rows = [row for row in ledger.handed() if (row.item, row.slot, row.token) in leases]
+    if annotator is not None:
+        rows = [row for row in rows if row.annotator == annotator]
+    if keys:
+        rows = [row for row in rows if row.key in keys]
+    return [leases[row.item, row.slot, row.token] for row in rows]

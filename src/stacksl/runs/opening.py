@@ -1,0 +1,165 @@
+"""Which item is for what, and what is done before a round: labels held, the audit, other terms.
+
+A run's settings say what is wanted, the ledger's rows when it took effect. Each step looks whether
+it was taken, so that a run which was cut off, or given more to do, takes the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stacksl.errors import SettingsError
+from stacksl.game.randomness import generator
+from stacksl.labels.ledger import Ledger
+from stacksl.runs.audit import Audit, draw
+from stacksl.runs.job import Job
+from stacksl.runs.rounds import Table
+
+__all__ = ["Rows", "hold", "measured", "order_of", "rescheduled", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What the rows of a run's first files are for: a function of its settings and its data.
+
+    Attributes:
+        order: those to choose from, in the order in which they are seen.
+        audit: those that measure the final model, in the order drawn.
+        aside: all rows that no training label is bought of: the audit's, owned ones, and those of
+            the same text as an owned one.
+    """
+
+    order: list[int]
+    audit: list[int]
+    aside: frozenset[int]
+
+
+def rows_of(job: Job) -> Rows:
+    """What each row is for before round 1."""
+    items, seed = len(job.stock.pool.items), job.settings.seed
+    held = job.stock.aside_at_first
+    audit = draw(items, job.audit, seed, frozenset(row for row in held if row < items))
+    aside = held | frozenset(audit)
+    order = [row for row in order_of(job.settings.order, seed, items) if row not in aside]
+    return Rows(order, audit, aside)
+
+
+def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
+    """The order in which a run sees its items: the file's, or shuffled by the seed (D19)."""
+    if order == "file":
+        return list(range(items))
+    return [int(i) for i in generator(seed, "order", *keys).permutation(items)]
+
+
+def hold(job: Job, table: Table, rows: Rows) -> list[int]:
+    """Learn the labels that are held, lease the audit's, take up other terms; the whole order.
+
+    The audit's labels are reserved before any other, so that none can be spent elsewhere.
+
+    Raises:
+        SettingsError: a new audit needs more items than are left.
+    """
+    known = _purchased(table.ledger)
+    _own(job, table, known.get("owned", set()))
+    audited = known.get("audit", set())
+    if rows.audit and not audited:
+        drawn = [table.ids[row] for row in rows.audit if row not in job.stock.gone]
+        audited = set(drawn)
+        table.ledger.reserve(drawn, "audit")
+    order = [*rows.order, *_added(job)]
+    if job.now is not None or len(order) > len(rows.order):
+        audited |= _change(job, table, order, audited, first=len(rows.order))
+    measuring = frozenset(table.row[item] for item in audited)
+    table.aside = rows.aside | job.stock.aside | measuring | job.stock.gone
+    unseen = {row for row in job.stock.gone if not table.ledger.seen(table.ids[row])}
+    passed = measuring | unseen
+    return [row for row in order if row not in passed]
+
+
+def _purchased(ledger: Ledger) -> dict[object, set[str]]:
+    """The items bought, by purpose."""
+    found: dict[object, set[str]] = {}
+    for purchase in ledger.export():
+        found.setdefault(purchase["purpose"], set()).add(str(purchase["item"]))
+    return found
+
+
+def _own(job: Job, table: Table, known: set[str]) -> None:
+    new = [(item, label) for item, label in job.stock.owned.items() if item not in known]
+    for decision, label in table.ledger.own(new, "owned") if new else ():
+        table.learn(decision, label)
+
+
+def _added(job: Job) -> list[int]:
+    """The rows that came to choose from after the run had begun, each file shuffled for itself."""
+    found = []
+    for number, rows in enumerate(job.stock.segments[1:], start=1):
+        shuffled = order_of(job.settings.order, job.settings.seed, len(rows), number)
+        found += [rows[place] for place in shuffled]
+    return found
+
+
+def _change(job: Job, table: Table, order: list[int], audited: set[str], *, first: int) -> set[str]:
+    """Take up another budget or more items, and the audit that comes with it: its items.
+
+    `first` is how many items there were to choose from when the run began.
+    """
+    terms, ledger = job.terms, table.ledger
+    wanted = sum(terms.audits) - len(audited)
+    free = _free(job, table, order, audited)
+    items = first if table.agreed is None else table.agreed["items"]
+    if (ledger.budget, ledger.money, items) != (terms.labels, terms.money, len(order)):
+        rounds = table.learner.round + len(free) - max(0, wanted)
+        detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
+        ledger.set_budget(terms.labels, terms.money, detail)
+        rescheduled(table, detail)
+    if wanted <= 0:
+        return set()
+    if len(free) < wanted:
+        raise SettingsError(
+            f"the new audit needs {wanted} items that were not bought, but {len(free)} are left:"
+            " give the run more items first, with `stacksl extend`"
+        )
+    passed = frozenset(range(len(table.ids))) - frozenset(free)
+    drawn = draw(len(table.ids), wanted, job.settings.seed, passed, len(terms.audits) - 1)
+    leased = [table.ids[row] for row in drawn]
+    ledger.reserve(leased, "audit")
+    return set(leased)
+
+
+def _free(job: Job, table: Table, order: list[int], audited: set[str]) -> list[int]:
+    """The rows that can still be chosen: of a stream those not seen, of a pool those not bought."""
+    aside = job.stock.aside
+    if job.settings.mode == "stream":
+        gone = {table.ids[row] for row in order if table.ledger.seen(table.ids[row])}
+    else:
+        gone = {str(purchase["item"]) for purchase in table.ledger.export()}
+    gone |= audited
+    return [row for row in order if row not in aside and table.ids[row] not in gone]
+
+
+def rescheduled(table: Table, payload: Mapping[str, object]) -> None:
+    """What a `budget` row does to the learner, when it is written and when it is played again."""
+    agreed = {name: _whole(payload[name]) for name in ("train", "rounds", "items")}
+    table.learner.reschedule(budget=agreed["train"], horizon=agreed["rounds"])
+    table.agreed = agreed
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def measured(job: Job, table: Table, rows: Rows) -> Audit | None:
+    """The audit that speaks of the final model: the newest one, with its answers."""
+    leased = [str(p["item"]) for p in table.ledger.export() if p["purpose"] == "audit"]
+    size = job.terms.audits[-1] if len(job.terms.audits) > 1 else len(rows.audit)
+    items = leased[len(leased) - size :]
+    if not items:
+        return None
+    said = {item: (answer.said, answer.index) for item, answer in table.ledger.audited().items()}
+    rest = len(job.dataset.items) - len(job.stock.aside)
+    first = len(job.terms.audits) == 1
+    passed_over = 0.0 if first else len(table.bought) / rest
+    return Audit(tuple(table.row[item] for item in items), said, passed_over)

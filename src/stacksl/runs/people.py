@@ -1,0 +1,230 @@
+"""People who answer by file: which rows go to whom, and what came back.
+
+The ledger leases; here a lease becomes a row of a sheet. A row is on record before its sheet is
+written, so a sheet that is gone, or that a crash left unwritten, is written again with the same
+keys.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stacksl.data import Classes
+from stacksl.game.randomness import generator
+from stacksl.items import Item
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import Answer, Handed, Purchase
+from stacksl.runs.private import make_private
+from stacksl.runs.settings import Settings
+from stacksl.sheets import (
+    Asked,
+    Reply,
+    Shown,
+    new_key,
+    write_classes,
+    write_howto,
+    write_sheet,
+)
+
+__all__ = ["FILE", "Answered", "Desk", "annotators_of", "answers_from", "ask_folder"]
+
+FILE = "file"  # the labeler that is people
+WHOLE = 26  # classes beyond which a sheet refers to a list of them
+
+
+class Answered:
+    """The labeler of people: what they answered is known before a round begins.
+
+    It asks nothing by itself: `Desk` hands out what is open when the rounds are over.
+    """
+
+    name = FILE
+    repeatable = False
+
+    def __init__(self, answers: Sequence[Answer] = ()) -> None:
+        self._answers = list(answers)
+
+    def ask(self, purchases: Sequence[Purchase]) -> None:
+        """Nothing: sheets are written when the run comes to wait."""
+
+    def answers(self) -> list[Answer]:
+        """What came, once, in its order."""
+        came, self._answers = self._answers, []
+        return came
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where rows are handed out: who answers, where the sheets lie, how many rows are out.
+
+    `items` are all items of the run by row, `row` the way from an id; `classes` where they are
+    fixed.
+    """
+
+    ledger: Ledger
+    folder: Path
+    settings: Settings
+    items: Sequence[Item]
+    row: Mapping[str, int]
+    classes: Classes | None
+
+    def deliver(self) -> list[dict[str, object]]:
+        """Hand out what is open, up to the batch, and see that each sheet is there.
+
+        Returns:
+            Each sheet that waits for answers: its `file`, and how many of its rows are `open`.
+
+        Raises:
+            DataError: a sheet cannot be written.
+        """
+        out = {(h.item, h.slot, h.token): h for h in self.ledger.handed()}
+        leases = {(p.item, p.slot, p.token): p for p in self.ledger.open_purchases()}
+        waiting = [handed for key, handed in out.items() if key in leases]
+        fresh = [purchase for key, purchase in leases.items() if key not in out]
+        new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
+        if new:
+            self.ledger.hand_out(new)
+        self._write([*waiting, *new])
+        open_rows = Counter(self._path(h.sheet, h.annotator) for h in [*waiting, *new])
+        return [{"file": str(path), "open": n} for path, n in sorted(open_rows.items())]
+
+    def _due(self, fresh: Sequence[Purchase], waiting: int) -> list[Purchase]:
+        """What goes out: all that is trained on, and of the audit what the batch has room for."""
+        train = [p for p in fresh if p.purpose != "audit"]
+        audit = [p for p in fresh if p.purpose == "audit"]
+        return [*train, *audit[: max(0, self.settings.batch - waiting - len(train))]]
+
+    def _assign(
+        self, due: Sequence[Purchase], known: Sequence[Handed], waiting: Sequence[Handed]
+    ) -> list[Handed]:
+        """A row for each lease, for who has the fewest open rows and has not had the item."""
+        who = annotators_of(self.settings.annotators)
+        load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
+        had: dict[str, set[str]] = {}
+        for handed in known:
+            had.setdefault(handed.item, set()).add(handed.annotator)
+        taken = {handed.key for handed in known}
+        sheet = 1 + max((handed.sheet for handed in known), default=0)
+        rng = generator(self.settings.seed, "keys", sheet)
+        rows = []
+        for number, lease in enumerate(due, start=len(taken) + 1):
+            seen = had.setdefault(lease.item, set())
+            free = [each for each in who if each not in seen] or who
+            name = min(free, key=load.__getitem__)
+            key = new_key(number, rng, taken)
+            seen.add(name)
+            taken.add(key)
+            load[name] += 1
+            order = self._order(name, lease.item)
+            rows.append(Handed(key, lease.item, lease.slot, lease.token, name, sheet, order))
+        return rows
+
+    def _order(self, annotator: str, item: str) -> tuple[int, ...]:
+        """How an annotator sees an item's candidates: one order for fixed classes."""
+        who = annotators_of(self.settings.annotators).index(annotator)
+        row = self.row[item]
+        keys = (who,) if self.classes is not None else (who, row)
+        count = len(self.items[row].candidates)
+        shuffled = generator(self.settings.seed, "shown", *keys).permutation(count)
+        return tuple(int(i) for i in shuffled)
+
+    def _write(self, open_rows: Sequence[Handed]) -> None:
+        """Write the sheets of open rows that are not there."""
+        sheets: dict[tuple[int, str], list[Handed]] = {}
+        for handed in open_rows:
+            sheets.setdefault((handed.sheet, handed.annotator), []).append(handed)
+        places = {self._path(*name): rows for name, rows in sheets.items()}
+        missing = {path: rows for path, rows in places.items() if not path.exists()}
+        if missing:
+            self._open_folder()
+            write_howto(self.folder, mode=self._mode)
+        for path, rows in missing.items():
+            classes = self._companion(rows[0])
+            asked = [self._asked(handed) for handed in self._mixed(rows)]
+            write_sheet(path, asked, mode=self._mode, classes=classes)
+
+    def _open_folder(self) -> None:
+        """Make the folder; one of the run's own is private, another stays as its owner made it."""
+        if self.settings.ask_dir is None:
+            make_private(self.folder)
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def _mixed(self, rows: Sequence[Handed]) -> list[Handed]:
+        """The rows in an order that does not tell which of them measure and which train."""
+        mix = generator(self.settings.seed, "sheet", rows[0].sheet).permutation(len(rows))
+        return [rows[int(i)] for i in mix]
+
+    def _asked(self, handed: Handed) -> Asked:
+        item = self.items[self.row[handed.item]]
+        return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in handed.order))
+
+    def _companion(self, handed: Handed) -> str | None:
+        """The name of the file that lists the classes, where they are too many for a cell."""
+        if self.classes is None or len(self.classes.names) <= WHOLE:
+            return None
+        path = self._path_of("classes", handed.annotator)
+        if not path.exists():
+            said = self.classes.names, self.classes.descriptions
+            write_classes(path, *said, handed.order, mode=self._mode)
+        return path.name
+
+    def _path(self, sheet: int, annotator: str) -> Path:
+        return self._path_of(f"{sheet:04d}", annotator)
+
+    def _path_of(self, stem: str, annotator: str) -> Path:
+        alone = len(annotators_of(self.settings.annotators)) == 1
+        return self.folder / (f"{stem}.csv" if alone else f"{stem}-{annotator}.csv")
+
+    @property
+    def _mode(self) -> int:
+        return int(self.settings.ask_mode, 8)
+
+    def shown(self) -> dict[str, Shown]:
+        """What each row that was ever handed out had been given, by its key."""
+        found = {}
+        for handed in self.ledger.handed():
+            asked = self._asked(handed)
+            found[handed.key] = Shown(asked.options, handed.sheet, asked.prompt)
+        return found
+
+
+def answers_from(
+    replies: Sequence[Reply], handed: Mapping[str, Handed], price: int
+) -> list[Answer]:
+    """Replies as answers to the leases that their rows stand for, each at the `price` agreed."""
+    found = []
+    for reply in replies:
+        row = handed[reply.key]
+        index = None if reply.position is None else row.order[reply.position]
+        found.append(
+            Answer(
+                row.item,
+                row.slot,
+                row.token,
+                index,
+                row.annotator,
+                price,
+                said=reply.said,
+                text=reply.text,
+                note=reply.note,
+            )
+        )
+    return found
+
+
+def annotators_of(text: str) -> list[str]:
+    """The names in a list with commas between; the settings were checked when they were made.
+
+    >>> annotators_of("anna, ben")
+    ['anna', 'ben']
+    """
+    return [name.strip() for name in text.split(",")]
+
+
+def ask_folder(settings: Settings, run: Path) -> Path:
+    """Where the sheets of a run lie."""
+    return run / "ask" if settings.ask_dir is None else Path(settings.ask_dir)
