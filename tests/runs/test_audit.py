@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
 from stacksl.errors import SettingsError
-from stacksl.runs.audit import Audited, audit_size, draw, expected_width, judge_audit
+from stacksl.runs.audit import Audit, Audited, audit_size, draw, expected_width, judge_audit
 
 
 @given(st.integers(1, 100_000))
@@ -167,3 +167,14 @@ def test_the_interval_holds_whatever_the_unclear_answers_would_have_been(kinds: 
         assert found.interval[0] <= whole.interval[0] + 1e-12
         assert whole.interval[1] <= found.interval[1] + 1e-12
         assert whole.accuracy == pytest.approx(found.best if rest == 0 else found.worst)
+
+
+def test_only_named_candidates_are_labels_of_an_audit() -> None:
+    ids = [f"item-{n}" for n in range(5)]
+    said: dict[str, tuple[str, int | None]] = {
+        "item-4": ("label", 1),
+        "item-2": ("none", None),
+        "item-0": ("label", 0),
+        "item-1": ("label", 2),
+    }
+    assert Audit((4, 0, 3, 2), said).labels(ids) == [(4, 1), (0, 0)]

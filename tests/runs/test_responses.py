@@ -1,4 +1,4 @@
-"""What was said, as the report counts it: kinds, agreement, costs, changes, the audit's answers."""
+"""What was said, as the report counts it: kinds, agreement, costs, changes of the budget."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from stacksl.items import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord
 from stacksl.report.asking import Agreement, BudgetChange, Cost
-from stacksl.runs.audit import judge_audit
-from stacksl.runs.responses import asking_of, audit_of
-
-from .test_audit import policies
+from stacksl.runs.responses import asking_of
 
 PRICE = 2_500_000
 
@@ -90,30 +87,3 @@ def test_changes_of_the_budget_stand_where_they_took_effect(ledger: Ledger) -> N
         BudgetChange(1, 8, 8 * PRICE),
         BudgetChange(2, 11, 11 * PRICE),
     )
-
-
-def test_the_audit_is_judged_by_its_own_answers(ledger: Ledger) -> None:
-    assert audit_of(ledger, []) is None
-    ids = [f"item-{n}" for n in range(12)]
-    buy(ledger, 1, 2)
-    ledger.reserve([ids[4], ids[0], ids[3], ids[2]], "audit")
-    for item, said in ((ids[0], 0), (ids[4], 1), (ids[2], "none")):
-        give(ledger, item, said)
-    audit = audit_of(ledger, [4, 0, 3, 2], passed_over=0.25)
-    assert audit is not None
-    assert audit.labels(ids) == [(4, 1), (0, 0)]
-    asked = policies(0, 0, 0, 0, 0)
-    found = judge_audit(
-        {ids[row]: asked[ids[row]] for row in audit.rows}, audit.answers, passed_over=0.25
-    )
-    assert (found.n, found.correct, found.none_of_these, found.unknown) == (4, 1, 1, 1)
-    assert found.passed_over == 0.25
-
-
-def test_a_corrected_audit_answer_counts_as_corrected(ledger: Ledger) -> None:
-    ledger.reserve(["item-0"], "audit")
-    give(ledger, "item-0", 1)
-    ledger.correct("item-0", 2, "anna")
-    audit = audit_of(ledger, [0])
-    assert audit is not None
-    assert audit.answers == {"item-0": ("label", 2)}

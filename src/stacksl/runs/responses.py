@@ -1,27 +1,14 @@
-"""What was said to what was asked, from the ledger: for the report, and for the audit's verdict."""
+"""What was said to what was asked, as the report counts it, from the ledger."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from stacksl.labels.ledger import Ledger
 from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
-from stacksl.runs.audit import Audit
 from stacksl.runs.metrics import cohen_kappa
 
-__all__ = ["asking_of", "audit_of"]
-
-
-def audit_of(ledger: Ledger, rows: Sequence[int], *, passed_over: float = 0.0) -> Audit | None:
-    """The audit of the items in `rows` with what was said of them; None for no rows.
-
-    `passed_over` is the share of the items that it could not be drawn from (`Audited`).
-    """
-    if not rows:
-        return None
-    answers = {item: (answer.said, answer.index) for item, answer in ledger.audited().items()}
-    return Audit(tuple(rows), answers, passed_over)
+__all__ = ["asking_of"]
 
 
 def asking_of(ledger: Ledger, *, priced: bool) -> Asking:

@@ -1,0 +1,200 @@
+"""A run with an audit: bought first, kept apart, judged at the end, and only then told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.errors import RunError
+from stacksl.labels.labelers import OracleLabeler
+from stacksl.labels.purchases import Answer, Purchase
+from stacksl.report.facts import Facts
+from stacksl.runs import execution
+from stacksl.runs.finish import finish, refit_with_audit
+from stacksl.runs.model import Model
+
+from .conftest import class_items
+
+ITEMS, ANSWERS = class_items(160)
+BUDGET = 100
+SIZE = 25  # min(max(100 / 10, 50), 200, 100 / 4)
+
+
+class Doubtful:
+    """The oracle, but it names no candidate for some items, by the last digit of their number."""
+
+    name = "doubtful"
+    repeatable = True
+    words = {"7": "none", "8": "ambiguous", "9": "broken"}
+
+    def __init__(self) -> None:
+        self._oracle = OracleLabeler(ANSWERS, {item.id: 3 for item in ITEMS})
+
+    def ask(self, purchases: Sequence[Purchase]) -> None:
+        self._oracle.ask(purchases)
+
+    def answers(self) -> list[Answer]:
+        said = [(answer, self.words.get(answer.item[-1])) for answer in self._oracle.answers()]
+        return [
+            replace(answer, said=word, index=None) if word else answer  # type: ignore[arg-type]
+            for answer, word in said
+        ]
+
+
+def facts_of(done: Run) -> Facts:
+    return Facts.from_json((done.path / "facts.json").read_text())
+
+
+def audited_items(done: Run) -> list[str]:
+    return [str(row["item"]) for row in done.ledger.export() if row["purpose"] == "audit"]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path_factory.mktemp("audited") / "run")
+
+
+def test_the_verdict_is_that_of_the_final_model_on_items_it_never_learnt(done: Run) -> None:
+    audit = facts_of(done).audit
+    assert audit is not None
+    items = audited_items(done)
+    assert len(items) == len(set(items)) == audit.n == SIZE
+    learnt = {row["item"] for row in done.ledger.export() if row["learnt_at"] is not None}
+    assert len(learnt) == BUDGET - SIZE
+    assert not learnt & set(items)
+    kept = [item for item in ITEMS if item.id in items]
+    said = {row["id"]: row["index"] for row in done.predict(kept)}
+    assert audit.correct == sum(said[item] == ANSWERS[item] for item in items)
+    assert audit.accuracy == audit.worst == audit.best == audit.correct / SIZE
+
+
+def test_the_report_and_the_card_say_it(done: Run) -> None:
+    audit = facts_of(done).audit
+    assert audit is not None
+    for name in ("report.html", "README.md"):
+        page = (done.path / name).read_text()
+        assert f"of {SIZE} audited items correctly" in page
+        assert "75 to learn from" in page
+    budget = facts_of(done).budget
+    assert (budget.asked, budget.audit, budget.left) == (BUDGET - SIZE, SIZE, 0)
+    assert facts_of(done).measured_on == "audit"
+
+
+def test_answers_that_are_not_clear_widen_the_range(tmp_path: Path) -> None:
+    found = run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", labeler=Doubtful())
+    facts, items = facts_of(found), audited_items(found)
+    audit, asking = facts.audit, facts.asking
+    assert audit is not None
+    assert asking is not None
+    assert audit.none_of_these == sum(item[-1] == "7" for item in items)
+    assert audit.unknown == sum(item[-1] in "89" for item in items)
+    assert audit.unknown > 0
+    assert audit.worst < audit.best
+    assert audit.low < audit.worst
+    assert audit.best < audit.high or audit.best == 1.0
+    bought = [str(row["item"]) for row in found.ledger.export()]
+    assert asking.none_of_these == sum(item[-1] == "7" for item in bought)
+    assert asking.answers == len(bought) == BUDGET
+    assert facts.budget.answered == BUDGET - SIZE - sum(
+        item[-1] in "789" for item in bought if item not in items
+    )
+
+
+def test_nothing_tells_of_the_audit_before_the_end(tmp_path: Path, monkeypatch: Any) -> None:
+    def stop(*rest: Any) -> None:
+        raise RunError("stopped")
+
+    monkeypatch.setattr(execution, "finish", stop)
+    with pytest.raises(RunError, match="stopped"):
+        run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run")
+    names = {path.name for path in (tmp_path / "run").rglob("*")}
+    assert "ledger.db" in names
+    assert not names & {"facts.json", "report.html", "README.md", "metrics.jsonl"}
+    assert not any(name.endswith(".parquet") for name in names)
+
+
+Caught = list[tuple[Any, ...]]
+
+
+@pytest.fixture
+def caught(monkeypatch: pytest.MonkeyPatch) -> Caught:
+    """What runs give to `finish`, while the ledger can still be asked: the refit is made there."""
+    seen: Caught = []
+
+    def watch(*given: Any) -> None:
+        finish(*given)
+        seen.append(given)
+
+    monkeypatch.setattr(execution, "finish", watch)
+    return seen
+
+
+def refitted(caught: Caught, monkeypatch: Any, make: Callable[[], Run]) -> tuple[Run, int, Any]:
+    """A run that is refitted with its audit as soon as it is finished."""
+    found: list[int] = []
+    before: list[dict[str, bytes]] = []
+
+    def both(*given: Any) -> None:
+        job, table, refits, features, _, _, _, audit = given
+        finish(*given)
+        before.append({p.name: p.read_bytes() for p in job.folder.model.iterdir()})
+        found.append(refit_with_audit(job, table, refits, features, audit))
+        caught.append(given)
+
+    monkeypatch.setattr(execution, "finish", both)
+    return make(), found[0], before[0]
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
+    names: bool, caught: Caught, monkeypatch: Any, tmp_path: Path
+) -> None:
+    made, labels, before = refitted(
+        caught,
+        monkeypatch,
+        lambda: run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", names=names),
+    )
+    assert labels == SIZE
+    after = {p.name: p.read_bytes() for p in made.folder.model.iterdir()}
+    assert after["head.safetensors"] != before["head.safetensors"]
+    assert {n for n in after if after[n] != before[n]} == {"head.safetensors"}
+    _, table, refits, *_ = caught[0]
+    rows = [table.row[str(row["item"])] for row in made.ledger.export()]
+    rows = [row for row, _, _ in table.bought] + [r for r in rows if r in table.aside]
+    assert len(rows) == BUDGET
+    if not names:
+        gold = np.array([ANSWERS[table.ids[row]] for row in rows])
+        head = table.learner.scorer.refit(table.block.take(rows), gold, tune=True)
+        mine = Model.load(made.folder.model).probabilities(table.block)
+        assert np.array(mine) == pytest.approx(np.array(head.probabilities(table.block)), abs=1e-6)
+    for name in ("report.html", "README.md"):
+        page = (made.path / name).read_text().replace("&#39;", "'")
+        assert f"also trained on the audit's {SIZE} labels" in page
+    facts = facts_of(made)
+    assert facts.audit is not None
+    assert facts.audit.trained_on == SIZE
+    assert facts.audit.n == SIZE
+    assert refits.labels == BUDGET - SIZE
+
+
+def test_without_an_audit_there_is_nothing_to_refit_with(caught: Caught, tmp_path: Path) -> None:
+    made = run(ITEMS, ANSWERS, budget=40, out=tmp_path / "run")
+    job, table, refits, features, *_ = caught[0]
+    with pytest.raises(RunError, match="no audit with labels"):
+        refit_with_audit(job, table, refits, features, None)
+    assert "accuracy on new items is not known" in (made.path / "README.md").read_text()
+    assert json.loads((made.path / "facts.json").read_text())["audit"] is None
+
+
+def test_a_run_without_a_final_head_is_not_refitted(caught: Caught, tmp_path: Path) -> None:
+    run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", preset="paper")
+    job, table, refits, features, _, _, _, audit = caught[0]
+    with pytest.raises(RunError, match="final head"):
+        refit_with_audit(job, table, refits, features, audit)
