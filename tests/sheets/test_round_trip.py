@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from stacksl.sheets import Asked, Reply, Shown, new_key, read_sheet, write_sheet
 from stacksl.sheets.cells import guarded, plain, visible
-from stacksl.sheets.meaning import _loose
+from stacksl.sheets.meaning import _EDGES, _loose
 from stacksl.sheets.signs import sign
 
 RUDE = st.text(alphabet="=+-@'\"\t\r\n \0\ufeff\u00a0;,|aB2éß€😀ش")
 TEXT = st.one_of(st.text(max_size=40), RUDE)
-OPTION = st.one_of(st.text(min_size=1, max_size=12), RUDE.filter(bool)).filter(str.strip)
+OPTION = st.one_of(st.text(min_size=1, max_size=12), RUDE).filter(_loose)
 ROW = st.tuples(TEXT, st.lists(OPTION, min_size=2, max_size=5, unique_by=_loose).map(tuple))
 SAVED = st.tuples(st.sampled_from(",;\t"), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
 
@@ -30,17 +30,16 @@ def said(key: str, row: int, options: tuple[str, ...], data: st.DataObject) -> S
     position = data.draw(st.sampled_from(range(len(options))))
     note = data.draw(TEXT)
     kept = visible(note).strip() or None
-    free = data.draw(TEXT)
-    right = visible(free).strip() or None
+    right = _EDGES.sub("", visible(data.draw(TEXT))) or None
     if right is not None and any(_loose(right) == _loose(text) for text in options):
-        right, free = None, ""
+        right = None
     marked = f"{sign(position, options)})"
     texts = {_loose(text) for text in options}
     ways: list[tuple[str, str, int | None, str | None]] = [
         (options[position], "label", position, None),
         (guarded(visible(options[position])), "label", position, None),
         (marked, "label", position, None),
-        (f"[none]: {guarded(visible(free))}", "none", None, right),
+        (f"[none]: {guarded(right or '')}", "none", None, right),
         ("[ambiguous]", "ambiguous", None, None),
         ("[broken]", "broken", None, None),
     ]

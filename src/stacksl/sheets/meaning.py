@@ -35,7 +35,9 @@ _ERROR = re.compile(r"#[A-Z0-9/_]+[!?]?|Err:[0-9]+")
 _POWER = re.compile(r"[0-9]+(?:[.,][0-9]+)?e[+-]?[0-9]+", re.I)
 
 _CORRECTED = {"©": "C", "®": "R", "€": "E"}  # what programs make of (c), (r) and (e)
-_UNSEEN = dict.fromkeys(map(ord, "\u200b\u200e\u200f\u2060\ufeff"), "")  # come with copied text
+_UNSEEN = "\u200b\u200e\u200f\u2060\ufeff"  # come with copied text
+_EDGES = re.compile(rf"^[\s{_UNSEEN}]+|[\s{_UNSEEN}]+$")
+_NOTHING = dict.fromkeys(map(ord, _UNSEEN), "")
 
 
 class Misread(ValueError):
@@ -67,7 +69,7 @@ def understood(cell: str, options: tuple[str, ...]) -> Meaning:
         Misread: it is none of what is understood, or could be two things.
     """
     cell = visible(cell).strip()
-    bare = plain(cell).translate(_UNSEEN).strip()
+    bare = _EDGES.sub("", plain(cell))
     texts = _texts(options)
     for form in dict.fromkeys((cell, plain(cell))):
         exact = texts.exact.get(spaced(form), [])
@@ -120,7 +122,7 @@ def _readings(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
 
 def _words(cell: str) -> Iterator[Meaning]:
     if none := _NONE.fullmatch(cell):
-        yield Meaning("none", text=plain((none[1] or "").strip()) or None)
+        yield Meaning("none", text=_EDGES.sub("", plain((none[1] or "").strip())) or None)
     elif _AMBIGUOUS.fullmatch(cell):
         yield Meaning("ambiguous")
     elif _BROKEN.fullmatch(cell):
@@ -168,7 +170,7 @@ def _texts(options: tuple[str, ...]) -> _Texts:
 
 
 def _loose(text: str) -> str:
-    return unicodedata.normalize("NFC", spaced(text.translate(_UNSEEN)).casefold())
+    return unicodedata.normalize("NFC", spaced(text.translate(_NOTHING)).casefold())
 
 
 def _value(text: str) -> Decimal | None:
