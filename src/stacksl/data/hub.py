@@ -10,6 +10,7 @@ from typing import Any
 
 from stacksl.data.tables import LOOK, Row, Table
 from stacksl.errors import DataError, MissingExtra
+from stacksl.telemetry import refuse_telemetry
 
 __all__ = ["open_hub"]
 
@@ -26,6 +27,7 @@ def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
         DataError: there is no such data set, configuration or split.
     """
     name, config, split = _parts(spec)
+    refuse_telemetry()
     try:
         import datasets
     except ImportError:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import FeatureError, MissingExtra
+from ..telemetry import refuse_telemetry
 
 __all__ = ["MINILM", "MINILM_SHA256", "find_weights", "folder_hash"]
 
@@ -38,6 +39,7 @@ def find_weights(name: str) -> Path:
         FeatureError: there is none, or the weights of `minilm` are not the original's.
         MissingExtra: nothing can be loaded since sentence-transformers is not installed.
     """
+    refuse_telemetry()
     if any(find_spec(package) is None for package in ("torch", "sentence_transformers")):
         raise MissingExtra.of("features 'sentences'", "minilm" if name == MINILM else "sentences")
     if name == MINILM:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import MissingExtra, SettingsError
+from ..telemetry import refuse_telemetry
 from .packing import Ints, Packed, pack
 from .tokens import TokenItem
 
@@ -48,6 +49,7 @@ def load_torch() -> Any:
     Raises:
         MissingExtra: it is not installed.
     """
+    refuse_telemetry()
     try:
         import torch
     except ImportError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..errors import MissingExtra, SettingsError
+from ..telemetry import refuse_telemetry
 from .paths import load_torch
 
 __all__ = [
@@ -38,6 +39,7 @@ def load_transformers() -> Any:
     Raises:
         MissingExtra: it is not installed.
     """
+    refuse_telemetry()
     try:
         import transformers
     except ImportError:
