@@ -3,8 +3,8 @@
 Rows of `round`, `learnt`, `refit` and `refreshed` have effects on the learner, `corrected` on what
 refits learn from, `budget` and `class_added` on its terms; the others only count. Audits are never
 learnt from, nor are answers that name no candidate, so neither has a `learnt` row. Every decision
-of a stream is computed again and compared with what was recorded, up to the first item that was
-forgotten since.
+of a stream is computed again and compared with what was recorded; what items forgotten since take
+with them is noted as `Gaps`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TypeVar
 from stacksl.errors import LedgerError, RunError
 from stacksl.items import Decision
 from stacksl.labels.rows import LATER_EVENTS, Row
+from stacksl.runs.gaps import Gaps
 from stacksl.runs.rounds import Table
 
 __all__ = ["replay"]
@@ -32,6 +33,7 @@ def replay(
     budget: Callable[[Row], None] | None = None,
     class_added: Callable[[Row, bool], None] | None = None,
     compare: bool,
+    gaps: Gaps | None = None,
 ) -> int:
     """Give `table.learner` the effects of the `rows` behind number `after`; how many there were.
 
@@ -47,6 +49,7 @@ def replay(
             holds the learner's budget and horizon; the payload has both.
         class_added: what a `class_added` row does, told every one of them as `refreshed` is.
         compare: whether decisions can be computed again one by one (a stream's can).
+        gaps: told what cannot be rebuilt, since items were forgotten.
 
     Raises:
         RunError: a decision differs from the recorded one.
@@ -54,6 +57,7 @@ def replay(
             to replay with.
     """
     asked, effects = 0, 0
+    gaps = Gaps() if gaps is None else gaps
     certificates: dict[str, Decision] = {}
     taught: dict[str | None, int | None] = {}  # the slot that an item was learnt from
     for row in rows:
@@ -63,16 +67,16 @@ def replay(
             decision = row.decision()
             certificates[decision.item] = decision
             if row.seq > after:
-                compare = compare and not row.forgotten
-                _adopt(decision, table, asked, compare)
+                _adopt(decision, table, asked, gaps.rebuilds(row) and compare)
                 effects += 1
         elif row.event == "answered" and row.purpose == "owned":
             certificates[str(row.item)] = row.decision()
         elif row.event == "learnt":
             decision = certificates[str(row.item)]
             taught[row.item] = row.slot
-            if row.seq > after:
-                compare = compare and not row.forgotten
+            if row.forgotten:  # its features are gone, and no refit learns from it again
+                gaps.lost |= row.seq > after
+            elif row.seq > after:
                 table.learn(decision, row.label())
                 effects += 1
             else:
@@ -85,10 +89,13 @@ def replay(
         elif row.event == "refreshed":
             _expect_renewal(row, refreshed)(row, row.seq > after)
             effects += row.seq > after
+            if row.seq > after:
+                gaps.renewed()
         elif row.event == "budget":
             _expect(row, budget, "the budget was changed")(row)
         elif row.event == "class_added":
             _expect(row, class_added, "a class was added")(row, row.seq > after)
+        gaps.passed(row.seq)
     return effects
 
 
