@@ -24,7 +24,7 @@ from stacksl.game.scorers.refits import (
     fit_classes,
     folds_of,
 )
-from stacksl.game.scorers.soft import Soft, joined
+from stacksl.game.scorers.soft import Soft, together
 from stacksl.game.spreading import Graph, neighbour_graph, spread
 
 __all__ = ["KINDS", "Kind", "Made", "Source", "beside_names", "make_final"]
@@ -146,7 +146,7 @@ def _compare(source: Source, rows: Rows, gold: Rows, strength: Strength) -> dict
     right = dict.fromkeys(KINDS, 0)
     for train, held in folds_of(len(rows), source.seed):
         labels = rows[train], gold[train]
-        rest = joined(source.named(), source.rest(*labels, rows[held]))
+        rest = together(source.named(), source.rest(*labels, rows[held]))
         fits = (
             Fit(strength, tolerance=_TRIAL),
             Fit(soft=source.named(), tolerance=_TRIAL),
@@ -165,7 +165,7 @@ def _fit(source: Source, kind: Kind, rows: Rows, gold: Rows, strength: Strength)
         return Fit(strength)
     if kind == "names":
         return Fit(soft=source.named())
-    return Fit(soft=joined(source.named(), source.rest(rows, gold)), tolerance=_NARROW)
+    return Fit(soft=together(source.named(), source.rest(rows, gold)), tolerance=_NARROW)
 
 
 def _logits(source: Source, rows: Rows, gold: Rows, fit: Fit) -> tuple[Array, Array]:

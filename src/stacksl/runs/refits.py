@@ -47,6 +47,11 @@ class Refits:
     tried: Mapping[Kind, float] = field(default_factory=dict)
     _source: Source | None = None
 
+    @property
+    def due(self) -> bool:
+        """Whether the head lags behind: there are labels, or names, that it has not seen."""
+        return self.labels < len(self.table.bought) or (self.names is not None and self.count == 0)
+
     def again(self, *, tune: bool = False) -> None:
         """Refit the head on the labels bought so far and leave a `refit` row in the ledger."""
         self.apply(tune=tune)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stacksl.errors import FeatureError
 from stacksl.game.inputs import Array
 
-__all__ = ["Soft", "SoftLoss", "joined"]
+__all__ = ["Soft", "SoftLoss", "together"]
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -54,7 +54,7 @@ class Soft:
         return np.flatnonzero((self.targets * self.weight[:, None]).sum(axis=0) > 0)
 
 
-def joined(*parts: Soft) -> Soft:
+def together(*parts: Soft) -> Soft:
     """All examples of `parts`, in their order."""
     return Soft(
         np.concatenate([part.h for part in parts]),
