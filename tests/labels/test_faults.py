@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels import migrations
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer
+from stacksl.labels.purchases import Answer, Handed, ItemRecord
 from stacksl.labels.schema import METADATA
 
 
@@ -78,6 +78,13 @@ def test_a_ledger_opened_for_reading_writes_nothing(book, decision, path):
             lambda: reader.post([decision(2, "skipped")]),
             lambda: reader.take([Answer("q0", 0, 1, 0, "x")]),
             lambda: reader.note_refit(1, {}),
+            lambda: reader.reserve(["q5"]),
+            lambda: reader.own([("q5", 0)], "old"),
+            lambda: reader.set_budget(9, None, {}),
+            lambda: reader.add_items([ItemRecord("new", "")]),
+            lambda: reader.add_class("more", 5),
+            lambda: reader.hand_out([Handed("k", "q0", 0, 1, "Ann", 1, (0,))]),
+            lambda: reader.forget("q0"),
         ):
             with pytest.raises(LedgerError, match="for reading only"):
                 attempt()
@@ -306,8 +313,6 @@ print(won)
 
 
 def test_processes_that_race_never_exceed_the_budget(path):
-    from stacksl.labels.purchases import ItemRecord
-
     racers, rounds, budget = 3, 24, 20
     items = [ItemRecord(f"q{i}", "", 2) for i in range(racers * rounds)]
     Ledger.create(path, run="race", budget=budget, items=items).close()
