@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from stacksl.sheets.cells import visible
 from stacksl.sheets.meaning import is_taken
 from stacksl.sheets.signs import bare_numbers, sign
@@ -9,6 +11,7 @@ from stacksl.sheets.signs import bare_numbers, sign
 __all__ = ["listed", "pointed"]
 
 
+@lru_cache(maxsize=64)
 def listed(options: tuple[str, ...]) -> str:
     """All options, a line each: `A) text`; lines of one option after its first are set in."""
     lines = [
@@ -18,6 +21,7 @@ def listed(options: tuple[str, ...]) -> str:
     return "\n".join([*lines, *_warning(options)])
 
 
+@lru_cache(maxsize=64)
 def pointed(options: tuple[str, ...], classes: str) -> str:
     """Where the options are listed, in place of a list that is too long for a cell."""
     ways = f"number (1 to {len(options)}) or name" if bare_numbers(options) else "name"

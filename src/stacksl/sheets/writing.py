@@ -92,12 +92,12 @@ def write_classes(
 
 def _cells(row: Asked, classes: str | None) -> tuple[tuple[str, ...], str | None]:
     """The row's cells, and the whole text where a cell is too short for it."""
-    prompt, options = visible(row.prompt), listed(row.options)
     if classes is not None and len(row.options) > LETTERED:
-        shown, options = guarded(pointed(row.options, classes)), pointed(row.options, classes)
+        options = pointed(row.options, classes)
     else:
-        shown = guarded(options)
-    cell = guarded(prompt)
+        options = listed(row.options)
+    prompt = visible(row.prompt)
+    cell, shown = guarded(prompt), guarded(options)
     whole = None
     if is_too_long(cell) or is_too_long(shown):
         whole = f"{prompt}\n\n{options}\n"
