@@ -1,7 +1,8 @@
 """The budget holds and the counters are what the rows say, under any interleaving.
 
-A machine posts, answers (in any order, late, twice, never, wrongly), releases, leases again and
-crashes; a second, plain account of the rows is kept beside the ledger and compared at every step.
+A machine posts, reserves audits, owns, answers (in any order, late, twice, never, wrongly, with no
+candidate), corrects, offers again, releases, leases again, changes the budget and crashes; a
+second, plain account of the rows is kept beside the ledger and compared at every step.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from hypothesis.stateful import (
     rule,
 )
 
-from stacksl.errors import LabelerError
+from stacksl.errors import LabelerError, LedgerError
 from stacksl.items import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord, Purchase
 
 ITEMS, SIZE, PRICE = 12, 3, 4
+AUDITS = [f"a{i}" for i in range(4)]
+OWNED = [f"o{i}" for i in range(3)]
+OTHER = ("none", "ambiguous", "broken")
 MEMORY = Path("/dev/shm")  # thousands of commits, and no power to fail
 
 
@@ -40,27 +44,43 @@ def decision(round: int, wanted: bool) -> Decision:
 
 
 def count(rows):
-    """The sums by the words of the specification, from the rows alone."""
+    """The sums by the words of the specification, from the rows alone.
+
+    Gives labels spent, money spent, the items learnt in order, the open purchases, labels asked.
+    """
     open_at: dict[tuple, int] = {}
-    answered, paid, learnt = {}, 0, []
+    answered, paid, learnt, asked = {}, 0, [], set()
     for row in rows:
         key = (row.item, row.slot)
+        if row.purpose == "owned":
+            assert not row.price
+            if row.event == "learnt":
+                learnt.append(row.item)
+            continue
         if row.event == "reserved":
             assert key not in open_at
             assert key not in answered
             open_at[key] = row.price
+            asked |= {key} if row.purpose == "train" else set()
         elif row.event == "released":
             del open_at[key]
         elif row.event == "answered":
             assert key not in answered
-            answered[key] = row.label()
+            answered[key] = row.payload.get("index")
             open_at.pop(key, None)
             paid += row.price
+        elif row.event == "corrected":
+            answered[key] = row.label().index
         elif row.event == "learnt":
-            assert row.label() == answered[key]
-            learnt.append(key)
-    assert len(set(learnt)) == len(learnt) == len(answered)
-    return len(answered) + len(open_at), paid + sum(open_at.values()), learnt, set(open_at)
+            assert row.purpose == "train"
+            assert row.label().index == answered[key]
+            learnt.append(row.item)
+    assert len(set(learnt)) == len(learnt)
+    named = {key[0] for key in asked if answered.get(key) is not None}
+    assert named == {item for item in learnt if item not in OWNED}
+    standing = set(answered) | set(open_at)
+    spent, money = len(standing), paid + sum(open_at.values())
+    return spent, money, learnt, set(open_at), len(asked & standing)
 
 
 class Buying(RuleBasedStateMachine):
@@ -73,40 +93,117 @@ class Buying(RuleBasedStateMachine):
         self.round = 0
         self.lessons: list[tuple[str, int]] = []
         self.heads: list = []
+        self.audits, self.owned = list(AUDITS), list(OWNED)
 
     @initialize(
-        budget=st.integers(0, 6),
+        budget=st.integers(0, 8),
         money=st.none() | st.integers(0, 6 * PRICE),
     )
     def begin(self, budget, money):
-        items = [ItemRecord(f"q{i}", str(i), SIZE) for i in range(ITEMS)]
+        names = [*(f"q{i}" for i in range(ITEMS)), *AUDITS, *OWNED]
+        items = [ItemRecord(name, name, SIZE) for name in names]
         self.ledger = Ledger.create(
             self.path, run="law", budget=budget, money=money, price=PRICE, items=items
         )
 
     @precondition(lambda self: self.round < ITEMS)
-    @rule(target=leases, wants=st.lists(st.booleans(), min_size=1, max_size=4))
-    def post(self, wants):
+    @rule(
+        target=leases,
+        wants=st.lists(st.booleans(), min_size=1, max_size=4),
+        slots=st.lists(st.integers(1, 3), min_size=4, max_size=4),
+    )
+    def post(self, wants, slots):
         wants = wants[: ITEMS - self.round]
         could, left = self.ledger.open_purchases(), self.ledger.left
         decisions = [decision(self.round + n + 1, want) for n, want in enumerate(wants)]
-        posted = self.ledger.post(decisions)
+        more = {d.item: n for d, n in zip(decisions, slots, strict=False)}
+        posted = self.ledger.post(decisions, more)
         self.round += len(wants)
         assert [d.status == "skipped" for d in posted] == [not want for want in wants]
         assert sum(d.asked for d in posted) == min(left, sum(wants))
-        return multiple(*(p for p in self.ledger.open_purchases() if p not in could))
+        fresh = [p for p in self.ledger.open_purchases() if p not in could]
+        assert len(fresh) == min(left, sum(more[d.item] for d in posted if d.asked))
+        return multiple(*fresh)
+
+    @precondition(lambda self: self.audits)
+    @rule(target=leases, count=st.integers(1, 3))
+    def reserve_an_audit(self, count):
+        items, left = self.audits[:count], self.ledger.left
+        if len(items) > left:
+            with pytest.raises(LedgerError, match=f"{left} left"):
+                self.ledger.reserve(items)
+            return multiple()
+        del self.audits[:count]
+        fresh = self.ledger.reserve(items)
+        assert [p.item for p in fresh] == items
+        return multiple(*fresh)
+
+    @rule(target=leases, lease=leases)
+    def offer_again(self, lease: Purchase):
+        """One more slot of an item, whatever was said of it."""
+        if lease.purpose != "train" or not self.ledger.left:
+            with pytest.raises(LedgerError):
+                self.ledger.reserve([lease.item], "train")
+            return multiple()
+        (fresh,) = self.ledger.reserve([lease.item], "train")
+        assert (fresh.item, fresh.token, fresh.round) == (lease.item, 1, lease.round)
+        assert fresh.slot > lease.slot
+        return fresh
+
+    @precondition(lambda self: self.owned)
+    @rule(index=st.integers(0, SIZE - 1))
+    def own(self, index):
+        item = self.owned.pop()
+        sums = (self.ledger.asked, self.ledger.spent, self.ledger.spent_money, self.ledger.left)
+        ((made, label),) = self.ledger.own([(item, index)], "held before")
+        self.lessons.append((made.item, label.index))
+        now = (self.ledger.asked, self.ledger.spent, self.ledger.spent_money, self.ledger.left)
+        assert sums == now
+
+    @rule(labels=st.integers(0, 12), money=st.none() | st.integers(0, 8 * PRICE))
+    def change_the_budget(self, labels, money):
+        spent, paid = self.ledger.spent, self.ledger.spent_money
+        if labels < spent or (money is not None and money < paid):
+            with pytest.raises(LedgerError, match="cannot be"):
+                self.ledger.set_budget(labels, money, {})
+        else:
+            self.ledger.set_budget(labels, money, {"train": labels})
+            assert (self.ledger.budget, self.ledger.money) == (labels, money)
+
+    @rule(lease=leases, index=st.integers(0, SIZE - 1))
+    def correct(self, lease: Purchase, index):
+        if self.state_of(lease) == "answered":
+            lesson = self.ledger.correct(lease.item, index, "fake", slot=lease.slot)
+            if lesson is not None:
+                self.lessons.append((lesson[0].item, lesson[1].index))
+
+    def state_of(self, lease: Purchase):
+        rows = {(r["item"], r["slot"]): r["state"] for r in self.ledger.export()}
+        return rows.get((lease.item, lease.slot))
 
     @rule(
         given=st.lists(
-            st.tuples(leases, st.integers(0, SIZE - 1), st.integers(0, PRICE)), max_size=4
+            st.tuples(
+                leases,
+                st.integers(0, SIZE - 1) | st.sampled_from(OTHER),
+                st.integers(0, PRICE),
+                st.sampled_from([None, "a note"]),
+            ),
+            max_size=4,
         ),
         durable=st.booleans(),
     )
     def answer(self, given, durable):
-        answers = [Answer(p.item, p.slot, p.token, i, "fake", c) for p, i, c in given]
+        answers = [
+            Answer(p.item, p.slot, p.token, None, "fake", c, said=word, note=note)
+            if isinstance(word, str)
+            else Answer(p.item, p.slot, p.token, word, "fake", c, note=note)
+            for p, word, c, note in given
+        ]
         taken = self.ledger.take(answers, durable=durable)
         self.lessons += [(d.item, label.index) for d, label in taken]
         assert all(d.asked and d.item == f"q{d.round - 1}" for d, _ in taken)
+        assert self.ledger.take(answers) == []
 
     @rule(
         lease=leases,
@@ -121,11 +218,11 @@ class Buying(RuleBasedStateMachine):
     def answer_too_dear(self, lease: Purchase, over):
         """Open or released, a dearer answer is refused; an answered purchase only keeps it."""
         answer = Answer(lease.item, lease.slot, lease.token, 0, "fake", PRICE + over)
-        states = {r["item"]: r["state"] for r in self.ledger.export()}
+        state = self.state_of(lease)
         try:
             assert self.ledger.take([answer]) == []
         except LabelerError:
-            assert states[lease.item] != "answered"
+            assert state != "answered"
 
     @rule(lease=leases, reason=st.sampled_from(["expired", "refused"]))
     def release(self, lease: Purchase, reason):
@@ -134,11 +231,10 @@ class Buying(RuleBasedStateMachine):
 
     @rule(target=leases, lease=consumes(leases))
     def lease_again(self, lease: Purchase):
-        states = {r["item"]: r["state"] for r in self.ledger.export()}
-        if states.get(lease.item) not in ("released", "late"):
+        if self.state_of(lease) not in ("released", "late"):
             return lease
         left = self.ledger.left
-        again = self.ledger.lease(lease.item)
+        again = self.ledger.lease(lease.item, slot=lease.slot)
         assert (again is None) == (left == 0)
         if again is None:
             return lease
@@ -171,21 +267,25 @@ class Buying(RuleBasedStateMachine):
         if not hasattr(self, "ledger"):
             return
         assert self.ledger.spent <= self.ledger.budget
-        assert self.ledger.asked == self.ledger.spent
+        assert self.ledger.asked <= self.ledger.spent
         if self.ledger.money is not None:
             assert self.ledger.spent_money <= self.ledger.money
 
     @rule()
     def the_counters_are_what_the_rows_say(self):
-        before = (self.ledger.spent, self.ledger.spent_money, self.ledger.learnt)
+        ledger = self.ledger
+        before = (ledger.spent, ledger.spent_money, ledger.learnt, ledger.asked)
         open_before = [(p.item, p.slot) for p in self.ledger.open_purchases()]
         rows = list(self.ledger.rows())
-        spent, money, learnt, open_now = count(rows)
-        assert before == (spent, money, len(learnt))
+        spent, money, learnt, open_now, asked = count(rows)
+        assert before == (spent, money, len(learnt), asked)
         assert set(open_before) == open_now
         assert sum(row.charge for row in rows) == spent
         with Ledger.open(self.path, readonly=True) as again:
-            assert (again.spent, again.spent_money, again.learnt) == before
+            assert (again.spent, again.spent_money, again.learnt, again.asked) == before
+            assert (again.budget, again.money) == (ledger.budget, ledger.money)
+            assert again.said() == ledger.said()
+            assert again.disputes() == ledger.disputes()
             assert again.open_purchases() == self.ledger.open_purchases()
             assert again.export() == self.ledger.export()
             again.verify(self.heads)
@@ -193,7 +293,7 @@ class Buying(RuleBasedStateMachine):
     def teardown(self):
         if hasattr(self, "ledger"):
             self.the_counters_are_what_the_rows_say()
-            assert [(k[0]) for k in count(self.ledger.rows())[2]] == [i for i, _ in self.lessons]
+            assert count(self.ledger.rows())[2] == [item for item, _ in self.lessons]
             self.ledger.close()
         self.folder.cleanup()
 
