@@ -160,8 +160,18 @@ def test_a_column_sorted_alone_is_found(desk: Desk) -> None:
     assert [r.key for r in sheet.replies] == [rows[2].key]
     assert [(f.row, f.column) for f in sheet.faults] == [(2, "prompt"), (3, "prompt")]
     assert "number" not in "".join(f.sentence for f in sheet.faults)
-    table[1][1] = table[2][1] = "edited"  # their own business
+    table[1][1], table[2][1] = "Prompt: number 0 (typo mended)", ""  # their own business
     assert len(read_sheet(desk.send(table), known).replies) == 3
+
+
+def test_a_row_of_another_run_under_a_key_of_this_one_is_found(desk: Desk) -> None:
+    table = desk.filled({2: "B", 3: "B"})
+    table[1][1] = "Where does the river end, in Rome or in the sea?"
+    sheet = read_sheet(desk.send(table), desk.known)
+    assert [r.key for r in sheet.replies] == [desk.keys[1]]
+    assert [(f.row, f.column) for f in sheet.faults] == [(2, "prompt")]
+    assert "is the file of another run" in sheet.faults[0].sentence
+    assert "river" not in sheet.faults[0].sentence
 
 
 def test_a_row_torn_by_its_own_commas_is_a_fault(desk: Desk) -> None:
@@ -179,9 +189,11 @@ def test_faults_quote_no_text(desk: Desk) -> None:
     for row in table[1:]:
         row[1], row[2], row[4] = canary, canary, canary
     table.append([canary, canary, canary, "A", canary])
-    sheet = read_sheet(desk.send(table), desk.known)
-    assert len(sheet.faults) == 3
-    assert canary not in "".join(f.sentence for f in sheet.faults)
+    unread = {key: Shown(shown.options, 1) for key, shown in desk.known.items()}
+    for known, columns in ((unread, "answer answer key"), (desk.known, "prompt prompt answer key")):
+        sheet = read_sheet(desk.send(table), known)
+        assert [f.column for f in sheet.faults] == columns.split()
+        assert canary not in "".join(f.sentence for f in sheet.faults)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +232,7 @@ def test_a_missing_file_and_a_folder_are_one_sentence(tmp_path: Path) -> None:
 
 def test_a_long_cell_is_read(desk: Desk) -> None:
     table = desk.filled({2: "B"})
-    table[1][1] = "x" * 300_000
+    table[1][1] += "x" * 300_000
     before = csv.field_size_limit()
     assert len(read_sheet(desk.send(table), desk.known).replies) == 1
     assert csv.field_size_limit() == before

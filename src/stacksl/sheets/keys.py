@@ -22,6 +22,7 @@ _LETTERS = "acdfhjkmnpqrtvwxy"  # 17 of them
 _DIGITS = "23456789"
 _PAIR = len(_LETTERS) * len(_DIGITS)
 _HYPHENS = dict.fromkeys(map(ord, "‐‑‒–—―−"), "-")  # what a word processor makes of a hyphen
+_SPARSE = 64  # times as many keys as rows, so that a key of another run is rarely one of this
 _LONGEST = 8  # pairs: far more keys than rows
 
 
@@ -39,7 +40,7 @@ def new_key(number: int, rng: np.random.Generator, taken: Container[str] = ()) -
         True
     """
     pairs = 2
-    while _PAIR**pairs < 4 * (number + 1):  # one draw in four at most is taken
+    while _PAIR**pairs < _SPARSE * (number + 1):
         pairs += 1
     while True:
         drawn = rng.integers(_PAIR, size=pairs).tolist()

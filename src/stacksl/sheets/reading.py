@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 from stacksl.sheets.cells import plain, visible
@@ -75,15 +75,8 @@ def _misplaced(
         )
     if key not in known:
         return Fault(row, "key", _why_unknown(key))
-    owner = owners.get(_digest(cells.get("prompt", "")), key)
-    if owner != key:
-        return Fault(
-            row,
-            "prompt",
-            f"the prompt is that of the row {owner}: one column was sorted or moved without "
-            "the others; sort whole rows",
-        )
-    return None
+    why = _why_foreign(key, _digest(cells.get("prompt", "")), known[key], owners)
+    return Fault(row, "prompt", why) if why else None
 
 
 def _why_unknown(key: str) -> str:
@@ -143,6 +136,35 @@ def _owners(known: Mapping[str, Shown]) -> dict[str, str]:
     return {digest: key for digest, key in owners.items() if digest not in several}
 
 
+def _why_foreign(key: str, came: str, shown: Shown, owners: Mapping[str, str]) -> str | None:
+    """Why the prompt that came with a key cannot be its own, edited or not."""
+    owner = owners.get(came, key)
+    if owner != key:
+        return (
+            f"the prompt is that of the row {owner}: one column was sorted or moved without the "
+            "others; sort whole rows"
+        )
+    if not _alike(came, _digest(shown.prompt or "")):
+        return (
+            "the prompt is not the one that went out with this key: is the file of another run, or "
+            "was a column moved without the others?"
+        )
+    return None
+
+
+def _alike(one: str, two: str) -> bool:
+    """Whether two digests begin and end alike for half of the shorter, as after an edit."""
+    shorter = min(len(one), len(two))
+    same = _shared(one, two) + _shared(one[::-1], two[::-1])
+    return 2 * same >= shorter
+
+
+def _shared(one: str, two: str) -> int:
+    """The number of characters with which both begin."""
+    pairs = zip(one, two, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
 def _digest(prompt: str) -> str:
     """What encodings and spreadsheets leave of a prompt: its first ASCII letters and digits."""
-    return "".join(islice((c for c in prompt if c.isascii() and c.isalnum()), _DIGEST))
+    return "".join(islice((c for c in prompt if c.isascii() and c.isalnum()), _DIGEST)).lower()

@@ -34,8 +34,8 @@ class Shown:
     Attributes:
         options: the candidates in the order in which they were shown.
         sheet: number of the file in which the row went out.
-        prompt: the text of the item. Where it is there, a row whose prompt is that of another
-            row is a fault: a column was sorted apart from the others.
+        prompt: the text of the item. Where it is there, a row that comes back with quite another
+            prompt is a fault: a column was sorted alone, or the file is another run's.
     """
 
     options: tuple[str, ...]
