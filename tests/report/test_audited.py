@@ -176,3 +176,10 @@ def test_an_audit_of_the_wrong_shape_is_refused_by_the_field(made):
     with pytest.raises(ValueError, match="facts.audit.n: expected int"):
         Facts.from_json(json.dumps(raw))
     assert AuditResult(1, 1, 0, 0, 1.0, 0.2, 1.0, 1.0, 1.0).trained_on == 0
+
+
+def test_the_even_pace_is_that_of_the_labels_to_learn_from(made):
+    facts = made["audited"]()
+    assert "Labels spent over rounds: 1,000 of 900." in render(facts)
+    assert "set aside before the first round" in render(facts)
+    assert "set aside before the first round" not in render(made["usual"]())

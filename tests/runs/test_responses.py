@@ -11,6 +11,7 @@ from stacksl.items import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord
 from stacksl.report.asking import Agreement, BudgetChange, Cost
+from stacksl.runs.chronicle import Chronicle
 from stacksl.runs.responses import asking_of
 
 PRICE = 2_500_000
@@ -83,7 +84,9 @@ def test_changes_of_the_budget_stand_where_they_took_effect(ledger: Ledger) -> N
     ledger.set_budget(8, 8 * PRICE, {})
     buy(ledger, 2, 0)
     ledger.set_budget(11, 11 * PRICE, {})
-    assert asking_of(ledger, priced=True).changes == (
+    place = {f"item-{n}": n for n in range(12)}
+    changes = Chronicle.read(ledger.rows(), place).changes
+    assert asking_of(ledger, changes, priced=True).changes == (
         BudgetChange(1, 8, 8 * PRICE),
         BudgetChange(2, 11, 11 * PRICE),
     )

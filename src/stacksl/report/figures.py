@@ -93,8 +93,9 @@ def spending(facts: Facts) -> str:
     if not series.round:
         return ""
     horizon = float(max(facts.budget.horizon, series.round[-1]))
-    top = float(max(1, facts.budget.labels, series.spent[-1]))
-    label = f"Labels spent over rounds: {count(series.spent[-1])} of {count(facts.budget.labels)}."
+    budget = facts.budget.labels - facts.budget.audit  # the audit's are bought before round 1
+    top = float(max(1, budget, series.spent[-1]))
+    label = f"Labels spent over rounds: {count(series.spent[-1])} of {count(budget)}."
 
     def draw(width: int, height: int) -> str:
         frame = Frame(width, height, (0.0, horizon), (0.0, top))
@@ -103,7 +104,7 @@ def spending(facts: Facts) -> str:
             frame,
             label,
             _grid(frame, width, "round", _whole),
-            line(frame, [(0.0, 0.0), (horizon, float(facts.budget.labels))], "guide"),
+            line(frame, [(0.0, 0.0), (horizon, float(budget))], "guide"),
             line(frame, spent, "one"),
         )
 

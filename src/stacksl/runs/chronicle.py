@@ -15,9 +15,12 @@ from stacksl.game.followers import gold_outside
 from stacksl.game.inputs import Array
 from stacksl.labels.rows import Row
 
-__all__ = ["Chronicle"]
+__all__ = ["Change", "Chronicle"]
 
 BLOCK = 4096  # rounds gathered as tuples before they become columns
+
+
+Change = tuple[int, int, int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +32,7 @@ class Chronicle:
         statistic, threshold, gate_score: of the certificate (score units).
         asked: whether the label was reserved.
         released: purchases given back unanswered; outside: labels that were not presented.
+        changes: of the budget, in order: (rounds before it, labels, micro-units of money or None).
     """
 
     item: NDArray[np.int64]
@@ -39,6 +43,7 @@ class Chronicle:
     asked: NDArray[np.bool_]
     released: int
     outside: int
+    changes: tuple[Change, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -51,9 +56,11 @@ class Chronicle:
         blocks: list[NDArray[np.void]] = []
         records: list[tuple[float, ...]] = []
         narrow: dict[str, tuple[int, ...]] = {}  # what was presented, of items not shown whole
-        released = outside = 0
+        changes: list[Change] = []
+        released = outside = rounds = 0
         for row in rows:
             if row.event == "round":
+                rounds += 1
                 d = row.decision()
                 numbers = (d.statistic, d.threshold, d.gate_score)
                 records.append((place[d.item], d.choice, *numbers, d.asked))
@@ -62,13 +69,15 @@ class Chronicle:
                     records.clear()
                 if d.asked and not isinstance(row.payload["presented"], int):
                     narrow[d.item] = d.presented
+            elif row.event == "budget":
+                changes.append((rounds, int(row.payload["budget"]), row.payload["money"]))
             elif row.event == "released" and row.purpose == "train":
                 released += 1
             elif row.event == "learnt" and row.item in narrow:
                 outside += gold_outside(narrow[row.item], row.label().index)
         table = np.concatenate([*blocks, np.array(records, dtype=_RECORD)])
         columns = {name: np.ascontiguousarray(table[name]) for name in _RECORD.names or ()}
-        return cls(**columns, released=released, outside=outside)
+        return cls(**columns, released=released, outside=outside, changes=tuple(changes))
 
 
 _RECORD = np.dtype(

@@ -63,7 +63,9 @@ def finish(
     )
     if audit is not None:
         policies = _on_audit(job, table, refits, features, adaptation, audit)
-        found = judge_audit(policies, audit.answers, passed_over=audit.passed_over)
+        gone = {table.ids[row] for row in job.stock.gone}  # whose features are gone, too
+        answers = {item: said for item, said in audit.answers.items() if item not in gone}
+        found = judge_audit(policies, answers, passed_over=audit.passed_over)
         tested = replace(tested, audited=found)
     report(Progress("report", 0, 1))
     write_rounds(table.ledger, job.folder.path / "rounds.parquet")
@@ -138,7 +140,8 @@ def refit_with_audit(
             f"the audit's labels can join the final head of a run, but {job.folder.path} has none:"
             " finish it first; language models are not refitted with an audit"
         )
-    more = [] if audit is None else audit.labels(table.ids)
+    labels = [] if audit is None else audit.labels(table.ids)
+    more = [(row, index) for row, index in labels if row not in job.stock.gone]
     if not more:
         raise RunError(
             f"the run {job.folder.path} has no audit with labels to train on: its model was"

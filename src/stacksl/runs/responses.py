@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from stacksl.labels.ledger import Ledger
 from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
+from stacksl.runs.chronicle import Change
 from stacksl.runs.metrics import cohen_kappa
 
 __all__ = ["asking_of"]
 
 
-def asking_of(ledger: Ledger, *, priced: bool) -> Asking:
-    """What annotators said, at what cost; money only where a price was given."""
+def asking_of(ledger: Ledger, changes: Iterable[Change] = (), *, priced: bool) -> Asking:
+    """What annotators said, at what cost; money only where a price was given.
+
+    `changes` are those of the budget, as a `Chronicle` has them.
+    """
     said = ledger.said()
     return Asking(
         labels=said["label"],
@@ -22,7 +27,7 @@ def asking_of(ledger: Ledger, *, priced: bool) -> Asking:
         disputes=len(ledger.disputes()),
         agreement=_agreement(ledger),
         costs=_costs(ledger, priced),
-        changes=_changes(ledger),
+        changes=tuple(BudgetChange(*change) for change in changes),
     )
 
 
@@ -44,15 +49,3 @@ def _costs(ledger: Ledger, priced: bool) -> tuple[Cost, ...]:
         Cost(name, len(prices), sum(prices) if priced else None)
         for name, prices in sorted(paid.items())
     )
-
-
-def _changes(ledger: Ledger) -> tuple[BudgetChange, ...]:
-    """The `budget` rows, each with the rounds that lay before it."""
-    found = []
-    rounds = 0
-    for row in ledger.rows():
-        if row.event == "round":
-            rounds += 1
-        elif row.event == "budget":
-            found.append(BudgetChange(rounds, row.payload["budget"], row.payload["money"]))
-    return tuple(found)

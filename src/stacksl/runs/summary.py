@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.data import Dataset
 from stacksl.features import FeatureMap
 from stacksl.game.scorers.refits import CHOICES
 from stacksl.lm import LanguageModel
@@ -31,6 +30,7 @@ from stacksl.runs.measured import (
 from stacksl.runs.refits import Refits
 from stacksl.runs.responses import asking_of
 from stacksl.runs.rounds import Table
+from stacksl.runs.sources import Stock
 
 __all__ = ["facts_of"]
 
@@ -69,7 +69,7 @@ def facts_of(
         interruptions=tuple(state["interruptions"]),
         test=test_fact(job.test, tested.evaluation),
         audit=audit_fact(tested.audited),
-        asking=asking_of(table.ledger, priced=job.budget.money is not None),
+        asking=asking_of(table.ledger, seen.changes, priced=job.budget.money is not None),
         curve=tuple(f.CurvePoint(*point) for point in tested.curve),
         rounds=_rounds(seen),
         before_label=_before(table),
@@ -78,7 +78,7 @@ def facts_of(
         confusions=confusion_rows(job.dataset, tested),
         measured_on=source(tested),
         calibration=calibration(tested),
-        contested=_contested(job.dataset, table, seen),
+        contested=_contested(job.stock, table, seen),
         refit=_refit_of_adapter(language) if language else _refit(job, refits),
         clipped_share=_clipped(table),
         gold_outside=seen.outside if job.settings.follower != "given" else None,
@@ -210,7 +210,7 @@ def _gate_score(job: Job, table: Table, seen: Chronicle) -> f.GateScore | None:
     )
 
 
-def _contested(dataset: Dataset, table: Table, seen: Chronicle) -> tuple[f.Contested, ...]:
+def _contested(stock: Stock, table: Table, seen: Chronicle) -> tuple[f.Contested, ...]:
     """The rounds of the second half with the largest gate score (statistic without a matrix).
 
     In the first half every width is large, so that being early would count as being hard.
@@ -220,10 +220,11 @@ def _contested(dataset: Dataset, table: Table, seen: Chronicle) -> tuple[f.Conte
     scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     half = seen.rounds // 2
+    order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(stock.gone)]
     found = []
-    for at in half + np.argsort(-scores[half:], kind="stable")[:SHOWN]:
+    for at in [at for at in order if seen.item[at] not in stock.gone][:SHOWN]:
         row = int(seen.item[at])
-        item, label = dataset.items[row], labels.get(row)
+        item, label = stock.dataset.items[row], labels.get(row)
         found.append(
             f.Contested(
                 item=item.id,
