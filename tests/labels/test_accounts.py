@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -61,3 +62,75 @@ def test_other_answers_have_an_index(accounts, event) -> None:
     accounts.apply(entry("answered", price=5, index=1))
     with pytest.raises(LedgerCorrupt, match="its index is 1.5"):
         accounts.apply(entry(event, price=0, index=1.5))
+
+
+def rows(*told: tuple[str, dict[str, object]]) -> list[Entry]:
+    """Rows of one item that differ from a plain purchase in what is told."""
+    plain = Entry(0, "", item="s1", slot=0, token=1, purpose="train", labeler="x", price=0)
+    return [replace(plain, event=event, **more) for event, more in told]  # type: ignore[arg-type]
+
+
+LABEL = {"payload": '{"index":1}'}
+AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "last", "words"),
+    [
+        (
+            [("reserved", AUDIT), ("answered", AUDIT | LABEL)],
+            ("learnt", AUDIT | LABEL),
+            "its answer is none to learn from",
+        ),
+        (
+            [("reserved", {}), ("answered", {"payload": '{"said":"none"}'})],
+            ("learnt", LABEL),
+            "its answer is none to learn from",
+        ),
+        (
+            [
+                *(("reserved", {}), ("reserved", SECOND), ("answered", LABEL), ("learnt", LABEL)),
+                ("answered", SECOND | LABEL),
+            ],
+            ("learnt", SECOND | LABEL),
+            "it was learnt before",
+        ),
+        ([], ("reserved", OWNED | {"price": 1}), "an owned label costs nothing"),
+        ([("reserved", AUDIT)], ("answered", LABEL), "its purchase is for 'audit'"),
+        ([("reserved", {})], ("answered", {"payload": '{"said":"label"}'}), "its index is None"),
+        ([("reserved", {})], ("answered", {"payload": '{"said":"dunno"}'}), "its index is None"),
+        ([], ("class_added", {"number": 2, "payload": '{"size":5}'}), "added last"),
+        (
+            [("class_added", {"number": 1, "payload": '{"size":5}'})],
+            ("class_added", {"number": 2, "payload": '{"size":5}'}),
+            "added last",
+        ),
+    ],
+)
+def test_rows_that_contradict_their_purpose_are_refused(before, last, words) -> None:
+    accounts = Accounts(budget=5, money=None, price=0)
+    for entry in rows(*before):
+        accounts.apply(entry)
+    sums = (accounts.spent, accounts.asked, accounts.learnt, accounts.classes)
+    with pytest.raises(LedgerCorrupt, match=words):
+        accounts.apply(rows(last)[0])
+    assert (accounts.spent, accounts.asked, accounts.learnt, accounts.classes) == sums
+
+
+def test_what_fails_half_way_is_taken_back_whole() -> None:
+    accounts = Accounts(budget=2, money=None, price=0)
+    told = rows(("reserved", {}), ("answered", LABEL), ("learnt", LABEL))
+    told += [Entry(0, "budget", payload='{"budget":9,"money":4}')]
+    told += [Entry(0, "class_added", number=1, payload='{"size":5}')]
+    fresh = repr(accounts)
+
+    def apply(entries: list[Entry]) -> None:
+        with accounts.tentative():
+            for entry in entries:
+                accounts.apply(entry)
+
+    with pytest.raises(LedgerCorrupt):
+        apply([*told, told[0]])
+    assert repr(replace(accounts, _undo=None, _fresh=[], _lessons=[])) == fresh
+    apply(told)
+    assert (accounts.budget, accounts.money, accounts.classes, accounts.taught) == (9, 4, 5, {"s1"})

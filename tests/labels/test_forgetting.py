@@ -70,6 +70,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     head, rows = told.head, list(told.rows())
     sums = (told.learnt, told.said())
     assert [p.slot for p in told.open_purchases()] == [2]
+    tombstone = told.tombstone(ID)
     told.forget(ID)
     told.verify([head, told.head])
     after = list(told.rows())
@@ -90,7 +91,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     }
     assert {r.item for r in gone} == {f"forgotten-{gone[0].surrogate}"}
     assert {r.item for r in after if not r.forgotten} == {"q1"}
-    assert gone[0].decision().item == gone[0].item
+    assert gone[0].decision().item == gone[0].item == tombstone
     assert [h.key for h in told.handed()] == ["k2"]
     assert [a.note for a in told.texts()] == ["kept note"]
     assert {row["item"] for row in told.export()} == {gone[0].item, "q1"}

@@ -38,7 +38,7 @@ def write_rounds(ledger: Ledger, path: Path) -> None:
         for group in _groups(row.decision() for row in ledger.rows() if row.event == "round"):
             columns = {name: [getattr(d, name) for d in group] for name in COLUMNS}
             columns["presented"] = [list(d.presented) for d in group]
-            columns["label"] = [labels.get(d.item) for d in group]
+            columns["label"] = [labels.get(d.item) if d.asked else None for d in group]
             writer.write_table(pa.table(columns, schema=_schema(pa)))
     write_atomic(path, buffer.getvalue())
 
