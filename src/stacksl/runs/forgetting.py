@@ -32,6 +32,8 @@ from stacksl.runs.tombstones import Tombstones
 
 __all__ = ["Forgotten", "forget"]
 
+OWN = "data.jsonl"  # the run's own copy of items that came from no file
+
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
@@ -187,12 +189,8 @@ def _erase_rows(case: _Case) -> list[str]:
     ids = [item.id for item in case.job.dataset.items]
     ids[case.row] = case.name
     erase_features(case.folder, parts_of(case.job.stock), case.row, ids)
-    own = Path(case.job.data)
-    if own.parent.resolve() == case.folder.path.resolve() and erase_lines(
-        own, lambda row: row.get("id") == case.id
-    ):
-        return [own.name]
-    return []
+    mine = erase_lines(case.folder.path / OWN, lambda row: row.get("id") == case.id)
+    return [OWN] if mine else []
 
 
 def _told(case: _Case, changed: list[str], ledger: Ledger) -> Forgotten:
