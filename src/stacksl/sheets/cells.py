@@ -18,7 +18,7 @@ _ROOM = 200  # UTF-16 units kept free for the words that say where the text goes
 _SHORT = 40  # characters; nothing longer reads as a value
 
 _MONTH = r"(?:jan|feb|f[eé]v|m[aä]r|apr|avr|ma[iy]|jun|jui|jul|aug|ao[uû]|sep|o[ck]t|nov|d[eé][cz])"
-_RUNS = re.compile(r"[\s\ufeff]*[=+\-@＝＋－＠]|[\t\r]")
+_RUNS = re.compile(r"[\s\ufeff\"]*[=+\-@＝＋－＠]|[\t\r]")
 _VALUE = re.compile(
     r"\s*(?:[\d.,:/%\s-]*\d[\d.,:/%\s-]*(?:e[+-]?\d+|[ap]m)?"  # 007, 1e5, 3-4, 12:30 pm, 50 %
     rf"|\d+[\s./-]*{_MONTH}[a-zéû]*[\s./-]*\d*|{_MONTH}[a-zéû]*[\s./-]*\d+"  # 4 March, Mar-04
