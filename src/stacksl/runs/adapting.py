@@ -206,7 +206,9 @@ class Adaptation:
         known = {row for row, _, _ in table.bought}
         known |= {table.row[purchase.item] for purchase in table.ledger.open_purchases()}
         rows = [
-            row for row, item in enumerate(table.ids) if row in known or not table.ledger.seen(item)
+            row
+            for row, item in enumerate(table.ids)
+            if row in known or not (row in self.job.stock.gone or table.ledger.seen(item))
         ]
         items = [self.job.dataset.items[row] for row in rows]
         fresh = self.adapters.model.transform(items, self._told("features"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Set
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def lessons(job: Job, table: Table, base: PairBlock) -> list[Lesson]:
         candidates = loss_set_of(table, row, label, np.array(reference))
         found.append(Lesson(job.dataset.items[row], label, candidates, reference))
     if job.settings.kl_on_skips:
-        for row in _skipped(table):
+        for row in _skipped(table, job.stock.gone):
             item = job.dataset.items[row]
             everything = tuple(range(len(item.candidates)))
             found.append(Lesson(item, None, everything, _reference(base, row)))
@@ -54,8 +55,11 @@ def _reference(base: PairBlock, row: int) -> tuple[float, ...]:
     return () if offset is None else tuple(float(score) for score in offset)
 
 
-def _skipped(table: Table) -> list[int]:
-    """The items whose label was not bought since the last refit, while one could have been."""
+def _skipped(table: Table, gone: Set[int]) -> list[int]:
+    """The items whose label was not bought since the last refit, while one could have been.
+
+    Those that are `gone` were forgotten, and with them what there was to learn.
+    """
     rows: list[int] = []
     for row in table.ledger.rows():
         if row.event == "refit" and "adapter" in row.payload:
@@ -64,4 +68,4 @@ def _skipped(table: Table) -> list[int]:
             decision = row.decision()
             if decision.status == "skipped" and decision.reason != "spent":
                 rows.append(table.row[decision.item])
-    return rows
+    return [row for row in rows if row not in gone]
