@@ -130,7 +130,7 @@ def _change(job: Job, table: Table, order: list[int], audited: set[str], *, firs
 
 def _free(job: Job, table: Table, order: list[int], audited: set[str]) -> list[int]:
     """The rows that can still be chosen: of a stream those not seen, of a pool those not bought."""
-    aside = job.stock.aside
+    aside = job.stock.aside | job.stock.gone
     if job.settings.mode == "stream":
         gone = {table.ids[row] for row in order if table.ledger.seen(table.ids[row])}
     else:
