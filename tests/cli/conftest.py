@@ -59,6 +59,8 @@ class FakeApi:
             dataset=SimpleNamespace(name="toy", format="jsonl", items=range(50), rejected=()),
             settings=settings,
             labels=5,
+            audit=0,
+            test=None,
             rounds=50,
             money=self.money,
             budget=SimpleNamespace(price=2_500_000),
@@ -100,6 +102,7 @@ class FakeApi:
             "rounds": 50,
             "budget": 5,
             "asked": 5,
+            "spent": 5,
             "answered": 5,
             "left": 0,
             "money": None,
@@ -107,6 +110,7 @@ class FakeApi:
             "accuracy_before": 0.25,
             "sentence": None,
             "resume": None,
+            "sheets": None,
         }
 
 

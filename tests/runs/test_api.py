@@ -78,11 +78,11 @@ def test_a_crash_is_recorded_and_resumed_to_the_same_end(classes, tmp_path, monk
 
     post, calls = Ledger.post, []
 
-    def failing(self: Ledger, decisions: object) -> object:
+    def failing(self: Ledger, decisions: object, slots: object = None) -> object:
         calls.append(1)
         if len(calls) == 25:
             raise Cut("lightning")
-        return post(self, decisions)  # type: ignore[arg-type]
+        return post(self, decisions, slots)  # type: ignore[arg-type]
 
     out = tmp_path / "run"
     monkeypatch.setattr(Ledger, "post", failing)

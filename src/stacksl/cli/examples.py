@@ -60,6 +60,18 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("New questions have come in:", "stacksl extend runs/first more.csv"),
         ("For a script:", "stacksl extend runs/first more.csv --json"),
     ),
+    "refit": (
+        (
+            "The audit has told its number; now let it teach:",
+            "stacksl refit runs/first --with-audit",
+        ),
+        ("For a script:", "stacksl refit runs/first --with-audit --json"),
+    ),
+    "forget": (
+        ("A patient withdrew consent:", "stacksl forget runs/first --id q4711"),
+        ("The data file has moved:", "stacksl forget runs/first --id q4711 --data ~/new/train.csv"),
+        ("For a record of what was erased:", "stacksl forget runs/first --id q4711 --json"),
+    ),
     "resume": (
         ("Go on where a run stopped:", "stacksl resume runs/first"),
         ("Its file has moved:", "stacksl resume runs/first --data ~/new/train.csv"),

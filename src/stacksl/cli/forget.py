@@ -13,7 +13,7 @@ from stacksl.cli.printing import as_json, facts
 if TYPE_CHECKING:
     from stacksl.runs.forgetting import Forgotten
 
-__all__ = ["EXAMPLES", "forget"]
+__all__ = ["forget"]
 
 Id = Annotated[
     str, typer.Option("--id", metavar="ID", show_default=False, help="The item's id in the data.")
@@ -22,13 +22,6 @@ Data = Annotated[
     str | None,
     typer.Option("--data", metavar="FILE", help="Where the data lies now, if it was moved."),
 ]
-
-EXAMPLES = (
-    ("A patient withdrew consent:", "stacksl forget runs/first --id q4711"),
-    ("The data file has moved:", "stacksl forget runs/first --id q4711 --data ~/new/train.csv"),
-    ("For a record of what was erased:", "stacksl forget runs/first --id q4711 --json"),
-)
-"""For `stacksl forget --help`."""
 
 
 def forget(

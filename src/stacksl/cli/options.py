@@ -15,11 +15,6 @@ __all__ = [
     "SETTINGS",
     "Adapt",
     "Aim",
-    "Annotators",
-    "AskDir",
-    "AskMode",
-    "Audit",
-    "Batch",
     "Budget",
     "Chat",
     "Classes",
@@ -48,8 +43,6 @@ __all__ = [
     "Objective",
     "Order",
     "Out",
-    "Overlap",
-    "Owned",
     "Preset",
     "Price",
     "PromptColumn",
@@ -151,64 +144,6 @@ Labeler = Annotated[
         rich_help_panel=_SPEND,
         help="Who answers: oracle (the file's own answers, the default), file (people, in sheets "
         "that any spreadsheet opens) or noisy:P.",
-    ),
-]
-Batch = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        rich_help_panel=_SPEND,
-        help="Purchases open in all: the rows of people's sheets, or what a pool ranks at a time "
-        "(25).",
-    ),
-]
-Annotators = Annotated[
-    str | None,
-    typer.Option(
-        metavar="A,B",
-        rich_help_panel=_SPEND,
-        help="Who fills in sheets, with --labeler file: each gets rows of their own.",
-    ),
-]
-Overlap = Annotated[
-    int | None,
-    typer.Option(
-        metavar="M",
-        rich_help_panel=_SPEND,
-        help="Rows that two annotators get, to see whether they agree; each answer is paid.",
-    ),
-]
-AskDir = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR",
-        rich_help_panel=_SPEND,
-        help="Where sheets are written, for colleagues to find; RUN/ask, private, if absent.",
-    ),
-]
-AskMode = Annotated[
-    str | None,
-    typer.Option(
-        metavar="OCTAL",
-        rich_help_panel=_SPEND,
-        help="Permissions of sheets, such as 0640 (0600); needs --ask-dir.",
-    ),
-]
-Audit = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        rich_help_panel=_SPEND,
-        help="Labels of the budget that measure the final model and never train it; by the budget "
-        "if absent, 0 for none.",
-    ),
-]
-Owned = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=_SPEND,
-        help="Items with labels that you hold already: learnt first, outside the budget.",
     ),
 ]
 Classes = Annotated[

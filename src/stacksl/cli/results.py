@@ -12,12 +12,12 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, count, facts, share, warn
-from stacksl.errors import RunError
+from stacksl.errors import RunError, SettingsError
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
 
-__all__ = ["evaluate", "predict"]
+__all__ = ["evaluate", "predict", "refit"]
 
 PredictOut = Annotated[
     Path | None,
@@ -151,3 +151,27 @@ def _write(path: Path, rows: Iterable[dict[str, Any]]) -> int:
     finally:
         draft.unlink(missing_ok=True)
     return n
+
+
+def refit(
+    run: options.RunFolder,
+    with_audit: Annotated[
+        bool, typer.Option("--with-audit", help="Train on the labels that measured the model, too.")
+    ] = False,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Fit the final model once more, with the audit's labels among its own.
+
+    Nothing is left to measure it by then: what the report and the card say of its accuracy is that
+    of the model before, and they say so.
+    """
+    from stacksl.api import Run
+
+    if not with_audit:
+        raise SettingsError(
+            "what is there to refit with? --with-audit takes the labels that measured the model"
+        )
+    labels = Run.open(run).refit_with_audit()
+    said = f"the model was fitted again, with the {count(labels)} labels of the audit"
+    print(as_json({"run": run, "labels": labels}) if json else said)

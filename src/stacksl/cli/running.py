@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stacksl.cli import options
+from stacksl.cli import asking, options
 from stacksl.cli.entry import Stopped
 from stacksl.cli.live import live
 from stacksl.cli.printing import MICRO, as_json, count, dollars, facts, share, spent, warn
@@ -36,13 +36,13 @@ def run(
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
     labeler: options.Labeler = None,
-    batch: options.Batch = None,
-    annotators: options.Annotators = None,
-    overlap: options.Overlap = None,
-    ask_dir: options.AskDir = None,
-    ask_mode: options.AskMode = None,
-    audit: options.Audit = None,
-    owned: options.Owned = None,
+    batch: asking.Batch = None,
+    annotators: asking.Annotators = None,
+    overlap: asking.Overlap = None,
+    ask_dir: asking.AskDir = None,
+    ask_mode: asking.AskMode = None,
+    audit: asking.Audit = None,
+    owned: asking.Owned = None,
     classes: options.Classes = None,
     names: options.Names = None,
     aim: options.Aim = None,
@@ -99,6 +99,8 @@ def run(
     if dry_run:
         print(as_json(plan_facts(plan)) if json else _shown_plan(plan))
         return
+    if not quiet and plan.test is None:
+        print(_expected(plan), file=sys.stderr)
     if plan.money is not None:
         _agree(plan, yes)
     plan = plan.claimed()
@@ -138,8 +140,9 @@ def resume(
     """Go on with a run that was stopped, killed or is waiting.
 
     It ends as the undisturbed run would have: the same purchases, the same model. A finished run
-    is left as it is, unless `budget`, `extend` or --owned has given it more to do. With --set a language model is trained otherwise from here on, and the report
-    says so; no label is bought twice.
+    is left as it is, unless `budget`, `extend` or --owned has given it more to do. With --set a
+    language model is trained otherwise from here on, and the report says so; no label is bought
+    twice.
     """
     from stacksl.api import Run
 
@@ -201,6 +204,13 @@ def _config(path: Path | None) -> dict[str, Any]:
         raise SettingsError(f"the config {path} must be TOML (name = value): {fault}") from fault
 
 
+def _expected(plan: Plan) -> str:
+    """What the run will tell of its model, and what that takes of the budget."""
+    from stacksl.runs.audit import expected_width
+
+    return expected_width(plan.audit, plan.labels)
+
+
 def _agree(plan: Plan, yes: bool) -> None:
     """Say what will be bought for how much and, on a terminal, ask.
 
@@ -225,6 +235,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "items": len(plan.dataset.items),
         "rejected": len(plan.dataset.rejected),
         "labels": plan.labels,
+        "audit": plan.audit,
         "rounds": plan.rounds,
         "money": _money(plan),
         "run": plan.out,
@@ -244,6 +255,7 @@ def _shown_plan(plan: Plan) -> str:
         [
             ("Items", f"{count(len(plan.dataset.items))} from {plan.dataset.name}"),
             ("Labels", f"{count(plan.labels)} at most"),
+            ("Audit", _expected(plan) if plan.test is None else None),
             ("Cost", f"{dollars(plan.money)} at most" if plan.money is not None else None),
             ("Gate", plan.settings.gate),
             ("Model", plan.settings.model),

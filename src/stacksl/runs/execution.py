@@ -23,7 +23,7 @@ from stacksl.lm import LanguageModel
 from stacksl.runs import arrays, checkpoints
 from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts, language_model
 from stacksl.runs.building import Players, assemble
-from stacksl.runs.finish import finish
+from stacksl.runs.finish import finish, refit_with_audit
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.gaps import Gaps, spans
 from stacksl.runs.job import Job, content
@@ -97,6 +97,28 @@ def execute(
                 _conclude(job, table, refits, adaptation, report)
                 audit = measured(job, table, rows)
                 finish(job, table, refits, features, adaptation, report, state, audit)
+
+
+def train_on_audit(job: Job) -> int:
+    """Let the audit's labels join the final head of a finished run; how many there were.
+
+    Raises:
+        RunError: the run has not finished, or has no audit or no head to join.
+    """
+    if job.settings.adapts or job.folder.read_state()["state"] != "finished":
+        raise RunError(
+            f"the audit's labels join the final head of a finished run, and {job.folder.path} is"
+            " none: finish it first (a language model is not refitted with an audit)"
+        )
+    with job.folder.locked(), one_thread():
+        features = _feature_map(job)
+        block, rows = _features(job, features, _silent), rows_of(job)
+        with _ledger(job, began=True) as ledger:
+            table = _table(job, _players(job, block, rows), block, ledger, Answered(), rows)
+            refits = Refits(table, class_names(job, features), job.settings.seed)
+            _restore(job, table, refits, None)
+            hold(job, table, rows)
+            return refit_with_audit(job, table, refits, features, measured(job, table, rows))
 
 
 def replay_run(job: Job) -> dict[str, Any]:
@@ -296,7 +318,8 @@ def _ledger(job: Job, *, began: bool) -> Ledger:
 def _labeler(job: Job, answers: Sequence[Answer]) -> Labeler:
     if job.settings.labeler == FILE:
         return Answered(answers)
-    sizes = {item.id: len(item.candidates) for item in job.dataset.items}
+    items = enumerate(job.dataset.items)
+    sizes = {item.id: len(item.candidates) for row, item in items if row not in job.stock.gone}
     return make_labeler(
         job.settings.labeler, answers=job.dataset.answers, sizes=sizes, seed=job.settings.seed
     )

@@ -1,0 +1,7 @@
+"""The facade: `run`, `Run`, and what the command line calls."""
+
+from stacksl.api.planning import Plan, prepare, run
+from stacksl.api.stored import Run, list_runs
+from stacksl.runs.settings import resolve
+
+__all__ = ["Plan", "Run", "list_runs", "prepare", "resolve", "run"]
