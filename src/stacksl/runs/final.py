@@ -3,6 +3,8 @@
 Which of the three serves is not known beforehand: labels spread over neighbours help where classes
 are topics and do harm where they are not. Each is fitted on two thirds of the bought labels and
 judged on the third that is left, three times over; the most right answers win, ties the simpler.
+Below 60 labels names are always in: one label of each class can do little harm there, and too few
+are held out to see that labels alone do better.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from stacksl.game.inputs import Array, SharedBlock
 from stacksl.game.randomness import generator
 from stacksl.game.scorers import Head, Scorer
 from stacksl.game.scorers.refits import (
+    ENOUGH,
     Fit,
     Strength,
     choose_strength,
@@ -32,6 +35,7 @@ __all__ = ["KINDS", "Kind", "Made", "Source", "beside_names", "make_final"]
 Kind = Literal["plain", "names", "names and graph"]
 KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")
 
+FEWEST = 6  # labels below which nothing is tried
 NAME_WEIGHT = 1.0  # a class name counts as a bought label
 SPREAD_WEIGHT = 0.1  # of an item never asked
 SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
@@ -135,28 +139,28 @@ def make_final(
 
 def _best(tried: Mapping[Kind, float]) -> Kind:
     """The kind with the most right answers, the simplest of several; names where none was tried."""
-    return max(KINDS, key=lambda kind: tried[kind]) if tried else "names"
+    return max(tried, key=lambda kind: tried[kind]) if tried else "names"
 
 
 def _compare(source: Source, rows: Rows, gold: Rows, strength: Strength) -> dict[Kind, float]:
     """The share of held-out bought labels that each kind gets right."""
-    if len(rows) < 2 * len(KINDS):
+    if len(rows) < FEWEST:
         return {}
     source.rest(rows, gold)  # the graph holds the items of every fold
-    right = dict.fromkeys(KINDS, 0)
+    right: dict[Kind, int] = dict.fromkeys(KINDS if len(rows) >= ENOUGH else KINDS[1:], 0)
     for train, held in folds_of(len(rows), source.seed):
         labels = rows[train], gold[train]
         rest = together(source.named(), source.rest(*labels, rows[held]))
-        fits = (
-            Fit(strength, tolerance=_TRIAL),
-            Fit(soft=source.named(), tolerance=_TRIAL),
-            Fit(soft=rest, tolerance=_TRIAL),
-        )
-        for kind, fit in zip(KINDS, fits, strict=True):
-            weights, intercepts = _logits(source, *labels, fit)
+        fits = {
+            "plain": Fit(strength, tolerance=_TRIAL),
+            "names": Fit(soft=source.named(), tolerance=_TRIAL),
+            "names and graph": Fit(soft=rest, tolerance=_TRIAL),
+        }
+        for kind in right:
+            weights, intercepts = _logits(source, *labels, fits[kind])
             scores = np.asarray(source.block.h[rows[held]], dtype=np.float64) @ weights.T
             right[kind] += int((np.argmax(scores + intercepts, axis=1) == gold[held]).sum())
-    return {kind: right[kind] / len(rows) for kind in KINDS}
+    return {kind: count / len(rows) for kind, count in right.items()}
 
 
 def _fit(source: Source, kind: Kind, rows: Rows, gold: Rows, strength: Strength) -> Fit:

@@ -1,0 +1,173 @@
+"""What a label buys in a pool: test accuracy with class names and neighbours in the final model.
+
+Banking77 with frozen sentence features, played as `stacksl run --mode pool` plays it, ledger
+included: batches of 25 ranked by the margin of a head of labels and class names, picks spread, the
+final model chosen among plain, names, and names and graph by folds of the bought labels. Streams
+and test file are those of `label_efficiency.py`; the test file judges, and nothing is chosen on it.
+
+    python benchmarks/label_efficiency_pool.py $STACKSL_DATA/banking77 --json results.json
+    python benchmarks/label_efficiency_pool.py --from results.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from label_efficiency import Cell, World, interval, load, order_for
+
+from stacksl import __version__
+from stacksl.data import read
+from stacksl.features import make_features
+from stacksl.game.inputs import SharedBlock
+from stacksl.game.threads import one_thread
+from stacksl.labels.labelers import OracleLabeler
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import ItemRecord
+from stacksl.runs.budget import parse_budget
+from stacksl.runs.building import assemble
+from stacksl.runs.names import name_rows, name_texts
+from stacksl.runs.pool import pool
+from stacksl.runs.refits import Refits
+from stacksl.runs.rounds import Table
+from stacksl.runs.settings import Settings
+
+BARS = {("shuffled", "500"): 0.860, ("shuffled", "1000"): 0.893, ("rare", "0.1"): 0.71}
+
+
+def names_of(folder: Path, features: str) -> np.ndarray:
+    """The rows of the class names, by the features of the run."""
+    train = read(folder / "train.csv")
+    assert train.classes is not None
+    feature_map = make_features(features, classes=train.classes, seed=0)
+    feature_map.fit(train.items)
+    return name_rows(feature_map, name_texts(train.classes))
+
+
+def measure(cell: Cell, world: World, names: np.ndarray | None) -> dict[str, Any]:
+    """Buy one cell's labels from the pool of its stream's rows, and test the final model."""
+    rows = order_for(cell, world)
+    labels = parse_budget(cell.budget, len(rows), None).labels
+    with tempfile.TemporaryDirectory() as folder:
+        table = table_of(cell, world, rows, labels, Path(folder))
+        refits = Refits(table, names, cell.seed)
+        for posted in pool(range(len(rows)), table, refits=refits):
+            if not posted[0].asked:
+                break  # only the certificates of what was never asked are left
+        refits.again(tune=True)
+        table.ledger.close()
+    assert refits.head is not None
+    predicted = np.argmax(np.asarray(refits.head.probabilities(world.test)), axis=1)
+    return {
+        "stream": cell.stream,
+        "names": names is not None,
+        "budget": cell.budget,
+        "seed": cell.seed,
+        "items": len(rows),
+        "labels": labels,
+        "asked": len(table.bought),
+        "accuracy": float((predicted == world.gold).mean()),
+        "made_by": refits.made_by,
+        "tried": dict(refits.tried),
+        "classes": len({label for _, label, _ in table.bought}),
+    }
+
+
+def table_of(cell: Cell, world: World, rows: list[int], labels: int, folder: Path) -> Table:
+    """The players over the rows of a stream, in its order, with the answers at hand."""
+    block = world.block.take(rows)
+    assert isinstance(block, SharedBlock)
+    settings = Settings(mode="pool", seed=cell.seed, budget=cell.budget)
+    players = assemble(settings, block, list(range(len(rows))), labels)
+    ids = [str(row) for row in rows]
+    answers = {name: int(world.answers[row]) for name, row in zip(ids, rows, strict=True)}
+    sizes = dict.fromkeys(ids, world.classes)
+    records = [ItemRecord(name, name, world.classes) for name in ids]
+    ledger = Ledger.create(folder / "ledger.db", run="bench", budget=labels, items=records)
+    place = {name: index for index, name in enumerate(ids)}
+    who = OracleLabeler(answers, sizes)
+    return Table(players.follower, players.learner, ledger, who, ids, block, place)
+
+
+def cells(seeds: int) -> list[Cell]:
+    """The three cells that have a bar."""
+    return [Cell(stream, "margin", b, n) for n in range(seeds) for stream, b in BARS]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The results as Markdown: mean ± half-width of a 95 % interval over seeds, and the bar."""
+    lines = [
+        "| stream | labels | names and graph | test accuracy | bar |",
+        "|---|---|---|---|---|",
+    ]
+    for (stream, budget), bar in BARS.items():
+        for named in (True, False):
+            mine = [
+                r["accuracy"]
+                for r in rows
+                if (r["stream"], r["budget"], r["names"]) == (stream, budget, named)
+            ]
+            if mine:
+                mean, half = interval(mine)
+                share = "10 %" if budget == "0.1" else budget
+                word, least = ("yes", f"{bar:.3f}") if named else ("no", "")
+                lines.append(f"| {stream} | {share} | {word} | {mean:.4f} ± {half:.4f} | {least} |")
+    return "\n".join(lines)
+
+
+def run(words: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure every cell that the JSON file does not hold yet."""
+    rows: list[dict[str, Any]] = []
+    if words.json and words.json.exists():
+        rows = json.loads(words.json.read_text())["rows"]
+    done = {(r["stream"], r["budget"], r["seed"], r["names"]) for r in rows}
+    world = load(Path(words.folder), words.features)
+    names = None if words.plain else names_of(Path(words.folder), words.features)
+    for cell in cells(words.seeds):
+        if (cell.stream, cell.budget, cell.seed, not words.plain) in done:
+            continue
+        with one_thread():
+            rows.append(measure(cell, world, names))
+        print(f"\r{len(rows)} cells measured ", end="", file=sys.stderr)
+        if words.json:
+            save(words, rows)
+    return rows
+
+
+def save(words: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    """Write the rows with what made them, whole or not at all."""
+    command = f"python benchmarks/label_efficiency_pool.py BANKING77 --features {words.features}"
+    record = {"version": __version__, "command": f"{command} --seeds {words.seeds}", "rows": rows}
+    spare = words.json.with_suffix(".part")
+    spare.write_text(json.dumps(record, indent=0))
+    spare.replace(words.json)
+
+
+def main() -> None:
+    """Measure or show; see the module's text."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", help="the folder of Banking77")
+    parser.add_argument("--features", default="sentences:minilm")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--plain", action="store_true", help="without names and graph")
+    parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
+    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
+    words = parser.parse_args()
+    if words.source:
+        rows = json.loads(words.source.read_text())["rows"]
+    elif words.folder:
+        rows = run(words)
+    else:
+        parser.error("give the folder of Banking77, or --from FILE")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
