@@ -153,37 +153,19 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
-    from stacksl.runs.intake import absolute, answered, for_model, in_memory, like, warnings_of_test
-    from stacksl.runs.sources import (
-        QUESTIONS,
-        SAMPLE,
-        Stock,
-        given_classes,
-        load,
-        load_owned,
-        load_test,
-    )
+    from stacksl.runs.intake import absolute, for_model, warnings_of_test
+    from stacksl.runs.spool import STDIN, as_stream
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     if resolved.settings.adapts:
         resolved = for_model(resolved, without_data=data is None)
-    resolved = absolute(resolved)
+    resolved = absolute(as_stream(resolved) if data == STDIN else resolved)
     wanted = resolved.settings
-    own = QUESTIONS if wanted.adapts else SAMPLE
-    source = own if data is None else _path(data)
-    test_source = own if data is None and test is None else _path(test)
-    if source is not None:
-        stock = load(source, test_source, wanted, classes=given_classes(None, wanted))
-    else:
-        pool = in_memory(data, answers)
-        held = None if test_source is None else load_test(test_source, pool, wanted)
-        stock = Stock.of(pool, held, load_owned(wanted.owned, pool, wanted))
+    if wanted.rounds is not None and data != STDIN:
+        raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
+    source, test_source = _sources(data, test, wanted)
+    stock = _stock(data, answers, test, wanted)
     dataset = stock.pool
-    if test is not None and test_source is None:
-        pair = isinstance(test, tuple) and len(test) == 2
-        stock = replace(stock, test=in_memory(*test) if pair else in_memory(test, None))
-    if stock.test is not None:
-        stock = replace(stock, test=answered(like(stock.test, dataset.classes)))
     if not wanted.adapts:  # refused early
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
     rounds = len(stock.dataset.items) - len(stock.aside)
@@ -206,6 +188,39 @@ def prepare(
     )
     _ = plan.audit  # refused early
     return plan
+
+
+def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str | None]:
+    """What names the items and the test set; None where that are objects, or standard input."""
+    from stacksl.runs.sources import QUESTIONS, SAMPLE
+    from stacksl.runs.spool import STDIN
+
+    own = QUESTIONS if settings.adapts else SAMPLE
+    source = own if data is None else None if data == STDIN else _path(data)
+    return source, own if data is None and test is None else _path(test)
+
+
+def _stock(data: Any, answers: Any, test: Any, settings: Settings) -> Stock:
+    """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
+    from stacksl.runs.intake import answered, in_memory, like
+    from stacksl.runs.sources import Stock, given_classes, load, load_owned, load_test
+    from stacksl.runs.spool import STDIN, spooled
+
+    source, held = _sources(data, test, settings)
+    classes = given_classes(None, settings)
+    if source is not None:
+        stock = load(source, held, settings, classes=classes)
+    else:
+        pool = spooled(settings, classes) if data == STDIN else in_memory(data, answers)
+        tested = None if held is None else load_test(held, pool, settings)
+        owned = load_owned(settings.owned, pool, settings)
+        stock = Stock.of(pool, tested, owned, () if classes is None else classes.descriptions)
+    if test is not None and held is None:
+        pair = isinstance(test, tuple) and len(test) == 2
+        stock = replace(stock, test=in_memory(*test) if pair else in_memory(test, None))
+    if stock.test is not None:
+        stock = replace(stock, test=answered(like(stock.test, stock.pool.classes)))
+    return stock
 
 
 def run(

@@ -32,6 +32,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "stacksl run texts.csv --classes classes.txt --budget 800 --labeler file "
             "--annotators anna,ben",
         ),
+        (
+            "Questions as they come, the next thousand of them:",
+            "stacksl run - --rounds 1000 --classes classes.txt --labeler file < questions.jsonl",
+        ),
         ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
         (
             "An earlier run again, with another seed:",

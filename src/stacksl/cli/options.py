@@ -49,6 +49,7 @@ __all__ = [
     "Protocol",
     "Quiet",
     "RefitAt",
+    "Rounds",
     "RunFolder",
     "Scorer",
     "Seed",
@@ -81,6 +82,7 @@ SETTINGS = (
     "features",
     "mode",
     "order",
+    "rounds",
     "seed",
     "strict",
     "max_candidates",
@@ -275,6 +277,12 @@ PromptColumn = Annotated[
 LabelColumn = Annotated[
     str | None,
     typer.Option(metavar="NAME", rich_help_panel=_DATA, help="The column that holds the answer."),
+]
+Rounds = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", rich_help_panel=_DATA, help="Items to take from standard input (DATA is -)."
+    ),
 ]
 MaxCandidates = Annotated[
     int | None,

@@ -28,7 +28,8 @@ def run(
             metavar="DATA",
             show_default=False,
             help="A file of items with their answers (JSONL, CSV, Parquet, the official files of "
-            "MedQA and MMLU); without one, the built-in sample.",
+            "MedQA and MMLU), or - for JSON lines on standard input; without one, the built-in "
+            "sample.",
         ),
     ] = None,
     budget: options.Budget = None,
@@ -61,6 +62,7 @@ def run(
     format: options.Format = None,
     prompt_column: options.PromptColumn = None,
     label_column: options.LabelColumn = None,
+    rounds: options.Rounds = None,
     max_candidates: options.MaxCandidates = None,
     strict: options.Strict = None,
     model: options.Model = None,

@@ -34,6 +34,7 @@ class Settings(BaseModel):
         "stream", description="each item once, or all known and ranked"
     )
     order: Literal["shuffled", "file"] = Field("shuffled", description="order of a stream (D19)")
+    rounds: int | None = Field(None, ge=1, description="items to take from standard input")
     seed: int = Field(0, ge=0, description="seeds everything that is random")
     batch: int = Field(
         25, ge=1, description="purchases open in all: what a pool tops up to, a refit before each"
