@@ -37,7 +37,7 @@ from stacksl.game.threads import one_thread
 from stacksl.items import Label
 from stacksl.runs.budget import parse_budget
 from stacksl.runs.building import assemble
-from stacksl.runs.execution import order_of
+from stacksl.runs.opening import order_of
 from stacksl.runs.settings import Settings
 
 STREAMS = ("shuffled", "rare", "late")
