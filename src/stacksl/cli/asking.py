@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Annotators", "AskDir", "AskMode", "Audit", "Batch", "Overlap", "Owned"]
+__all__ = ["Annotators", "AskDir", "AskMode", "Audit", "Batch", "MinPerClass", "Overlap", "Owned"]
 
 _SPEND = "Labels and money"
 
@@ -66,5 +66,14 @@ Owned = Annotated[
         metavar="FILE",
         rich_help_panel=_SPEND,
         help="Items with labels that you hold already: learnt first, outside the budget.",
+    ),
+]
+MinPerClass = Annotated[
+    int | None,
+    typer.Option(
+        metavar="M",
+        rich_help_panel=_SPEND,
+        help="Labels to buy of each class at least, as far as it can be found: at most half of "
+        "each batch; needs --mode pool.",
     ),
 ]

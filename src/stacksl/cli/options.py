@@ -76,6 +76,7 @@ SETTINGS = (
     "ask_dir",
     "ask_mode",
     "audit",
+    "min_per_class",
     "owned",
     "classes",
     "names",

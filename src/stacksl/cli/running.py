@@ -43,6 +43,7 @@ def run(
     ask_dir: asking.AskDir = None,
     ask_mode: asking.AskMode = None,
     audit: asking.Audit = None,
+    min_per_class: asking.MinPerClass = None,
     owned: asking.Owned = None,
     classes: options.Classes = None,
     names: options.Names = None,

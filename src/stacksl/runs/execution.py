@@ -342,6 +342,7 @@ def _table(
     return Table(
         players.follower, players.learner, ledger, who, ids, block, row, rows.aside,
         batch=job.settings.batch, audit_share=share, overlap=job.settings.overlap,
+        min_per_class=job.settings.min_per_class,
     )  # fmt: skip
 
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from stacksl.game.followers import Given
 from stacksl.game.gates import Clock, Margin, contested_score
-from stacksl.game.inputs import Array
+from stacksl.game.inputs import Array, SharedBlock
 from stacksl.game.scorers import Head
 from stacksl.items import Decision
 from stacksl.runs.picking import margins, spread_out
+from stacksl.runs.quotas import rare_picks, share_of
 from stacksl.runs.refits import Refits
 from stacksl.runs.rounds import Table, settle
 
@@ -86,13 +87,32 @@ def _rank(order: Sequence[int], table: Table, refits: Refits, count: int) -> lis
     head = refits.head
     if head is None or table.learner.gate.name == "random":
         return _wanted([_certificate(r, table, head, 1) for r in rest[:count]], "order", _ANY)
+    rare = _rare(rest, table, head, count)
+    if rare:
+        rest = [row for row in rest if row not in rare]
+        count -= len(rare)
     statistics, predicted = _statistics(rest, table, head)
     best = np.argsort(-statistics, kind="stable")
     kinds = None if predicted is None else predicted[best].tolist()
     picked = spread_out([rest[b] for b in best], count, table.block, kinds)
     found = [_certificate(r, table, head, 1) for r in picked]
     cut = float(statistics[best[count]]) if count < len(best) else _ANY
-    return _wanted(found, "rank", min([cut, *(d.statistic for d in found)]))
+    ranked = _wanted(found, "rank", min([cut, *(d.statistic for d in found)]))
+    kept = _wanted([_certificate(r, table, head, 1 + len(ranked)) for r in rare], "class", _ANY)
+    return [*ranked, *kept]
+
+
+def _rare(rest: Sequence[int], table: Table, head: Head, count: int) -> list[int]:
+    """The picks that are kept for classes with few labels, where a run keeps some."""
+    if not table.min_per_class or not isinstance(table.block, SharedBlock):
+        return []
+    classes = table.block.classes
+    share = share_of(count, table.min_per_class, classes, table.learner.budget)
+    labels = [label for _, label, _ in table.bought]
+    return rare_picks(
+        head, table.block, rest, labels,
+        classes=classes, wanted=table.min_per_class, count=share,
+    )  # fmt: skip
 
 
 def _statistics(
