@@ -69,7 +69,7 @@ def test_all_others_are_where_they_were(
     for row, item in enumerate(placed.dataset.items):
         before = stock.dataset.items[row]
         if row in rows:
-            assert item == Item(f"forgotten-{row}", "", ("", ""))
+            assert item == Item(f"forgotten-{row}", "(forgotten)", ("option 1", "option 2"))
             assert before.id not in placed.pool.answers
         else:
             assert item == before

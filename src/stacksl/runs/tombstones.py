@@ -51,6 +51,11 @@ class Tombstone:
     ahead: int = 0
     mark: str = ""
 
+    def item(self, classes: tuple[str, ...] | None) -> Item:
+        """What stands in its place: no word of it, and as many candidates."""
+        options = tuple(f"option {number + 1}" for number in range(self.size))
+        return Item(self.name, "(forgotten)", classes or options)
+
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
@@ -181,7 +186,7 @@ class Tombstones:
             group: list[Tombstone] = []
             while (stone := waiting.get(len(placed))) is not None:
                 group.append(stone)
-                placed.append(Item(stone.name, "", classes or ("",) * stone.size))
+                placed.append(stone.item(classes))
             if group:
                 kept = self._kept(items, at, group)
                 at += kept
