@@ -129,7 +129,12 @@ Budget = Annotated[
 ]
 Price = Annotated[
     str | None,
-    typer.Option(metavar="P", rich_help_panel=_SPEND, help="What one label costs, such as 2.50."),
+    typer.Option(
+        metavar="P",
+        rich_help_panel=_SPEND,
+        help="What one label costs, such as 2.50; anna=3,ben=2 where people have prices of their "
+        "own.",
+    ),
 ]
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", rich_help_panel=_SPEND, help="Do not ask before buying.")

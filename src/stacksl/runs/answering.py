@@ -10,6 +10,7 @@ from pathlib import Path
 from stacksl.errors import RunError
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Purchase
+from stacksl.runs.budget import parse_prices
 from stacksl.runs.execution import desk_of, execute
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job
@@ -128,7 +129,8 @@ def _read(job: Job, ledger: Ledger, files: Sequence[Path]) -> tuple[list[Answer]
         replies += sheet.replies
         faults += [fault.line(str(path)) for fault in sheet.faults]
         empty += sheet.empty
-    return answers_from(replies, handed, job.budget.price), faults, empty
+    prices = parse_prices(job.settings.price)
+    return answers_from(replies, handed, prices), faults, empty
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
 from stacksl.errors import SettingsError
-from stacksl.report.wording import MICRO
+from stacksl.report.wording import MICRO, money
 
-__all__ = ["MICRO", "Budget", "budget_mistake", "micro_units", "parse_budget"]
+__all__ = [
+    "MICRO",
+    "Budget",
+    "Prices",
+    "budget_mistake",
+    "micro_units",
+    "parse_budget",
+    "parse_prices",
+]
 
 WIDEST = 15  # digits before or after the point of a number that can be meant
 MANY = 10**WIDEST  # items, more than any file has
@@ -20,7 +29,10 @@ FORMS = "a fraction such as 0.1 or 10%, a count from 2, '$40' with --price, or '
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A hard limit: `labels`, and `money` in micro-units where a price is known (else None)."""
+    """A hard limit: `labels`, and `money` in micro-units where a price is known (else None).
+
+    `price` is the most that one label may cost.
+    """
 
     labels: int
     money: int | None
@@ -30,6 +42,42 @@ class Budget:
     def cost(self) -> int | None:
         """What all labels cost, in micro-units; None without a price."""
         return self.labels * self.price if self.money is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What one answer costs, in micro-units: `by` annotator where they differ, `most` at most."""
+
+    most: int
+    by: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, annotator: str) -> int:
+        """What an answer of this one costs."""
+        return self.by.get(annotator, self.most)
+
+
+def parse_prices(text: Decimal | float | str | None) -> Prices:
+    """The prices that `text` means: one for all, or NAME=PRICE with commas between.
+
+    Raises:
+        SettingsError: a price that is none, or a name that comes twice.
+
+    >>> parse_prices("anna=3,ben=2").of("ben"), parse_prices("2.50").of("ben")
+    (2000000, 2500000)
+    """
+    if text is None:
+        return Prices(0)
+    if "=" not in str(text):
+        return Prices(micro_units(text))
+    pairs = [part.partition("=") for part in str(text).split(",")]
+    names = [name.strip() for name, _, _ in pairs]
+    if not all(names) or len(set(names)) < len(names):
+        raise SettingsError(
+            "prices should be one NAME=PRICE for each annotator, such as anna=3,ben=2, not"
+            f" '{text}'"
+        )
+    by = {name: micro_units(price) for name, (_, _, price) in zip(names, pairs, strict=True)}
+    return Prices(max(by.values()), by)
 
 
 def micro_units(amount: Decimal | float | str) -> int:
@@ -50,7 +98,8 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
     """The budget that `text` means for a run over `items` usable items.
 
     Below 1 it is a fraction of the items (decimal arithmetic, rounded down), 1 or ``all`` every
-    label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label.
+    label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label. Where
+    prices differ by annotator, every label is counted at the highest.
 
     Raises:
         SettingsError: for anything else, a fraction that comes to no label, or more labels than
@@ -59,7 +108,7 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
     >>> parse_budget("0.1", 2001, None).labels, parse_budget("all", 9, None).labels
     (200, 9)
     """
-    each = 0 if price is None else micro_units(price)
+    each = parse_prices(price).most
     word = str(text).strip()
     if word.startswith("$"):
         return _money_budget(word, items, price, each)
@@ -117,13 +166,13 @@ def _money_budget(word: str, items: int, price: object, each: int) -> Budget:
     if each == 0:
         raise SettingsError(f"the budget '{word}' is money, so --price must be above 0")
     value = _decimal(word[1:], f"the budget must be {FORMS}, not '{word}'")
-    money = int(value * MICRO)
-    labels = min(money // each, items)
+    whole = int(value * MICRO)
+    labels = min(whole // each, items)
     if labels <= 0:
         raise SettingsError(
-            f"the budget '{word}' buys no label at {price} each: give at least ${price}"
+            f"the budget '{word}' buys no label at {money(each)} each: give at least {money(each)}"
         )
-    return Budget(labels, money, each)
+    return Budget(labels, whole, each)
 
 
 def _decimal(text: str, fault: str) -> Decimal:

@@ -163,7 +163,7 @@ def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
     given = sorted(explicit & {"annotators", "overlap", "ask_dir", "ask_mode"})
     if settings.labeler != "file":
         one = len(given) == 1
-        return [
+        return _of_prices(settings, []) + [
             f"{', '.join(given)} belong{'s' if one else ''} to people who answer by file: give"
             f" --labeler file, or leave {'it' if one else 'them'} out"
         ] * bool(given)
@@ -175,6 +175,7 @@ def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
             "annotators should be different names of letters and digits with commas between, such"
             " as anna,ben"
         )
+    found += _of_prices(settings, names)
     if settings.overlap and len(names) < 2:
         found.append("overlap needs two annotators or more: give --annotators anna,ben")
     if not re.fullmatch(r"0?[0-7]{3}", settings.ask_mode) or not int(settings.ask_mode, 8) & 0o600:
@@ -185,6 +186,25 @@ def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
     elif "ask_mode" in explicit and settings.ask_dir is None:
         found.append("ask_mode opens sheets to others, and a run's folder is private: give ask_dir")
     return found
+
+
+def _of_prices(settings: Settings, annotators: list[str]) -> list[str]:
+    """What is wrong with prices by name; `annotators` is empty where nobody answers by file."""
+    text = settings.price or ""
+    if "=" not in text:
+        return []
+    if not annotators:
+        return [
+            "prices by name belong to people who answer by file: give one price, such as --price"
+            " 2.50, or --labeler file"
+        ]
+    named = [part.partition("=")[0].strip() for part in text.split(",")]
+    if sorted(named) == sorted(annotators):
+        return []
+    return [
+        f"prices by name should be one for each of the annotators {', '.join(annotators)}, but came"
+        f" for {', '.join(named)}"
+    ]
 
 
 def _of_none(explicit: set[str]) -> list[str]:

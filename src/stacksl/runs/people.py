@@ -17,6 +17,7 @@ from stacksl.game.randomness import generator
 from stacksl.items import Item
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Handed, Purchase
+from stacksl.runs.budget import Prices
 from stacksl.runs.private import make_private
 from stacksl.runs.settings import Settings
 from stacksl.sheets import (
@@ -193,9 +194,9 @@ class Desk:
 
 
 def answers_from(
-    replies: Sequence[Reply], handed: Mapping[str, Handed], price: int
+    replies: Sequence[Reply], handed: Mapping[str, Handed], prices: Prices
 ) -> list[Answer]:
-    """Replies as answers to the leases that their rows stand for, each at the `price` agreed."""
+    """Replies as answers to the leases that their rows stand for, each at its annotator's price."""
     found = []
     for reply in replies:
         row = handed[reply.key]
@@ -207,7 +208,7 @@ def answers_from(
                 row.token,
                 index,
                 row.annotator,
-                price,
+                prices.of(row.annotator),
                 said=reply.said,
                 text=reply.text,
                 note=reply.note,

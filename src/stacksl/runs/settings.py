@@ -26,7 +26,7 @@ class Settings(BaseModel):
 
     # what is bought
     budget: str = Field("0.1", description="0.1, 10%, 500, '$40' (needs price) or all")
-    price: str | None = Field(None, description="what one label costs, e.g. 2.50")
+    price: str | None = Field(None, description="what one label costs: 2.50, or anna=3,ben=2")
     aim: Literal["model", "regret"] = Field("model", description="what labels are for (D8)")
     gate: str = Field("margin", description="when a label is worth buying (D8)")
     labeler: str = Field("oracle", description="who answers: oracle, noisy:P, file (people)")

@@ -13,6 +13,7 @@ from stacksl.features import FeatureMap
 from stacksl.game.scorers.refits import CHOICES
 from stacksl.lm import LanguageModel
 from stacksl.report import facts as f
+from stacksl.runs.budget import parse_prices
 from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
 from stacksl.runs.conflicts import OF_MODEL
@@ -122,7 +123,7 @@ def _budget(job: Job, table: Table, seen: Chronicle) -> f.Budget:
         left=ledger.left,
         rounds=seen.rounds,
         horizon=table.learner.horizon,
-        price=job.budget.price if priced else None,
+        price=None if parse_prices(job.settings.price).by or not priced else job.budget.price,
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
         owned=owned,
