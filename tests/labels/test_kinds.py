@@ -137,7 +137,13 @@ def test_empty_texts_are_none(book, decision):
 
 
 @pytest.mark.parametrize(
-    "change", ["text = 'another'", "note = NULL", "note = 'x'", "words = 'f' || substr(words, 2)"]
+    "change",
+    [
+        "text = 'another'",
+        "note = NULL",
+        "note = 'x'",
+        "words = substr(words, 2) || substr(words, 1, 1)",
+    ],
 )
 def test_an_edited_text_is_found(book, decision, path, change):
     ledger = book()
