@@ -8,8 +8,9 @@ import pytest
 from stacksl.report import card, render
 from stacksl.report.asking import Agreement, AuditResult
 from stacksl.report.audited import compared, notes
-from stacksl.report.facts import Facts, Refit
+from stacksl.report.facts import ClassRow, Facts, Refit
 from stacksl.report.wording import bought, outcome
+from stacksl.runs.metrics import wilson
 
 from .test_html import read
 
@@ -25,7 +26,7 @@ def test_the_audited_accuracy_is_the_headline(made):
     assert facts.audit.accuracy == 80 / 95
     said = outcome(facts)
     assert "84.2% of the 95 audited items with a clear answer" in said
-    assert "80.0% at worst and 85.0% at best" in said
+    assert "that is 80.0% at worst and 85.0% at best" in said
     for words in shown(facts):
         for part in (said, "80 of 95", "80.00% to 85.00%", "None of the candidates"):
             assert part in words, part
@@ -37,12 +38,32 @@ def test_the_audited_accuracy_is_the_headline(made):
 def test_an_audit_that_is_clear_has_no_worst_case(made):
     facts = made["audited_and_tested"]()
     said = outcome(facts)
-    assert said.startswith("The final model answers 88.0% of 100 audited items correctly")
+    assert said.startswith(
+        "Before it was trained on the audit's labels, too, the final model answered 88.0% of 100"
+        " audited items correctly (95% interval"
+    )
+    untouched = replace(facts, audit=replace(facts.audit, trained_on=0))
+    assert "answers 88.0% of 100 audited items correctly" in outcome(untouched)
+    assert "none of which it was trained on" in outcome(untouched)
     assert "of 3,080 test items" in said
     for words in shown(facts):
         assert "Worst to best" not in words
         assert "87.69%" in words
         assert "88.00%" in words
+
+
+def test_the_lowest_recall_is_the_one_that_is_surely_low(made):
+    """0 of 2 may be bad luck, 2 of 40 is not: the high ends are 65.8 % and 16.5 %."""
+    facts = made["audited"]()
+    rows = (
+        ClassRow("unlucky", 9, 2, None, 0.0, *wilson(0, 2)),
+        ClassRow("bad", 9, 40, 0.5, 0.05, *wilson(2, 40)),
+        *(ClassRow(f"good {at}", 9, 40, 0.9, 0.9, *wilson(36, 40)) for at in range(4)),
+    )
+    said = card(replace(facts, classes=rows))
+    assert (
+        "Lowest recall on the audit: bad (5.0%, 95% interval 1.4% to 16.5%), unlucky (0.0%" in said
+    )
 
 
 def test_where_there_is_neither_it_is_said_everywhere(made):
@@ -65,6 +86,7 @@ def test_a_model_trained_on_its_audit_says_that_the_number_is_the_other_model_s(
     sentence = "also trained on the audit's 100 labels; the accuracy above is of the model before."
     for words in shown(made["audited_and_tested"]()):
         assert sentence in words
+        assert "before it learnt the audit" in words
     for words in shown(made["audited"]()):
         assert "also trained" not in words
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from stacksl.report import adapted, audited, wording
-from stacksl.report.facts import Calibration, Facts, Named, TestResult
+from stacksl.report.facts import Calibration, ClassRow, Facts, Named, TestResult
 from stacksl.report.tables import never_seen, without_text
 
 __all__ = ["model_card"]
@@ -243,7 +243,10 @@ def _certificate(facts: Facts) -> list[str]:
 def _limits(facts: Facts, *, named: bool) -> list[str]:
     lines = ["## Limits", ""]
     if facts.audit is not None:
-        lines.append("- The audited accuracy holds for new items from the source of the pool.")
+        which = ", and for the model before it learnt the audit" if facts.audit.trained_on else ""
+        lines.append(
+            f"- The audited accuracy holds for new items from the source of the pool{which}."
+        )
     if facts.test is not None:
         lines.append("- The test accuracy holds for items drawn like those of the test file.")
     if facts.audit is None and facts.test is None:
@@ -263,9 +266,22 @@ def _limits(facts: Facts, *, named: bool) -> list[str]:
 
 
 def _weakest(facts: Facts) -> str:
-    tested = [(row.recall, row.name) for row in facts.classes if row.recall is not None]
-    worst = sorted(tested)[:3] if len(tested) > 3 else []
-    return ", ".join(f"{plain(name)} ({wording.percent(recall)})" for recall, name in worst)
+    """The classes whose recall is surely low: by the high end of its interval where it is known."""
+    tested = [row for row in facts.classes if row.recall is not None]
+
+    def surely(row: ClassRow) -> tuple[float, float, str]:
+        recall = row.recall or 0.0
+        return (recall if row.high is None else row.high, recall, row.name)
+
+    worst = sorted(tested, key=surely)[:3] if len(tested) > 3 else []
+    return ", ".join(f"{plain(row.name)} ({_recall(row)})" for row in worst)
+
+
+def _recall(row: ClassRow) -> str:
+    said = wording.percent(row.recall)
+    if row.low is None or row.high is None:
+        return said
+    return f"{said}, 95% interval {wording.interval(row.low, row.high)}"
 
 
 def _training(facts: Facts) -> list[str]:

@@ -101,6 +101,7 @@ def _accuracy_tiles(facts: Facts) -> list[Tile]:
     audit, test = facts.audit, facts.test
     if audit is not None:
         wide = f"95% interval {wording.interval(audit.low, audit.high)}"
+        wide += "; of the model before it learnt the audit" if audit.trained_on else ""
         found.append(Tile("Audited accuracy", wording.percent(audit.accuracy), wide))
     if test is not None:
         wide = f"95% interval {wording.interval(test.low, test.high)}"

@@ -173,13 +173,16 @@ def _audited(audit: AuditResult) -> str:
     items = plural(audit.n, "audited item")
     if audit.accuracy is None:
         return f"Its accuracy on new items is not known: none of {items} has a clear answer."
+    subject = "The final model answers"
+    if audit.trained_on:
+        subject = "Before it was trained on the audit's labels, too, the final model answered"
     if not audit.unknown:
-        right = f"The final model answers {percent(audit.accuracy)} of {items} correctly ({wide})"
-        return f"{right}, none of which it was trained on."
+        end = "" if audit.trained_on else ", none of which it was trained on"
+        return f"{subject} {percent(audit.accuracy)} of {items} correctly ({wide}){end}."
     return (
-        f"The final model answers {percent(audit.accuracy)} of the {count(audit.n - audit.unknown)}"
+        f"{subject} {percent(audit.accuracy)} of the {count(audit.n - audit.unknown)}"
         f" audited items with a clear answer correctly; with {count(audit.unknown)} of"
-        f" {items} unclear, it is {percent(audit.worst)} at worst and"
+        f" {items} unclear, that is {percent(audit.worst)} at worst and"
         f" {percent(audit.best)} at best ({wide})."
     )
 
