@@ -1,0 +1,289 @@
+"""Class names, the graph and the choice among final models, on runs of three topics."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.game.inputs import PairBlock, SharedBlock
+from stacksl.game.scorers import make_scorer
+from stacksl.items import Item
+from stacksl.runs import final, picking
+from stacksl.runs.final import KINDS, Source, beside_names, make_final
+from stacksl.runs.names import in_words, name_rows, name_texts
+from stacksl.runs.picking import margins, spread_out
+from stacksl.runs.pool import pool
+from stacksl.runs.refits import Refits
+from stacksl.runs.settings import resolve
+
+from .conftest import class_items, pair_items, table_of
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("card_arrival", "card arrival"),
+        ("cardArrival", "card Arrival"),
+        ("HTTPError", "HTTP Error"),
+        ("top-up/limits", "top up limits"),
+        ("plain words", "plain words"),
+        ("größe_ändern", "größe ändern"),
+        ("3-4", "3-4"),
+        ("_", "_"),
+    ],
+)
+def test_a_name_becomes_words(name, words) -> None:
+    assert in_words(name) == words
+
+
+def test_descriptions_stand_behind_names() -> None:
+    assert name_texts(("a_b", "c"), ("what it is", "")) == ["a b: what it is", "c"]
+    assert name_texts(("a_b",)) == ["a b"]
+
+
+class Counting:
+    """A feature map that counts the letters a to d."""
+
+    calls = 0
+
+    def transform(self, items, progress=None):
+        type(self).calls += 1
+        h = np.array([[i.prompt.count(c) for c in "abcd"] for i in items], dtype=np.float32)
+        return SharedBlock(h, len(items[0].candidates))
+
+
+def test_names_are_encoded_as_items_are_and_frozen(tmp_path) -> None:
+    kept = tmp_path / "names.safetensors"
+    Counting.calls = 0
+    first = name_rows(Counting(), ["aab", "cd"], kept)
+    np.testing.assert_array_equal(first, [[2, 1, 0, 0], [0, 0, 1, 1]])
+    np.testing.assert_array_equal(name_rows(Counting(), ["aab", "cd"], kept), first)
+    assert Counting.calls == 1, "frozen rows are read, not made again"
+    assert len(name_rows(Counting(), ["aab", "cd", "a"], kept)) == 3
+    assert Counting.calls == 2, "a class more is another set of names"
+
+
+# What makes the final model ----------------------------------------------------------------------
+
+
+def _topics(count=400, seed=0):
+    """Four clouds, and names at their centres."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(4, size=count)
+    h = np.eye(4, 12)[labels] * 1.6 + 0.35 * rng.normal(size=(count, 12))
+    h /= np.linalg.norm(h, axis=1, keepdims=True)
+    return h.astype(np.float32), labels, np.eye(4, 12, dtype=np.float32)
+
+
+def _made(h, labels, names, rows, apart=frozenset(), made_by=None):
+    scorer = make_scorer("ridge", dim=h.shape[1], classes=len(names))
+    source = Source(SharedBlock(h, len(names)), names, apart, 5)
+    return make_final(scorer, source, rows, labels[rows], made_by), source
+
+
+def test_neighbours_are_taken_where_classes_are_topics() -> None:
+    h, labels, names = _topics()
+    rows = np.arange(70)
+    labels = np.where(np.arange(len(labels)) < 70, labels, -1)  # nothing else may be read
+    made, _ = _made(h, labels, names, rows)
+    assert set(made.tried) == set(KINDS)
+    assert made.tried[made.made_by] == max(made.tried.values())
+    assert made.head is not None
+
+
+def test_neighbours_are_refused_where_classes_are_not_topics() -> None:
+    """The class is the sign of one coordinate among many: neighbours agree in the others."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(2, size=600)
+    topics = np.eye(6)[rng.integers(6, size=600)]
+    noise = 0.15 * rng.normal(size=(600, 14))
+    h = np.column_stack([topics, noise, 0.1 * (2.0 * labels - 1)])
+    h = (h / np.linalg.norm(h, axis=1, keepdims=True)).astype(np.float32)
+    names = np.zeros((2, 21), dtype=np.float32)
+    names[:, :2] = np.eye(2)
+    made, _ = _made(h, labels, names, np.arange(90))
+    assert made.made_by != "names and graph"
+    assert made.tried["names and graph"] < made.tried["plain"] - 0.02
+    rest = SharedBlock(h[90:], 2)
+    forced, _ = _made(h, labels, names, np.arange(90), made_by="names and graph")
+    right = [
+        float((head.probabilities(rest).argmax(axis=1) == labels[90:]).mean())
+        for head in (made.head, forced.head)
+    ]
+    assert right[0] > right[1] + 0.03, "what was refused would have done harm"
+
+
+def test_a_tie_goes_to_the_simpler() -> None:
+    assert final._best({"plain": 0.5, "names": 0.5, "names and graph": 0.5}) == "plain"
+    assert final._best({"plain": 0.4, "names": 0.5, "names and graph": 0.5}) == "names"
+    assert final._best({}) == "names"
+
+
+@pytest.mark.parametrize(("labels", "tried"), [(5, 0), (30, 2), (60, 3)])
+def test_how_many_kinds_are_tried_depends_on_the_labels(labels, tried) -> None:
+    h, gold, names = _topics(120)
+    made, _ = _made(h, gold, names, np.arange(labels))
+    assert len(made.tried) == tried
+    assert ("plain" in made.tried) == (labels >= 60)
+
+
+def test_items_set_apart_are_not_in_the_graph() -> None:
+    h, labels, names = _topics(120)
+    rows, apart = np.arange(30), frozenset(range(100, 120))
+    made, source = _made(h, labels, names, rows, apart, "names and graph")
+    _, members = source._graph
+    assert set(members) == set(range(100))
+    moved = h.copy()
+    moved[100:] = moved[100:][:, ::-1]
+    again, _ = _made(moved, labels, names, rows, apart, "names and graph")
+    np.testing.assert_array_equal(made.head.coefficients, again.head.coefficients)
+
+
+def test_a_held_out_label_says_nothing_to_its_own_fold() -> None:
+    h, labels, names = _topics(100)
+    _, source = _made(h, labels, names, np.arange(30), made_by="names")
+    rest = source.rest(np.arange(20), labels[:20], np.arange(20, 30))
+    assert len(rest.h) == 70
+    np.testing.assert_array_equal(rest.h, h[30:])
+    np.testing.assert_allclose(rest.targets.sum(axis=1), 1.0, atol=1e-5)
+
+
+def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> None:
+    monkeypatch.setattr(final, "ITEMS", 60)
+    monkeypatch.setattr(final, "FITTED", 4 * 25)
+    h, labels, names = _topics(300)
+    rows = np.array([7, 250, 299, 3])
+    _, source = _made(h, labels, names, rows, made_by="names")
+    rest = source.rest(rows, labels[rows])
+    _, members = source._graph
+    assert len(members) == 60
+    assert set(rows) <= set(members)
+    assert len(rest.h) == 25
+
+
+# A run of names ----------------------------------------------------------------------------------
+
+
+def test_a_pool_begins_with_a_head_of_names(tmp_path) -> None:
+    table = table_of(tmp_path, class_items(40), budget=6)
+    refits = Refits(table, np.eye(3, 8, dtype=np.float32))
+    posted = next(pool(range(40), table, refits=refits))
+    assert {d.reason for d in posted} == {"rank"}
+    first = next(row for row in table.ledger.rows() if row.event == "refit")
+    assert first.payload == {"labels": 0, "made_by": "names", "tune": False}
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_a_run_says_what_made_its_model_and_replays(tmp_path, mode) -> None:
+    items, answers = class_items(90)
+    done = run(items, answers, mode=mode, budget=66, batch=22, out=tmp_path / "run")
+    last = [row for row in done.ledger.rows() if row.event == "refit"][-1]
+    assert last.payload["tune"] is True
+    assert set(last.payload["tried"]) == set(KINDS)
+    best = max(last.payload["tried"].values())
+    assert last.payload["tried"][last.payload["made_by"]] == best
+    assert done.replay()["labels"] == 66
+    assert done.ledger.asked == 66, "names are no labels"
+
+
+def test_no_names_is_what_it_was_before_names(tmp_path) -> None:
+    items, answers = class_items(60)
+    done = run(items, answers, budget=20, names=False, out=tmp_path / "run")
+    last = [row for row in done.ledger.rows() if row.event == "refit"][-1]
+    assert last.payload == {"labels": 20, "tune": True}
+    assert not (done.path / "features" / "names.safetensors").exists()
+
+
+@pytest.mark.parametrize("preset", ["paper", "paper-stacksl"])
+def test_the_papers_presets_have_no_names(preset) -> None:
+    assert resolve(preset=preset).settings.names is False
+    assert resolve().settings.names is True
+
+
+def test_items_with_options_of_their_own_have_no_names(tmp_path) -> None:
+    items, answers = pair_items(30)
+    done = run(items, answers, mode="pool", budget=8, out=tmp_path / "run")
+    assert not (done.path / "features" / "names.safetensors").exists()
+
+
+def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
+    items, answers = class_items(60)
+    whole = run(items, answers, mode="pool", budget=20, batch=5, out=tmp_path / "whole")
+    cut = tmp_path / "cut"
+    shutil.copytree(whole.path, cut)
+    newest = max((cut / "checkpoints").iterdir(), key=lambda p: p.name)
+    newest.unlink() if newest.is_file() else shutil.rmtree(newest)
+    (cut / "state.json").write_text('{"state": "running", "created": "then"}')
+    Run(cut).resume()
+    for part in (whole.path / "model").iterdir():
+        if part.suffix == ".safetensors":
+            assert (cut / "model" / part.name).read_bytes() == part.read_bytes(), part.name
+
+
+def test_refits_come_back_bit_for_bit(tmp_path) -> None:
+    table = table_of(tmp_path, class_items(80), budget=70)
+    names = np.eye(3, 8, dtype=np.float32)
+    refits = Refits(table, names)
+    for _ in pool(range(80), table, refits=refits):
+        pass
+    refits.again(tune=True)
+    other = Refits(table, names)
+    other.restore(refits.state())
+    assert (other.made_by, other.tried, other.labels, other.final) == (
+        refits.made_by, refits.tried, 70, True,
+    )  # fmt: skip
+    for one, two in zip(refits.state().values(), other.state().values(), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+# Picks -------------------------------------------------------------------------------------------
+
+
+def test_margins_of_a_block_are_those_of_its_items() -> None:
+    h, labels, names = _topics(50)
+    block = SharedBlock(h, 4)
+    scorer = make_scorer("ridge", dim=12, classes=4)
+    head = scorer.refit(block.take(range(30)), labels[:30])
+    rows = [4, 40, 2]
+    found, predicted = margins(head, block, rows)
+    for row, statistic, kind in zip(rows, found, predicted, strict=True):
+        policy = np.sort(head.probabilities(block.take([row]))[0])
+        assert statistic == pytest.approx(policy[-2] - policy[-1], abs=1e-12)
+        assert kind == head.probabilities(block.take([row]))[0].argmax()
+    assert beside_names(names).classes == 4
+
+
+def test_picks_take_turns_among_classes_and_pass_over_near_twins() -> None:
+    h = np.array([[1, 0, 0], [1, 0.01, 0], [0.5, 0.8, 0], [0, 0, 1], [0, 1, 0]], dtype=np.float32)
+    block = SharedBlock(h, 2)
+    assert spread_out([0, 1, 2, 3, 4], 2, block, [0, 0, 0, 1, 1]) == [0, 3]
+    assert spread_out([0, 1, 2, 3, 4], 3, block) == [0, 2, 3]
+    assert spread_out([0, 1, 2], 3, block) == [0, 2, 1], "where all are near, the best fill up"
+    assert spread_out([1], 4, block) == [1]
+
+
+def test_picks_of_pair_items_are_apart_by_their_mean_features() -> None:
+    items, _ = pair_items(20)
+    rng = np.random.default_rng(0)
+    sizes = [len(item.candidates) for item in items]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    phi = rng.normal(size=(offsets[-1], 6))
+    phi[offsets[1] : offsets[2]] = phi[: offsets[1]].mean(axis=0)  # item 1 is item 0's twin
+    picked = spread_out(list(range(20)), 3, PairBlock(phi, offsets))
+    assert picked[0] == 0
+    assert 1 not in picked
+
+
+def test_no_batch_of_a_pool_holds_near_twins(tmp_path) -> None:
+    corpus = class_items(40)
+    table = table_of(tmp_path, corpus, budget=10)
+    refits = Refits(table, np.eye(3, 8, dtype=np.float32))
+    posted = next(pool(range(40), table, refits=refits))
+    h = np.asarray(table.block.h)[[table.row[d.item] for d in posted]]
+    cosines = h @ h.T - 2 * np.eye(len(h))
+    assert cosines.max() < picking.TWIN
+    assert all(d.statistic >= d.threshold for d in posted)
+    assert isinstance(corpus[0][0], Item)
