@@ -2,6 +2,7 @@
 # make demo-lm  a small language model adapted by LoRA     (adds torch, transformers and peft)
 # make test     lint, types and tests, every extra installed (what continuous integration runs)
 # make test-slow, make bench                               (minutes long)
+# make wheelhouse  a folder that installs on a machine without a network (docs/offline.md)
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -9,15 +10,17 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip -qq --disable-pip-version-check
 WORKERS ?= 2
 TORCH := torch==2.13.0
+WHEELHOUSE ?= wheelhouse
+EXTRAS ?= minilm,lm
 HAS_BROWSER := { [ -n "$$CHROMIUM" ] || command -v chromium || command -v chromium-browser; } >/dev/null
 
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm test test-slow lint types bench browser clean
+.PHONY: help demo demo-lm test test-slow lint types bench browser wheelhouse clean
 
 help:
-	@sed -n '1,4s/^# //p' Makefile
+	@sed -n '1,6s/^# //p' Makefile
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
@@ -96,6 +99,10 @@ bench: $(VENV)/.bench
 	done
 	@if [ -n "$$STACKSL_DATA" ]; then $(RUN) benchmarks/label_efficiency.py "$$STACKSL_DATA/banking77"; \
 	else echo "left out: label_efficiency (set STACKSL_DATA, see the README)"; fi
+
+wheelhouse: $(VENV)/bin/python
+	@$(RUN) scripts/wheelhouse.py $(WHEELHOUSE) --extras $(EXTRAS) --torch $(TORCH) \
+	  $(if $(ENCODER),--encoder $(ENCODER))
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -454,7 +454,7 @@ def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
     verify(made.path)
     texts = {item.prompt for item in items if item.id in (next(iter(learnt)), unseen[0])}
     for path in (p for p in made.path.rglob("*") if p.is_file()):
-        assert not any(text.encode() in path.read_bytes() for text in texts), path
+        assert not any(f'"{text}"'.encode() in path.read_bytes() for text in texts), path
 
 
 @pytest.fixture(autouse=True)
