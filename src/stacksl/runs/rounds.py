@@ -7,7 +7,7 @@ is depends on the learner's gate alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stacksl.game.followers import Follower
 from stacksl.game.inputs import Block, Inputs
@@ -58,21 +58,35 @@ class Table:
         audit = sum(lease.purpose == "audit" for lease in leases)
         return self.batch - (len(leases) - audit) - min(audit, self.audit_share)
 
+    @property
+    def picks(self) -> int:
+        """How many items fill the room: one that goes to two annotators is two purchases."""
+        room, doubles = self.room, self._doubles
+        return room - doubles if room >= 2 * doubles else -(-room // 2)
+
+    @property
+    def _doubles(self) -> int:
+        return max(0, self.overlap - self.ledger.doubled)
+
     def slots(self, decisions: Sequence[Decision]) -> dict[str, int]:
         """Items that two annotators are to answer: the first `overlap` that are bought."""
         if not self.overlap:
             return {}
-        left = self.overlap - sum(row["slot"] == 1 for row in self.ledger.export())
         wanted = [decision.item for decision in decisions if decision.status == "wanted"]
-        return dict.fromkeys(wanted[: max(0, left)], 2)
+        return dict.fromkeys(wanted[: self._doubles], 2)
 
     def inputs_of(self, decision: Decision) -> Inputs:
         """The current features of the decision's item, however late its answer comes."""
         return self.block[self.row[decision.item]]
 
     def learn(self, decision: Decision, label: Label) -> None:
-        """Let the learner learn one bought label, at its current θ with the current features."""
-        self.learner.learn(decision, self.inputs_of(decision), label)
+        """Let the learner learn one label, at its current θ with the current features.
+
+        A label that was held before was never played: its own candidate is taken for the choice.
+        """
+        owned = decision.choice < 0
+        played = replace(decision, choice=label.index) if owned else decision
+        self.learner.learn(played, self.inputs_of(decision), label)
         self.record(decision, label)
 
     def record(self, decision: Decision, label: Label) -> None:
