@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stacksl.labels.labelers import Labeler
     from stacksl.labels.ledger import Ledger
     from stacksl.runs.adapted import AdaptedModel
+    from stacksl.runs.adding import Prospect
     from stacksl.runs.answering import Received
     from stacksl.runs.model import Model
     from stacksl.runs.progress import Progress
@@ -225,6 +226,42 @@ class Run:
         from stacksl.runs.changing import add_file
 
         return add_file(self.folder, path, "owned" if owned else "pool")
+
+    def add_class(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        reopen: bool = False,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Prospect:
+        """Add a class to a run that has begun, and go on with it; what became of earlier answers.
+
+        Args:
+            name: of the class. Answers of none of these whose right text is it are learnt, free.
+            description: what it means, where that helps.
+            reopen: buy one more label of each other item that was answered with none of these.
+            progress: told how far the run is.
+
+        Raises:
+            RunError: the run has no fixed classes, or trains a language model.
+            SettingsError: there is such a class, or the budget has too few labels left to reopen.
+        """
+        from stacksl.runs.adding import add_class
+
+        told = progress or _silent
+        return add_class(self.folder, name, told, description=description, reopen=reopen)
+
+    def ask_again(self, *, progress: Callable[[Progress], None] | None = None) -> Prospect:
+        """Buy one more label of each item answered with none before the last class was added.
+
+        Raises:
+            RunError: there is nothing to ask for once more.
+            SettingsError: the budget has too few labels left.
+        """
+        from stacksl.runs.adding import ask_again
+
+        return ask_again(self.folder, progress or _silent)
 
     def refit_with_audit(self) -> int:
         """Let the audit's labels join the final model of a finished run; how many.

@@ -9,6 +9,7 @@ import typer
 
 from stacksl.cli import (
     changing,
+    classes,
     data,
     export,
     forget,
@@ -66,6 +67,7 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("release", "Adapt", people.release),
     ("budget", "Adapt", changing.budget),
     ("extend", "Adapt", changing.extend),
+    ("classes", "Adapt", classes.classes),
     ("resume", "Adapt", running.resume),
     ("size", "Adapt", size.size),
     ("refit", "Adapt", results.refit),

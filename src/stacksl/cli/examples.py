@@ -64,6 +64,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("New questions have come in:", "stacksl extend runs/first more.csv"),
         ("For a script:", "stacksl extend runs/first more.csv --json"),
     ),
+    "classes": (
+        (
+            "Two colleagues miss a class:",
+            'stacksl classes runs/first --add "Lost card" --description "it cannot be found"',
+        ),
+        (
+            "Ask once more where none of the old classes fitted:",
+            "stacksl classes runs/first --reopen",
+        ),
+    ),
     "refit": (
         (
             "The audit has told its number; now let it teach:",

@@ -87,7 +87,7 @@ def _lines(text: str) -> Iterable[tuple[int, str, str]]:
             continue
         if number == 1 and [cell.casefold() for cell in cells] in (_HEADER, _HEADER[:1]):
             continue
-        yield number, cells[0], f"{separator} ".join(cells[1:]).strip()
+        yield number, cells[0], (", " if separator == "," else " ").join(cells[1:]).strip()
 
 
 _HEADER = ["name", "description"]

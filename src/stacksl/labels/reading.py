@@ -84,6 +84,11 @@ class LedgerReader:
         return self._accounts.epoch
 
     @property
+    def classes(self) -> int | None:
+        """How many candidates every item has since a class was added; None before the first."""
+        return self._accounts.classes
+
+    @property
     def head(self) -> Head:
         """The end of the chain on disk; `flush` first to have everything in it."""
         return self._book.head

@@ -18,7 +18,7 @@ from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job, Terms
 from stacksl.runs.sources import More, with_more
 
-__all__ = ["add_file", "change_budget"]
+__all__ = ["add_file", "change_budget", "reopened"]
 
 
 def change_budget(folder: RunFolder, text: str) -> Terms:
@@ -47,7 +47,7 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
             audits = (*audits, min(default_size(wanted.labels - spent), wanted.labels - spent))
         terms = Terms(wanted.labels, wanted.money, audits)
         job.renewed(terms=terms)
-        _reopen(folder, f"the budget is {wanted.labels} labels from here on")
+        reopened(folder, f"the budget is {wanted.labels} labels from here on")
     return terms
 
 
@@ -64,7 +64,7 @@ def add_file(folder: RunFolder, path: str | Path, kind: Literal["pool", "owned"]
         added = len(with_more(job.stock, more, job.settings).dataset.items) - before
         job.renewed(more=more)
         what = "items to choose from" if kind == "pool" else "labels that were held"
-        _reopen(folder, f"{added} {what} came")
+        reopened(folder, f"{added} {what} came")
     return added
 
 
@@ -90,7 +90,7 @@ def _finished(folder: RunFolder) -> bool:
     return (folder.path / "facts.json").is_file()
 
 
-def _reopen(folder: RunFolder, sentence: str) -> None:
+def reopened(folder: RunFolder, sentence: str) -> None:
     """Let a finished run be taken up again; what its state told stays."""
     state = folder.read_state()
     name = state.pop("state")

@@ -23,6 +23,7 @@ from stacksl.lm import LanguageModel
 from stacksl.runs import arrays, checkpoints
 from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts, language_model
 from stacksl.runs.building import Players, assemble
+from stacksl.runs.classes import learn_named, take_up, widen, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.gaps import Gaps, spans
@@ -49,6 +50,7 @@ def execute(
     labeler: Labeler | None = None,
     changes: Mapping[str, Any] | None = None,
     answers: Sequence[Answer] = (),
+    reopen: Sequence[str] = (),
 ) -> None:
     """Play the run to its end, or to where it waits for answers.
 
@@ -58,6 +60,7 @@ def execute(
         labeler: who answers, where it is not the one the settings name.
         changes: settings of training that are other ones from here on.
         answers: what people have answered by file since the run was left.
+        reopen: items that were answered with none of these, to be bought once more.
 
     Raises:
         RunLocked: another process holds the run.
@@ -78,15 +81,19 @@ def execute(
         players = _players(job, block, rows)
         found = [*changed, *_cut(features), *players.warnings]
         state["warnings"] = unique(state["warnings"], found)
+        names = class_names(job, features)  # on disk before a row counts on them
         with _ledger(job, began=bool(state["began"])) as ledger:
+            take_up(job, ledger)
             state["began"] = True
             job.folder.write_state("running", **state)  # a kill keeps the warnings
             table = _table(job, players, block, ledger, labeler or _labeler(job, answers), rows)
-            refits = Refits(table, class_names(job, features), job.settings.seed)
+            refits = Refits(table, names, job.settings.seed)
             adaptation = adaptation_of(job, table, rows.order, features, report)
             found = _restore(job, table, refits, adaptation)
             state["warnings"] = unique(state["warnings"], found)
             order = hold(job, table, rows)
+            if reopen:
+                ledger.reserve(reopen, "train")
             _play(job, order, table, refits, adaptation, report)
             if ledger.open_purchases():
                 state["state"] = "waiting"
@@ -289,8 +296,8 @@ def _ledger(job: Job, *, began: bool) -> Ledger:
     own = job.settings.labeler.partition(":")[0] in FILE_LABELERS
     answers = job.dataset.answers if own else {}
     records = [
-        ItemRecord(item.id, content(item, answers.get(item.id)), len(item.candidates))
-        for item in job.dataset.items
+        ItemRecord(item.id, content(item, answer), len(item.candidates))
+        for item, answer in job.stock.as_begun(answers)
     ]
     path = job.folder.ledger
     if not path.exists():
@@ -351,6 +358,8 @@ def _restore(job: Job, table: Table, refits: Refits, adaptation: Adaptation | No
     checkpoint, warnings = checkpoints.latest(job.folder.checkpoints)
     after = 0
     if checkpoint is not None:
+        if job.stock.began is not None:
+            widen_to(checkpoint.count, table, refits)
         table.learner.restore(checkpoint.arrays)
         for part in _parts(refits, adaptation):
             part.restore(checkpoint.arrays)
@@ -383,6 +392,7 @@ def _replay(
         refit=refit,
         refreshed=None if adaptation is None else adaptation.replay_refreshed,
         budget=lambda row: rescheduled(table, row.payload),
+        class_added=lambda row, behind: widen(row, table, refits) if behind else None,
         compare=job.settings.mode == "stream",
         gaps=gaps,
     )
@@ -402,6 +412,7 @@ def _play(
 ) -> None:
     table.labeler.ask(table.ledger.open_purchases())  # what was asked before the run was cut off
     settle(table)
+    learn_named(job, table)
     parts = _parts(refits, adaptation)
     watch = Watch(job, table, parts, report)
 
@@ -416,6 +427,7 @@ def _play(
     for posted in driver:
         watch(posted)
         adapt()
+    learn_named(job, table)
     table.ledger.flush()
 
 
@@ -425,7 +437,7 @@ def _conclude(
     """The last refit, and a checkpoint that knows the ledger's end: `verify` finds a cut tail."""
     if adaptation is not None:
         adaptation.conclude()
-    elif job.settings.refit and not refits.final:
+    elif job.settings.refit and (refits.due or not refits.final):
         report(Progress("refit", 0, 1))
         refits.again(tune=True)
     checkpoint(job.folder, table, _parts(refits, adaptation))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl import __version__
-from stacksl.data import Dataset, write_classes
+from stacksl.data import Classes, Dataset, write_classes
 from stacksl.errors import RunError, SettingsError
 from stacksl.items import Item
 from stacksl.runs.budget import Budget
@@ -145,8 +145,10 @@ class Job:
             k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
         }
         held = None if table.get("test") is None else _beside(folder, str(table["test"]))
-        classes = given_classes(folder, settings)
+        kept = given_classes(folder, settings)
+        classes = _began(kept, table)
         stock = load(source, held, settings, columns=columns, classes=classes)
+        stock = stock if kept is None else stock.grown(kept)
         resolved = Resolved(settings, origin, table.get("preset"))
         more = tuple(_more(table))
         for each in more:
@@ -156,12 +158,20 @@ class Job:
         now = _terms(table)
         return cls(folder, resolved, stock, budget, source, held, audit, more, now)
 
-    def renewed(self, *, more: More | None = None, terms: Terms | None = None) -> None:
+    def renewed(
+        self,
+        *,
+        more: More | None = None,
+        terms: Terms | None = None,
+        classes_began: int | None = None,
+    ) -> None:
         """Write into `resolved.toml` what a run is to go on with: for who holds the run."""
         table = self.folder.read_toml("resolved.toml")
         if more is not None:
             number = len(self.more) + 1
             table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
+        if classes_began is not None:
+            table["classes_began"] = classes_began
         if terms is not None:
             table |= {"labels_now": terms.labels, "audits_now": _listed(terms.audits)}
             if terms.money is not None:
@@ -226,6 +236,14 @@ class Job:
             for name, now in versions().items()
             if name in table and table[name] != now
         ]
+
+
+def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
+    """Of the classes in a run's folder those it began with: some may have been added since."""
+    first = table.get("classes_began")
+    if kept is None or first is None:
+        return kept
+    return Classes(kept.names[: int(first)], kept.descriptions[: int(first)])
 
 
 def _more(table: Mapping[str, Any]) -> Iterator[More]:

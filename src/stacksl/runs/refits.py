@@ -32,8 +32,8 @@ class Refits:
 
     `final` says that the last was on the whole budget, `made_by` what it was made of, and `tried`
     the cross-validated accuracy of each kind of final model it was chosen from (`runs.final`).
-    `names` are the rows of the class names, (K, d), None where they take no part; `seed` draws the
-    folds.
+    `names` are the rows of the class names, (K, d), None where they take no part, those of classes
+    still to be added behind the others; `seed` draws the folds.
     """
 
     table: Table
@@ -51,6 +51,10 @@ class Refits:
     def due(self) -> bool:
         """Whether the head lags behind: there are labels, or names, that it has not seen."""
         return self.labels < len(self.table.bought) or (self.names is not None and self.count == 0)
+
+    def outdate(self) -> None:
+        """Let the head be fitted again, whatever it has seen: there is a class it does not know."""
+        self.labels, self.final = -1, False
 
     def again(self, *, tune: bool = False) -> None:
         """Refit the head on the labels bought so far and leave a `refit` row in the ledger."""
@@ -70,7 +74,7 @@ class Refits:
         elif tune and bought:
             made = make_final(scorer, self._whole(), *_split(bought))
         else:
-            made = Made(self._on_the_way(scorer, bought, self.names), "names")
+            made = Made(self._on_the_way(scorer, bought, self._named(self.names)), "names")
         self.head, self.made_by, self.tried = made.head, made.made_by, made.tried
         self.count += 1
         self.labels = len(bought)
@@ -118,16 +122,21 @@ class Refits:
         fit = Fit(soft=beside_names(names), start=start, tolerance=ON_THE_WAY)
         return scorer.refit(self.table.block.take(rows.tolist()), gold, fit=fit)
 
+    def _named(self, names: NDArray[Any]) -> NDArray[Any]:
+        """The rows of the names of the classes that there are by now."""
+        assert isinstance(self.table.block, SharedBlock)
+        return names[: self.table.block.classes]
+
     def _whole(self) -> Source:
         """What final models are made of; one graph serves them all while its items are the same."""
         table = self.table
         apart = frozenset(table.aside) - {row for row, _, _ in table.bought}
         old = self._source
-        known = old is not None and old.block is table.block and old.names is self.names
-        if old is None or not known or old.apart != apart:
+        if old is None or old.block is not table.block or old.apart != apart:
             assert isinstance(table.block, SharedBlock)
             assert self.names is not None
-            old = self._source = Source(table.block, self.names, apart, self.seed)
+            names = self._named(self.names)
+            old = self._source = Source(table.block, names, apart, self.seed)
         return old
 
 

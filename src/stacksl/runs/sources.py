@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -58,6 +58,7 @@ class Stock:
         first: how many items there were when the run began.
         gone: rows of items that were forgotten since; they keep their places.
         stays, stays_at_first: rows that stay `aside`, whatever was forgotten of what they are like.
+        began: the classes that the run began with, where some were added since; else None.
     """
 
     pool: Dataset
@@ -70,6 +71,7 @@ class Stock:
     gone: frozenset[int] = frozenset()
     stays: frozenset[int] = frozenset()
     stays_at_first: frozenset[int] = frozenset()
+    began: tuple[str, ...] | None = None
 
     @classmethod
     def of(
@@ -113,6 +115,30 @@ class Stock:
         answers = {**self.dataset.answers, **more.answers}
         return replace(stock, dataset=replace(stock.dataset, answers=answers))
 
+    def grown(self, classes: Classes) -> Stock:
+        """This stock with all `classes`: those it has, and behind them those that were added."""
+        names, before = classes.names, self.pool.classes
+        if before is None or len(before) == len(names):
+            return self
+        return replace(
+            self,
+            pool=_wider(self.pool, names),
+            dataset=_wider(self.dataset, names),
+            test=None if self.test is None else _wider(self.test, names),
+            descriptions=classes.descriptions,
+            began=before,
+        )
+
+    def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
+        """Each item and its answer without the classes that were added since the run began."""
+        for item in self.dataset.items:
+            answer = answers.get(item.id)
+            if self.began is None:
+                yield item, answer
+            else:
+                known = answer is not None and answer < len(self.began)
+                yield replace(item, candidates=self.began), answer if known else None
+
     def _with(self, items: Sequence[Item], kind: str) -> Stock:
         everything = replace(self.dataset, items=(*self.dataset.items, *items))
         stop = len(everything.items)
@@ -146,6 +172,19 @@ class Stock:
     def aside_at_first(self) -> frozenset[int]:
         """The same before any file came later: with these the rounds were counted."""
         return _alike(self.dataset.items[: self.first], self.owned) | self.stays_at_first
+
+
+def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
+    """The data set with more classes, which may be those of labels that were unknown."""
+    at = {name: index for index, name in enumerate(classes)}
+    found = {name: at[label] for name, label in dataset.unknown.items() if label in at}
+    return replace(
+        dataset,
+        items=tuple(replace(item, candidates=classes) for item in dataset.items),
+        answers={**dataset.answers, **found},
+        unknown={name: label for name, label in dataset.unknown.items() if name not in found},
+        classes=classes,
+    )
 
 
 def _alike(items: Sequence[Item], owned: Mapping[str, int]) -> frozenset[int]:

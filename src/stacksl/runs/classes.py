@@ -1,0 +1,156 @@
+"""A class that is added in the middle of a run: what it takes to go on with one more.
+
+`classes.csv` in the run's folder says which classes are wanted, the ledger's `class_added` rows
+since when they are there. A row is written when the run goes on, so that a run which was cut off
+between the two takes the class up at its next start. Everything else follows from the rows: played
+again, they widen the learner at the place where it was widened first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from stacksl.game.inputs import SharedBlock
+from stacksl.game.widening import widened
+from stacksl.items import Decision, Label
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.reading import LedgerReader
+from stacksl.labels.rows import Row
+from stacksl.runs.job import Job
+from stacksl.runs.refits import Refits
+from stacksl.runs.rounds import Table
+
+__all__ = [
+    "Named",
+    "answered_none",
+    "in_common",
+    "learn_named",
+    "named",
+    "take_up",
+    "widen",
+    "widen_to",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An accepted none-of-these whose right text names a class: its `index`, and who said so."""
+
+    item: str
+    slot: int
+    index: int
+    labeler: str
+    purpose: str
+
+
+def in_common(text: str) -> str:
+    """A name as it is compared: whatever its case, and with single spaces.
+
+    >>> in_common("  Lost\\n CARD ")
+    'lost card'
+    """
+    return " ".join(text.split()).casefold()
+
+
+def named(ledger: LedgerReader, classes: Mapping[str, int]) -> list[Named]:
+    """The accepted none-of-these that name one of the `classes`: name in common form, to index.
+
+    A right text that came behind its answer counts as well; of several the first that names one.
+    """
+    stands = {
+        (str(row["item"]), row["slot"]): str(row["purpose"])
+        for row in ledger.export()
+        if row["state"] == "answered" and row["said"] == "none"
+    }
+    found: dict[tuple[str, int], Named] = {}
+    for answer in ledger.texts() if stands else ():
+        key = (answer.item, answer.slot)
+        index = classes.get(in_common(answer.text or ""))
+        if key in stands and answer.said == "none" and index is not None:
+            one = Named(*key, index, answer.labeler, stands[key])
+            found.setdefault(key, one)
+    return list(found.values())
+
+
+def answered_none(ledger: LedgerReader, *, anew: bool) -> list[str]:
+    """The items to train on that nobody named a candidate for, and that were answered with none.
+
+    Items that are open, or that were asked for once more since the last class was added, are not
+    among them; `anew` counts a class that is still to be added.
+    """
+    asked, last = _asked_at(ledger)
+    groups: dict[str, list[Mapping[str, object]]] = {}
+    for row in ledger.export():
+        if row["purpose"] == "train" and row["item"] in asked:
+            groups.setdefault(str(row["item"]), []).append(row)
+    return [
+        item
+        for item, rows in groups.items()
+        if (anew or asked[item] < last)
+        and any(row["said"] == "none" for row in rows)
+        and not any(row["state"] == "open" or row["answer"] is not None for row in rows)
+    ]
+
+
+def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
+    """The ledger's row of each item's last lease, and that of the last class; none forgotten."""
+    asked: dict[str, int] = {}
+    last = 0
+    for row in ledger.rows():
+        if row.event == "class_added":
+            last = row.seq
+        elif row.event == "reserved" and not row.forgotten:
+            asked[str(row.item)] = row.seq
+    return asked, last
+
+
+def take_up(job: Job, ledger: Ledger) -> None:
+    """Write into the ledger what the run's classes have come to; a replay gives it effect."""
+    began, classes = job.stock.began, job.dataset.classes
+    if began is not None and classes is not None:
+        for size in range((ledger.classes or len(began)) + 1, len(classes) + 1):
+            ledger.add_class(classes[size - 1], size)
+        _map(job, ledger)
+
+
+def learn_named(job: Job, table: Table) -> None:
+    """Learn the answers that name a class which was added: old sheets do not offer it."""
+    if job.stock.began is not None:
+        for decision, label in _map(job, table.ledger):
+            table.learn(decision, label)
+
+
+def _map(job: Job, ledger: Ledger) -> list[tuple[Decision, Label]]:
+    """Correct the none-of-these that name an added class, for nothing; what is to be learnt."""
+    lessons = (
+        ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
+        for each in named(ledger, _added(job))
+    )
+    return [lesson for lesson in lessons if lesson is not None]
+
+
+def _added(job: Job) -> dict[str, int]:
+    """The classes that were added, in common form, with their indices."""
+    began, classes = job.stock.began or (), job.dataset.classes or ()
+    return {in_common(name): n for n, name in enumerate(classes) if n >= len(began)}
+
+
+def widen(row: Row, table: Table, refits: Refits) -> None:
+    """What a `class_added` row does to the players."""
+    _widen(table, refits, int(row.payload["size"]))
+
+
+def widen_to(count: int, table: Table, refits: Refits) -> None:
+    """Let the players have the classes there were after the ledger's first `count` rows."""
+    rows: Iterable[Row] = table.ledger.rows()
+    sizes = [row.payload["size"] for row in rows if row.event == "class_added" and row.seq <= count]
+    if sizes:
+        _widen(table, refits, int(sizes[-1]))
+
+
+def _widen(table: Table, refits: Refits, size: int) -> None:
+    assert isinstance(table.block, SharedBlock)
+    table.block = replace(table.block, classes=size)
+    table.learner.scorer = widened(table.learner.scorer, size, refits.seed)
+    refits.outdate()
