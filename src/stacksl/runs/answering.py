@@ -17,6 +17,7 @@ from stacksl.runs.job import Job
 from stacksl.runs.people import FILE, annotators_of, answers_from
 from stacksl.runs.progress import Report
 from stacksl.sheets import Reply, read_sheet
+from stacksl.sheets.keys import clean_key, has_form
 
 __all__ = ["Received", "answer", "release"]
 
@@ -89,8 +90,10 @@ def release(
     """
     job = _job_of_people(folder)
     _expect_known(job, annotator)
+    wanted = {clean_key(key) for key in keys}
     with folder.locked(), Ledger.open(folder.ledger) as ledger:
-        leases = _meant(ledger, annotator, set(keys))
+        _expect_handed(ledger, wanted)
+        leases = _meant(ledger, annotator, wanted)
         if not leases:
             raise RunError(
                 f"no row of the run {folder.path} that waits for an answer is meant: `stacksl"
@@ -165,6 +168,14 @@ def _expect_known(job: Job, annotator: str | None) -> None:
     known = annotators_of(job.settings.annotators)
     if annotator is not None and annotator not in known:
         raise RunError(f"'{annotator}' is no annotator of this run: known are {', '.join(known)}")
+
+
+def _expect_handed(ledger: Ledger, keys: set[str]) -> None:
+    if unknown := sorted(keys - {row.key for row in ledger.handed()}):
+        named = ", ".join(key for key in unknown if has_form(key)) or "what came"
+        raise RunError(
+            f"{named}: no row of this run has such a key: copy keys from the sheets it wrote"
+        )
 
 
 def _meant(ledger: Ledger, annotator: str | None, keys: set[str]) -> list[Purchase]:

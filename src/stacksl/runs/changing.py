@@ -5,17 +5,23 @@ Each is written into `resolved.toml` and taken up when the run goes on; the ledg
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
+from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
+from stacksl.labels.labelers import make_labeler
 from stacksl.labels.ledger import Ledger
+from stacksl.report import facts
 from stacksl.runs.audit import default_size
 from stacksl.runs.budget import parse_budget
+from stacksl.runs.finish import read_facts
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job, Terms
+from stacksl.runs.people import FILE
 from stacksl.runs.sources import More, with_more
 
 __all__ = ["add_file", "change_budget", "reopened"]
@@ -32,19 +38,18 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
         RunError: the run adapts a language model, whose refits were planned by its budget.
     """
     with _held(folder) as job:
-        items = sum(len(rows) for rows in job.stock.segments) - len(job.stock.aside)
+        items = len(job.dataset.items) - len(job.stock.aside | job.stock.gone)
         price = job.settings.price
         wanted = parse_budget(text, items, price)
         with Ledger.open(folder.ledger) as ledger:
             spent, paid = ledger.spent, ledger.spent_money
+            leased = sum(bought["purpose"] == "audit" for bought in ledger.export())
         if wanted.labels < spent or (wanted.money is not None and wanted.money < paid):
             raise SettingsError(
                 f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
                 f" promised already: give at least {spent}"
             )
-        audits = job.terms.audits
-        if _finished(folder):
-            audits = (*audits, min(default_size(wanted.labels - spent), wanted.labels - spent))
+        audits = _audits(job, wanted.labels, spent=spent, leased=leased)
         terms = Terms(wanted.labels, wanted.money, audits)
         job.renewed(terms=terms)
         reopened(folder, f"the budget is {wanted.labels} labels from here on")
@@ -56,16 +61,39 @@ def add_file(folder: RunFolder, path: str | Path, kind: Literal["pool", "owned"]
 
     Raises:
         DataError: the file cannot be read as the run's own was, or brings ids that are taken.
-        RunError: the run adapts a language model.
+        LabelerError: the answers are the file's own, and it has none for some items.
+        RunError: the run adapts a language model, or has the file already.
     """
     with _held(folder) as job:
         more = More(kind, str(Path(path).resolve()))
-        before = len(job.stock.dataset.items)
-        added = len(with_more(job.stock, more, job.settings).dataset.items) - before
+        _expect_new(job, more.path)
+        wider = with_more(job.stock, more, job.settings)
+        if kind == "pool":
+            _expect_answers(job, wider.dataset)
+        added = len(wider.dataset.items) - len(job.dataset.items)
         job.renewed(more=more)
         what = "items to choose from" if kind == "pool" else "labels that were held"
         reopened(folder, f"{added} {what} came")
     return added
+
+
+def _expect_new(job: Job, path: str) -> None:
+    known = [job.data, job.settings.owned, *(more.path for more in job.more)]
+    if path in known:
+        raise RunError(
+            f"the run {job.folder.path} has the file {Path(path).name} already, and reads it again"
+            f" whenever it goes on: `stacksl resume {job.folder.path}`, or give what is new a file"
+            " of its own"
+        )
+
+
+def _expect_answers(job: Job, dataset: Dataset) -> None:
+    """Refuse early what the labeler of the settings cannot answer."""
+    if job.settings.labeler == FILE or "labeler" in job.folder.read_state():
+        return
+    items = enumerate(dataset.items)
+    sizes = {item.id: len(item.candidates) for row, item in items if row not in job.stock.gone}
+    make_labeler(job.settings.labeler, answers=dataset.answers, sizes=sizes, seed=job.settings.seed)
 
 
 @contextmanager
@@ -86,8 +114,39 @@ def _held(folder: RunFolder) -> Iterator[Job]:
         yield job
 
 
-def _finished(folder: RunFolder) -> bool:
-    return (folder.path / "facts.json").is_file()
+def _audits(job: Job, labels: int, *, spent: int, leased: int) -> tuple[int, ...]:
+    """How many labels each audit takes of a budget of `labels`: one more where the last was shown.
+
+    A change that nobody has taken up yet is forgotten over the next one.
+
+    Args:
+        job: the run.
+        labels: the budget wanted, in all.
+        spent: the labels bought or promised.
+        leased: those of them that audits asked for.
+    """
+    shown = _shown(job.folder)
+    kept = (job.audit,) if shown is None else _up_to(job.terms.audits, shown.audit)
+    own = job.settings.audit
+    if own == 0 or (own is None and job.test is not None) or (shown is None and job.audit):
+        return kept
+    if (begun := leased - sum(kept)) > 0:
+        return (*kept, begun)
+    added = labels - (spent if shown is None else shown.asked + shown.audit)
+    size = default_size(added)
+    return (*kept, size) if size or (shown is not None and added > 0) else kept
+
+
+def _up_to(audits: Sequence[int], shown: int) -> tuple[int, ...]:
+    """The first of the audits, as far as they come to what was shown."""
+    sums = accumulate(audits)
+    return tuple(size for size, total in zip(audits, sums, strict=True) if total <= shown)
+
+
+def _shown(folder: RunFolder) -> facts.Budget | None:
+    """What was bought when the run had last finished, and its audit was shown; None before."""
+    done = (folder.path / "facts.json").is_file()
+    return read_facts(folder).budget if done else None
 
 
 def reopened(folder: RunFolder, sentence: str) -> None:

@@ -6,7 +6,7 @@ it was taken, so that a run which was cut off, or given more to do, takes the re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from stacksl.errors import SettingsError
@@ -61,14 +61,16 @@ def hold(job: Job, table: Table, rows: Rows) -> list[int]:
         SettingsError: a new audit needs more items than are left.
     """
     known = _purchased(table.ledger)
-    _own(job, table, known.get("owned", set()))
     audited = known.get("audit", set())
+    measuring = audited or {table.ids[row] for row in rows.audit}
+    _own(job, table, known.get("owned", set()), {table.row[item] for item in measuring})
     if rows.audit and not audited:
         drawn = [table.ids[row] for row in rows.audit if row not in job.stock.gone]
         audited = set(drawn)
         table.ledger.reserve(drawn, "audit")
-    order = [*rows.order, *_added(job)]
-    if job.now is not None or len(order) > len(rows.order):
+    _lease_again(job, table, audited)
+    order = _kept(job, table, rows, [*rows.order, *_added(job)])
+    if job.now is not None or len(order) != len(rows.order):
         audited |= _change(job, table, order, audited, first=len(rows.order))
     measuring = frozenset(table.row[item] for item in audited)
     table.aside = rows.aside | job.stock.aside | measuring | job.stock.gone
@@ -85,10 +87,33 @@ def _purchased(ledger: Ledger) -> dict[object, set[str]]:
     return found
 
 
-def _own(job: Job, table: Table, known: set[str]) -> None:
-    new = [(item, label) for item, label in job.stock.owned.items() if item not in known]
+def _own(job: Job, table: Table, known: set[str], measuring: set[int]) -> None:
+    """Learn what is held and new, but nothing that the audit asks: it would know the answer."""
+    items = job.dataset.items
+    asked = {(items[row].prompt, items[row].candidates) for row in measuring}
+    new = [
+        (item.id, label)
+        for item, label in ((items[table.row[name]], at) for name, at in job.stock.owned.items())
+        if item.id not in known and (item.prompt, item.candidates) not in asked
+    ]
     for decision, label in table.ledger.own(new, "owned") if new else ():
         table.learn(decision, label)
+
+
+def _lease_again(job: Job, table: Table, audited: Set[str]) -> None:
+    """Lease what the audit asks and was cut off between being freed and being handed out anew."""
+    gone = {table.ids[row] for row in job.stock.gone}
+    for bought in table.ledger.export():
+        item = str(bought["item"])
+        if item in audited - gone and bought["state"] == "released":
+            table.ledger.lease(item)
+
+
+def _kept(job: Job, table: Table, rows: Rows, order: list[int]) -> list[int]:
+    """The order without what came to be held by the user before its turn came."""
+    late = job.stock.aside - rows.aside
+    seen = table.ledger.seen
+    return [row for row in order if row not in late or seen(table.ids[row])]
 
 
 def _added(job: Job) -> list[int]:

@@ -7,12 +7,14 @@ keys.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from stacksl.data import Classes
+from stacksl.errors import DataError
 from stacksl.game.randomness import generator
 from stacksl.items import Item
 from stacksl.labels.ledger import Ledger
@@ -30,9 +32,10 @@ from stacksl.sheets import (
     write_sheet,
 )
 
-__all__ = ["FILE", "Answered", "Desk", "annotators_of", "answers_from", "ask_folder"]
+__all__ = ["FILE", "Answered", "Desk", "annotators_of", "answers_from", "ask_folder", "expect_free"]
 
 FILE = "file"  # the labeler that is people
+SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.csv").fullmatch
 WHOLE = 26  # classes beyond which a sheet refers to a list of them
 
 
@@ -85,6 +88,8 @@ class Desk:
         leases = {(p.item, p.slot, p.token): p for p in self.ledger.open_purchases()}
         waiting = [handed for key, handed in out.items() if key in leases]
         fresh = [purchase for key, purchase in leases.items() if key not in out]
+        if not out:
+            expect_free(self.settings)
         new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
         if new:
             self.ledger.hand_out(new)
@@ -93,32 +98,30 @@ class Desk:
         return [{"file": str(path), "open": n} for path, n in sorted(open_rows.items())]
 
     def _due(self, fresh: Sequence[Purchase], waiting: int) -> list[Purchase]:
-        """What goes out: all that is trained on, and of the audit what the batch has room for."""
+        """What goes out, as far as the batch has room: what is trained on, then the audit's."""
         train = [p for p in fresh if p.purpose != "audit"]
         audit = [p for p in fresh if p.purpose == "audit"]
-        return [*train, *audit[: max(0, self.settings.batch - waiting - len(train))]]
+        return [*train, *audit][: max(0, self.settings.batch - waiting)]
 
     def _assign(
         self, due: Sequence[Purchase], known: Sequence[Handed], waiting: Sequence[Handed]
     ) -> list[Handed]:
-        """A row for each lease, for who has the fewest open rows and has not had the item."""
+        """A row for each lease: for who has the fewest open rows, then the fewest in all."""
         who = annotators_of(self.settings.annotators)
         load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
-        had: dict[str, set[str]] = {}
-        for handed in known:
-            had.setdefault(handed.item, set()).add(handed.annotator)
+        given = Counter(handed.annotator for handed in known)
+        had = [(handed.item, handed.slot, handed.annotator) for handed in known]
         taken = {handed.key for handed in known}
         sheet = 1 + max((handed.sheet for handed in known), default=0)
         rng = generator(self.settings.seed, "keys", sheet)
         rows = []
         for number, lease in enumerate(due, start=len(taken) + 1):
-            seen = had.setdefault(lease.item, set())
-            free = [each for each in who if each not in seen] or who
-            name = min(free, key=load.__getitem__)
+            name = min(_eligible(who, lease, had), key=lambda each: (load[each], given[each]))
             key = new_key(number, rng, taken)
-            seen.add(name)
+            had.append((lease.item, lease.slot, name))
             taken.add(key)
             load[name] += 1
+            given[name] += 1
             order = self._order(name, lease.item)
             rows.append(Handed(key, lease.item, lease.slot, lease.token, name, sheet, order))
         return rows
@@ -149,10 +152,16 @@ class Desk:
 
     def _open_folder(self) -> None:
         """Make the folder; one of the run's own is private, another stays as its owner made it."""
-        if self.settings.ask_dir is None:
-            make_private(self.folder)
-        else:
-            self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            if self.settings.ask_dir is None:
+                make_private(self.folder)
+            else:
+                self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise DataError(
+                f"the folder for sheets {self.folder} cannot be made ({fault.strerror}): make it,"
+                " or give yourself the right to write there, and resume the run"
+            ) from None
 
     def _mixed(self, rows: Sequence[Handed]) -> list[Handed]:
         """The rows in an order that does not tell which of them measure and which train."""
@@ -193,6 +202,20 @@ class Desk:
         return found
 
 
+def _eligible(
+    who: Sequence[str], lease: Purchase, had: Sequence[tuple[str, int, str]]
+) -> Sequence[str]:
+    """Who may have a row: best who never had the item, else who has no other slot of it.
+
+    Two answers of one annotator to one item would tell nothing of agreement.
+    """
+    mine = [(slot, name) for item, slot, name in had if item == lease.item]
+    anybody = {name for _, name in mine}
+    others = {name for slot, name in mine if slot != lease.slot}
+    fresh = [name for name in who if name not in anybody]
+    return fresh or [name for name in who if name not in others] or who
+
+
 def answers_from(
     replies: Sequence[Reply], handed: Mapping[str, Handed], prices: Prices
 ) -> list[Answer]:
@@ -224,6 +247,24 @@ def annotators_of(text: str) -> list[str]:
     ['anna', 'ben']
     """
     return [name.strip() for name in text.split(",")]
+
+
+def expect_free(settings: Settings) -> None:
+    """Hold that no other run's sheets lie where those of a new one are to be.
+
+    Their names would be the same, and a list of classes is shared by all sheets of a folder.
+
+    Raises:
+        DataError: there are some.
+    """
+    place = None if settings.ask_dir is None else Path(settings.ask_dir)
+    if place is None or not place.is_dir():
+        return
+    if found := next((file.name for file in sorted(place.glob("*.csv")) if SHEET(file.name)), None):
+        raise DataError(
+            f"the folder {place} holds the sheet {found} of another run: give each run an --ask-dir"
+            " of its own, or move those sheets away"
+        )
 
 
 def ask_folder(settings: Settings, run: Path) -> Path:

@@ -46,7 +46,7 @@ def pool(
     while True:
         if refits.due:
             refits.again()
-        count = min(table.room, learner.budget - table.ledger.asked)
+        count = min(table.picks, learner.budget - table.ledger.asked)
         picked = _rank(order, table, refits, count) if count > 0 else []
         if not picked:
             break

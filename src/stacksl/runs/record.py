@@ -49,16 +49,21 @@ def recorded(job: Job, labeler: Labeler | None) -> Iterator[dict[str, Any]]:
     try:
         yield state
     except KeyboardInterrupt:
-        job.folder.write_state("stopped", **state)
+        job.folder.write_state("stopped", **_not_yet(state))
         raise
     except BaseException as fault:
         known = isinstance(fault, StackslError)
         sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
         with suppress(StackslError):  # the disk may be what failed
-            job.folder.write_state("failed", **state, sentence=sentence)
+            job.folder.write_state("failed", **_not_yet(state), sentence=sentence)
         raise
     name = state.pop("state", "finished")
     job.folder.write_state(name, **state)
+
+
+def _not_yet(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a run that did not come to the end it was about to tell of."""
+    return {name: value for name, value in state.items() if name not in ("state", "sheets")}
 
 
 def _own_labeler(before: Mapping[str, Any], job: Job, labeler: Labeler | None) -> str | None:
