@@ -22,7 +22,6 @@ from stacksl.game.scorers import Head, Scorer
 from stacksl.game.scorers.refits import (
     ENOUGH,
     Fit,
-    Strength,
     choose_strength,
     fit_classes,
     folds_of,
@@ -127,12 +126,17 @@ def make_final(
 ) -> Made:
     """The final model of the items `rows`, (n,), with bought labels `gold`.
 
-    `made_by` says what of, where that was chosen before.
+    `made_by` says what of, where that was chosen before; such a model is fitted less closely.
     """
-    strength = choose_strength(source.block.h[rows], gold, source.seed)
-    tried = _compare(source, rows, gold, strength) if made_by is None else {}
+    tried = _compare(source, rows, gold) if made_by is None else {}
     kind = _best(tried) if made_by is None else made_by
-    fit = _fit(source, kind, rows, gold, strength)
+    if kind == "plain":
+        fit = Fit(choose_strength(source.block.h[rows], gold, source.seed))
+    elif kind == "names":
+        fit = Fit(soft=source.named())
+    else:
+        soft = together(source.named(), source.rest(rows, gold))
+        fit = Fit(soft=soft, tolerance=_NARROW if made_by is None else _TRIAL)
     head = scorer.refit(source.block.take(rows.tolist()), gold, fit=fit)
     return Made(head, kind, tried)
 
@@ -142,12 +146,13 @@ def _best(tried: Mapping[Kind, float]) -> Kind:
     return max(tried, key=lambda kind: tried[kind]) if tried else "names"
 
 
-def _compare(source: Source, rows: Rows, gold: Rows, strength: Strength) -> dict[Kind, float]:
+def _compare(source: Source, rows: Rows, gold: Rows) -> dict[Kind, float]:
     """The share of held-out bought labels that each kind gets right."""
     if len(rows) < FEWEST:
         return {}
     source.rest(rows, gold)  # the graph holds the items of every fold
     right: dict[Kind, int] = dict.fromkeys(KINDS if len(rows) >= ENOUGH else KINDS[1:], 0)
+    strength = choose_strength(source.block.h[rows], gold, source.seed)
     for train, held in folds_of(len(rows), source.seed):
         labels = rows[train], gold[train]
         rest = together(source.named(), source.rest(*labels, rows[held]))
@@ -161,15 +166,6 @@ def _compare(source: Source, rows: Rows, gold: Rows, strength: Strength) -> dict
             scores = np.asarray(source.block.h[rows[held]], dtype=np.float64) @ weights.T
             right[kind] += int((np.argmax(scores + intercepts, axis=1) == gold[held]).sum())
     return {kind: count / len(rows) for kind, count in right.items()}
-
-
-def _fit(source: Source, kind: Kind, rows: Rows, gold: Rows, strength: Strength) -> Fit:
-    """How the final model of a kind is fitted."""
-    if kind == "plain":
-        return Fit(strength)
-    if kind == "names":
-        return Fit(soft=source.named())
-    return Fit(soft=together(source.named(), source.rest(rows, gold)), tolerance=_NARROW)
 
 
 def _logits(source: Source, rows: Rows, gold: Rows, fit: Fit) -> tuple[Array, Array]:
