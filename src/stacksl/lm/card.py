@@ -145,7 +145,9 @@ def _labels(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _result(about: About, facts: Mapping[str, Any]) -> list[str]:
     if facts.get("accuracy") is None:
-        return ["## Result", "", "Its accuracy was not measured."]
+        audit = int(facts.get("audit") or 0)
+        told = f"{audit} labels were kept to measure it: the run's report has its accuracy."
+        return ["## Result", "", told if audit else "Its accuracy was not measured."]
     rows: dict[str, Any] = {"Test items": facts.get("n")}
     rows[f"Accuracy by {about.normalisation}"] = facts["accuracy"]
     rows["The same of the base"] = facts.get("base_accuracy")

@@ -60,6 +60,7 @@ def card_facts(job: Job, adaptation: Adaptation, tested: Tested) -> dict[str, An
         "run": job.folder.path.name,
         "data": job.dataset.name,
         "budget": job.budget.labels,
+        "audit": sum(job.terms.audits),
         "bought": len(table.bought),
         "gate": job.settings.gate,
         "objective": choices.training.objective,
