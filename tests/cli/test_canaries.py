@@ -74,6 +74,9 @@ DATA = {
     "no-label.csv": table(("text", "note"), FREE),
     "no-header.csv": table((), rows(40)),
     "no-header-three.csv": table((), [[f"{PROMPT} {n}, it says", "b", "c"] for n in range(40)]),
+    "no-header-short.csv": table(
+        (), [[f"{PROMPT} says a word too many {n}", OPTION, f"{ANSWER}{n}"] for n in range(40)]
+    ),
     "fields.csv": GOOD + "".join(f"{PROMPT},{OPTION},{ANSWER}\n" for _ in range(9)),
     "quote.csv": GOOD + f'"{PROMPT},{OPTION}\n',
 }
@@ -162,6 +165,22 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
     assert said("report", "r", "--class-names").code == 2
     for file in ("state.json", "metrics.jsonl", "run.toml", "resolved.toml"):
         expect_silence((tmp_path / "r" / file).read_text(encoding="utf-8"))
+
+
+def test_an_item_is_forgotten_without_a_word_of_it(said, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text(GOOD, encoding="utf-8")
+    assert said("run", "data.csv", "--budget", "10", "--out", "r").code == 0
+    assert said("forget", "r", "--id", "row-000099").code == 2
+    told = said("forget", "r", "--id", "row-000003")
+    assert (told.code, told.err) == (0, "")
+    expect_silence(told.out)
+    assert "delete the row from" in told.out
+    as_json = json.loads(said("forget", "r", "--id", "row-000004", "--json").out)
+    assert {"run", "name", "round", "learnt", "changed", "models", "alike", "yours"} == set(as_json)
+    for asked in (["status", "r", "--json"], ["ledger", "replay", "r"], ["ledger", "verify", "r"]):
+        done = said(*asked)
+        assert done.code == 0, done
+        expect_silence(done.out)
 
 
 def test_a_fault_that_quotes_the_data(said, tmp_path: Path, monkeypatch) -> None:

@@ -54,3 +54,23 @@ def test_choices_and_answer_keys(hub: Any, tmp_path: Path) -> None:
 def test_a_name_is_needed() -> None:
     with pytest.raises(DataError, match="names no data set"):
         read("hf:")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (ValueError("cannot read the cell 'zyxprompt'"), "the library ends with ValueError"),
+        (FileNotFoundError("zyxprompt"), "there is no such data set"),
+        (ConnectionError("zyxprompt"), "the hub cannot be reached"),
+    ],
+)
+def test_what_the_library_says_is_not_passed_on(
+    hub: Any, monkeypatch: pytest.MonkeyPatch, fault: Exception, said: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(hub, "load_dataset", fail)
+    with pytest.raises(DataError, match=f"'hf:some/where' cannot be loaded: {said}") as found:
+        read("hf:some/where")
+    assert "zyx" not in str(found.value)

@@ -40,13 +40,22 @@ def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
             loaded = datasets.load_dataset(name, config, split=split)
     except KeyError:
         raise DataError(f"'{spec}' has no split '{split}': it has {', '.join(loaded)}") from None
-    except Exception as error:  # whatever the library or the network says
-        said = " ".join(str(error).split()).rstrip(".")
-        raise DataError(f"the data set '{spec}' cannot be loaded: {said[:300]}") from None
+    except Exception as error:  # what the library says may quote the data
+        raise DataError(f"the data set '{spec}' cannot be loaded: {_why(error)}") from error
     rows = _rows(loaded)
     head = tuple(islice(rows, LOOK))
     table = Table("hub", tuple(loaded.column_names), head, chain(head, rows))
     return f"{Path(name).name}-{split}", nullcontext(table)
+
+
+def _why(error: Exception) -> str:
+    """What to do about a fault of the library, which goes by its type."""
+    kind = type(error).__name__
+    if "NotFound" in kind:
+        return "there is no such data set, configuration or file; check the name"
+    if isinstance(error, ConnectionError) or "Connect" in kind or "Offline" in kind:
+        return "the hub cannot be reached; give a folder that was fetched before"
+    return f"the library ends with {kind}; check configuration and split, --debug has its words"
 
 
 def _parts(spec: str) -> tuple[str, str | None, str]:

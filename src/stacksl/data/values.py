@@ -33,13 +33,18 @@ def listed(columns: Sequence[str]) -> str:
 
 
 def named(column: str, columns: Sequence[str]) -> str:
-    """The name of a column for a message; one that looks like a text goes by its number.
+    """The name of a column for a message; by number where any name looks like a text.
 
-    A file without a header has its first row for names.
+    A file without a header has its first row for names, and then the short ones are private too.
     """
-    if len(column.split()) <= _WORDS and len(column) <= _CHARACTERS:
+    if not any(map(_is_long, columns)):
         return column
-    return f"number {columns.index(column) + 1} (a long name: is the header missing?)"
+    hint = " (a long name: is the header missing?)" if _is_long(column) else ""
+    return f"number {columns.index(column) + 1}{hint}"
+
+
+def _is_long(column: str) -> bool:
+    return len(column.split()) > _WORDS or len(column) > _CHARACTERS
 
 
 def is_missing(value: object) -> bool:
