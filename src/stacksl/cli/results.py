@@ -61,6 +61,8 @@ def _shown(result: dict[str, Any]) -> str:
         [
             ("Accuracy", f"{share(result['accuracy'])} (95 % interval {low:.3f} to {high:.3f})"),
             ("Macro F1", share(result["macro_f1"])),
+            ("Abstains on", share(result.get("abstained"))),
+            ("Accuracy on the rest", share(result.get("accuracy_kept"))),
             *_by_normalisation(result),
             ("Items", count(result["n"])),
             ("Of other classes, counted as wrong", result["unknown_classes"] or None),

@@ -87,6 +87,7 @@ class Asking:
         agreement: of two annotators; None where no row went to two.
         costs: by labeler, in order of their names.
         changes: of the budget, in their order.
+        abstaining: a sentence on what the none-of-these trained; empty where there were none.
     """
 
     labels: int
@@ -97,6 +98,7 @@ class Asking:
     agreement: Agreement | None = None
     costs: tuple[Cost, ...] = ()
     changes: tuple[BudgetChange, ...] = ()
+    abstaining: str = ""
 
     @property
     def answers(self) -> int:

@@ -202,7 +202,8 @@ def _answers(facts: Facts) -> list[str]:
     costs = [(f"By {name}", value) for name, value in _named(audited.cost_rows(facts))]
     changes = [(f"Budget, {n.lower()}", value) for n, value in _named(audited.change_rows(facts))]
     rows = [*_named(audited.answer_rows(asking)), *costs, *changes]
-    return ["## Answers", "", *_table(rows)]
+    told = ["", asking.abstaining] if asking.abstaining else []
+    return ["## Answers", "", *_table(rows), *told]
 
 
 def _normalisations(facts: Facts) -> list[str]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stacksl.data import Dataset
 from stacksl.errors import DataError
+from stacksl.game.abstaining import Threshold
 from stacksl.game.inputs import Array
 from stacksl.game.losses import softmax
 from stacksl.runs.adapted import AdaptedModel
@@ -30,7 +31,8 @@ class Evaluation:
     `gold`, `predicted`, `confidence` are of the `scored` rows, those that could be read, in file
     order; the gold of a class that the model does not know is −1, which nothing matches. Macro-F1
     and calibration cover the scored rows, accuracy all `n`. `normalisations` are a language model's
-    under each of the four, its own among them.
+    under each of the four, its own among them. `threshold` is the confidence below which the model
+    abstains, None where it never does.
     """
 
     n: int
@@ -42,6 +44,7 @@ class Evaluation:
     predicted: NDArray[np.int64]
     confidence: Array
     normalisations: Mapping[str, Evaluation] = field(default_factory=dict)
+    threshold: float | None = None
 
     @property
     def scored(self) -> int:
@@ -66,6 +69,18 @@ class Evaluation:
             "unknown_classes": self.unknown,
             "calibration_error": ece,
             **({"normalisations": every} if every else {}),
+            **self._abstained(),
+        }
+
+    def _abstained(self) -> dict[str, Any]:
+        """The share of the scored rows that the model abstains on, and its accuracy on the rest."""
+        if self.threshold is None:
+            return {}
+        kept = self.confidence >= self.threshold
+        right = (self.gold == self.predicted)[kept]
+        return {
+            "abstained": 1.0 - float(kept.mean()) if self.scored else None,
+            "accuracy_kept": float(right.mean()) if len(right) else None,
         }
 
     def _measures(self) -> dict[str, Any]:
@@ -85,8 +100,8 @@ Point = tuple[int, float, float, float]
 class Tested:
     """What a run's test set says: of the final model, and of what fewer labels would have made.
 
-    `by_normalisation` is the final language model's under all four, `before` the base model's, and
-    `audited` what the audit says of the final model.
+    `by_normalisation` is the final language model's under all four, `before` the base model's,
+    `audited` what the audit says of the final model, and `threshold` where that abstains.
     """
 
     __test__ = False
@@ -96,6 +111,7 @@ class Tested:
     by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
     before: Mapping[str, Evaluation] = field(default_factory=dict)
     audited: Audited | None = None
+    threshold: Threshold | None = None
 
 
 def point(labels: int, result: Evaluation) -> Point:
@@ -128,7 +144,9 @@ def evaluate(
     if isinstance(model, AdaptedModel):
         every = judge_scores(model, dataset, progress)
         return replace(every[model.model.choices.normalisation], normalisations=every)
-    return judge(model.policies(dataset.items, progress), dataset)
+    found = judge(model.policies(dataset.items, progress), dataset)
+    told = model.abstaining
+    return found if told is None else replace(found, threshold=told.value)
 
 
 def judge_scores(

@@ -122,11 +122,17 @@ def beside_names(names: NDArray[Any]) -> Soft:
 
 
 def make_final(
-    scorer: Scorer, source: Source, rows: Rows, gold: Rows, made_by: Kind | None = None
+    scorer: Scorer,
+    source: Source,
+    rows: Rows,
+    gold: Rows,
+    made_by: Kind | None = None,
+    without: Rows | None = None,
 ) -> Made:
     """The final model of the items `rows`, (n,), with bought labels `gold`.
 
     `made_by` says what of, where that was chosen before; such a model is fitted less closely.
+    Nothing is fitted on the rows `without`.
     """
     tried = _compare(source, rows, gold) if made_by is None else {}
     kind = _best(tried) if made_by is None else made_by
@@ -135,7 +141,7 @@ def make_final(
     elif kind == "names":
         fit = Fit(soft=source.named())
     else:
-        soft = together(source.named(), source.rest(rows, gold))
+        soft = together(source.named(), source.rest(rows, gold, without))
         fit = Fit(soft=soft, tolerance=_NARROW if made_by is None else _TRIAL)
     head = scorer.refit(source.block.take(rows.tolist()), gold, fit=fit)
     return Made(head, kind, tried)

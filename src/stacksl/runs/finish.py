@@ -14,6 +14,7 @@ from stacksl.features import FeatureMap
 from stacksl.game.inputs import Array, Block
 from stacksl.game.scorers import Head
 from stacksl.lm import LanguageModel
+from stacksl.runs.abstaining import train_threshold
 from stacksl.runs.adapted import AdaptedModel
 from stacksl.runs.adapting import Adaptation
 from stacksl.runs.audit import Audit, judge_audit
@@ -103,14 +104,21 @@ def _model(job: Job, table: Table, features: FeatureMap, head: Head | None) -> M
 
 def _linear(job: Job, table: Table, refits: Refits, features: FeatureMap, report: Report) -> Tested:
     """Save the head with its feature map, and test it."""
-    model = _model(job, table, features, refits.head)
+    model = _abstaining(job, _model(job, table, features, refits.head), refits)
     model.save(job.folder.model, asdict(scorer_settings(job.settings)))
     report(Progress("refit", 1, 1))
     if job.test is None:
-        return Tested()
+        return Tested(threshold=model.abstaining)
     block = features.transform(job.test.items, lambda n, of: report(Progress("test", n, of)))
     evaluation = judge(model.probabilities(block), job.test)
-    return Tested(evaluation, tuple(_curve(job, job.test, block, refits, evaluation)))
+    curve = tuple(_curve(job, job.test, block, refits, evaluation))
+    return Tested(evaluation, curve, threshold=model.abstaining)
+
+
+def _abstaining(job: Job, model: Model, refits: Refits) -> Model:
+    """The model with the threshold that the none-of-these have trained, if any."""
+    untouched = fresh_scorer(job.settings, refits.table.block)
+    return replace(model, abstaining=train_threshold(refits, untouched, job.stock.gone))
 
 
 def refit_with_audit(
@@ -150,8 +158,8 @@ def refit_with_audit(
     bought = [*table.bought, *((row, index, index) for row, index in more)]
     wider = Refits(replace(table, bought=bought), refits.names, refits.seed)
     wider.made_by = refits.made_by
-    head = wider.as_if(len(bought), table.learner.scorer)
-    model = _model(job, table, features, head)
+    wider.head = wider.as_if(len(bought), table.learner.scorer)
+    model = _abstaining(job, _model(job, table, features, wider.head), wider)
     model.save(job.folder.model, asdict(scorer_settings(job.settings)))
     _tell_of_refit(job.folder, len(more))
     return len(more)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from stacksl import __version__
 from stacksl.errors import DataError, RunError
 from stacksl.features import FeatureMap, make_features
+from stacksl.game.abstaining import Threshold
 from stacksl.game.inputs import Array, Block
 from stacksl.game.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
 from stacksl.items import Item
@@ -35,7 +36,7 @@ class Model:
     """A trained scorer with what it needs to read text.
 
     `classes` is the fixed label set, None where items bring their own options; `columns` says how
-    a file of items is read.
+    a file of items is read. With `abstaining` it says where none of the candidates may be right.
     """
 
     features: FeatureMap
@@ -43,6 +44,7 @@ class Model:
     head: Head | None
     classes: tuple[str, ...] | None
     columns: Mapping[str, str]
+    abstaining: Threshold | None = None
 
     def probabilities(self, block: Block) -> list[Array]:
         """The policy over each item's full list of candidates: a (K,) array an item."""
@@ -96,6 +98,7 @@ class Model:
         view = self.scorer.bounds(inputs, tuple(range(len(item.candidates))))
         online = view.presented[view.choice]
         choice = int(np.argmax(policy))
+        told = {} if self.abstaining is None else {"abstain": self._abstains(policy)}
         return {
             "id": item.id,
             "choice": item.candidates[choice],
@@ -105,7 +108,12 @@ class Model:
             "score": float(view.scores[view.choice]),
             "lower": _finite(view.lower[view.choice]),
             "upper": _finite(view.upper[view.choice]),
+            **told,
         }
+
+    def _abstains(self, policy: Array) -> bool:
+        assert self.abstaining is not None
+        return float(np.max(policy)) < self.abstaining.value
 
     def _online(self, inputs: Any, *, probabilities: bool) -> Array:
         view = self.scorer.bounds(inputs, tuple(range(inputs.size)))
@@ -128,6 +136,7 @@ class Model:
             "head": self.head is not None,
             "classes": None if self.classes is None else list(self.classes),
             "columns": dict(self.columns),
+            "abstain": None if self.abstaining is None else asdict(self.abstaining),
         }
         write_atomic(folder / "model.json", json.dumps(about, indent=1, ensure_ascii=False))
 
@@ -157,7 +166,9 @@ class Model:
         )
         scorer.restore(arrays.load(folder / "online.safetensors"))
         head = restore_head(arrays.load(folder / "head.safetensors")) if about["head"] else None
-        return cls(features, scorer, head, classes, about["columns"])
+        told = about.get("abstain")  # a model from before thresholds has none
+        abstaining = None if told is None else Threshold(**told)
+        return cls(features, scorer, head, classes, about["columns"], abstaining)
 
 
 def _about(folder: Path) -> dict[str, Any]:

@@ -91,6 +91,22 @@ class Refits:
             return _fit(untouched, bought, self.table.block, tune=True)
         return make_final(untouched, self._whole(), *_split(bought), self.made_by).head
 
+    def without(self, places: NDArray[np.int64], untouched: Scorer) -> Head | None:
+        """The final model that was never told the labels at these `places` of those bought.
+
+        It is made as the last one was, of a scorer that has learnt nothing, and not fitted on
+        their items either.
+        """
+        bought, held = self.table.bought, set(places.tolist())
+        kept = [each for place, each in enumerate(bought) if place not in held]
+        if self.names is None or not kept:
+            return _fit(untouched, kept, self.table.block, tune=True)
+        fresh, source = self._source is None, self._whole()
+        if fresh and self.made_by == KINDS[-1]:
+            source.rest(*_split(bought))  # the graph is to hold the items of every fold
+        rows, _ = _split([bought[place] for place in places.tolist()])
+        return make_final(untouched, source, *_split(kept), self.made_by, rows).head
+
     def state(self) -> dict[str, NDArray[Any]]:
         """The counts, what the last one was made of, and the head's arrays, for a checkpoint."""
         head = {} if self.head is None else self.head.state()
@@ -127,10 +143,15 @@ class Refits:
         assert isinstance(self.table.block, SharedBlock)
         return names[: self.table.block.classes]
 
+    def _unnamed(self) -> frozenset[int]:
+        """Items whose answer was no candidate: nothing is spread to them or fitted on them."""
+        said = [row for row in self.table.ledger.export() if row["state"] == "answered"]
+        return frozenset(self.table.row[str(r["item"])] for r in said if r["said"] != "label")
+
     def _whole(self) -> Source:
         """What final models are made of; one graph serves them all while its items are the same."""
         table = self.table
-        apart = frozenset(table.aside) - {row for row, _, _ in table.bought}
+        apart = (frozenset(table.aside) | self._unnamed()) - {row for row, _, _ in table.bought}
         old = self._source
         if old is None or old.block is not table.block or old.apart != apart:
             assert isinstance(table.block, SharedBlock)

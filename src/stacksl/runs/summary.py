@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from stacksl.features import FeatureMap
 from stacksl.game.scorers.refits import CHOICES
 from stacksl.lm import LanguageModel
 from stacksl.report import facts as f
+from stacksl.runs.abstaining import unnamed, words_on_threshold
 from stacksl.runs.budget import parse_prices
 from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
@@ -70,7 +72,14 @@ def facts_of(
         interruptions=tuple(state["interruptions"]),
         test=test_fact(job.test, tested.evaluation),
         audit=audit_fact(tested.audited),
-        asking=asking_of(table.ledger, seen.changes, priced=job.budget.money is not None),
+        asking=replace(
+            asking_of(table.ledger, seen.changes, priced=job.budget.money is not None),
+            abstaining=words_on_threshold(
+                tested.threshold,
+                len(unnamed(table.ledger)),
+                possible=language is None and refits.head is not None,
+            ),
+        ),
         curve=tuple(f.CurvePoint(*point) for point in tested.curve),
         rounds=_rounds(seen),
         before_label=_before(table),

@@ -1,0 +1,99 @@
+"""The threshold below which a run's final model abstains, from the none-of-these it bought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.game.abstaining import FEWEST, Threshold, best_threshold
+from stacksl.game.inputs import Array
+from stacksl.game.randomness import generator
+from stacksl.game.scorers import Head, Scorer
+from stacksl.game.scorers.refits import folds_of
+from stacksl.labels.reading import LedgerReader
+from stacksl.runs.refits import Refits
+
+__all__ = ["train_threshold", "unnamed", "words_on_threshold"]
+
+FOLDS = 3
+
+
+def unnamed(ledger: LedgerReader, kinds: Sequence[str] = ("none",)) -> list[str]:
+    """The items to train on with an answer of the `kinds`, and none that named a candidate."""
+    answered = [
+        row for row in ledger.export() if row["state"] == "answered" and row["purpose"] == "train"
+    ]
+    named = {row["item"] for row in answered if row["said"] == "label"}
+    found = dict.fromkeys(str(row["item"]) for row in answered if row["said"] in kinds)
+    return [item for item in found if item not in named]
+
+
+def train_threshold(
+    refits: Refits, untouched: Scorer, gone: frozenset[int] = frozenset()
+) -> Threshold | None:
+    """The threshold for the final model of `refits`; None where there can be none.
+
+    Every probability is of a model that has not seen its item: the bought labels are held out by
+    three folds, and each none-of-these, which no model is trained on, is judged by one of the same
+    three. Those models have two thirds of the labels and are a little less sure than the final one.
+
+    Args:
+        refits: with the final head.
+        untouched: a scorer that has learnt nothing.
+        gone: rows whose features are gone.
+    """
+    table = refits.table
+    rows = [table.row[item] for item in unnamed(table.ledger)]
+    none = np.array([row for row in rows if row not in gone], dtype=np.int64)
+    bought = np.array([row for row, _, _ in table.bought], dtype=np.int64)
+    if refits.head is None or min(len(none), len(bought)) < FEWEST:
+        return None
+    part = generator(refits.seed, "abstain").permutation(len(none)) % FOLDS
+    labelled, others = [], []
+    for number, (_, held) in enumerate(folds_of(len(bought), refits.seed)):
+        head = refits.without(held, untouched)
+        if head is None:
+            return None
+        seen = np.array([row not in gone for row in bought[held].tolist()], dtype=bool)
+        labelled.append(_largest(head, refits, bought[held][seen]))
+        others.append(_largest(head, refits, none[part == number]))
+    return best_threshold(np.concatenate(labelled), np.concatenate(others))
+
+
+def _largest(head: Head, refits: Refits, rows: NDArray[np.int64]) -> Array:
+    found = head.probabilities(refits.table.block.take(rows.tolist()))
+    return np.array([float(np.max(policy)) for policy in found], dtype=np.float64)
+
+
+def words_on_threshold(found: Threshold | None, none: int, *, possible: bool) -> str:
+    """What the report says of abstaining; empty where nobody answered with none of these.
+
+    Args:
+        found: the threshold.
+        none: the training answers that said none of these and named no class.
+        possible: whether the final model is a head that can be fitted without some of its labels.
+    """
+    if not none:
+        return ""
+    if found is not None:
+        return (
+            f"The model abstains where its largest probability is below {found.value:.3f}."
+            f" {found.none} answers of none of these and {found.labels} labels chose that, each"
+            " judged by a model that had not seen it: the probability of a labelled item is the"
+            f" larger in {found.auroc:.0%} of their pairs, and the mean of the share of labels it"
+            f" keeps and of none-of-these it abstains on is {found.balanced_accuracy:.0%}. Both"
+            " are of items that were bought, the hard ones."
+        )
+    if not possible:
+        return "The model never abstains: this kind of final model has no threshold for it."
+    if none < FEWEST:
+        return (
+            f"The model never abstains: {none} items were answered with none of these, and a"
+            f" threshold needs {FEWEST}, and as many labels."
+        )
+    return (
+        f"The model never abstains: its probability does not tell the {none} items answered with"
+        " none of these from those with a label, or there are too few labels."
+    )
