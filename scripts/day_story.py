@@ -1,0 +1,186 @@
+"""The story of the first day: what is typed, what the colleagues do meanwhile, and why."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any, Protocol
+
+from colleagues import Colleague, count_open
+from day_desk import Desk
+
+__all__ = ["RUN", "Terms", "tell"]
+
+RUN = "runs/intents"
+WORDS = dict(
+    re.findall(
+        r"^<!-- (\w+) -->\n(.*?)\n*(?=^<!--|\Z)",
+        Path(__file__).with_name("day_words.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+)
+"""What the page says between the commands, by name."""
+
+
+class Terms(Protocol):
+    """What of a day's scale its story tells."""
+
+    old: int
+    later: int
+    first: int
+    money: int
+    batch: int
+    overlap: int
+
+
+def tell(desk: Desk, anna: Colleague, ben: Colleague, terms: Terms) -> None:
+    """Live through the day at `desk`."""
+    _begins(desk, terms)
+    _morning(desk, anna, ben)
+    _noon(desk, anna, ben)
+    _afternoon(desk, anna, ben, terms)
+    _judged(desk)
+    _books(desk)
+
+
+def _begins(desk: Desk, terms: Terms) -> None:
+    intents = len((desk.folder / "intents.txt").read_text().splitlines())
+    desk.says(WORDS["opening"].format(old=terms.old, labels=int(terms.money / 2.5)))
+    desk.says(WORDS["files"].format(intents=intents))
+    desk.types("head -3 questions.csv old.csv intents.txt")
+    desk.types("stacksl data check old.csv")
+    desk.says(WORDS["plan"].format(overlap=terms.overlap, batch=terms.batch, first=terms.first))
+    asked = (
+        "stacksl run questions.csv --classes intents.txt --owned old.csv --labeler file --mode pool"
+        f" \\\n  --annotators anna,ben --overlap {terms.overlap} --batch {terms.batch} --price 2.50"
+        f" --budget '${terms.first}' --ask-dir sheets --ask-mode 0640"
+    )
+    desk.types(f"{asked} --dry-run")
+    desk.says(WORDS["start"])
+    desk.types(f"{asked} --out {RUN} --yes")
+
+
+def _morning(desk: Desk, anna: Colleague, ben: Colleague) -> None:
+    sheet, his = desk.folder / "sheets/0001-anna.csv", desk.folder / "sheets/0001-ben.csv"
+    desk.says(WORDS["sheets"])
+    desk.types("ls sheets")
+    desk.types("cat sheets/0001-anna.csv", shown=4)
+    anna.fills(sheet)
+    anna.types(sheet, "zz9")
+    half = slice(0, count_open(his) // 2)
+    ben.fills(his, to=desk.folder / "mail/0001-ben.csv", rows=half)
+    desk.says(WORDS["first"])
+    desk.types(f"stacksl answer {RUN} sheets/0001-anna.csv mail/0001-ben.csv", code=2)
+    anna.types(sheet, "")
+    anna.fills(sheet)
+    anna.changes_mind(sheet, 3, to=desk.folder / "mail/0001-anna-again.csv")
+    desk.says(WORDS["second"])
+    desk.types(f"stacksl answer {RUN} sheets/0001-anna.csv mail/0001-anna-again.csv")
+    desk.types(f"stacksl status {RUN}")
+
+
+def _noon(desk: Desk, anna: Colleague, ben: Colleague) -> None:
+    desk.says(WORDS["ill"])
+    sheets = _named(desk.types(f"stacksl release {RUN} --annotator ben"))
+    desk.says(WORDS["half"])
+    for sheet in sheets:
+        anna.fills(desk.folder / sheet, rows=slice(0, None, 2))
+    desk.types(f"stacksl answer {RUN} {_typed(desk, sheets)}")
+    mail = desk.folder / "mail"
+    ben.fills(mail / "0001-ben.csv", to=mail / "0001-ben-late.csv")
+    desk.says(WORDS["late"])
+    desk.types(f"stacksl answer {RUN} mail/0001-ben-late.csv")
+
+
+def _afternoon(desk: Desk, anna: Colleague, ben: Colleague, terms: Terms) -> None:
+    def fill(sheets: list[Path]) -> tuple[str, int]:
+        filled = sum((ben if "-ben" in s.name else anna).fills(desk.folder / s) for s in sheets)
+        return f"stacksl answer {RUN} {_typed(desk, sheets)}", filled
+
+    desk.says(WORDS["money"])
+    desk.types(f"stacksl budget {RUN} '${terms.money}'")
+    sheets = _named(desk.types(f"stacksl resume {RUN}"))
+    desk.says(WORDS["afternoon"])
+    sheets = _named(desk.types(fill(sheets)[0]))
+    came: dict[str, Any] = {"state": "waiting", "left": None}
+    rows: list[str] = []
+    while came["state"] == "waiting":
+        command, filled = fill(sheets)
+        if came["left"] == 0 and filled < terms.batch:  # nothing is left to top the sheets up with
+            break
+        came = desk.asks(command)
+        rows.append(_line(len(rows) + 2, filled, came))
+        sheets = [Path(sheet["file"]) for sheet in came["sheets"] or ()]
+    desk.says(WORDS["table"] + "\n" + "\n".join(rows))
+    desk.says(WORDS["end"])
+    desk.types(command if came["state"] == "waiting" else f"stacksl resume {RUN}")
+
+
+def _line(call: int, filled: int, came: dict[str, Any]) -> str:
+    predicted = came["predicted"]
+    return (
+        f"| {call} | {filled} | {predicted['right']} of {predicted['of']} | {came['left']} |"
+        f" ${came['money']['spent']:,.2f} |"
+    )
+
+
+def _judged(desk: Desk) -> None:
+    found = desk.asks(f"stacksl resume {RUN}")
+    audit = found["audit"]
+    desk.says(WORDS["report"].format(audit=audit["n"], labels=found["budget"]))
+    desk.types(f"stacksl report {RUN}")
+    desk.types(f"cat {RUN}/README.md", shown=24)
+    desk.says(WORDS["predict"])
+    desk.types(f"stacksl predict {RUN} next-month.csv --out next-month.jsonl")
+    desk.types("head -2 next-month.jsonl")
+    truth, count = _true_accuracy(desk.folder)
+    desk.says(WORDS["check"].format(later=f"{count:,}"))
+    desk.types(f"stacksl evaluate {RUN} hidden.csv")
+    low, high = audit["interval"]
+    verdict = "inside" if low <= truth <= high else "outside, as for one audit in twenty"
+    told = {"audited": audit["accuracy"], "low": low, "high": high}
+    desk.says(WORDS["verdict"].format(**told, true=truth, verdict=verdict))
+    desk.says(WORDS["refit"])
+    desk.types(f"stacksl refit {RUN} --with-audit")
+    desk.says(WORDS["after"])
+    desk.types(f"stacksl evaluate {RUN} hidden.csv")
+
+
+def _true_accuracy(folder: Path) -> tuple[float, int]:
+    """The share of next month's predictions that the hidden labels agree with, and how many."""
+    with (folder / "hidden.csv").open(encoding="utf-8", newline="") as file:
+        hidden = {row["id"]: row["intent"] for row in csv.DictReader(file)}
+    lines = (folder / "next-month.jsonl").read_text(encoding="utf-8").splitlines()
+    said = {row["id"]: row["choice"] for row in map(json.loads, lines)}
+    return sum(said.get(name) == intent for name, intent in hidden.items()) / len(hidden), len(
+        hidden
+    )
+
+
+def _books(desk: Desk) -> None:
+    desk.says(WORDS["books"])
+    exported = desk.types(f"stacksl ledger export {RUN} > purchases.csv && head -4 purchases.csv")
+    desk.types(f"stacksl ledger verify {RUN}")
+    desk.types(f"stacksl ledger replay {RUN}")
+    desk.says(WORDS["forward"])
+    desk.types(f"stacksl report {RUN} --no-text")
+    desk.says(WORDS["forget"])
+    item = next(line.split(",")[0] for line in exported.splitlines() if line.startswith("q"))
+    desk.types(f"stacksl forget {RUN} --id {item}")
+    desk.says(WORDS["forgotten"])
+    desk.types(f"stacksl ledger verify {RUN}")
+
+
+def _named(printed: str) -> list[Path]:
+    """The sheets that a command has named as those that wait."""
+    return [Path(path) for path in re.findall(r"^[\d,]+ rows? in +(\S+)$", printed, re.MULTILINE)]
+
+
+def _typed(desk: Desk, sheets: list[Path]) -> str:
+    """The sheets as one would type them."""
+    return shlex.join(
+        str(each.relative_to(desk.folder) if each.is_absolute() else each) for each in sheets
+    )
