@@ -27,6 +27,7 @@ from stacksl.data import Dataset, read
 from stacksl.data.sample import sample
 from stacksl.features import make_features
 from stacksl.game.inputs import SharedBlock
+from stacksl.game.scorers import Scorer
 from stacksl.game.threads import one_thread
 from stacksl.runs.building import assemble
 from stacksl.runs.final import Source, make_final
@@ -56,16 +57,19 @@ def encoded(name: str, features: str, data: Path) -> tuple[SharedBlock, np.ndarr
 def split(block: SharedBlock, answers: np.ndarray, seed: int, held: int) -> World:
     """The rows to choose from, in the order of the run, and those to judge by."""
     order = np.random.default_rng(seed).permutation(len(answers))
-    test, train = order[:held].tolist(), order[held:].tolist()
+    test, train = order[:held].tolist(), order[held:]
+    train = train[np.random.default_rng(seed + 7).permutation(len(train))].tolist()
     return World(block.take(train), answers[train], block.take(test), answers[test], block.classes)
 
 
-def bought(world: World, mode: str, names: np.ndarray | None, labels: int, seed: int) -> np.ndarray:
-    """The rows whose labels are bought, in the order in which they were."""
+def bought(
+    world: World, mode: str, names: np.ndarray | None, labels: int, seed: int
+) -> tuple[np.ndarray, Scorer]:
+    """The rows whose labels are bought, in the order in which they were, and the online scorer."""
     rows = list(range(len(world.answers)))
     if mode == "stream":
-        settings = Settings(seed=seed, budget=str(labels))
-        return np.array(buy(assemble(settings, world.block, rows, labels), world, rows))
+        players = assemble(Settings(seed=seed, budget=str(labels)), world.block, rows, labels)
+        return np.array(buy(players, world, rows)), players.learner.scorer
     with tempfile.TemporaryDirectory() as folder:
         cell = Cell("shuffled", "margin", str(labels), seed)
         table = table_of(cell, world, rows, labels, Path(folder))
@@ -73,7 +77,7 @@ def bought(world: World, mode: str, names: np.ndarray | None, labels: int, seed:
             if not posted[0].asked:
                 break
         table.ledger.close()
-    return np.array([row for row, _, _ in table.bought])
+    return np.array([row for row, _, _ in table.bought]), table.learner.scorer
 
 
 def measure(
@@ -81,12 +85,12 @@ def measure(
 ) -> list[dict[str, Any]]:
     """The accuracy of the final models of one mode, one a share of the labels."""
     counts = [round(share * len(world.answers)) for share in SHARES]
-    whole = bought(world, mode, names if named else None, counts[-1], seed)
+    whole, scorer = bought(world, mode, names if named else None, counts[-1], seed)
     found = []
     for share, count in zip(SHARES, counts, strict=True):
-        rows = whole[:count] if mode == "pool" else bought(world, mode, None, count, seed)
-        settings = Settings(seed=seed, budget=str(count))
-        scorer = assemble(settings, world.block, rows.tolist(), count).learner.scorer
+        rows = whole[:count]
+        if mode == "stream" and count < len(whole):
+            rows, scorer = bought(world, mode, None, count, seed)
         made_by = "plain"
         if named:
             source = Source(world.block, names, frozenset(), seed)
@@ -100,10 +104,12 @@ def measure(
     return found
 
 
-def run(data: Path) -> list[dict[str, Any]]:
+def run(data: Path, only: str | None) -> list[dict[str, Any]]:
     """Every set, seed and mode, with names and graph and without."""
     rows = []
     for name, features in SETS:
+        if only not in (None, name):
+            continue
         block, answers, names = encoded(name, features, data)
         for seed in SEEDS:
             world = split(block, answers, seed, HELD_OUT.get(name, len(answers) // 4))
@@ -127,6 +133,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             here = [
                 r for r in rows if (r["set"], r["features"], r["names"]) == (name, features, named)
             ]
+            if not here:
+                continue
             means = {
                 (share, mode): np.mean(
                     [r["accuracy"] for r in here if (r["share"], r["mode"]) == (share, mode)]
@@ -149,13 +157,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--data", type=Path, help="the folder that holds banking77")
+    parser.add_argument("--only", choices=[name for name, _ in SETS], help="this set alone")
     parser.add_argument("--json", type=Path, help="write the rows here")
     parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
     words = parser.parse_args()
     if words.source:
         rows = json.loads(words.source.read_text())["rows"]
     elif words.data:
-        rows = run(words.data)
+        rows = run(words.data, words.only)
     else:
         parser.error("give --data, or --from FILE")
     if words.json:
