@@ -153,7 +153,7 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
-    from stacksl.runs.intake import absolute, for_model, warnings_of_test
+    from stacksl.runs.intake import absolute, for_file, for_model, warnings_of_test
     from stacksl.runs.spool import STDIN, as_stream
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
@@ -170,8 +170,11 @@ def prepare(
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
     rounds = len(stock.dataset.items) - len(stock.aside)
     budget = parse_budget(wanted.budget, rounds, wanted.price)
+    if data is not None and source is not None:
+        resolved = for_file(resolved, dataset, budget.labels)
+        wanted = resolved.settings
     advice = _recipe_advice(resolved.preset, budget.labels / rounds)
-    if labeler is None and wanted.labeler != "file":
+    if labeler is None:
         _check_labeler(wanted, dataset)
     _check_pool(wanted)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
@@ -300,12 +303,20 @@ def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
 
 def _check_labeler(settings: Settings, dataset: Dataset) -> None:
     from stacksl.labels.labelers import make_labeler
+    from stacksl.runs.people import FILE, expect_free
 
+    if settings.labeler == FILE:
+        expect_free(settings)
+        return
     sizes = {item.id: len(item.candidates) for item in dataset.items}
     make_labeler(settings.labeler, answers=dataset.answers, sizes=sizes, seed=settings.seed)
 
 
 def _check_pool(settings: Settings) -> None:
+    if settings.min_per_class and settings.mode != "pool":
+        raise SettingsError(
+            "min_per_class looks for rare classes among all items: give --mode pool with it"
+        )
     if settings.mode == "pool":
         from stacksl.game.gates import GATES, require_ranking
 

@@ -224,7 +224,8 @@ Mode = Annotated[
     typer.Option(
         metavar="MODE",
         rich_help_panel=_LEARN,
-        help="stream (each item seen once, the default) or pool (bought in 10 ranked batches).",
+        help="pool (all items are ranked, the default for a file of classes) or stream (each item "
+        "seen once, in an order).",
     ),
 ]
 Order = Annotated[

@@ -109,10 +109,6 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
 
 def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
     found: list[str] = []
-    if settings.min_per_class and settings.mode != "pool":
-        found.append(
-            "min_per_class looks for rare classes among all items: give --mode pool with it"
-        )
     if settings.width_scale is not None and settings.width_scale <= 0:
         found.append(
             f"width_scale must be above 0, not {settings.width_scale:g}: at 0 the gate 'contested'"

@@ -11,8 +11,9 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.items import Item
 from stacksl.runs.settings import Resolved
 
-__all__ = ["absolute", "answered", "for_model", "in_memory", "like", "warnings_of_test"]
+__all__ = ["absolute", "answered", "for_file", "for_model", "in_memory", "like", "warnings_of_test"]
 
+FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool is played in minutes
 OF_SAMPLE = {
     "model": "sample",
     "template": "plain",
@@ -55,6 +56,24 @@ def absolute(resolved: Resolved) -> Resolved:
     whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
     settings = resolved.settings.model_copy(update=whole)
     return Resolved(settings, resolved.origin, resolved.preset)
+
+
+def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
+    """The settings of a run over a file: a pool, since all its items are there to choose from.
+
+    So it was measured, for items with fixed classes (`docs/decisions.md`). A stream stays where
+    nothing was, where the decisions on the way count, where the gate ranks nothing, and where a
+    labeler that answers at once would wait long for so many batches to be ranked.
+    """
+    from stacksl.game.gates import GATES
+
+    wanted = resolved.settings
+    chooses = wanted.aim == "model" and GATES[wanted.gate].ranks and not wanted.adapts
+    people = wanted.labeler == "file"
+    quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
+    if dataset.classes is None or not chooses or not (people or quick):
+        return resolved
+    return resolved.with_defaults({"mode": "pool"}, "file")
 
 
 def in_memory(

@@ -31,7 +31,7 @@ class Settings(BaseModel):
     gate: str = Field("margin", description="when a label is worth buying (D8)")
     labeler: str = Field("oracle", description="who answers: oracle, noisy:P, file (people)")
     mode: Literal["stream", "pool"] = Field(
-        "stream", description="each item once, or all known and ranked"
+        "stream", description="each item once, or all ranked: the default of a file of classes"
     )
     order: Literal["shuffled", "file"] = Field("shuffled", description="order of a stream (D19)")
     rounds: int | None = Field(None, ge=1, description="items to take from standard input")
