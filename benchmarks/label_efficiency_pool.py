@@ -5,6 +5,10 @@ included: batches of 25 ranked by the margin of a head of labels and class names
 final model chosen among plain, names, and names and graph by folds of the bought labels. Streams
 and test file are those of `label_efficiency.py`; the test file judges, and nothing is chosen on it.
 
+With names the first batch is ranked too, so nothing but ties and folds depends on the order of the
+rows: on `shuffled` all seeds buy the same labels, and their agreement says nothing of how far
+another set of rows would be from it. The seeds of `rare` draw other classes and rows.
+
     python benchmarks/label_efficiency_pool.py $STACKSL_DATA/banking77 --json results.json
     python benchmarks/label_efficiency_pool.py --from results.json
 """

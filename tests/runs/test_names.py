@@ -162,6 +162,9 @@ def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> Non
     assert len(members) == 60
     assert set(rows) <= set(members)
     assert len(rest.h) == 25
+    late = np.setdiff1d(np.arange(300), members)[:1]
+    source.rest(late, labels[late])
+    assert late[0] in source._graph[1], "a label that came later is in the graph as well"
 
 
 # A run of names ----------------------------------------------------------------------------------

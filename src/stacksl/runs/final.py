@@ -86,9 +86,9 @@ class Source:
     def rest(self, rows: Rows, gold: Rows, without: Rows | None = None) -> Soft:
         """What the labels `gold` of `rows` say of the items never asked, those in `without` aside.
 
-        The graph is made at the first call, which should be with all rows ever to be given.
+        The graph is made at the first call, and again where a row came that it does not hold.
         """
-        if self._graph is None:
+        if self._graph is None or not np.isin(rows, self._graph[1]).all():
             self._graph = self._made(rows)
         graph, members = self._graph
         known = rows if without is None else np.concatenate([rows, without])
