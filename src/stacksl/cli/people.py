@@ -12,6 +12,7 @@ from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, facts
 from stacksl.cli.running import shown_run
+from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
@@ -82,7 +83,7 @@ def release(
     with live(quiet=quiet) as show:
         freed = opened.release(annotator=annotator, keys=key or [], drop=drop, progress=show)
     result = {"run": str(run), "released": freed, "sheets": _sheets(opened)}
-    print(as_json(result) if json else f"{count(freed)} rows freed\n\n{shown_run(opened)}")
+    print(as_json(result) if json else f"{plural(freed, 'row')} freed\n\n{shown_run(opened)}")
 
 
 def _answered(run: Run, received: Received) -> dict[str, Any]:

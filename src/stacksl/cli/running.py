@@ -325,7 +325,7 @@ def _waiting(folder: Path, result: dict[str, Any]) -> str:
     lines = facts(
         [
             ("Run", f"{result['run']}, {result['state']} for answers"),
-            ("Labels", f"{count(result['spent'])} of {count(result['budget'])} asked or answered"),
+            ("Labels", _promised(result)),
             ("Cost", spent(result["money"])),
             *((f"{sheet['open']} rows in", sheet["file"]) for sheet in result["sheets"]),
         ]
@@ -353,6 +353,12 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
     )
     commands = (f"stacksl evaluate {word} FILE", f"stacksl predict {word} FILE")
     return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
+
+
+def _promised(result: dict[str, Any]) -> str:
+    """The labels so far; those that measure the model are promised from the start."""
+    labels = f"{count(result['spent'])} of {count(result['budget'])}"
+    return f"{labels} asked, answered or promised{_measuring(result)}"
 
 
 def _measuring(result: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from stacksl.runs.budget import parse_budget
 from stacksl.runs.finish import read_facts
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job, Terms
+from stacksl.runs.opening import expect_items
 from stacksl.runs.people import FILE
 from stacksl.runs.sources import More, with_more
 
@@ -34,7 +35,8 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
     its own: of the labels added, as many as a run of that size would take.
 
     Raises:
-        SettingsError: it is no budget, or below what is spent already.
+        SettingsError: it is no budget, below what is spent already, or there is nothing left to buy
+            with it.
         RunError: the run adapts a language model, whose refits were planned by its budget.
     """
     with _held(folder) as job:
@@ -44,13 +46,15 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
         with Ledger.open(folder.ledger) as ledger:
             spent, paid = ledger.spent, ledger.spent_money
             leased = sum(bought["purpose"] == "audit" for bought in ledger.export())
+            audits = _audits(job, wanted.labels, spent=spent, leased=leased)
+            terms = Terms(wanted.labels, wanted.money, audits)
+            if wanted.labels >= spent:
+                expect_items(job, ledger, terms)
         if wanted.labels < spent or (wanted.money is not None and wanted.money < paid):
             raise SettingsError(
                 f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
                 f" promised already: give at least {spent}"
             )
-        audits = _audits(job, wanted.labels, spent=spent, leased=leased)
-        terms = Terms(wanted.labels, wanted.money, audits)
         job.renewed(terms=terms)
         reopened(folder, f"the budget is {wanted.labels} labels from here on")
     return terms
@@ -154,4 +158,4 @@ def reopened(folder: RunFolder, sentence: str) -> None:
     state = folder.read_state()
     name = state.pop("state")
     if name == "finished":
-        folder.write_state("stopped", **{**state, "sentence": sentence})
+        folder.write_state("stopped", **{**state, "sentence": sentence, "reopened": True})

@@ -6,17 +6,17 @@ it was taken, so that a run which was cut off, or given more to do, takes the re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from stacksl.errors import SettingsError
 from stacksl.game.randomness import generator
 from stacksl.labels.ledger import Ledger
 from stacksl.runs.audit import Audit, draw
-from stacksl.runs.job import Job
+from stacksl.runs.job import Job, Terms
 from stacksl.runs.rounds import Table
 
-__all__ = ["Rows", "hold", "measured", "order_of", "rescheduled", "rows_of"]
+__all__ = ["Rows", "expect_items", "hold", "measured", "order_of", "rescheduled", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,8 @@ def _change(job: Job, table: Table, order: list[int], audited: set[str], *, firs
     wanted = sum(terms.audits) - len(audited)
     free = _free(job, table, order, audited)
     items = first if table.agreed is None else table.agreed["items"]
+    if wanted > 0 and len(free) < wanted:
+        raise SettingsError(_too_few(wanted, len(free)))
     if (ledger.budget, ledger.money, items) != (terms.labels, terms.money, len(order)):
         rounds = table.learner.round + len(free) - max(0, wanted)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
@@ -141,16 +143,43 @@ def _change(job: Job, table: Table, order: list[int], audited: set[str], *, firs
         rescheduled(table, detail)
     if wanted <= 0:
         return set()
-    if len(free) < wanted:
-        raise SettingsError(
-            f"the new audit needs {wanted} items that were not bought, but {len(free)} are left:"
-            " give the run more items first, with `stacksl extend`"
-        )
     passed = frozenset(range(len(table.ids))) - frozenset(free)
     drawn = draw(len(table.ids), wanted, job.settings.seed, passed, len(terms.audits) - 1)
     leased = [table.ids[row] for row in drawn]
     ledger.reserve(leased, "audit")
     return set(leased)
+
+
+def expect_items(job: Job, ledger: Ledger, terms: Terms) -> None:
+    """Hold that there is something to buy with what is wanted, before anything is written.
+
+    Raises:
+        SettingsError: more labels than before, but no item that can still be chosen, or too few
+            for the audit that comes with them.
+    """
+    ids = [item.id for item in job.dataset.items]
+    if job.settings.mode == "stream":
+        gone = {name for name in ids if ledger.seen(name)}
+    else:
+        gone = {str(bought["item"]) for bought in ledger.export()}
+    aside = job.stock.aside | job.stock.gone
+    free = sum(row not in aside and name not in gone for row, name in enumerate(ids))
+    audited = sum(bought["purpose"] == "audit" for bought in ledger.export())
+    wanted = sum(terms.audits) - audited
+    if free < wanted:
+        raise SettingsError(_too_few(wanted, free))
+    if not free and terms.labels > ledger.spent:
+        raise SettingsError(
+            "every item was bought or, in a stream, has passed, so that more labels would buy"
+            " nothing: give the run more items first, with `stacksl extend`"
+        )
+
+
+def _too_few(wanted: int, free: int) -> str:
+    return (
+        f"the audit that comes with the new budget needs {wanted} items that can still be chosen,"
+        f" but {free} are left: give the run more items first, with `stacksl extend`"
+    )
 
 
 def _free(job: Job, table: Table, order: list[int], audited: set[str]) -> list[int]:
@@ -178,7 +207,8 @@ def _whole(value: object) -> int:
 
 def measured(job: Job, table: Table, rows: Rows) -> Audit | None:
     """The audit that speaks of the final model: the newest one, with its answers."""
-    leased = [str(p["item"]) for p in table.ledger.export() if p["purpose"] == "audit"]
+    bought = table.ledger.export()
+    leased = [str(p["item"]) for p in bought if p["purpose"] == "audit"]
     size = job.terms.audits[-1] if len(job.terms.audits) > 1 else len(rows.audit)
     items = leased[len(leased) - size :]
     if not items:
@@ -186,5 +216,11 @@ def measured(job: Job, table: Table, rows: Rows) -> Audit | None:
     said = {item: (answer.said, answer.index) for item, answer in table.ledger.audited().items()}
     rest = len(job.dataset.items) - len(job.stock.aside)
     first = len(job.terms.audits) == 1
-    passed_over = 0.0 if first else len(table.bought) / rest
+    passed_over = 0.0 if first else _before(bought, items[0]) / rest
     return Audit(tuple(table.row[item] for item in items), said, passed_over)
+
+
+def _before(bought: Sequence[Mapping[str, object]], item: str) -> int:
+    """How many items had been bought when `item` was."""
+    paid = [str(row["item"]) for row in bought if row["purpose"] != "owned"]
+    return len(set(paid[: paid.index(item)]))

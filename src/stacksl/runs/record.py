@@ -42,7 +42,8 @@ def recorded(job: Job, labeler: Labeler | None) -> Iterator[dict[str, Any]]:
     }
     if own is not None:
         state["labeler"] = own
-    if "created" in before and before["state"] in ("interrupted", "stopped", "failed", "running"):
+    cut = before.get("state") in ("interrupted", "stopped", "failed", "running")
+    if "created" in before and cut and not before.get("reopened"):
         state["interruptions"].append(f"taken up again {now()} after it was {_was(before)}")
         state["warnings"] = unique(state["warnings"], job.changed_versions())
     job.folder.write_state("running", **state)

@@ -57,18 +57,18 @@ def _counts(folder: RunFolder) -> dict[str, int]:
         return counts
     from stacksl.labels.ledger import Ledger
 
-    choices: dict[str | None, int] = {}
+    choices: dict[str | None, int] = {}  # the last round's: a pool passes an item over, then buys
     try:
         with Ledger.open(folder.ledger, readonly=True) as ledger:
             for row in ledger.rows():
                 if row.event == "round":
-                    counts["rounds"] += 1
                     choices[row.item] = int(row.payload["choice"])
                 elif row.event == "learnt" and row.purpose == "train":
                     counts["learnt"] += 1
                     counts["right"] += choices.get(row.item) == row.label().index
             counts["asked"], counts["spent"] = ledger.asked, ledger.spent
             counts["money"] = ledger.spent_money
+            counts["rounds"] = len(choices)
     except LedgerError as fault:
         raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
     return counts

@@ -125,13 +125,15 @@ def _budget(job: Job, table: Table, seen: Chronicle) -> f.Budget:
     ledger = table.ledger
     priced = job.budget.money is not None
     owned = _owned(table)
+    items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
+    unseen = len(set(range(len(table.ids))) - table.aside - set(seen.item.tolist()))
     return f.Budget(
         labels=ledger.budget,
         asked=ledger.asked,
         answered=len(table.bought) - owned,
         left=ledger.left,
-        rounds=seen.rounds,
-        horizon=table.learner.horizon,
+        rounds=items,
+        horizon=items + unseen,
         price=None if parse_prices(job.settings.price).by or not priced else job.budget.price,
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,

@@ -1,0 +1,133 @@
+"""A run whose labels come from people by file, and colleagues who fill in its sheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stacksl.api import Run, run
+from stacksl.runs.answering import Received
+
+from .conftest import CLASSES, sentence
+
+Row = dict[str, str]
+
+
+def write_pool(folder: Path, count: int, *, seed: int = 0, first: int = 0) -> Path:
+    """A file of sentences without labels; `gold` knows what each of them is about."""
+    rng = random.Random(seed)
+    path = folder / f"pool-{seed}-{first}.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["id", "text"])
+        for n in range(first, first + count):
+            topic = rng.choice(CLASSES)
+            table.writerow([f"i{n}", f"{topic[:2]} {sentence(rng, topic)} {n}"])
+    return path
+
+
+def texts_of(pool: Path) -> dict[str, str]:
+    """The sentences by id."""
+    with pool.open(encoding="utf-8", newline="") as file:
+        return {row["id"]: row["text"] for row in csv.DictReader(file)}
+
+
+def gold(prompt: str) -> str:
+    """The class of a sentence."""
+    return next(name for name in CLASSES if name.startswith(prompt[:2]))
+
+
+def write_classes(folder: Path) -> Path:
+    path = folder / "classes.txt"
+    path.write_text("\n".join(CLASSES) + "\n", encoding="utf-8")
+    return path
+
+
+def begin(folder: Path, *, count: int = 60, **settings: Any) -> Run:
+    """A run of people over `count` sentences that waits for its first answers."""
+    wanted: dict[str, Any] = {"budget": 24, "batch": 6, "mode": "pool", "names": False}
+    wanted |= {"out": folder / "run", "classes": str(write_classes(folder)), "labeler": "file"}
+    return run(write_pool(folder, count), **{**wanted, **settings})
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """The rows of a sheet as a spreadsheet shows them."""
+    text = Path(path).read_text(encoding="utf-8-sig")
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def write_rows(
+    path: str | Path, rows: Sequence[Row], *, separator: str = ",", encoding: str = "utf-8"
+) -> Path:
+    """Save rows as a spreadsheet would."""
+    with Path(path).open("w", encoding=encoding, newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]), delimiter=separator)
+        table.writeheader()
+        table.writerows(rows)
+    return Path(path)
+
+
+Say = Callable[[Row], str]
+
+
+def truth(row: Row) -> str:
+    """What a good colleague writes into the cell: the option's text."""
+    return gold(row["prompt"])
+
+
+def wrong(row: Row) -> str:
+    """Another class than the right one."""
+    return CLASSES[(CLASSES.index(gold(row["prompt"])) + 1) % len(CLASSES)]
+
+
+def fill(path: str | Path, say: Say = truth, *, keys: Iterable[str] | None = None) -> Path:
+    """Fill in a sheet, or the rows of it that have these keys."""
+    wanted = None if keys is None else set(keys)
+    rows = read_rows(path)
+    for row in rows:
+        if wanted is None or row["key"] in wanted:
+            row["answer"] = say(row)
+    return write_rows(path, rows)
+
+
+def sheets(waiting: Run) -> list[Path]:
+    """The sheets that wait for answers."""
+    return [Path(sheet["file"]) for sheet in waiting.status()["sheets"] or []]
+
+
+def open_rows(waiting: Run) -> dict[str, int]:
+    """How many rows of each sheet wait, by the name of the file."""
+    told = waiting.status()["sheets"] or []
+    return {Path(sheet["file"]).name: sheet["open"] for sheet in told}
+
+
+def answer_all(waiting: Run, say: Say = truth) -> Received:
+    """Let everybody fill in what waits, and hand it in."""
+    return waiting.answer(*[fill(path, say) for path in sheets(waiting)])
+
+
+def play(waiting: Run, say: Say = truth, *, calls: int = 40) -> Run:
+    """Answer until the run has finished."""
+    for _ in range(calls):
+        if waiting.status()["state"] != "waiting":
+            return waiting
+        answer_all(waiting, say)
+    raise AssertionError(f"the run still waits after {calls} calls")
+
+
+def bought(done: Run, **wanted: object) -> list[Mapping[str, object]]:
+    """The purchases in the ledger, with these values."""
+    with done.ledger as ledger:
+        rows = ledger.export()
+    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+
+
+def expect_sound(done: Run) -> None:
+    """The ledger verifies, and its replay gives the learner again."""
+    with done.ledger as ledger:
+        ledger.verify()
+    done.replay()

@@ -1,0 +1,336 @@
+"""What people answer by file: what is taken, learnt, paid, kept, named, and freed again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.errors import DataError, RunError, RunLocked
+from stacksl.report.facts import Facts
+
+from .conftest import CLASSES, class_items
+from .people_cases import (
+    Row,
+    Say,
+    answer_all,
+    begin,
+    bought,
+    expect_sound,
+    fill,
+    gold,
+    open_rows,
+    play,
+    read_rows,
+    sheets,
+    truth,
+    write_rows,
+    wrong,
+)
+
+
+def facts_of(done: Run) -> Facts:
+    return Facts.from_json((done.path / "facts.json").read_text())
+
+
+def first_sheet(waiting: Run) -> tuple[Path, list[Row]]:
+    path = sheets(waiting)[0]
+    return path, read_rows(path)
+
+
+def learnt(waiting: Run) -> int:
+    return sum(row["learnt_at"] is not None for row in bought(waiting))
+
+
+# Files as they come back -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("separator", "encoding"), [(";", "cp1252"), ("\t", "utf-8-sig"), (",", "utf-16")]
+)
+def test_a_file_as_a_spreadsheet_saves_it(tmp_path: Path, separator: str, encoding: str) -> None:
+    waiting = begin(tmp_path)
+    path, rows = first_sheet(waiting)
+    for row in rows:
+        row["answer"], row["note"] = gold(row["prompt"]), "für später"
+    path = write_rows(tmp_path / "back.csv", rows[::-1], separator=separator, encoding=encoding)
+    received = waiting.answer(path)
+    assert (received.accepted, received.faults) == ({"label": 6}, ())
+    with waiting.ledger as ledger:
+        assert {answer.note for answer in ledger.texts()} == {"für später"}
+
+
+def test_letter_then_number_then_text(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    path, rows = first_sheet(waiting)
+    with waiting.ledger as ledger:
+        order = ledger.handed()[0].order
+    shown = [CLASSES[index] for index in order]
+    for n, row in enumerate(rows):
+        place = shown.index(gold(row["prompt"]))
+        row["answer"] = ("abc"[place], str(place + 1), shown[place].upper())[n % 3]
+    assert waiting.answer(write_rows(path, rows)).accepted == {"label": 6}
+    prompts = {row["key"]: row["prompt"] for row in rows}
+    with waiting.ledger as ledger:
+        items = {row.key: row.item for row in ledger.handed()}
+    said = {str(row["item"]): row["answer"] for row in bought(waiting, state="answered")}
+    assert {key: said[items[key]] for key in prompts} == {
+        key: CLASSES.index(gold(prompt)) for key, prompt in prompts.items()
+    }
+
+
+def test_each_bad_cell_is_named_and_the_others_are_taken(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    path, rows = first_sheet(waiting)
+    for row in rows:
+        row["answer"] = gold(row["prompt"])
+    rows[1]["answer"], rows[3]["key"], rows[4]["answer"] = "D", "k7f3-q", ""
+    received = waiting.answer(write_rows(path, rows))
+    assert (received.accepted, received.empty) == ({"label": 3}, 1)
+    assert [fault.split(":")[0] for fault in received.faults] == [
+        f"{path} row 3, column answer",
+        f"{path} row 5, column key",
+    ]
+    assert open_rows(waiting) == {"0001.csv": 3, "0002.csv": 3}
+    assert not any(
+        word in fault for fault in received.faults for word in rows[1]["prompt"].split()[1:5]
+    )
+
+
+def test_a_file_without_one_readable_row_changes_nothing(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    path = sheets(waiting)[0]
+    before = bought(waiting)
+    other = begin(tmp_path, out=tmp_path / "other", seed=1)
+    received = waiting.answer(fill(sheets(other)[0]))
+    assert received.accepted == {}
+    assert len(received.faults) == 6
+    assert "another one" in received.faults[0]
+    assert waiting.answer(path).empty == 6
+    (tmp_path / "no.csv").write_text("this is no sheet")
+    (tmp_path / "none.csv").write_bytes(b"")
+    for name in ("no.csv", "none.csv", "gone.csv"):
+        with pytest.raises(DataError):
+            waiting.answer(fill(path), tmp_path / name)
+    assert bought(waiting) == before  # nothing of any file was taken
+    assert open_rows(waiting) == {"0001.csv": 6}
+
+
+# What is paid and learnt -------------------------------------------------------------------------
+
+
+def test_none_ambiguous_and_broken_are_paid_and_never_learnt(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, price="2")
+    path, rows = first_sheet(waiting)
+    words = ["none: a festival", "none", "ambiguous", "broken", "", ""]
+    for row, word in zip(rows, words, strict=True):
+        row["answer"] = word or gold(row["prompt"])
+    received = waiting.answer(write_rows(path, rows))
+    assert received.accepted == {"none": 2, "ambiguous": 1, "broken": 1, "label": 2}
+    assert received.predicted[1] == learnt(waiting) == 2
+    status = waiting.status()
+    assert (status["answered"], status["asked"], status["money"]["spent"]) == (2, 12, 24.0)
+    with waiting.ledger as ledger:
+        assert [answer.text for answer in ledger.texts()] == ["a festival"]
+    asked = {row["item"] for row in bought(waiting)}
+    done = play(waiting)
+    assert len(bought(done)) == len({row["item"] for row in bought(done)}) == 24 > len(asked)
+    facts = facts_of(done)
+    assert facts.budget.answered == learnt(done) == 20
+    assert facts.asking is not None
+    assert (facts.asking.none_of_these, facts.asking.ambiguous, facts.asking.broken) == (2, 1, 1)
+    expect_sound(done)
+
+
+def test_what_comes_twice_is_paid_once(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    path = fill(sheets(waiting)[0])
+    copy = write_rows(tmp_path / "copy.csv", read_rows(path), separator=";")
+    assert waiting.answer(path, copy).accepted == {"label": 6}
+    received = waiting.answer(copy)
+    assert (received.accepted, received.repeated, received.disputed) == ({}, 6, 0)
+    assert learnt(waiting) == 6
+    assert waiting.status()["spent"] == 12
+    assert play(waiting).answer(copy).repeated == 6
+
+
+def test_a_contradiction_is_kept_unpaid_and_listed(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, price="2")
+    path, rows = first_sheet(waiting)
+    waiting.answer(fill(path))
+    paid, said = waiting.status()["money"]["spent"], bought(waiting, state="answered")
+    other = write_rows(tmp_path / "other.csv", rows)
+    received = waiting.answer(fill(other, wrong, keys=[rows[0]["key"], rows[1]["key"]]))
+    assert (received.accepted, received.disputed, received.repeated) == ({}, 2, 0)
+    again = waiting.answer(other)
+    assert (again.disputed, again.repeated) == (0, 2)
+    assert waiting.status()["money"]["spent"] == paid
+    assert bought(waiting, state="answered") == said
+    with waiting.ledger as ledger:
+        disputes = ledger.disputes()
+    assert len(disputes) == 2
+    assert all(each.accepted and each.accepted.index != each.came.index for each in disputes)
+    done = play(waiting)
+    assert facts_of(done).asking is not None
+    assert facts_of(done).asking.disputes == 2  # type: ignore[union-attr]
+    expect_sound(done)
+
+
+def test_two_files_of_one_call_that_contradict_each_other(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    path, rows = first_sheet(waiting)
+    other = fill(write_rows(tmp_path / "other.csv", rows), wrong)
+    received = waiting.answer(fill(path), other)
+    assert (received.accepted, received.disputed) == ({"label": 6}, 6)
+    assert all(row["learnt_at"] is not None for row in bought(waiting, state="answered"))
+
+
+# Rows given up -----------------------------------------------------------------------------------
+
+
+def test_freed_rows_go_to_somebody_else_and_the_old_sheet_still_counts(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben")
+    old = next(path for path in sheets(waiting) if "ben" in path.name)
+    rows = read_rows(old)
+    assert waiting.release(annotator="ben") == 3
+    assert open_rows(waiting) == {"0001-anna.csv": 3, "0002-anna.csv": 3}
+    new = next(path for path in sheets(waiting) if path.name == "0002-anna.csv")
+    assert {row["prompt"] for row in read_rows(new)} == {row["prompt"] for row in rows}
+    assert not {row["key"] for row in read_rows(new)} & {row["key"] for row in rows}
+    assert waiting.answer(fill(old, keys=[rows[0]["key"]])).accepted == {"label": 1}
+    assert open_rows(waiting)["0002-anna.csv"] == 2
+    received = waiting.answer(fill(new, wrong))
+    assert (received.accepted, received.disputed) == ({"label": 2}, 1)
+    late = waiting.answer(fill(old))
+    assert (late.accepted, late.disputed, late.repeated) == ({}, 2, 1)
+    assert waiting.status()["spent"] == 3 + 3 + 3
+    done = play(waiting)
+    assert len(bought(done, state="answered")) == 24
+    expect_sound(done)
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str) -> None:
+    waiting = begin(tmp_path, mode=mode)
+    path, rows = first_sheet(waiting)
+    assert waiting.release(keys=[rows[0]["key"].upper(), rows[1]["key"]], drop=True) == 2
+    assert open_rows(waiting) == {"0001.csv": 4, "0002.csv": 2}
+    assert waiting.status()["spent"] == 6
+    prompts = {row["prompt"] for row in read_rows(path.parent / "0002.csv")}
+    assert not prompts & {row["prompt"] for row in rows}
+    done = play(waiting)
+    assert Counter(row["state"] for row in bought(done)) == {"answered": 24, "released": 2}
+    received = done.answer(fill(path))  # the two that nobody answered, and no money left for them
+    assert (received.accepted, received.repeated, received.disputed) == ({}, 4, 2)
+    assert done.status()["state"] == "finished"
+    assert done.status()["spent"] == 24
+    expect_sound(done)
+
+
+def test_rows_that_measure_are_handed_out_again_even_when_dropped(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, audit=6, batch=12)
+    measured = {str(row["item"]) for row in bought(waiting, purpose="audit")}
+    assert waiting.release(drop=True) == 12
+    with waiting.ledger as ledger:
+        leased = [lease.item for lease in ledger.open_purchases() if lease.purpose == "audit"]
+    assert set(leased) == measured
+    done = play(waiting)
+    assert {str(row["item"]) for row in bought(done, purpose="audit")} == measured
+    assert facts_of(done).audit is not None
+    expect_sound(done)
+
+
+def test_a_run_cut_off_while_freeing_measures_all_the_same(tmp_path: Path) -> None:
+    from stacksl.labels.ledger import Ledger
+
+    waiting = begin(tmp_path, audit=6, batch=12)
+    with Ledger.open(waiting.folder.ledger) as ledger:
+        for lease in ledger.open_purchases():
+            if lease.purpose == "audit":
+                ledger.release(lease, "refused")
+    done = play(waiting.resume())
+    assert len(bought(done, purpose="audit", state="answered")) == 6
+
+
+def test_what_cannot_be_freed_is_a_sentence(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    with pytest.raises(RunError, match="no annotator of this run"):
+        waiting.release(annotator="carl")
+    with pytest.raises(RunError, match="k7f3-q: no row of this run"):
+        waiting.release(keys=["k7f3-q"])
+    path, rows = first_sheet(waiting)
+    waiting.answer(fill(path))
+    with pytest.raises(RunError, match="no row of the run"):
+        waiting.release(keys=[rows[0]["key"]])
+
+
+# Runs that wait for nobody -----------------------------------------------------------------------
+
+
+def test_a_run_of_the_oracle_takes_no_file(tmp_path: Path) -> None:
+    items, answers = class_items(20)
+    done = run(items, answers, budget=5, out=tmp_path / "run")
+    waiting = begin(tmp_path, out=tmp_path / "waiting")
+    with pytest.raises(RunError, match="come from 'oracle'"):
+        done.answer(fill(sheets(waiting)[0]))
+    with pytest.raises(RunError, match="come from 'oracle'"):
+        done.release()
+
+
+def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
+    done = play(begin(tmp_path))
+    sheet = done.path / "ask" / "0001.csv"
+    model = (done.path / "model" / "head.safetensors").read_bytes()
+    received = done.answer(fill(sheet, wrong))
+    assert (received.accepted, received.disputed) == ({}, 6)
+    assert done.status()["state"] == "finished"
+    assert (done.path / "model" / "head.safetensors").read_bytes() == model
+    assert facts_of(done).asking.disputes == 6  # type: ignore[union-attr]
+    expect_sound(done)
+
+
+def test_two_at_a_time_are_one_too_many(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    with waiting.folder.locked(), pytest.raises(RunLocked):
+        waiting.answer(fill(sheets(waiting)[0]))
+    assert answer_all(waiting).accepted == {"label": 6}
+
+
+# What is measured stays untold until the end -----------------------------------------------------
+
+
+def traces(waiting: Run) -> list[object]:
+    """What somebody sees who looks into a waiting run everywhere but into its ledger."""
+    places = ("run", "data", "created", "sheets", "resume")
+    status = {name: value for name, value in waiting.status().items() if name not in places}
+    arrays = sorted((waiting.path / "checkpoints").glob("*.safetensors"))
+    names = sorted(path.name for path in waiting.path.rglob("*"))
+    assert not {"facts.json", "report.html", "README.md", "metrics.jsonl"} & set(names)
+    return [status, names, *[path.read_bytes() for path in [*sheets(waiting), *arrays]]]
+
+
+def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -> None:
+    seen: dict[Say, list[object]] = {truth: [], wrong: []}
+    right = []
+    for say, found in seen.items():
+        folder = tmp_path / say.__name__
+        folder.mkdir()
+        waiting = begin(folder, audit=8, budget=30, batch=10)
+        measuring = {str(row["item"]) for row in bought(waiting, purpose="audit")}
+        while waiting.status()["state"] == "waiting":
+            found += traces(waiting)
+            with waiting.ledger as ledger:
+                keys = {row.key for row in ledger.handed() if row.item in measuring}
+                certified = {row.item for row in ledger.rows() if row.event == "round"}
+            assert not certified & measuring  # no prediction of them is anywhere
+            for path in sheets(waiting):
+                fill(path)
+                found.append(waiting.answer(fill(path, say, keys=keys)))
+        audit = facts_of(waiting).audit
+        assert audit is not None
+        right.append(audit.correct)
+    assert len(seen[truth]) > 20
+    assert seen[truth] == seen[wrong]
+    assert right[0] != right[1]

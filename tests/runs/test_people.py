@@ -1,0 +1,255 @@
+"""Sheets: what goes out, to whom, in what order, and that each sheet is there."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run
+from stacksl.errors import DataError
+from stacksl.labels.ledger import Ledger
+from stacksl.report.facts import Facts
+from stacksl.runs import people
+
+from .conftest import CLASSES
+from .people_cases import (
+    answer_all,
+    begin,
+    bought,
+    expect_sound,
+    fill,
+    gold,
+    open_rows,
+    play,
+    read_rows,
+    sheets,
+    texts_of,
+    truth,
+    wrong,
+)
+
+TWO = {"annotators": "anna,ben"}
+
+
+def handed(waiting: Run) -> list[Any]:
+    with waiting.ledger as ledger:
+        return ledger.handed()
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_a_batch_is_open_in_all_with_the_audit_in_it(tmp_path: Path, mode: str) -> None:
+    waiting = begin(tmp_path, mode=mode, batch=8, audit=6, budget=30, names=True)
+    answered, spent = 0, []
+    while waiting.status()["state"] == "waiting":
+        told = open_rows(waiting)
+        assert sum(told.values()) == min(8, 30 - answered)
+        spent.append(waiting.status()["spent"])
+        answered += sum(answer_all(waiting).accepted.values())
+    assert answered == 30
+    assert spent == sorted(spent)
+    audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
+    assert len(audit) == 6
+    first = {row.item for row in handed(waiting) if row.sheet == 1}
+    assert 0 < len(first & audit) < 6  # the audit is not asked in one go, nor at the end alone
+    expect_sound(waiting)
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_a_partial_answer_tops_the_open_rows_up(tmp_path: Path, mode: str) -> None:
+    waiting = begin(tmp_path, mode=mode)
+    keys = [row["key"] for row in read_rows(sheets(waiting)[0])]
+    waiting.answer(fill(sheets(waiting)[0], keys=keys[:2]))
+    assert open_rows(waiting) == {"0001.csv": 4, "0002.csv": 2}
+    waiting.answer(fill(sheets(waiting)[1]))
+    assert open_rows(waiting) == {"0001.csv": 4, "0003.csv": 2}
+    expect_sound(play(waiting))
+    assert len(bought(waiting, state="answered")) == 24
+
+
+def test_two_annotators_get_rows_of_their_own_and_as_many(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, batch=7, **TWO)
+    assert sorted(open_rows(waiting).items()) == [("0001-anna.csv", 4), ("0001-ben.csv", 3)]
+    play(waiting)
+    items = [row.item for row in handed(waiting)]
+    assert len(items) == len(set(items)) == 24
+    assert set(Counter(row.annotator for row in handed(waiting)).values()) == {12}
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_rows_of_two_are_two_purchases_and_one_lesson(tmp_path: Path, mode: str) -> None:
+    waiting = begin(tmp_path, mode=mode, overlap=5, price="2", **TWO)
+    most = 0
+    while waiting.status()["state"] == "waiting":
+        most = max(most, sum(open_rows(waiting).values()))
+        for path in sheets(waiting):
+            waiting.answer(fill(path, truth if "anna" in path.name else wrong))
+    assert most <= 6
+    double = [str(row["item"]) for row in bought(waiting, slot=1)]
+    assert len(double) == 5
+    for item in double:
+        slots = bought(waiting, item=item)
+        assert {row["labeler"] for row in slots} == {"anna", "ben"}
+        assert sum(row["learnt_at"] is not None for row in slots) == 1
+        assert [row["price"] for row in slots] == [2_000_000, 2_000_000]
+    assert len(bought(waiting, state="answered")) == 24
+    assert waiting.status()["money"] == {"price": 2.0, "budget": 48.0, "spent": 48.0}
+    facts = Facts.from_json((waiting.path / "facts.json").read_text())
+    assert facts.budget.answered == 19
+    assert facts.asking is not None
+    assert facts.asking.agreement is not None
+    assert (facts.asking.agreement.n, facts.asking.agreement.agreed) == (5, 0)
+    assert "0.0% of 5 rows" in (waiting.path / "report.html").read_text()
+    expect_sound(waiting)
+
+
+def test_an_annotator_never_measures_agreement_with_oneself(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, overlap=3, **TWO)
+    for name in ("ben", "anna", "ben"):
+        waiting.release(annotator=name)
+    play(waiting)
+    for row in bought(waiting, slot=1):
+        assert len({each["labeler"] for each in bought(waiting, item=row["item"])}) == 2
+
+
+def test_prices_by_annotator_are_promised_at_the_highest(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, price="anna=3,ben=2.50", budget=12, **TWO)
+    assert waiting.status()["money"] == {"price": 3.0, "budget": 36.0, "spent": 18.0}
+    ben = next(path for path in sheets(waiting) if "ben" in path.name)
+    waiting.answer(fill(ben))
+    assert waiting.status()["money"]["spent"] == 3 * 3.0 + 3 * 2.5 + 3 * 3.0
+    play(waiting)
+    paid = Counter({"anna": 0, "ben": 0})
+    for row in bought(waiting):
+        paid[str(row["labeler"])] += int(str(row["price"]))
+        assert row["price"] == {"anna": 3_000_000, "ben": 2_500_000}[str(row["labeler"])]
+    assert waiting.status()["money"]["spent"] == paid.total() / 1e6 < 36.0
+    facts = Facts.from_json((waiting.path / "facts.json").read_text())
+    assert facts.asking is not None
+    assert {cost.labeler: cost.money for cost in facts.asking.costs} == dict(paid)
+    assert facts.budget.price is None
+    expect_sound(waiting)
+
+
+# What is shown -----------------------------------------------------------------------------------
+
+
+def test_options_are_shuffled_by_annotator_recorded_and_undone(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, overlap=6, batch=12, seed=3, **TWO)
+    orders = {row.annotator: row.order for row in handed(waiting)}
+    assert len(set(orders.values())) == 2
+    for path in sheets(waiting):
+        name = path.stem.split("-")[1]
+        shown = [CLASSES[index] for index in orders[name]]
+        for row in read_rows(path):
+            lines = row["options"].splitlines()
+            assert [line.split(") ", 1)[1] for line in lines] == shown
+        waiting.answer(fill(path, lambda row, shown=shown: "ABC"[shown.index(gold(row["prompt"]))]))
+    texts = texts_of(tmp_path / "pool-0-0.csv")
+    answered = bought(waiting, state="answered")
+    assert len(answered) == 12
+    for row in answered:
+        assert CLASSES[int(str(row["answer"]))] == gold(texts[str(row["item"])])
+
+
+def test_rows_that_measure_do_not_stand_out(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, audit=8, budget=30, batch=20)
+    audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
+    measuring = {
+        text for name, text in texts_of(tmp_path / "pool-0-0.csv").items() if name in audit
+    }
+    rows = read_rows(sheets(waiting)[0])
+    places = [n for n, row in enumerate(rows) if row["prompt"] in measuring]
+    assert 2 <= len(places) < 8
+    assert places != list(range(places[0], places[0] + len(places)))
+
+
+# Where sheets lie --------------------------------------------------------------------------------
+
+
+def test_colleagues_read_sheets_where_they_were_put(tmp_path: Path) -> None:
+    desk = tmp_path / "desk"
+    waiting = begin(tmp_path, ask_dir=str(desk), ask_mode="0640", **TWO)
+    assert {path.parent for path in sheets(waiting)} == {desk}
+    assert {path.stat().st_mode & 0o777 for path in desk.iterdir()} == {0o640}
+    assert not (waiting.path / "ask").exists()
+    own = begin(tmp_path, out=tmp_path / "own")
+    assert (own.path / "ask").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (own.path / "ask").iterdir()} == {0o600}
+
+
+def test_a_folder_of_sheets_belongs_to_one_run(tmp_path: Path) -> None:
+    desk = tmp_path / "desk"
+    begin(tmp_path, ask_dir=str(desk))
+    with pytest.raises(DataError, match="ask-dir of its own"):
+        begin(tmp_path, ask_dir=str(desk), out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be made"):
+        begin(tmp_path, ask_dir=str(tmp_path / "file" / "desk"))
+    (tmp_path / "file").unlink()
+    waiting = Run(tmp_path / "run").resume()
+    assert open_rows(waiting) == {"0001.csv": 6}
+    expect_sound(waiting)
+
+
+# Sheets that are gone, runs that are left --------------------------------------------------------
+
+
+def test_a_sheet_that_was_deleted_is_written_again_with_its_keys(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    path = sheets(waiting)[0]
+    before = path.read_bytes()
+    path.unlink()
+    waiting.resume()
+    assert path.read_bytes() == before
+    keys = [row["key"] for row in read_rows(path)]
+    waiting.answer(fill(path, keys=keys[:4]))
+    path.unlink()
+    waiting.resume()
+    assert {row["key"] for row in read_rows(path)} == set(keys[4:])
+
+
+def test_a_sheet_with_answers_in_it_is_left_alone(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    path = fill(sheets(waiting)[0])
+    before = path.read_bytes()
+    assert waiting.resume().status()["state"] == "waiting"
+    assert path.read_bytes() == before
+    assert bought(waiting, state="answered") == []
+
+
+def test_a_crash_between_record_and_sheet_loses_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = begin(tmp_path, out=tmp_path / "whole")
+
+    def crash(*rest: Any, **named: Any) -> None:
+        raise DataError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(people, "write_sheet", crash)
+        with pytest.raises(DataError, match="the disk is full"):
+            begin(tmp_path)
+    cut = Run(tmp_path / "run")
+    assert cut.status()["state"] == "failed"
+    assert len(handed(cut)) == 6
+    cut.resume()
+    assert sheets(cut)[0].read_bytes() == sheets(whole)[0].read_bytes()
+
+
+def test_a_run_waits_for_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = begin(tmp_path)
+    later = time.time() + 400 * 24 * 3600
+    with Ledger.open(waiting.folder.ledger, clock=lambda: later) as ledger:
+        assert ledger.expire() == []
+        assert len(ledger.open_purchases()) == 6
+    monkeypatch.setattr(time, "time", lambda: later)
+    answer_all(waiting.resume())
+    assert len(bought(waiting, state="answered")) == 6
