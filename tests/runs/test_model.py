@@ -128,11 +128,18 @@ def test_other_candidates_than_the_models_classes_are_refused(classes) -> None:
 def test_with_fewer_than_two_classes_bought_there_is_no_refit_and_the_run_says_so(tmp_path) -> None:
     items, _ = class_items(30)
     answers = {item.id: 0 for item in items}
-    done = run(items, answers, budget=5, out=tmp_path / "run")
+    done = run(items, answers, budget=5, names=False, out=tmp_path / "run")
     assert done.model.head is None
     assert not (done.path / "model" / "head.safetensors").exists()
     assert "no refit" in (done.path / "report.html").read_text().lower()
     assert all(0 < row["probability"] <= 1 for row in done.predict(items))
+
+
+def test_class_names_make_a_refit_where_one_class_alone_was_bought(tmp_path) -> None:
+    items, _ = class_items(30)
+    done = run(items, {item.id: 0 for item in items}, budget=5, out=tmp_path / "run")
+    assert done.model.head is not None
+    assert all(row["choice"] == CLASSES[0] for row in done.predict(items[:5]))
 
 
 def test_the_papers_preset_ends_with_the_last_theta(tmp_path) -> None:
