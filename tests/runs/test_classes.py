@@ -2,87 +2,62 @@
 
 from __future__ import annotations
 
-import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import RunError, SettingsError
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Head
-from stacksl.runs import classes as growing
-from stacksl.runs.adding import prospect
+from stacksl.runs.adding import Prospect, prospect
 from stacksl.runs.checkpoints import heads, latest
+from stacksl.runs.forgetting import forget
 
-from .conftest import CLASSES, class_items, pair_items
+from .conftest import CLASSES, Finished
+from .people_cases import Row, answer_all, begin, gold, play, read_rows, sheets, write_pool
 
 NEW = "night"
-Saying = Callable[[str, int], str]
 
 
-def topic_of(prompt: str) -> str:
-    items, answers = class_items(60)
-    gold = {item.prompt: CLASSES[answers[item.id]] for item in items}
-    return gold[prompt]
-
-
-def named_or_not(topic: str, n: int) -> str:
-    """What a colleague writes who misses a class: every other time by its name."""
-    if topic != NEW:
+def grudging(row: Row) -> str:
+    """What a colleague says who misses a class: every other time by its name, more or less."""
+    topic = gold(row["prompt"])
+    if topic in row["options"]:
         return topic
-    return f"[none]: {' NIGHT ' if n % 2 else 'something else'}"
+    return f"[none]: {' NIGHT ' if len(row['prompt']) % 2 else 'something else'}"
 
 
-def begin(folder: Path, **settings: object) -> Run:
-    """A run over three topics that has been given only two of them as classes."""
-    items, _ = class_items(60)
-    with (folder / "data.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", "text"])
-        writer.writerows([item.id, item.prompt] for item in items)
-    (folder / "classes.txt").write_text("bread\nsea\n", encoding="utf-8")
-    plan = {"labeler": "file", "mode": "pool", "batch": 16, "audit": 0, "budget": 44, **settings}
-    return run(folder / "data.csv", out=folder / "r", classes=str(folder / "classes.txt"), **plan)
+def plainly(row: Row) -> str:
+    """The class itself, as a right text where the sheet is from before it was added."""
+    topic = gold(row["prompt"])
+    return topic if topic in row["options"] else f"[none]: {topic}"
 
 
-def fill(sheet: Path, saying: Saying = named_or_not) -> Path:
-    with sheet.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    for n, row in enumerate(rows):
-        row["answer"] = saying(topic_of(row["prompt"]), n)
-        if row["answer"] == NEW and NEW not in row["options"]:
-            row["answer"] = f"[none]: {NEW}"  # a sheet from before the class was added
-    copy = sheet.parents[2] / "answers" / sheet.name
-    copy.parent.mkdir(exist_ok=True)
-    with copy.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    return copy
+def started(folder: Path, **settings: Any) -> Run:
+    """A run over three topics that was given two of them, with one batch answered."""
+    (folder / "two.txt").write_text("bread\nsea\n", encoding="utf-8")
+    plan: dict[str, Any] = {"budget": 36, "batch": 16, "audit": 0, "count": 40}
+    made = begin(folder, **{**plan, "classes": str(folder / "two.txt"), **settings})
+    answer_all(made, grudging)
+    return made
 
 
-def sheets(made: Run) -> list[Path]:
-    return [Path(str(each["file"])) for each in made.status()["sheets"] or []]
+@pytest.fixture(scope="module")
+def first_batch(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return started(tmp_path_factory.mktemp("two"), names=True)
 
 
-def answer(made: Run, saying: Saying = named_or_not) -> None:
-    """Every open sheet, once."""
-    made.answer(*[fill(sheet, saying) for sheet in sheets(made)])
-
-
-def to_the_end(made: Run, saying: Saying) -> None:
-    for _ in range(30):
-        if made.status()["state"] != "waiting":
-            break
-        answer(made, saying)
-    assert made.status()["state"] == "finished"
-
-
-def straight(topic: str, n: int) -> str:
-    return topic
+@pytest.fixture
+def made(first_batch: Run, tmp_path: Path) -> Run:
+    """A copy of a run that waits for its second batch."""
+    shutil.copytree(first_batch.path, tmp_path / "run")
+    return Run(tmp_path / "run")
 
 
 def verify(made: Run) -> None:
@@ -90,50 +65,232 @@ def verify(made: Run) -> None:
         ledger.verify(Head(*mark) for mark in heads(made.path / "checkpoints"))
 
 
-def events(made: Run) -> list[str]:
+def told(made: Run, what: Callable[[Ledger], Any]) -> Any:
     with made.ledger as ledger:
-        return [row.event for row in ledger.rows()]
+        return what(ledger)
 
 
-def said(made: Run) -> dict[str, int]:
-    with made.ledger as ledger:
-        return ledger.said()
+def none_said(made: Run) -> int:
+    return int(told(made, lambda ledger: ledger.said())["none"])
 
 
-def test_answers_that_name_the_class_are_learnt_for_nothing(tmp_path: Path) -> None:
-    made = begin(tmp_path)
-    answer(made)
-    before, none = made.status(), said(made)["none"]
-    assert none >= 2
+def purchases(made: Run) -> list[tuple[object, ...]]:
+    """What was bought, by whom it was answered and how; times and random names left out."""
+    rows = told(made, lambda ledger: ledger.export())
+    return [(r["item"], r["slot"], r["state"], r["said"], r["answer"], r["purpose"]) for r in rows]
+
+
+def learner_of(made: Run) -> dict[str, Any]:
+    saved, _ = latest(made.path / "checkpoints")
+    assert saved is not None
+    return dict(saved.arrays)
+
+
+def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:
+    before, none = made.status(), none_said(made)
     expected = prospect(made.folder, NEW)
     found = made.add_class(NEW)
     after = made.status()
     assert found == expected
-    assert found.classes == 3
+    assert (found.classes, found.price, found.cost) == (3, None, None)
     assert 0 < found.mapped < none
     assert found.mapped + len(found.again) == none
     assert after["answered"] == before["answered"] + found.mapped
     assert after["spent"] == before["spent"]
-    assert said(made)["none"] == none - found.mapped
-    with made.ledger as ledger:
-        rows = [row for row in ledger.rows() if row.event in ("class_added", "corrected")]
-        assert dict(rows[0].payload) == {"name": NEW, "size": 3}
-        assert [row.payload["index"] for row in rows[1:]] == [2] * found.mapped
+    assert none_said(made) == none - found.mapped
+    wanted = ("class_added", "corrected")
+    rows = told(made, lambda ledger: [row for row in ledger.rows() if row.event in wanted])
+    assert dict(rows[0].payload) == {"name": NEW, "size": 3}
+    assert [row.payload["index"] for row in rows[1:]] == [2] * found.mapped
+    assert learner_of(made)["scorer/theta"].shape[0] == 3
+    assert np.abs(learner_of(made)["scorer/theta"][2]).sum() > 0
+    verify(made)
+
+
+def test_the_run_goes_on_with_the_class_and_is_played_again(made: Run) -> None:
+    out = [read_rows(sheet) for sheet in sheets(made)]
+    found = made.add_class(NEW, description="what is seen in the dark")
+    assert [read_rows(sheet) for sheet in sheets(made)] == out, "sheets that are out stay"
+    assert all(NEW not in row["options"] for rows in out for row in rows)
+    made.change_budget(40)
+    answer_all(made, plainly)
+    assert all(NEW in row["options"] for row in read_rows(sheets(made)[0]))
+    play(made, plainly)
+    assert made.model.classes == ("bread", "sea", NEW)
+    assert none_said(made) == len(found.again), "a right text on an old sheet is mapped as well"
+    test = [Item(f"t{n}", f"{NEW[:2]} star moon owl {n}", ()) for n in range(8)]
+    choices = [row["choice"] for row in made.predict(test)]
+    assert choices.count(NEW) >= 7
+    verify(made)
+    assert made.replay()["labels"] == made.status()["answered"]
+
+
+def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
+    none = none_said(made)
+    found = made.add_class(NEW, reopen=True)
+    assert len(found.again) == none - found.mapped > 0
+    again = {row[0] for row in purchases(made) if row[1] == 1}
+    assert again == set(found.again)
+    assert prospect(made.folder).again == ()
+    with pytest.raises(RunError, match="no item to ask for once more"):
+        made.ask_again()
+    play(made, plainly)
+    by_slot = {(r[0], r[1]): r[3] for r in purchases(made)}
+    assert {by_slot[item, 0] for item in again} == {"none"}
+    assert {by_slot[item, 1] for item in again} == {"label"}
+    assert told(made, lambda ledger: ledger.agreement()) == [], "it was another question"
+    assert made.status()["spent"] == 36
     verify(made)
     made.replay()
 
 
-def test_a_run_with_a_class_more_ends_and_predicts_it(tmp_path: Path) -> None:
-    made = begin(tmp_path)
-    answer(made)
-    made.add_class("night", description="what is seen in the dark")
-    to_the_end(made, straight)
-    assert made.model.classes == ("bread", "sea", "night")
-    items, answers = class_items(40, seed=5)
-    result = made.evaluate(items, answers)
-    assert result["unknown_classes"] == 0
-    assert result["accuracy"] > 0.8
-    assert {row["choice"] for row in made.predict(items)} == set(CLASSES)
+def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path: Path) -> None:
+    made = started(tmp_path, budget=20, batch=20)
+    found = made.add_class(NEW)
+    assert made.status()["state"] == "finished"
+    assert prospect(made.folder).again == found.again
+    before = told(made, lambda ledger: ledger.head)
+    with pytest.raises(SettingsError, match="0 labels left: raise it first"):
+        made.ask_again()
+    assert told(made, lambda ledger: ledger.head) == before
+    assert made.status()["state"] == "finished"
+    made.change_budget(20 + len(found.again))
+    made.ask_again()
+    play(made, plainly)
+    assert made.status()["answered"] == 20
+    assert none_said(made) == len(found.again), "the first answers stay what they were"
+    made.replay()
+
+
+class Cut(Exception):
+    """The machine goes down."""
+
+
+@pytest.mark.parametrize("step", ["before the event", "before a correction", "before the sheets"])
+def test_a_run_that_is_cut_off_takes_the_class_up(
+    made: Run, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made.path, tmp_path / "twin" / "run")
+    twin = Run(tmp_path / "twin" / "run")
+    twin.add_class(NEW)
+    theirs = learner_of(twin)
+
+    def cut(*args: object, **more: object) -> None:
+        raise Cut
+
+    with monkeypatch.context() as patch:
+        place = {"event": "Ledger.add_class", "correction": "Ledger.correct"}.get(step.split()[-1])
+        home = "stacksl.labels.ledger" if place else "stacksl.runs.people"
+        patch.setattr(f"{home}.{place or 'Desk.deliver'}", cut)
+        with pytest.raises(Cut):
+            made.add_class(NEW)
     verify(made)
-    told = made.replay()
-    assert told["labels"] == made.status()["answered"]
+    if step == "before the event":  # nothing has happened, and what is there plays again
+        assert made.replay()["labels"] == told(made, lambda ledger: ledger.learnt)
+        with pytest.raises(SettingsError, match="there already"):
+            made.add_class("  NIGHT")
+    made.resume()
+    assert purchases(made) == purchases(twin)
+    ours = learner_of(made)
+    assert ours.keys() == theirs.keys()
+    for name, array in ours.items():
+        assert np.array_equal(array, theirs[name], equal_nan=True), name
+    made.replay()
+
+
+def test_a_stream_is_paced_and_compared_round_by_round_all_the_same(tmp_path: Path) -> None:
+    made = started(tmp_path, mode="stream")
+    made.add_class(NEW)
+    answer_all(made, plainly)
+    made.add_class("dawn")
+    play(made, plainly)
+    assert made.model.classes == ("bread", "sea", NEW, "dawn")
+    verify(made)
+    assert made.replay()["rounds"] == 40
+
+
+def test_answers_of_the_audit_are_mapped_and_not_learnt(tmp_path: Path) -> None:
+    made = started(tmp_path, audit=12, batch=36)
+    before = made.status()["answered"]
+    found = made.add_class(NEW)
+    assert found.measured > 0
+    assert made.status()["answered"] == before + found.mapped
+    words = [each.word for each in told(made, lambda led: led.audited()).values()]
+    assert words.count(2) == found.measured
+    assert made.status()["state"] == "finished"
+    made.replay()
+
+
+def test_a_finished_run_of_a_label_column_takes_a_class_on(
+    classes: Finished, tmp_path: Path
+) -> None:
+    shutil.copytree(classes.run.path, tmp_path / "run")
+    made = Run(tmp_path / "run")
+    found = made.add_class("dawn")
+    assert found == Prospect(4, 0, 0, (), None, 0)
+    assert made.status()["state"] == "finished"
+    assert made.model.classes == (*CLASSES, "dawn")
+    test, answers = classes.test
+    bare = [Item(item.id, item.prompt, ()) for item in test]
+    assert made.evaluate(bare, answers)["accuracy"] > 0.5
+    verify(made)
+    made.add_class("dusk", description="the other one")
+    assert made.model.classes == (*CLASSES, "dawn", "dusk")
+    made.replay()
+
+
+def test_more_items_and_forgotten_ones_go_with_it(made: Run, tmp_path: Path) -> None:
+    made.add_class(NEW)
+    assert made.extend(write_pool(tmp_path, 12, seed=3, first=100)) == 12
+    asked = [row[0] for row in purchases(made) if row[2] == "answered"]
+    forget(made.path, str(asked[0]))
+    made.add_class("dawn")
+    play(made, plainly)
+    assert made.model.classes == ("bread", "sea", NEW, "dawn")
+    assert f"'{asked[0]}'" not in repr(purchases(made))
+    verify(made)
+    assert "lost_rounds" in made.replay()
+
+
+def test_what_cannot_be_added_is_refused_before_anything_changes(
+    made: Run, pairs: Finished, tmp_path: Path
+) -> None:
+    table = (made.path / "resolved.toml").read_bytes()
+    for name in ("bread", " Bread ", "BREAD"):
+        with pytest.raises(SettingsError, match="there already, as number 1 of 2"):
+            made.add_class(name)
+    with pytest.raises(SettingsError, match="needs a name"):
+        made.add_class("  ")
+    with pytest.raises(RunError, match="no item to ask for once more"):
+        made.ask_again()
+    assert (made.path / "resolved.toml").read_bytes() == table
+    with pytest.raises(RunError, match="bring their own options"):
+        pairs.run.add_class(NEW)
+    shutil.copytree(pairs.run.path, tmp_path / "lm")
+    adapted = Run(tmp_path / "lm")
+    rows = adapted.folder.read_toml("resolved.toml")
+    adapted.folder.write_toml("resolved.toml", {**rows, "model": "sample", "adapt": "lora"}, "")
+    with pytest.raises(RunError, match="language model's features"):
+        adapted.add_class(NEW)
+
+
+def test_many_classes_stand_in_a_list_for_each_number_of_them(tmp_path: Path) -> None:
+    names = ["bread", "sea", *(f"topic {n}" for n in range(26))]
+    (tmp_path / "many.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+    plan = {"labeler": "file", "classes": str(tmp_path / "many.txt"), "budget": 12, "batch": 6}
+    made = run(write_pool(tmp_path, 30), out=tmp_path / "run", audit=0, mode="pool", **plan)
+    made.add_class(NEW)
+    made.answer()
+    answer_all(made, plainly_or_none)
+    lists = {path.name: read_rows(path) for path in (made.path / "ask").glob("classes*.csv")}
+    assert {name: len(rows) for name, rows in lists.items()} == {
+        "classes.csv": 28,
+        "classes-of-29.csv": 29,
+    }
+    play(made, plainly_or_none)
+    assert made.status()["state"] == "finished"
+
+
+def plainly_or_none(row: Row) -> str:
+    topic = gold(row["prompt"])
+    return f"[none]: {topic}" if topic == NEW and "classes-of-29" not in row["options"] else topic

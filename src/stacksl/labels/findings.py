@@ -49,14 +49,33 @@ def audited(book: Book) -> dict[str, Answer]:
 
 def agreement(book: Book) -> list[tuple[Answer, Answer]]:
     """Each two accepted answers to one item, as they came; see `Ledger.agreement`."""
-    by_item: dict[str, list[Answer]] = {}
+    offered = _offered(book)
+    alike: dict[tuple[str, int], list[Answer]] = {}
     for row, answer in _answers(book):
         if row.event == "answered" and row.purpose in _CHARGED:
-            by_item.setdefault(answer.item, []).append(answer)
+            key = (answer.item, offered.get((row.surrogate, answer.slot), 0))
+            alike.setdefault(key, []).append(answer)
     pairs = []
-    for found in by_item.values():
+    for found in alike.values():
         pairs += list(combinations(sorted(found, key=lambda answer: answer.slot), 2))
     return pairs
+
+
+def _offered(book: Book) -> dict[tuple[str | None, int], int]:
+    """How many classes had been added when a purchase was first made, where any had.
+
+    An item that is asked for once more since then says nothing of agreement: the question is
+    another one.
+    """
+    if not book.drafts.accounts.classes_added:
+        return {}
+    offered: dict[tuple[str | None, int], int] = {}
+    added = 0
+    for row in book.rows(only=("class_added", "reserved")):
+        added += row.event == "class_added"
+        if row.event == "reserved":
+            offered.setdefault((row.surrogate, row.slot or 0), added)
+    return offered
 
 
 def disputes(book: Book) -> list[Dispute]:

@@ -337,7 +337,8 @@ def desk_of(job: Job, ledger: Ledger) -> Desk:
     items = job.dataset.items
     row = {item.id: index for index, item in enumerate(items)}
     place = ask_folder(job.settings, job.folder.path)
-    return Desk(ledger, place, job.settings, items, row, job.stock.classes)
+    began = None if job.stock.began is None else len(job.stock.began)
+    return Desk(ledger, place, job.settings, items, row, job.stock.classes, began)
 
 
 def _table(

@@ -65,7 +65,7 @@ class Desk:
     """Where rows are handed out: who answers, where the sheets lie, how many rows are out.
 
     `items` are all items of the run by row, `row` the way from an id; `classes` where they are
-    fixed.
+    fixed, and `began` how many there were before the first was added on the way, if any was.
     """
 
     ledger: Ledger
@@ -74,6 +74,7 @@ class Desk:
     items: Sequence[Item]
     row: Mapping[str, int]
     classes: Classes | None
+    began: int | None = None
 
     def deliver(self) -> list[dict[str, object]]:
         """Hand out what is open, up to the batch, and see that each sheet is there.
@@ -174,9 +175,11 @@ class Desk:
 
     def _companion(self, handed: Handed) -> str | None:
         """The name of the file that lists the classes, where they are too many for a cell."""
-        if self.classes is None or len(self.classes.names) <= WHOLE:
+        if self.classes is None or len(handed.order) <= WHOLE:
             return None
-        path = self._path_of("classes", handed.annotator)
+        shown = len(handed.order)  # a list of its own for each sheet's number of classes
+        stem = "classes" if shown == (self.began or shown) else f"classes-of-{shown}"
+        path = self._path_of(stem, handed.annotator)
         if not path.exists():
             said = self.classes.names, self.classes.descriptions
             write_classes(path, *said, handed.order, mode=self._mode)

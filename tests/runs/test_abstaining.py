@@ -1,0 +1,152 @@
+"""A run's none-of-these train when its model abstains, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl import Item
+from stacksl.api import Run, run
+from stacksl.game.abstaining import FEWEST
+from stacksl.labels.purchases import Answer, Purchase
+
+from .conftest import CLASSES, class_items, pair_items
+
+KEPT = CLASSES[:2]
+
+
+class Missing:
+    """A labeler who has no candidate for an item that `answers` does not hold."""
+
+    name = "missing"
+    repeatable = True
+
+    def __init__(self, answers: dict[str, int]) -> None:
+        self._answers = answers
+        self._asked: list[Purchase] = []
+
+    def ask(self, purchases: Any) -> None:
+        self._asked = list(purchases)
+
+    def answers(self) -> list[Answer]:
+        came, self._asked = self._asked, []
+        return [self._answer(lease) for lease in came]
+
+    def _answer(self, lease: Purchase) -> Answer:
+        index = self._answers.get(lease.item)
+        said: Any = "none" if index is None else "label"
+        return Answer(lease.item, lease.slot, lease.token, index, self.name, 0, said=said)
+
+
+def two_of_three(count: int, seed: int = 0) -> tuple[list[Item], dict[str, int]]:
+    """Sentences of three topics with two classes; those of the third have no answer."""
+    items, answers = class_items(count, seed)
+    kept = [Item(item.id, item.prompt, KEPT) for item in items]
+    return kept, {name: gold for name, gold in answers.items() if gold < len(KEPT)}
+
+
+def played(folder: Path, budget: int, **settings: Any) -> Run:
+    items, answers = two_of_three(90)
+    plan = {"mode": "pool", "audit": 0, "names": False, **settings}
+    return run(items, labeler=Missing(answers), budget=budget, out=folder / "run", **plan)
+
+
+@pytest.fixture(scope="module")
+def abstaining(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return played(tmp_path_factory.mktemp("abstaining"), 70, names=True)
+
+
+def facts(done: Run) -> dict[str, Any]:
+    return dict(json.loads((done.path / "facts.json").read_text(encoding="utf-8")))
+
+
+def test_the_threshold_is_kept_with_the_model_and_its_origin_told(abstaining: Run) -> None:
+    about = json.loads((abstaining.path / "model" / "model.json").read_text(encoding="utf-8"))
+    asking = facts(abstaining)["asking"]
+    threshold = about["abstain"]
+    assert threshold["none"] == asking["none_of_these"] >= FEWEST
+    assert threshold["labels"] == asking["labels"] == 70 - threshold["none"]
+    assert 0.5 < threshold["value"] < 1, "of two classes the larger probability is above a half"
+    assert threshold["auroc"] > 0.8
+    assert f"below {threshold['value']:.3f}" in asking["abstaining"]
+    assert asking["abstaining"] in (abstaining.path / "README.md").read_text(encoding="utf-8")
+    assert f"{threshold['value']:.3f}" in (abstaining.path / "report.html").read_text()
+
+
+def test_predictions_say_where_it_abstains(abstaining: Run) -> None:
+    items, answers = two_of_three(60, seed=9)
+    rows = list(abstaining.predict(items))
+    value = abstaining.model.abstaining.value
+    assert [row["abstain"] for row in rows] == [row["probability"] < value for row in rows]
+    told = {item.id: row["abstain"] for item, row in zip(items, rows, strict=True)}
+    kept = np.mean([not told[name] for name in answers])
+    left_out = np.mean([told[item.id] for item in items if item.id not in answers])
+    assert kept > 0.6
+    assert left_out > 0.6
+
+
+def test_an_evaluation_tells_the_share_and_the_accuracy_on_the_rest(abstaining: Run) -> None:
+    items, answers = two_of_three(60, seed=9)
+    mine = [item for item in items if item.id in answers]
+    told = abstaining.evaluate(mine, answers)
+    rows = list(abstaining.predict(mine))
+    kept = [row for row in rows if not row["abstain"]]
+    right = [row["index"] == answers[row["id"]] for row in kept]
+    assert told["abstained"] == pytest.approx(1 - len(kept) / len(rows))
+    assert told["accuracy_kept"] == pytest.approx(np.mean(right))
+    assert told["n"] == len(mine), "the accuracy still counts every row"
+
+
+def test_a_few_none_of_these_train_nothing_and_the_report_says_so(tmp_path: Path) -> None:
+    done = played(tmp_path, 12)
+    none = facts(done)["asking"]["none_of_these"]
+    assert 0 < none < FEWEST
+    assert done.model.abstaining is None
+    assert f"never abstains: {none} items" in facts(done)["asking"]["abstaining"]
+    items, answers = two_of_three(20, seed=9)
+    assert all("abstain" not in row for row in done.predict(items))
+    known = [item for item in items if item.id in answers]
+    assert "abstained" not in done.evaluate(known, answers)
+
+
+def test_without_any_nothing_is_said(tmp_path: Path) -> None:
+    items, answers = class_items(30)
+    done = run(items, answers, budget=9, out=tmp_path / "run", names=False)
+    assert facts(done)["asking"]["abstaining"] == ""
+
+
+def test_options_of_their_own_are_abstained_on_as_well(tmp_path: Path) -> None:
+    """Every third item has no right option, and its probabilities are as good as any: no rule."""
+    items, answers = pair_items(80)
+    known = {name: gold for n, (name, gold) in enumerate(answers.items()) if n % 3}
+    done = run(items, labeler=Missing(known), budget=60, out=tmp_path / "run", mode="pool", audit=0)
+    told = facts(done)["asking"]
+    assert told["none_of_these"] >= FEWEST
+    assert told["abstaining"].startswith("The model ")
+    assert (done.model.abstaining is None) is ("never abstains" in told["abstaining"])
+
+
+def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:
+    """Neighbours spread labels over the rest of a pool, but not to an answered item."""
+    from stacksl.runs import refits
+
+    seen: list[frozenset[int]] = []
+    source = refits.Source
+
+    def noted(block: Any, names: Any, apart: frozenset[int], seed: int) -> Any:
+        seen.append(apart)
+        return source(block, names, apart, seed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refits, "Source", noted)
+        done = played(tmp_path, 30, names=True)
+    items, answers = two_of_three(90)
+    with done.ledger as ledger:
+        asked = {row["item"] for row in ledger.export()}
+    none = {n for n, item in enumerate(items) if item.id in asked and item.id not in answers}
+    assert none
+    assert seen[-1] == none
