@@ -220,7 +220,8 @@ def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str
     assert waiting.status()["spent"] == 6
     prompts = {row["prompt"] for row in read_rows(path.parent / "0002.csv")}
     assert not prompts & {row["prompt"] for row in rows}
-    done = play(waiting)
+    dropped = {row["prompt"] for row in rows[:2]}
+    done = play(waiting, lambda row: "" if row["prompt"] in dropped else truth(row))
     assert Counter(row["state"] for row in bought(done)) == {"answered": 24, "released": 2}
     received = done.answer(fill(path))  # the two that nobody answered, and no money left for them
     assert (received.accepted, received.repeated, received.disputed) == ({}, 4, 2)
@@ -331,6 +332,6 @@ def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -
         audit = facts_of(waiting).audit
         assert audit is not None
         right.append(audit.correct)
-    assert len(seen[truth]) > 20
+    assert len(seen[truth]) > 12
     assert seen[truth] == seen[wrong]
     assert right[0] != right[1]

@@ -159,7 +159,7 @@ def expect_items(job: Job, ledger: Ledger, terms: Terms) -> None:
     """
     ids = [item.id for item in job.dataset.items]
     if job.settings.mode == "stream":
-        gone = {name for name in ids if ledger.seen(name)}
+        gone = {str(row.item) for row in ledger.rows() if row.event == "round"}
     else:
         gone = {str(bought["item"]) for bought in ledger.export()}
     aside = job.stock.aside | job.stock.gone
