@@ -89,7 +89,7 @@ class Desk:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode != code:
-            raise SystemExit(
+            raise RuntimeError(
                 f"{command} ended with {done.returncode}, not {code}:\n{done.stdout}{done.stderr}"
             )
         return done

@@ -6,13 +6,14 @@ import csv
 import json
 import re
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from colleagues import Colleague, count_open
 from day_desk import Desk
 
-__all__ = ["RUN", "Terms", "tell"]
+__all__ = ["RUN", "Scale", "tell"]
 
 RUN = "runs/intents"
 WORDS = dict(
@@ -25,18 +26,30 @@ WORDS = dict(
 """What the page says between the commands, by name."""
 
 
-class Terms(Protocol):
-    """What of a day's scale its story tells."""
+@dataclass(frozen=True)
+class Scale:
+    """How large a day is.
 
+    Attributes:
+        questions: rows without labels; None for all that are left.
+        old: rows whose labels are held already.
+        later: rows that come after the model is made, from the same source.
+        intents: how many of the classes, in their order; None for all.
+        first, money: dollars at the start, and after they are raised.
+        batch, overlap: as the settings of these names.
+    """
+
+    questions: int | None
     old: int
     later: int
+    intents: int | None
     first: int
     money: int
     batch: int
     overlap: int
 
 
-def tell(desk: Desk, anna: Colleague, ben: Colleague, terms: Terms) -> None:
+def tell(desk: Desk, anna: Colleague, ben: Colleague, terms: Scale) -> None:
     """Live through the day at `desk`."""
     _begins(desk, terms)
     _morning(desk, anna, ben)
@@ -46,7 +59,7 @@ def tell(desk: Desk, anna: Colleague, ben: Colleague, terms: Terms) -> None:
     _books(desk)
 
 
-def _begins(desk: Desk, terms: Terms) -> None:
+def _begins(desk: Desk, terms: Scale) -> None:
     intents = len((desk.folder / "intents.txt").read_text().splitlines())
     desk.says(WORDS["opening"].format(old=terms.old, labels=int(terms.money / 2.5)))
     desk.says(WORDS["files"].format(intents=intents))
@@ -54,7 +67,7 @@ def _begins(desk: Desk, terms: Terms) -> None:
     desk.types("stacksl data check old.csv")
     desk.says(WORDS["plan"].format(overlap=terms.overlap, batch=terms.batch, first=terms.first))
     asked = (
-        "stacksl run questions.csv --classes intents.txt --owned old.csv --labeler file --mode pool"
+        "stacksl run questions.csv --classes intents.txt --owned old.csv --labeler file"
         f" \\\n  --annotators anna,ben --overlap {terms.overlap} --batch {terms.batch} --price 2.50"
         f" --budget '${terms.first}' --ask-dir sheets --ask-mode 0640"
     )
@@ -86,16 +99,18 @@ def _noon(desk: Desk, anna: Colleague, ben: Colleague) -> None:
     desk.says(WORDS["ill"])
     sheets = _named(desk.types(f"stacksl release {RUN} --annotator ben"))
     desk.says(WORDS["half"])
-    for sheet in sheets:
+    hers = [sheet for sheet in sheets if "-anna" in sheet.name]
+    for sheet in hers:
         anna.fills(desk.folder / sheet, rows=slice(0, None, 2))
-    desk.types(f"stacksl answer {RUN} {_typed(desk, sheets)}")
-    mail = desk.folder / "mail"
-    ben.fills(mail / "0001-ben.csv", to=mail / "0001-ben-late.csv")
+    desk.types(f"stacksl answer {RUN} {_typed(desk, hers)}")
+    his = desk.folder / "sheets/0001-ben.csv"
+    second = slice(count_open(his) // 2, None)
+    ben.fills(his, to=desk.folder / "mail/0001-ben-late.csv", rows=second)
     desk.says(WORDS["late"])
     desk.types(f"stacksl answer {RUN} mail/0001-ben-late.csv")
 
 
-def _afternoon(desk: Desk, anna: Colleague, ben: Colleague, terms: Terms) -> None:
+def _afternoon(desk: Desk, anna: Colleague, ben: Colleague, terms: Scale) -> None:
     def fill(sheets: list[Path]) -> tuple[str, int]:
         filled = sum((ben if "-ben" in s.name else anna).fills(desk.folder / s) for s in sheets)
         return f"stacksl answer {RUN} {_typed(desk, sheets)}", filled
@@ -132,7 +147,9 @@ def _judged(desk: Desk) -> None:
     audit = found["audit"]
     desk.says(WORDS["report"].format(audit=audit["n"], labels=found["budget"]))
     desk.types(f"stacksl report {RUN}")
-    desk.types(f"cat {RUN}/README.md", shown=24)
+    desk.types(f"grep -m1 audited {RUN}/README.md")
+    desk.says(WORDS["answers"])
+    desk.types(f"sed -n '/^## Answers/,/^## Certificates/p' {RUN}/README.md | grep '[a-z]'")
     desk.says(WORDS["predict"])
     desk.types(f"stacksl predict {RUN} next-month.csv --out next-month.jsonl")
     desk.types("head -2 next-month.jsonl")
@@ -162,16 +179,18 @@ def _true_accuracy(folder: Path) -> tuple[float, int]:
 
 def _books(desk: Desk) -> None:
     desk.says(WORDS["books"])
-    exported = desk.types(f"stacksl ledger export {RUN} > purchases.csv && head -4 purchases.csv")
+    desk.types(f"stacksl ledger export {RUN} > purchases.csv")
+    bought = desk.types("grep -E -m 4 '^(item|q.*train$)' purchases.csv").splitlines()
     desk.types(f"stacksl ledger verify {RUN}")
     desk.types(f"stacksl ledger replay {RUN}")
     desk.says(WORDS["forward"])
     desk.types(f"stacksl report {RUN} --no-text")
     desk.says(WORDS["forget"])
-    item = next(line.split(",")[0] for line in exported.splitlines() if line.startswith("q"))
-    desk.types(f"stacksl forget {RUN} --id {item}")
+    trained = [line for line in bought if line.endswith("train")]
+    desk.types(f"stacksl forget {RUN} --id {trained[0].partition(',')[0]}")
     desk.says(WORDS["forgotten"])
     desk.types(f"stacksl ledger verify {RUN}")
+    desk.types(f"stacksl ledger replay {RUN}")
 
 
 def _named(printed: str) -> list[Path]:

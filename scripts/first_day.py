@@ -13,41 +13,17 @@ import csv
 import random
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from colleagues import Colleague, plain
 from day_desk import Desk
-from day_story import tell
+from day_story import Scale, tell
 
 __all__ = ["FULL", "SMALL", "Scale", "lay_out", "play"]
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How large a day is.
-
-    Attributes:
-        questions: rows without labels; None for all that are left.
-        old: rows whose labels are held already.
-        later: rows that come after the model is made, from the same source.
-        intents: how many of the classes, in their order; None for all.
-        first, money: dollars at the start, and after they are raised.
-        batch, overlap: as the settings of these names.
-    """
-
-    questions: int | None
-    old: int
-    later: int
-    intents: int | None
-    first: int
-    money: int
-    batch: int
-    overlap: int
-
-
 FULL = Scale(None, 200, 1500, None, 1500, 2000, 100, 20)
-SMALL = Scale(300, 24, 120, 8, 200, 250, 20, 4)
+SMALL = Scale(300, 24, 120, 8, 200, 250, 30, 4)
 PRICE = 2.5  # dollars an answer
 
 
@@ -74,8 +50,8 @@ def lay_out(data: Path, folder: Path, scale: Scale) -> dict[str, str]:
 def _numbered(
     name: str, rows: Sequence[tuple[str, str]], *, labels: bool = True
 ) -> list[tuple[str, ...]]:
-    found = [(f"{name}{number:05d}", *row) for number, row in enumerate(rows, 1)]
-    return found if labels else [row[:2] for row in found]
+    cells = 2 if labels else 1
+    return [(f"{name}{number:05d}", *row[:cells]) for number, row in enumerate(rows, 1)]
 
 
 def _write(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
