@@ -1,0 +1,138 @@
+"""People by file as a user types it: what is printed, what a script reads, how a call ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run
+
+from ..runs.conftest import CLASSES
+from ..runs.people_cases import (
+    fill,
+    gold,
+    read_rows,
+    sheets,
+    write_classes,
+    write_pool,
+    write_rows,
+    wrong,
+)
+
+Shell = Callable[..., Any]
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    words = ["run", write_pool(tmp_path, 40), "--classes", write_classes(tmp_path)]
+    words += ["--labeler", "file", "--annotators", "anna,ben", "--price", "anna=3,ben=2"]
+    words += ["--budget", "14", "--batch", "6", "--audit", "4", "--overlap", "2", "--mode", "pool"]
+    said = stacksl(*words, "--no-names", "--yes", "--out", "run", "--json")
+    assert said.code == 0, said.err
+    told = json.loads(said.out)
+    assert (told["state"], told["budget"], told["audit"]) == ("waiting", 14, None)
+    assert told["accuracy_before"] is None
+    assert sum(sheet["open"] for sheet in told["sheets"]) == 6
+    assert "14 labels for $42.00 at most" in said.err
+    assert "4 of the 14 labels are kept for an audit" in said.err
+    return Run(Path("run"))
+
+
+def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
+    status = json.loads(stacksl("status", "run", "--json").out)
+    assert status["sheets"] == [{"file": str(path), "open": 3} for path in sheets(waiting)]
+    said = stacksl("answer", "run", fill(sheets(waiting)[0]), "--quiet")
+    assert said.code == 0, said.err
+    assert "Accepted" in said.out
+    assert "3 with an option" in said.out
+    assert "waiting for answers" in said.out
+    assert "stacksl answer run FILE..." in said.out
+    calls = 0
+    while json.loads(stacksl("status", "run", "--json").out)["state"] == "waiting":
+        calls += 1
+        said = stacksl("answer", "run", *map(fill, sheets(waiting)), "--json", "--quiet")
+        assert said.code == 0, said.err
+        told = json.loads(said.out)
+        assert told["faults"] == []
+        assert told["predicted"]["right"] <= told["predicted"]["of"]
+        assert calls < 10
+    assert (told["state"], told["spent"], told["left"], told["asked"]) == ("finished", 14, 0, 10)
+    assert told["answered"] == 8  # two of the ten were second answers
+    assert 28.0 <= told["money"]["spent"] < 42.0
+    shown = stacksl("resume", "run", "--quiet").out
+    assert "14 of 14 bought" in shown
+    assert "4 of them to measure the model" in shown
+    assert "Accuracy by the audit" in shown
+    for verb in ("verify", "replay"):
+        assert stacksl("ledger", verb, "run").code == 0
+    refit = stacksl("refit", "run", "--with-audit", "--json")
+    assert refit.code == 0, refit.err
+
+
+def test_bad_cells_are_named_and_nothing_of_them_is_quoted(waiting: Run, stacksl: Shell) -> None:
+    path = sheets(waiting)[0]
+    rows = read_rows(path)
+    rows[0]["answer"], rows[0]["note"] = "zyxright words", "zyxnote"
+    rows[1]["answer"] = gold(rows[1]["prompt"])
+    said = stacksl("answer", "run", write_rows(path, rows), "--json", "--quiet")
+    assert said.code == 2
+    told = json.loads(said.out)
+    assert (told["accepted"], told["empty"]) == ({"label": 1}, 1)
+    assert said.err.startswith(f"{path} row 2, column answer: ")
+    assert told["faults"] == said.err.strip().splitlines()
+    for word in ("zyx", *rows[0]["prompt"].split()[1:3]):
+        assert word not in said.err
+    said = stacksl("answer", "run", "gone.csv")
+    assert (said.code, said.err.count("\n")) == (2, 1)
+
+
+def test_contradictions_are_counted_apart(waiting: Run, stacksl: Shell) -> None:
+    path = sheets(waiting)[0]
+    stacksl("answer", "run", fill(path), "--quiet")
+    said = stacksl("answer", "run", fill(path, wrong), "--quiet")
+    assert said.code == 0
+    assert "none that is new" in said.out
+    assert "3, kept but not paid" in said.out
+
+
+def test_rows_are_freed(waiting: Run, stacksl: Shell) -> None:
+    said = stacksl("release", "run", "--annotator", "ben", "--json", "--quiet")
+    assert (said.code, json.loads(said.out)["released"]) == (0, 3)
+    said = stacksl("release", "run", "--annotator", "carl")
+    assert (said.code, said.out) == (2, "")
+    assert "known are anna, ben" in said.err
+    key = read_rows(sheets(waiting)[0])[0]["key"]
+    said = stacksl("release", "run", "--key", key, "--quiet")
+    assert said.out.startswith("1 row freed")
+
+
+def test_budget_extend_and_owned(waiting: Run, stacksl: Shell, tmp_path: Path) -> None:
+    said = stacksl("budget", "run", "$60", "--json")
+    assert json.loads(said.out) == {"run": "run", "budget": 20}
+    said = stacksl("budget", "run", "5")
+    assert said.code == 2
+    assert "give at least" in said.err
+    more = write_pool(tmp_path, 10, seed=2, first=500)
+    assert json.loads(stacksl("extend", "run", more, "--json").out)["added"] == 10
+    assert stacksl("extend", "run", more).code == 2
+    owned = tmp_path / "owned.csv"
+    owned.write_text("".join(["text,label\n", *(f"old {name} words,{name}\n" for name in CLASSES)]))
+    said = stacksl("resume", "run", "--owned", owned, "--json", "--quiet")
+    assert said.code == 0, said.err
+    told = json.loads(said.out)
+    assert (told["state"], told["budget"], told["answered"]) == ("waiting", 20, 0)
+    assert told["accuracy_before"] is None
+    with waiting.ledger as ledger:
+        assert ledger.learnt == 3
+    assert stacksl("ledger", "replay", "run").code == 0
+
+
+def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> None:
+    for verb in (["answer", "gone", "x.csv"], ["release", "gone"], ["budget", "gone", "5"]):
+        said = stacksl(*verb)
+        assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")

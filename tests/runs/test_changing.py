@@ -1,0 +1,356 @@
+"""A run that is given another budget, more items, or labels held elsewhere, on its way or after."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.errors import DataError, LabelerError, RunError, SettingsError
+from stacksl.report.facts import Facts
+from stacksl.runs.job import Job
+
+from .conftest import class_items
+from .people_cases import (
+    answer_all,
+    begin,
+    bought,
+    expect_sound,
+    gold,
+    play,
+    texts_of,
+    write_pool,
+)
+
+MODES = pytest.mark.parametrize("mode", ["pool", "stream"])
+Rows = Sequence[Mapping[str, object]]
+
+
+def facts_of(done: Run) -> Facts:
+    return Facts.from_json((done.path / "facts.json").read_text())
+
+
+def finished(folder: Path, *, count: int = 160, **settings: Any) -> Run:
+    """A finished run of the oracle."""
+    items, answers = class_items(count)
+    wanted = {"budget": 20, "batch": 10, "mode": "pool", "names": False} | settings
+    return run(items, answers, out=folder / "run", **wanted)
+
+
+def audits(done: Run) -> list[str]:
+    return [str(row["item"]) for row in bought(done, purpose="audit")]
+
+
+def labelled(path: Path, *, ids: bool, first: int, count: int, seed: int = 5) -> Path:
+    """A file of sentences with their classes."""
+    plain = texts_of(write_pool(path.parent, count, seed=seed, first=first))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow([*(["id"] if ids else []), "text", "label"])
+        for name, text in plain.items():
+            table.writerow([*([name] if ids else []), text, gold(text)])
+    return path
+
+
+# The budget -------------------------------------------------------------------------------------
+
+
+@MODES
+def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
+    waiting = begin(tmp_path, mode=mode, price="2")
+    assert waiting.change_budget(40) == 40
+    assert waiting.status()["budget"] == 40
+    done = play(waiting.resume())
+    assert len(bought(done, state="answered")) == 40
+    assert done.status()["money"] == {"price": 2.0, "budget": 80.0, "spent": 80.0}
+    assert facts_of(done).asking is not None
+    assert [c.labels for c in facts_of(done).asking.changes] == [40]  # type: ignore[union-attr]
+    with done.ledger as ledger:
+        assert [row.event for row in ledger.rows()].count("budget") == 1
+    expect_sound(done)
+
+
+@MODES
+def test_a_budget_lowered_on_the_way_is_kept(tmp_path: Path, mode: str) -> None:
+    waiting = begin(tmp_path, mode=mode)
+    answer_all(waiting)
+    waiting.change_budget(15)
+    done = play(waiting.resume())
+    assert len(bought(done, state="answered")) == 15
+    expect_sound(done)
+
+
+def test_a_budget_is_never_below_what_is_spent(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, price="2")
+    answer_all(waiting)  # 6 are answered, and 6 more are out
+    table = (waiting.path / "resolved.toml").read_text()
+    for text in ("11", "$22", "0.1"):
+        with pytest.raises(SettingsError, match="12"):
+            waiting.change_budget(text)
+    with pytest.raises(SettingsError, match="not 'much'"):
+        waiting.change_budget("much")
+    assert (waiting.path / "resolved.toml").read_text() == table
+    waiting.change_budget("$24")
+    done = play(waiting.resume())
+    assert done.status()["money"] == {"price": 2.0, "budget": 24.0, "spent": 24.0}
+
+
+def test_money_needs_a_price(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--price"):
+        begin(tmp_path).change_budget("$400")
+
+
+def test_shares_are_of_the_items_to_choose_from(tmp_path: Path) -> None:
+    owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
+    waiting = begin(tmp_path, owned=str(owned))
+    assert waiting.change_budget("all") == 60
+    assert waiting.change_budget("50%") == 30
+
+
+@MODES
+def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) -> None:
+    done = finished(tmp_path, mode=mode, audit=6)
+    before = audits(done)
+    model = (done.path / "model" / "head.safetensors").read_bytes()
+    if mode == "stream":  # every item has passed
+        with pytest.raises(SettingsError, match="stacksl extend"):
+            done.change_budget(120)
+        assert done.status()["state"] == "finished"
+        done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=120))
+    assert done.change_budget(120) == 120
+    assert done.status()["state"] == "stopped"
+    done.resume()
+    assert done.status()["state"] == "finished"
+    assert done.status()["spent"] == 120
+    fresh = audits(done)[len(before) :]
+    assert len(fresh) == 25  # min(max(100 / 10, 50), 200, 100 / 4)
+    learnt = {row["item"] for row in bought(done, purpose="train")}
+    assert len(learnt) == 120 - 25 - 6
+    assert not learnt & {*fresh, *before}
+    facts = facts_of(done)
+    assert facts.audit is not None
+    items = 160 if mode == "pool" else 280
+    assert facts.interruptions == ()
+    assert (facts.audit.n, facts.audit.passed_over) == (25, pytest.approx(20 / items))
+    seen = 160 - 6 if mode == "pool" else 280 - 6 - 25  # a pool looks at all, then draws again
+    assert facts.budget.rounds == facts.budget.horizon == done.status()["rounds"] == seen
+    assert (done.path / "model" / "head.safetensors").read_bytes() != model
+    expect_sound(done)
+
+
+def test_a_few_labels_more_leave_the_accuracy_unknown(tmp_path: Path) -> None:
+    done = finished(tmp_path, audit=6)
+    done.change_budget(60)
+    done.resume()
+    assert len(audits(done)) == 6
+    assert facts_of(done).audit is None
+    assert done.status()["asked"] == 54
+    expect_sound(done)
+
+
+def test_only_what_is_taken_up_counts(tmp_path: Path) -> None:
+    done = finished(tmp_path, audit=6)
+    for labels in (100, 140, 120):
+        done.change_budget(labels)
+    assert Job.open(done.folder).terms.audits == (6, 25)
+    done.change_budget(20)
+    assert Job.open(done.folder).terms.audits == (6,)
+    done.resume()
+    assert (len(audits(done)), done.status()["spent"]) == (6, 20)
+    assert facts_of(done).audit is not None
+    expect_sound(done)
+
+
+def test_an_audit_that_was_not_shown_is_not_bought_twice(tmp_path: Path) -> None:
+    waiting = play(begin(tmp_path, count=200, audit=4, budget=12, batch=40))
+    waiting.change_budget(112)
+    answer_all(waiting.resume())
+    assert waiting.status()["state"] == "waiting"
+    waiting.change_budget(150)
+    done = play(waiting.resume())
+    assert len(audits(done)) == 4 + 25
+    assert facts_of(done).audit is not None
+    assert facts_of(done).audit.n == 25  # type: ignore[union-attr]
+    assert done.status()["spent"] == 150
+    expect_sound(done)
+
+
+@pytest.mark.parametrize("tested", [True, False])
+def test_who_wanted_no_audit_gets_none(tmp_path: Path, tested: bool) -> None:
+    own: dict[str, Any] = {"test": class_items(20, seed=9)} if tested else {"audit": 0}
+    done = finished(tmp_path, **own)
+    done.change_budget(120)
+    assert audits(done.resume()) == []
+    assert done.status()["asked"] == 120
+
+
+def test_a_budget_that_grows_large_on_the_way_is_audited(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, count=150, batch=30)
+    waiting.change_budget(112)
+    done = play(waiting.resume())
+    assert len(audits(done)) == 22  # of the 88 labels not promised yet: min(max(8, 50), 88 / 4)
+    audit = facts_of(done).audit
+    assert audit is not None
+    assert audit.n == 22
+    expect_sound(done)
+
+
+def test_a_new_audit_that_finds_no_items_says_what_to_do(tmp_path: Path) -> None:
+    done = finished(tmp_path, count=120, budget=100, batch=50)
+    extra = labelled(tmp_path / "extra.csv", ids=True, first=700, count=90)
+    with pytest.raises(SettingsError, match="120"):
+        done.change_budget(200)
+    assert done.status()["state"] == "finished"
+    done.extend(extra)
+    done.change_budget(200)
+    done.resume()
+    assert done.status()["spent"] == 200
+    expect_sound(done)
+
+
+# More items -------------------------------------------------------------------------------------
+
+
+@MODES
+@pytest.mark.parametrize("ids", [True, False])
+def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> None:
+    data = labelled(tmp_path / "data.csv", ids=ids, first=0, count=50)
+    more = labelled(tmp_path / "more.csv", ids=ids, first=50, count=40, seed=6)
+    done = run(
+        data,
+        budget=20,
+        batch=10,
+        mode=mode,
+        names=False,
+        out=tmp_path / "run",
+        label_column="label",
+    )
+    assert done.extend(more) == 40
+    done.change_budget(80)
+    done.resume()
+    assert done.status()["spent"] == (80 if mode == "pool" else 20 + 40)  # the first 50 are gone by
+    assert done.status()["rounds"] == 90
+    late = [row for row in bought(done) if str(row["item"]).startswith(("more-", "i5", "i6"))]
+    assert len(late) >= 10
+    assert done.path.joinpath("features", "more-1").is_dir()
+    expect_sound(done)
+
+
+@MODES
+def test_people_are_asked_of_what_came_on_the_way(tmp_path: Path, mode: str) -> None:
+    waiting = begin(tmp_path, count=20, budget=14, mode=mode)
+    answer_all(waiting)
+    assert waiting.extend(write_pool(tmp_path, 40, seed=7, first=100)) == 40
+    waiting.change_budget(40)
+    done = play(waiting.resume())
+    assert len(bought(done, state="answered")) == 40
+    assert sum(len(str(row["item"])) == 4 for row in bought(done)) >= 20
+    expect_sound(done)
+
+
+def test_more_items_without_more_money_are_only_looked_at(tmp_path: Path) -> None:
+    done = finished(tmp_path, count=40)
+    done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=10))
+    done.resume()
+    assert (done.status()["spent"], done.status()["rounds"]) == (20, 50)
+    expect_sound(done)
+
+
+def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path) -> None:
+    done = finished(tmp_path, count=40)
+    table = (done.path / "resolved.toml").read_text()
+    taken = labelled(tmp_path / "taken.csv", ids=True, first=5, count=3)
+    with pytest.raises(DataError, match="ids of their own"):
+        done.extend(taken)
+    with pytest.raises(LabelerError, match="answer"):
+        done.extend(write_pool(tmp_path, 5, first=700))
+    with pytest.raises(DataError):
+        done.extend(tmp_path / "gone.csv")
+    assert (done.path / "resolved.toml").read_text() == table
+    assert done.status()["state"] == "finished"
+    new = labelled(tmp_path / "new.csv", ids=True, first=700, count=5)
+    done.extend(new)
+    with pytest.raises(RunError, match="already"):
+        done.extend(new)
+    done.resume()
+    expect_sound(done)
+
+
+# Labels held already -----------------------------------------------------------------------------
+
+
+@MODES
+def test_owned_labels_come_first_and_cost_nothing(tmp_path: Path, mode: str) -> None:
+    owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
+    waiting = begin(tmp_path, mode=mode, owned=str(owned), price="2", audit=4)
+    assert waiting.status()["spent"] == 6 + 4 - min(6, -(-6 * 4 // 24))
+    assert waiting.status()["accuracy_before"] is None
+    received = answer_all(waiting)
+    assert received.predicted[1] == waiting.status()["answered"] < 15
+    done = play(waiting)
+    held = bought(done, purpose="owned")
+    assert len(held) == 15
+    assert {(row["price"], row["labeler"]) for row in held} == {(0, "owned")}
+    assert done.status()["money"]["spent"] == 48.0
+    assert facts_of(done).budget.owned == 15
+    assert facts_of(done).budget.answered == done.status()["answered"] == 20
+    expect_sound(done)
+
+
+@MODES
+def test_owned_labels_that_come_later_are_learnt_once(tmp_path: Path, mode: str) -> None:
+    done = play(begin(tmp_path, mode=mode, budget=12))
+    model = (done.path / "model" / "head.safetensors").read_bytes()
+    owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
+    done.extend(owned, owned=True)
+    done.resume()
+    assert done.status()["state"] == "finished"
+    assert (done.status()["spent"], len(bought(done, purpose="owned"))) == (12, 15)
+    assert (done.path / "model" / "head.safetensors").read_bytes() != model
+    with pytest.raises(RunError, match="already"):
+        done.extend(owned, owned=True)
+    expect_sound(done)
+
+
+@MODES
+def test_what_is_held_is_not_bought_nor_measured_by(tmp_path: Path, mode: str) -> None:
+    waiting = begin(tmp_path, mode=mode, audit=6, budget=20)
+    measuring = set(audits(waiting))
+    held = tmp_path / "held.csv"
+    with held.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["id", "text", "label"])
+        for name, text in texts_of(tmp_path / "pool-0-0.csv").items():
+            table.writerow([f"held-{name}", text, gold(text)])
+    before = {str(row["item"]) for row in bought(waiting)}
+    waiting.extend(held, owned=True)
+    done = play(waiting.resume())
+    assert {str(row["item"]) for row in bought(done) if row["purpose"] != "owned"} == before
+    learnt = {str(row["item"]).rpartition("-")[2] for row in bought(done, purpose="owned")}
+    assert learnt == {f"i{n}" for n in range(60)} - measuring
+    assert done.status()["state"] == "finished"
+    expect_sound(done)
+
+
+# A run with nothing to do -------------------------------------------------------------------------
+
+
+def test_a_finished_run_with_nothing_to_do_is_left_alone(tmp_path: Path) -> None:
+    done = finished(tmp_path)
+    files = [path for path in done.path.rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
+    assert done.resume().status()["state"] == "finished"
+    assert {path: path.read_bytes() for path in files} == before
+    with pytest.raises(RunError, match="already"):
+        finished(tmp_path)
+
+
+def test_a_run_that_has_not_begun_cannot_change(tmp_path: Path) -> None:
+    done = finished(tmp_path)
+    done.folder.ledger.unlink()
+    with pytest.raises(RunError, match="asked nothing yet"):
+        done.change_budget(50)
