@@ -62,8 +62,8 @@ def hold(job: Job, table: Table, rows: Rows) -> list[int]:
     """
     known = _purchased(table.ledger)
     audited = known.get("audit", set())
-    measuring = audited or {table.ids[row] for row in rows.audit}
-    _own(job, table, known.get("owned", set()), {table.row[item] for item in measuring})
+    asks = {table.row[item] for item in audited} or set(rows.audit)
+    _own(job, table, known.get("owned", set()), asks)
     if rows.audit and not audited:
         drawn = [table.ids[row] for row in rows.audit if row not in job.stock.gone]
         audited = set(drawn)
@@ -87,10 +87,10 @@ def _purchased(ledger: Ledger) -> dict[object, set[str]]:
     return found
 
 
-def _own(job: Job, table: Table, known: set[str], measuring: set[int]) -> None:
+def _own(job: Job, table: Table, known: set[str], audit: set[int]) -> None:
     """Learn what is held and new, but nothing that the audit asks: it would know the answer."""
     items = job.dataset.items
-    asked = {(items[row].prompt, items[row].candidates) for row in measuring}
+    asked = {(items[row].prompt, items[row].candidates) for row in audit}
     new = [
         (item.id, label)
         for item, label in ((items[table.row[name]], at) for name, at in job.stock.owned.items())
