@@ -178,7 +178,8 @@ def _presets() -> dict[str, str]:
 def _labelers() -> dict[str, str]:
     from stacksl.labels.labelers import LABELERS
 
-    return _first_lines(LABELERS)
+    people = "`file`: people, in sheets that any spreadsheet opens; `stacksl answer` takes them"
+    return {"file": people, **_first_lines(LABELERS)}
 
 
 def _features() -> dict[str, str]:

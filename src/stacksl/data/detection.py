@@ -155,7 +155,8 @@ def _classes(
     if label is None and classes is None:
         raise DataError(
             f"no column looks like the label: the file has {listed(table.columns)}; say which "
-            "with --label-column, or give each item its own candidates"
+            "with --label-column, name the classes in a file with --classes, or give each item "
+            "its own candidates"
         )
     if label is not None and classes is not None and "label" not in given:
         label = label if _holds_classes(table, label, classes) else None

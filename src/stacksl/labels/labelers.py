@@ -182,8 +182,8 @@ def _complete(answers: Mapping[str, int], sizes: Mapping[str, int], name: str) -
     if missing:
         raise LabelerError(
             f"the labeler '{name}' needs an answer for each of the {len(sizes)} items, "
-            f"{len(missing)} have none (the first is '{missing[0]}'): add the answers, or leave "
-            "these items out of the file"
+            f"{len(missing)} have none (the first is '{missing[0]}'): add the answers, leave these "
+            "items out of the file, or let people answer with --labeler file"
         )
     wrong = [item for item, size in sizes.items() if not 0 <= answers[item] < size]
     if wrong:
