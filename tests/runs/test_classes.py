@@ -231,8 +231,8 @@ def test_a_finished_run_of_a_label_column_takes_a_class_on(
     assert made.status()["state"] == "finished"
     assert made.model.classes == (*CLASSES, "dawn")
     test, answers = classes.test
-    bare = [Item(item.id, item.prompt, ()) for item in test]
-    assert made.evaluate(bare, answers)["accuracy"] > 0.5
+    wide = [Item(item.id, item.prompt, (*CLASSES, "dawn")) for item in test]
+    assert made.evaluate(wide, answers)["accuracy"] > 0.5
     verify(made)
     made.add_class("dusk", description="the other one")
     assert made.model.classes == (*CLASSES, "dawn", "dusk")
