@@ -46,6 +46,11 @@ def waiting(tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     status = json.loads(stacksl("status", "run", "--json").out)
     assert status["sheets"] == [{"file": str(path), "open": 3} for path in sheets(waiting)]
+    shown = stacksl("status", "run").out
+    assert "8 of 14 asked or promised, 0 learnt, 4 to measure the model, 6 left" in shown
+    assert ["3", "rows", "in", str(sheets(waiting)[0])] in [
+        line.split() for line in shown.splitlines()
+    ]
     said = stacksl("answer", "run", fill(sheets(waiting)[0]), "--quiet")
     assert said.code == 0, said.err
     assert "Accepted" in said.out

@@ -174,6 +174,7 @@ def test_colleagues_read_sheets_where_they_were_put(tmp_path: Path) -> None:
     desk = tmp_path / "desk"
     waiting = begin(tmp_path, ask_dir=str(desk), ask_mode="0640", **TWO)
     assert {path.parent for path in sheets(waiting)} == {desk}
+    assert desk.stat().st_mode & 0o777 == 0o750
     assert {path.stat().st_mode & 0o777 for path in desk.iterdir()} == {0o640}
     assert not (waiting.path / "ask").exists()
     own = begin(tmp_path, out=tmp_path / "own")

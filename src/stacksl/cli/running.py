@@ -13,6 +13,7 @@ from stacksl.cli.entry import Stopped
 from stacksl.cli.live import live
 from stacksl.cli.printing import MICRO, as_json, count, dollars, facts, share, spent, warn
 from stacksl.errors import SettingsError
+from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
@@ -327,7 +328,7 @@ def _waiting(folder: Path, result: dict[str, Any]) -> str:
             ("Run", f"{result['run']}, {result['state']} for answers"),
             ("Labels", _promised(result)),
             ("Cost", spent(result["money"])),
-            *((f"{sheet['open']} rows in", sheet["file"]) for sheet in result["sheets"]),
+            *((f"{plural(sheet['open'], 'row')} in", sheet["file"]) for sheet in result["sheets"]),
         ]
     )
     return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {word} FILE..."

@@ -12,6 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, facts, share, spent, table
 from stacksl.errors import SettingsError, unknown_name
+from stacksl.report.wording import plural
 
 __all__ = ["KINDS", "ls", "report", "status"]
 
@@ -50,24 +51,37 @@ def status(
 
 
 def _shown(result: Mapping[str, Any]) -> str:
-    labels = f"{count(result['asked'])} of {count(result['budget'])} bought"
-    if result["asked"] > result["answered"]:
-        labels = f"{labels.removesuffix('bought')}asked, {count(result['answered'])} answered"
     warnings = [("Warning", sentence) for sentence in result.get("warnings", ())]
     return facts(
         [
             ("Run", result["run"]),
             ("State", result["state"]),
             ("Rounds", count(result["rounds"])),
-            ("Labels", f"{labels}, {count(result['left'])} left"),
+            ("Labels", _labels(result)),
             ("Cost", spent(result["money"])),
             ("Gate", result.get("gate")),
             ("Accuracy before each label", share(result.get("accuracy_before"))),
             ("Why", result.get("sentence")),
             ("Go on with", result.get("resume")),
+            *(
+                (f"{plural(sheet['open'], 'row')} in", sheet["file"])
+                for sheet in result.get("sheets") or ()
+            ),
             *warnings,
         ]
     )
+
+
+def _labels(result: Mapping[str, Any]) -> str:
+    """What became of the budget; an answer that teaches nothing is paid, but not learnt."""
+    measuring = result["spent"] - result["asked"]
+    bought = f"{count(result['spent'])} of {count(result['budget'])}"
+    parts = [f"{bought} bought"]
+    if result["asked"] > result["answered"]:
+        parts = [f"{bought} asked or promised", f"{count(result['answered'])} learnt"]
+    if measuring:
+        parts.append(f"{count(measuring)} to measure the model")
+    return ", ".join([*parts, f"{count(result['left'])} left"])
 
 
 def report(

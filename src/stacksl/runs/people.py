@@ -152,12 +152,17 @@ class Desk:
             write_sheet(path, asked, mode=self._mode, classes=classes)
 
     def _open_folder(self) -> None:
-        """Make the folder; one of the run's own is private, another stays as its owner made it."""
+        """Make the folder; one that is there and not the run's own stays as its owner made it.
+
+        Whoever may read the sheets may look into the folder that is made for them, whatever the
+        umask.
+        """
         try:
             if self.settings.ask_dir is None:
                 make_private(self.folder)
-            else:
-                self.folder.mkdir(parents=True, exist_ok=True)
+            elif not self.folder.is_dir():
+                self.folder.mkdir(parents=True)
+                self.folder.chmod(self._mode | (self._mode & 0o444) >> 2)
         except OSError as fault:
             raise DataError(
                 f"the folder for sheets {self.folder} cannot be made ({fault.strerror}): make it,"
