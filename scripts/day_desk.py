@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["Desk", "Typed"]
 
-PROGRESS = re.compile(r"^[a-z ]+ [\d,]+ of [\d,]+( · .*)?$")
+PROGRESS = re.compile(r"^[a-z ]+( [\d,]+ of [\d,]+)?( · .*)?$")
 """A line of progress, which stderr shows every five seconds: as many as the machine is slow."""
 
 CUT = "…"
@@ -71,7 +71,8 @@ class Desk:
     def _run(self, command: str, code: int) -> str:
         done = self._call(command, code)
         lines = [line for line in done.stderr.splitlines() if not PROGRESS.match(line)]
-        printed = "\n".join([*lines, *done.stdout.splitlines()]).replace(f"{self.folder}/", "")
+        printed = "\n".join([*lines, *done.stdout.splitlines()])
+        printed = printed.replace(f"{self.folder}/", "").replace("\ufeff", "")  # and no mark
         self.typed.append(Typed(command, printed, done.returncode))
         return printed
 

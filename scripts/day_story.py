@@ -149,7 +149,7 @@ def _judged(desk: Desk) -> None:
     desk.types(f"stacksl report {RUN}")
     desk.types(f"grep -m1 audited {RUN}/README.md")
     desk.says(WORDS["answers"])
-    desk.types(f"sed -n '/^## Answers/,/^## Certificates/p' {RUN}/README.md | grep '[a-z]'")
+    desk.types(f"grep -A 12 '^## Answers' {RUN}/README.md")
     desk.says(WORDS["predict"])
     desk.types(f"stacksl predict {RUN} next-month.csv --out next-month.jsonl")
     desk.types("head -2 next-month.jsonl")
