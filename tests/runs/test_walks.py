@@ -1,0 +1,151 @@
+"""Random walks over all that can happen to a run of people; its laws hold after each step."""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from stacksl.api import Run
+from stacksl.errors import RunError, SettingsError
+
+from .conftest import CLASSES
+from .people_cases import (
+    begin,
+    bought,
+    expect_sound,
+    fill,
+    gold,
+    open_rows,
+    play,
+    read_rows,
+    sheets,
+    texts_of,
+    truth,
+    write_pool,
+    wrong,
+)
+
+BATCH = 6
+
+
+class Walk:
+    """A run with colleagues, and what may be done to it, drawn by a seed."""
+
+    def __init__(self, folder: Path, seed: int, mode: str) -> None:
+        self.rng = random.Random(seed)
+        self.folder = folder
+        self.came = 0
+        self.run: Run = begin(
+            folder, count=50, mode=mode, budget=30, batch=BATCH, audit=5, overlap=3, seed=seed,
+            annotators="anna,ben,carl", price="anna=3,ben=2,carl=1",
+        )  # fmt: skip
+
+    def step(self) -> str:
+        steps: list[Callable[[], object]] = [self.answer] * 6
+        steps += [self.old_sheet, self.free, self.drop, self.resume, self.delete]
+        steps += [self.more_money, self.less_money, self.more_items, self.held]
+        chosen = self.rng.choice(steps)
+        chosen()
+        return chosen.__name__
+
+    def answer(self) -> None:
+        words = [truth, truth, wrong, lambda row: "none: other", lambda row: "?", lambda row: ""]
+        files = [fill(path, lambda row: self.rng.choice(words)(row)) for path in sheets(self.run)]
+        if files:
+            self.run.answer(*self.rng.sample(files, self.rng.randint(1, len(files))))
+
+    def old_sheet(self) -> None:
+        known = sorted((self.run.path / "ask").glob("0*.csv"))
+        self.run.answer(fill(self.rng.choice(known), wrong))
+
+    def free(self, *, drop: bool = False) -> None:
+        keys = [row["key"] for path in sheets(self.run) for row in read_rows(path)]
+        with suppress(RunError):  # no row waits
+            self.run.release(keys=self.rng.sample(keys, min(len(keys), 3)), drop=drop)
+
+    def drop(self) -> None:
+        self.free(drop=True)
+
+    def resume(self) -> None:
+        self.run.resume()
+
+    def delete(self) -> None:
+        for path in sheets(self.run)[:1]:
+            path.unlink()
+        self.run.resume()
+
+    def more_money(self) -> None:
+        self._budget(self.run.status()["budget"] + self.rng.randint(1, 9))
+
+    def less_money(self) -> None:
+        self._budget(self.run.status()["spent"])
+
+    def _budget(self, labels: int) -> None:
+        with suppress(SettingsError):  # nothing is left to buy
+            self.run.change_budget(str(labels))
+        self.run.resume()
+
+    def more_items(self) -> None:
+        self.came += 1
+        self.run.extend(write_pool(self.folder, 5, seed=self.came, first=1000 * self.came))
+        self.run.resume()
+
+    def held(self) -> None:
+        self.came += 1
+        texts = texts_of(write_pool(self.folder, 4, seed=self.came, first=1000 * self.came))
+        old = list(texts_of(self.folder / "pool-0-0.csv").values())
+        path = self.folder / f"held-{self.came}.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["text", "label"])
+            table.writerows((text, gold(text)) for text in [*texts.values(), self.rng.choice(old)])
+        self.run.extend(path, owned=True)
+        self.run.resume()
+
+
+def expect_laws(walk: Walk) -> None:
+    status, rows = walk.run.status(), bought(walk.run)
+    assert status["state"] in ("waiting", "finished")
+    waits = sum(open_rows(walk.run).values())
+    assert waits <= BATCH
+    assert (waits > 0) == (status["state"] == "waiting")
+    charged = [row for row in rows if row["purpose"] != "owned"]
+    assert status["spent"] <= status["budget"]
+    assert status["spent"] == sum(row["state"] in ("open", "answered") for row in charged)
+    lessons = [row["item"] for row in rows if row["learnt_at"] is not None]
+    assert len(lessons) == len(set(lessons))
+    measuring = {row["item"] for row in rows if row["purpose"] == "audit"}
+    assert not measuring & set(lessons)
+    prices = {"anna": 3_000_000, "ben": 2_000_000, "carl": 1_000_000, None: 3_000_000}
+    for row in charged:
+        unpaid = row["state"] in ("released", "late")
+        assert row["price"] == (0 if unpaid else prices[row["labeler"]])  # type: ignore[index]
+        assert row["answer"] is None or 0 <= int(str(row["answer"])) < len(CLASSES)
+    expect_sound(walk.run)
+
+
+def walk_through(folder: Path, seed: int, mode: str) -> None:
+    walk = Walk(folder, seed, mode)
+    for _ in range(14):
+        walk.step()
+        expect_laws(walk)
+    play(walk.run)
+    expect_laws(walk)
+    assert walk.run.status()["state"] == "finished"
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_the_laws_hold_whatever_happens(tmp_path: Path, mode: str) -> None:
+    walk_through(tmp_path, 0, mode)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_the_laws_hold_on_more_walks(tmp_path: Path, seed: int, mode: str) -> None:
+    walk_through(tmp_path, seed, mode)
