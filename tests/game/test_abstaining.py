@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.game.abstaining import FEWEST, auroc, best_threshold
+from stacksl.game.abstaining import FEWEST, auroc, best_threshold, stands_for
 from stacksl.game.inputs import Array
 
 SHARES = st.lists(st.integers(0, 12).map(lambda n: n / 12), min_size=FEWEST, max_size=40)
@@ -70,3 +70,41 @@ def test_there_is_none_where_the_probability_says_nothing() -> None:
 
 def test_there_is_none_where_the_none_are_the_sure_ones() -> None:
     assert best_threshold(np.full(20, 0.2), np.full(20, 0.9)) is None
+
+
+@given(SHARES, SHARES)
+def test_a_weight_is_as_many_items(labelled: list[float], none: list[float]) -> None:
+    kept, left = np.array(labelled), np.array(none)
+    weights = np.arange(len(kept)) % 3 + 1.0
+    again = np.repeat(kept, weights.astype(int))
+    assert auroc(kept, left, weights) == pytest.approx(auroc(again, left))
+    found, twin = best_threshold(kept, left, weights), best_threshold(again, left)
+    if found is not None and twin is not None:
+        assert found.balanced_accuracy == pytest.approx(twin.balanced_accuracy)
+
+
+@given(SHARES, SHARES, SHARES)
+def test_what_the_bought_stand_for_is_all_there_is(
+    labelled: list[float], none: list[float], rest: list[float]
+) -> None:
+    weights = stands_for(np.array(labelled), np.array(none), np.array(rest), 2.5)
+    total = len(labelled) + len(none) + 2.5 * len(rest)
+    assert sum(each.sum() for each in weights) <= total + 1e-9
+    assert min(each.min() for each in weights) >= 1.0
+
+
+def test_a_gate_that_buys_the_unsure_is_seen_through() -> None:
+    """Where it buys by probability alone, weights give the cut of the whole pool."""
+    rng = np.random.default_rng(3)
+    none_is_right = rng.random(20_000) < 0.1
+    sure = np.where(none_is_right, rng.beta(2, 4, 20_000), rng.beta(4, 2, 20_000))
+    bought = rng.random(20_000) < 0.4 * (1 - sure) ** 3
+    labelled, none = sure[bought & ~none_is_right], sure[bought & none_is_right]
+    whole = best_threshold(sure[~none_is_right], sure[none_is_right])
+    plain = best_threshold(labelled, none)
+    weighed = best_threshold(labelled, none, *stands_for(labelled, none, sure[~bought], 1.0))
+    assert whole is not None
+    assert plain is not None
+    assert weighed is not None
+    assert abs(weighed.value - whole.value) < 0.08
+    assert whole.value - plain.value > 0.12

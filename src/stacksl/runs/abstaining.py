@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.abstaining import FEWEST, Threshold, best_threshold
+from stacksl.game.abstaining import FEWEST, Threshold, best_threshold, stands_for
 from stacksl.game.inputs import Array
 from stacksl.game.randomness import generator
 from stacksl.game.scorers import Head, Scorer
@@ -18,6 +18,8 @@ from stacksl.runs.refits import Refits
 __all__ = ["train_threshold", "unnamed", "words_on_threshold"]
 
 FOLDS = 3
+SAMPLE = 20_000  # items never asked that are looked at
+CHUNK = 4096  # of them at a time
 
 
 def unnamed(ledger: LedgerReader, kinds: Sequence[str] = ("none",)) -> list[str]:
@@ -36,8 +38,9 @@ def train_threshold(
     """The threshold for the final model of `refits`; None where there can be none.
 
     Every probability is of a model that has not seen its item: the bought labels are held out by
-    three folds, and each none-of-these, which no model is trained on, is judged by one of the same
-    three. Those models have two thirds of the labels and are a little less sure than the final one.
+    three folds, and each other item, of the none-of-these and of those never asked, is judged by
+    one of the same three. Those models have two thirds of the labels and are a little less sure
+    than the final one. How sure they are of what was never asked says what the bought stand for.
 
     Args:
         refits: with the final head.
@@ -50,21 +53,40 @@ def train_threshold(
     bought = np.array([row for row, _, _ in table.bought], dtype=np.int64)
     if refits.head is None or min(len(none), len(bought)) < FEWEST:
         return None
-    part = generator(refits.seed, "abstain").permutation(len(none)) % FOLDS
-    labelled, others = [], []
+    rng = generator(refits.seed, "abstain")
+    rest, each = _rest(refits, gone, rng)
+    parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, rest)]
+    labelled, others, unasked = [], [], []
     for number, (_, held) in enumerate(folds_of(len(bought), refits.seed)):
-        head = refits.without(held, untouched)
+        mine = rest[parts[1] == number]
+        head = refits.without(held, mine, untouched)
         if head is None:
             return None
         seen = np.array([row not in gone for row in bought[held].tolist()], dtype=bool)
         labelled.append(_largest(head, refits, bought[held][seen]))
-        others.append(_largest(head, refits, none[part == number]))
-    return best_threshold(np.concatenate(labelled), np.concatenate(others))
+        others.append(_largest(head, refits, none[parts[0] == number]))
+        unasked.append(_largest(head, refits, mine))
+    kinds = np.concatenate(labelled), np.concatenate(others)
+    return best_threshold(*kinds, *stands_for(*kinds, np.concatenate(unasked), each))
+
+
+def _rest(
+    refits: Refits, gone: frozenset[int], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], float]:
+    """Rows never asked, drawn uniformly where they are many, and how many each is drawn from."""
+    table = refits.table
+    asked = {table.row[str(row["item"])] for row in table.ledger.export()}
+    passed = np.array(sorted(asked | set(table.aside) | gone), dtype=np.int64)
+    rest = np.setdiff1d(np.arange(len(table.ids)), passed)
+    drawn = rest if len(rest) <= SAMPLE else np.sort(rng.permutation(rest)[:SAMPLE])
+    return drawn, len(rest) / max(1, len(drawn))
 
 
 def _largest(head: Head, refits: Refits, rows: NDArray[np.int64]) -> Array:
-    found = head.probabilities(refits.table.block.take(rows.tolist()))
-    return np.array([float(np.max(policy)) for policy in found], dtype=np.float64)
+    parts = [rows[start : start + CHUNK].tolist() for start in range(0, len(rows), CHUNK)]
+    blocks = (refits.table.block.take(part) for part in parts)
+    found = [float(np.max(p)) for block in blocks for p in head.probabilities(block)]
+    return np.array(found, dtype=np.float64)
 
 
 def words_on_threshold(found: Threshold | None, none: int, *, possible: bool) -> str:
@@ -83,8 +105,8 @@ def words_on_threshold(found: Threshold | None, none: int, *, possible: bool) ->
             f" {found.none} answers of none of these and {found.labels} labels chose that, each"
             " judged by a model that had not seen it: the probability of a labelled item is the"
             f" larger in {found.auroc:.0%} of their pairs, and the mean of the share of labels it"
-            f" keeps and of none-of-these it abstains on is {found.balanced_accuracy:.0%}. Both"
-            " are of items that were bought, the hard ones."
+            f" keeps and of none-of-these it abstains on is {found.balanced_accuracy:.0%}. In both,"
+            " each item that was bought stands for all that are about as sure."
         )
     if not possible:
         return "The model never abstains: this kind of final model has no threshold for it."

@@ -91,11 +91,13 @@ class Refits:
             return _fit(untouched, bought, self.table.block, tune=True)
         return make_final(untouched, self._whole(), *_split(bought), self.made_by).head
 
-    def without(self, places: NDArray[np.int64], untouched: Scorer) -> Head | None:
+    def without(
+        self, places: NDArray[np.int64], others: NDArray[np.int64], untouched: Scorer
+    ) -> Head | None:
         """The final model that was never told the labels at these `places` of those bought.
 
-        It is made as the last one was, of a scorer that has learnt nothing, and not fitted on
-        their items either.
+        It is made as the last one was, of a scorer that has learnt nothing, and fitted neither on
+        their items nor on those of the rows `others`.
         """
         bought, held = self.table.bought, set(places.tolist())
         kept = [each for place, each in enumerate(bought) if place not in held]
@@ -105,7 +107,8 @@ class Refits:
         if fresh and self.made_by == KINDS[-1]:
             source.rest(*_split(bought))  # the graph is to hold the items of every fold
         rows, _ = _split([bought[place] for place in places.tolist()])
-        return make_final(untouched, source, *_split(kept), self.made_by, rows).head
+        left_out = np.concatenate([rows, others])
+        return make_final(untouched, source, *_split(kept), self.made_by, left_out).head
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The counts, what the last one was made of, and the head's arrays, for a checkpoint."""
