@@ -12,6 +12,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.report.facts import Facts
+from stacksl.runs.changing import fresh_audit
 from stacksl.runs.job import Job
 
 from .conftest import class_items
@@ -157,8 +158,10 @@ def test_only_what_is_taken_up_counts(tmp_path: Path) -> None:
     for labels in (100, 140, 120):
         done.change_budget(labels)
     assert Job.open(done.folder).terms.audits == (6, 25)
+    assert fresh_audit(done.folder) == 25
     done.change_budget(20)
     assert Job.open(done.folder).terms.audits == (6,)
+    assert fresh_audit(done.folder) == 0
     done.resume()
     assert (len(audits(done)), done.status()["spent"]) == (6, 20)
     assert facts_of(done).audit is not None
@@ -249,6 +252,20 @@ def test_people_are_asked_of_what_came_on_the_way(tmp_path: Path, mode: str) -> 
     done = play(waiting.resume())
     assert len(bought(done, state="answered")) == 40
     assert sum(len(str(row["item"])) == 4 for row in bought(done)) >= 20
+    expect_sound(done)
+
+
+def test_terms_that_changed_twice_are_both_taken_up_behind_a_checkpoint(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, count=20, mode="stream", budget=18)
+    waiting.change_budget(12)
+    waiting.resume()
+    waiting.extend(write_pool(tmp_path, 30, seed=7, first=100))
+    waiting.change_budget(30)
+    done = play(waiting.resume())
+    assert done.status()["rounds"] == 50
+    done.extend(write_pool(tmp_path, 5, seed=8, first=200))
+    done = play(done.resume())  # the checkpoint is of round 50, the first change had 20 in sight
+    assert (done.status()["state"], done.status()["rounds"]) == ("finished", 55)
     expect_sound(done)
 
 
@@ -345,7 +362,7 @@ def test_a_finished_run_with_nothing_to_do_is_left_alone(tmp_path: Path) -> None
     before = {path: path.read_bytes() for path in files}
     assert done.resume().status()["state"] == "finished"
     assert {path: path.read_bytes() for path in files} == before
-    with pytest.raises(RunError, match="already"):
+    with pytest.raises(RunError, match="holds another run"):
         finished(tmp_path)
 
 

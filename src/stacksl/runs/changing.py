@@ -25,7 +25,7 @@ from stacksl.runs.opening import expect_items
 from stacksl.runs.people import FILE
 from stacksl.runs.sources import More, with_more
 
-__all__ = ["add_file", "change_budget", "reopened"]
+__all__ = ["add_file", "change_budget", "fresh_audit", "reopened"]
 
 
 def change_budget(folder: RunFolder, text: str) -> Terms:
@@ -58,6 +58,12 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
         job.renewed(terms=terms)
         reopened(folder, f"the budget is {wanted.labels} labels from here on")
     return terms
+
+
+def fresh_audit(folder: RunFolder) -> int:
+    """How many labels of the changed budget are kept for an audit of their own; 0 for none."""
+    sizes = str(folder.read_toml("resolved.toml").get("audits_now", "")).split(",")
+    return int(sizes[-1]) if len(sizes) > 1 else 0
 
 
 def add_file(folder: RunFolder, path: str | Path, kind: Literal["pool", "owned"]) -> int:

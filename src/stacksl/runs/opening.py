@@ -196,7 +196,9 @@ def _free(job: Job, table: Table, order: list[int], audited: set[str]) -> list[i
 def rescheduled(table: Table, payload: Mapping[str, object]) -> None:
     """What a `budget` row does to the learner, when it is written and when it is played again."""
     agreed = {name: _whole(payload[name]) for name in ("train", "rounds", "items")}
-    table.learner.reschedule(budget=agreed["train"], horizon=agreed["rounds"])
+    # A checkpoint may lie behind this row and the next one, whose horizon then takes over.
+    horizon = max(agreed["rounds"], table.learner.round)
+    table.learner.reschedule(budget=agreed["train"], horizon=horizon)
     table.agreed = agreed
 
 
