@@ -120,18 +120,26 @@ def _afternoon(desk: Desk, anna: Colleague, ben: Colleague, terms: Scale) -> Non
     sheets = _named(desk.types(f"stacksl resume {RUN}"))
     desk.says(WORDS["afternoon"])
     sheets = _named(desk.types(fill(sheets)[0]))
+    paid = sum(_accepted(typed.printed) for typed in desk.typed)
     came: dict[str, Any] = {"state": "waiting", "left": None}
     rows: list[str] = []
     while came["state"] == "waiting":
         command, filled = fill(sheets)
-        if came["left"] == 0 and filled < terms.batch:  # nothing is left to top the sheets up with
+        if came["left"] == 0 and came["spent"] == paid + filled:  # nothing else is to be had
             break
         came = desk.asks(command)
+        paid += sum(came["accepted"].values())
         rows.append(_line(len(rows) + 2, filled, came))
         sheets = [Path(sheet["file"]) for sheet in came["sheets"] or ()]
     desk.says(WORDS["table"] + "\n" + "\n".join(rows))
     desk.says(WORDS["end"])
     desk.types(command if came["state"] == "waiting" else f"stacksl resume {RUN}")
+
+
+def _accepted(printed: str) -> int:
+    """The answers that a command has said it took, of every kind."""
+    lines = re.findall(r"^Accepted +(.*)$", printed, re.MULTILINE)
+    return sum(int(number) for line in lines for number in re.findall(r"\d+", line))
 
 
 def _line(call: int, filled: int, came: dict[str, Any]) -> str:

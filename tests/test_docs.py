@@ -30,6 +30,7 @@ from stacksl.lm.prompts import PROTOCOLS, TEMPLATES, template
 from stacksl.lm.size import Size
 from stacksl.runs.building import default_scorer
 from stacksl.runs.conflicts import OF_MODEL
+from stacksl.runs.people import FILE
 from stacksl.runs.presets import AIMS, PRESETS
 from stacksl.runs.settings import Settings, resolve
 from stacksl.studies import STUDIES
@@ -122,7 +123,8 @@ def check_values(given: dict[str, Any]) -> None:
     """Names that a command gives are ones that the settings know."""
     for kind, known in REGISTRIES.items():
         value = given.get(kind)
-        assert value is None or str(value).partition(":")[0] in known, f"no {kind} {value}"
+        named = {*known, FILE} if kind == "labeler" else known  # people are in no registry
+        assert value is None or str(value).partition(":")[0] in named, f"no {kind} {value}"
     for assignment in given.get("settings") or given.get("set_") or given.get("set") or ():
         name = assignment.partition("=")[0]
         assert name in Settings.model_fields, f"no setting {name}"
