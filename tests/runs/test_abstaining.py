@@ -15,6 +15,7 @@ from stacksl.game.abstaining import FEWEST
 from stacksl.labels.purchases import Answer, Purchase
 
 from .conftest import CLASSES, class_items, pair_items
+from .people_cases import answer_all, begin, truth
 
 KEPT = CLASSES[:2]
 
@@ -128,6 +129,24 @@ def test_options_of_their_own_are_abstained_on_as_well(tmp_path: Path) -> None:
     assert told["none_of_these"] >= FEWEST
     assert told["abstaining"].startswith("The model ")
     assert (done.model.abstaining is None) is ("never abstains" in told["abstaining"])
+
+
+def test_the_rates_of_what_people_say_stand_in_the_report(tmp_path: Path) -> None:
+    """Of eight rows two are none of these, one ambiguous and one broken; all are charged."""
+    words = iter(["[none]", "[none]: the moon", "[ambiguous]", "[broken]"])
+    made = begin(tmp_path, budget=8, batch=8, audit=0, price="0.5")
+    answer_all(made, lambda row: next(words, truth(row)))
+    asking = facts(made)["asking"]
+    kinds = ("labels", "none_of_these", "ambiguous", "broken")
+    assert [asking[kind] for kind in kinds] == [4, 2, 1, 1]
+    assert [cost["answers"] for cost in asking["costs"]] == [8]
+    assert facts(made)["budget"]["spent_money"] == 4_000_000
+    card = (made.path / "README.md").read_text(encoding="utf-8").replace("\\", "")
+    page = (made.path / "report.html").read_text(encoding="utf-8")
+    for name, share in (("A candidate", "4 (50.0%)"), ("None of these", "2 (25.0%)")):
+        assert f"| {name} | {share} |" in card
+        assert f"<dt>{name}</dt><dd>{share}</dd>" in page
+    assert made.status()["answered"] == 4, "a label alone is learnt"
 
 
 def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:
