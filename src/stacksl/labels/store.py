@@ -251,13 +251,23 @@ def remove_file(path: Path) -> None:
 
 
 def place_file(draft: Path, path: Path) -> None:
-    """Give a closed ledger its name, durably."""
-    os.replace(draft, path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    """Give a closed ledger its name, durably.
+
+    Raises:
+        LedgerError: the disk is full, or the folder cannot be written.
+    """
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        os.replace(draft, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as fault:
+        raise LedgerError(
+            f"the ledger {path} cannot be written ({fault.strerror}): make room, or give yourself"
+            " the right to write there"
+        ) from fault
 
 
 def _url(where: str | Path) -> URL:
