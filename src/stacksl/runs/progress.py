@@ -93,7 +93,6 @@ class Watch:
         if learner.round // self._every > (learner.round - len(posted)) // self._every:
             checkpoint(self._folder, self._table, self._parts)
 
-
     def _count(self) -> None:
         """Count the labels that came since; those held before were not predicted first."""
         new = [pair for pair in self._table.bought[self._seen :] if pair[2] >= 0]
