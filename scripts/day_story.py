@@ -121,7 +121,7 @@ def _afternoon(desk: Desk, anna: Colleague, ben: Colleague, terms: Scale) -> Non
     desk.says(WORDS["afternoon"])
     sheets = _named(desk.types(fill(sheets)[0]))
     paid = sum(_accepted(typed.printed) for typed in desk.typed)
-    came: dict[str, Any] = {"state": "waiting", "left": None}
+    came = desk.asks(f"stacksl status {RUN}")
     rows: list[str] = []
     while came["state"] == "waiting":
         command, filled = fill(sheets)
