@@ -91,7 +91,9 @@ def at(folder: Path, count: int) -> Checkpoint | None:
 def keep_latest(folder: Path) -> None:
     """Drop all checkpoints but the newest whole one: two of them tell what came between."""
     whole, _ = latest(folder)
-    for path in sorted(folder.iterdir()) if whole is not None else ():
+    if whole is None:
+        return
+    for path in sorted(folder.iterdir()):
         if path.stem != f"{whole.count:09d}":
             path.unlink()
 
