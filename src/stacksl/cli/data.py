@@ -26,6 +26,7 @@ def check(
     format: options.Format = None,
     prompt_column: options.PromptColumn = None,
     label_column: options.LabelColumn = None,
+    classes: options.Classes = None,
     max_candidates: options.MaxCandidates = None,
     strict: options.Strict = None,
     json: options.Json = False,
@@ -37,11 +38,13 @@ def check(
     would refuse the file.
     """
     from stacksl.data import check as described
-    from stacksl.data import read
+    from stacksl.data import read, read_classes
 
     named = {"prompt": prompt_column, "label": label_column}
     columns = {role: name for role, name in named.items() if name is not None}
     reading: dict[str, Any] = {"format": format, "columns": columns or None}
+    if classes is not None:
+        reading["classes"] = read_classes(classes).names
     if max_candidates is not None:
         reading["max_candidates"] = max_candidates
     dataset = read(file, **reading, lenient=True)

@@ -146,6 +146,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "data check": (
         ("What was understood, and every fault:", "stacksl data check train.csv"),
+        (
+            "A file without labels:",
+            "stacksl data check questions.csv --classes classes.txt",
+        ),
         ("Is the test set really unseen?", "stacksl data check train.csv --against test.csv"),
     ),
     "ledger path": (("Where the ledger lies:", "stacksl ledger path runs/first"),),

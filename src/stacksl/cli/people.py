@@ -24,7 +24,7 @@ WORDS = {
     "label": "with an option",
     "none": "none of these",
     "ambiguous": "ambiguous",
-    "broken": "broken items",
+    "broken": "broken",
 }
 
 
