@@ -29,6 +29,23 @@ def test_the_table_is_made_from_the_committed_rows() -> None:
     assert {row["seed"] for row in rows} == set(range(10))
 
 
+def test_the_pools_numbers_are_those_of_the_committed_rows() -> None:
+    kept = json.loads((ROOT / "benchmarks/results/label_efficiency_pool.json").read_text())["rows"]
+    pool = {
+        (stream, budget): [
+            row["accuracy"] for row in kept if (row["stream"], row["budget"]) == (stream, budget)
+        ]
+        for stream, budget in (("shuffled", "500"), ("shuffled", "1000"), ("rare", "0.1"))
+    }
+    readme = (ROOT / "README.md").read_text()
+    assert all(len(cells) == 10 for cells in pool.values())
+    for cells, words in zip(
+        pool.values(), ("| 500 | {:.3f} |", "| 1,000 (10 %) | {:.3f} |", "| 10 % | {:.3f} ±"),
+        strict=True,
+    ):  # fmt: skip
+        assert words.format(sum(cells) / 10) in readme
+
+
 def test_every_row_kept_its_budget_exactly() -> None:
     rows = json.loads((ROOT / "benchmarks/results/label_efficiency.json").read_text())["rows"]
     assert all(row["asked"] == row["labels"] for row in rows)
