@@ -120,7 +120,7 @@ class Kind:
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "classes-stream": {"budget": 16, "checkpoint_every": 16},
+    "classes-stream": {"budget": 16, "mode": "stream", "checkpoint_every": 16},
     "pairs-stream": {"budget": 14, "checkpoint_every": 16, "gate": "contested", "price": "0.25"},
     "classes-pool": {"budget": 20, "mode": "pool", "batch": 4, "checkpoint_every": 8},
     "pairs-paper": {"budget": 20, "preset": "paper", "checkpoint_every": 16, "gate_scale": 0.001},

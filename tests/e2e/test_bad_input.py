@@ -184,7 +184,7 @@ def edit(home: Path, statement: str) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "update events set payload = replace(payload, '1', '2') where seq = 9",
+        "update events set time = time + 1 where seq = 9",
         "delete from events where seq = (select max(seq) from events)",
         "delete from events where seq = 9",
     ],
