@@ -83,4 +83,4 @@ def test_a_quota_needs_a_pool(tmp_path: Path) -> None:
             [["text", "label"], *([f"t {n}", f"c{n % 2}"] for n in range(9))]
         )
     with pytest.raises(SettingsError, match=r"min_per_class .* --mode pool"):
-        run(path, mode="stream", min_per_class=2, out=tmp_path / "run")
+        run(path, budget=2, mode="stream", min_per_class=2, out=tmp_path / "run")
