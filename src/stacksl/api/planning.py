@@ -175,7 +175,7 @@ def prepare(
         wanted = resolved.settings
     advice = _recipe_advice(resolved.preset, budget.labels / rounds)
     if labeler is None:
-        _check_labeler(wanted, dataset)
+        _check_labeler(wanted, stock)
     _check_pool(wanted)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
     plan = Plan(
@@ -301,15 +301,15 @@ def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
     return find(Path("runs"), date.today().isoformat(), name)
 
 
-def _check_labeler(settings: Settings, dataset: Dataset) -> None:
+def _check_labeler(settings: Settings, stock: Stock) -> None:
     from stacksl.labels.labelers import make_labeler
     from stacksl.runs.people import FILE, expect_free
 
     if settings.labeler == FILE:
         expect_free(settings)
         return
-    sizes = {item.id: len(item.candidates) for item in dataset.items}
-    make_labeler(settings.labeler, answers=dataset.answers, sizes=sizes, seed=settings.seed)
+    answers = stock.dataset.answers
+    make_labeler(settings.labeler, answers=answers, sizes=stock.sizes, seed=settings.seed)
 
 
 def _check_pool(settings: Settings) -> None:

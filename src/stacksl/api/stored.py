@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,7 +232,7 @@ class Run:
         name: str,
         *,
         description: str = "",
-        reopen: bool = False,
+        reopen: Collection[str] | bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> Prospect:
         """Add a class to a run that has begun, and go on with it; what became of earlier answers.
@@ -240,7 +240,8 @@ class Run:
         Args:
             name: of the class. Answers of none of these whose right text is it are learnt, free.
             description: what it means, where that helps.
-            reopen: buy one more label of each other item that was answered with none of these.
+            reopen: buy one more label of each other item that was answered with none of these, or
+                of those that are given.
             progress: told how far the run is.
 
         Raises:
@@ -252,8 +253,17 @@ class Run:
         told = progress or _silent
         return add_class(self.folder, name, told, description=description, reopen=reopen)
 
-    def ask_again(self, *, progress: Callable[[Progress], None] | None = None) -> Prospect:
+    def ask_again(
+        self,
+        *,
+        agreed: Collection[str] | bool = True,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Prospect:
         """Buy one more label of each item answered with none before the last class was added.
+
+        Args:
+            agreed: of these items alone, where they are given.
+            progress: told how far the run is.
 
         Raises:
             RunError: there is nothing to ask for once more.
@@ -261,7 +271,7 @@ class Run:
         """
         from stacksl.runs.adding import ask_again
 
-        return ask_again(self.folder, progress or _silent)
+        return ask_again(self.folder, progress or _silent, agreed)
 
     def refit_with_audit(self) -> int:
         """Let the audit's labels join the final model of a finished run; how many.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,14 +56,21 @@ def classes(
             " the items that were answered with none of these"
         )
     opened = Run.open(run)
+    again: tuple[str, ...] = ()
     if reopen:
-        _agree(prospect(opened.folder, add), yes)
+        offered = prospect(opened.folder, add)
+        _agree(offered, yes)
+        again = offered.again
     with live(quiet=quiet) as show:
         found = (
-            opened.ask_again(progress=show)
+            opened.ask_again(agreed=again, progress=show)
             if add is None
-            else opened.add_class(add, description=description, reopen=reopen, progress=show)
+            else opened.add_class(
+                add, description=description, reopen=again if reopen else False, progress=show
+            )
         )
+    if opened.status()["state"] != "finished":
+        found = replace(found, measured=0)  # what an audit's answers say is told at the end
     if json:
         print(as_json({**opened.status(), **_facts(found, reopen)}))
     else:

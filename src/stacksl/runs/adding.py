@@ -7,7 +7,8 @@ label can tell. So those are offered again when the price was agreed to, never b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from stacksl.data import Classes, write_classes
 from stacksl.data.values import one_line
@@ -68,7 +69,7 @@ def add_class(
     report: Report,
     *,
     description: str = "",
-    reopen: bool = False,
+    reopen: Collection[str] | bool = False,
 ) -> Prospect:
     """Add a class to a run that has begun, and go on with it; what it came to.
 
@@ -77,7 +78,8 @@ def add_class(
         name: of the class, as people are to read it.
         report: told how far the run is.
         description: what it means, where that helps.
-        reopen: buy one more label of each item that was answered with none and does not name it.
+        reopen: buy one more label of each item that was answered with none and does not name it,
+            or of those among them that are given: what was agreed to while no answer came in.
 
     Raises:
         RunError, SettingsError: see `prospect`; or the budget has too few labels left to reopen.
@@ -85,15 +87,17 @@ def add_class(
     with folder.locked():
         job = _job(folder)
         with Ledger.open(folder.ledger) as ledger:
-            found = _prospect(job, ledger, name)
-        _expect_affordable(found, reopen)
+            found = _agreed(_prospect(job, ledger, name), reopen)
+        _expect_affordable(found, bool(reopen))
         _write(job, _tidy(name), _tidy(description))
     execute(Job.open(folder), report, reopen=found.again if reopen else ())
     return found
 
 
-def ask_again(folder: RunFolder, report: Report) -> Prospect:
+def ask_again(folder: RunFolder, report: Report, agreed: Collection[str] | bool = True) -> Prospect:
     """Buy one more label of each item answered with none before the last class was added.
+
+    Of those that are `agreed` alone, where they are given.
 
     Raises:
         RunError: see `prospect`; or no class was added, nothing is to be asked, or too few labels
@@ -102,7 +106,7 @@ def ask_again(folder: RunFolder, report: Report) -> Prospect:
     with folder.locked():
         job = _job(folder)
         with Ledger.open(folder.ledger) as ledger:
-            found = _prospect(job, ledger, None)
+            found = _agreed(_prospect(job, ledger, None), agreed)
         if not found.again:
             raise RunError(
                 f"the run {folder.path} has no item to ask for once more: items answered with none"
@@ -112,6 +116,13 @@ def ask_again(folder: RunFolder, report: Report) -> Prospect:
         reopened(folder, f"{len(found.again)} items are asked for once more")
     execute(job, report, reopen=found.again)
     return found
+
+
+def _agreed(found: Prospect, agreed: Collection[str] | bool) -> Prospect:
+    """`found` with no more items to buy than were agreed to."""
+    if isinstance(agreed, bool):
+        return found
+    return replace(found, again=tuple(item for item in found.again if item in agreed))
 
 
 def _job(folder: RunFolder) -> Job:

@@ -11,7 +11,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
-from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
 from stacksl.labels.labelers import make_labeler
 from stacksl.labels.ledger import Ledger
@@ -23,7 +22,7 @@ from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job, Terms
 from stacksl.runs.opening import expect_items
 from stacksl.runs.people import FILE
-from stacksl.runs.sources import More, with_more
+from stacksl.runs.sources import More, Stock, with_more
 
 __all__ = ["add_file", "change_budget", "fresh_audit", "reopened"]
 
@@ -45,8 +44,9 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
         wanted = parse_budget(text, items, price)
         with Ledger.open(folder.ledger) as ledger:
             spent, paid = ledger.spent, ledger.spent_money
-            leased = sum(bought["purpose"] == "audit" for bought in ledger.export())
-            audits = _audits(job, wanted.labels, spent=spent, leased=leased)
+            states = [row["state"] for row in ledger.export() if row["purpose"] == "audit"]
+            lost = states.count("released")
+            audits = _audits(job, wanted.labels, spent=spent, leased=len(states), lost=lost)
             terms = Terms(wanted.labels, wanted.money, audits)
             if wanted.labels >= spent:
                 expect_items(job, ledger, terms)
@@ -55,8 +55,8 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
                 f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
                 f" promised already: give at least {spent}"
             )
-        job.renewed(terms=terms)
         reopened(folder, f"the budget is {wanted.labels} labels from here on")
+        job.renewed(terms=terms)
     return terms
 
 
@@ -79,11 +79,11 @@ def add_file(folder: RunFolder, path: str | Path, kind: Literal["pool", "owned"]
         _expect_new(job, more.path)
         wider = with_more(job.stock, more, job.settings)
         if kind == "pool":
-            _expect_answers(job, wider.dataset)
+            _expect_answers(job, wider)
         added = len(wider.dataset.items) - len(job.dataset.items)
-        job.renewed(more=more)
         what = "items to choose from" if kind == "pool" else "labels that were held"
         reopened(folder, f"{added} {what} came")
+        job.renewed(more=more)
     return added
 
 
@@ -97,13 +97,12 @@ def _expect_new(job: Job, path: str) -> None:
         )
 
 
-def _expect_answers(job: Job, dataset: Dataset) -> None:
+def _expect_answers(job: Job, stock: Stock) -> None:
     """Refuse early what the labeler of the settings cannot answer."""
     if job.settings.labeler == FILE or "labeler" in job.folder.read_state():
         return
-    items = enumerate(dataset.items)
-    sizes = {item.id: len(item.candidates) for row, item in items if row not in job.stock.gone}
-    make_labeler(job.settings.labeler, answers=dataset.answers, sizes=sizes, seed=job.settings.seed)
+    answers, seed = stock.dataset.answers, job.settings.seed
+    make_labeler(job.settings.labeler, answers=answers, sizes=stock.sizes, seed=seed)
 
 
 @contextmanager
@@ -124,7 +123,7 @@ def _held(folder: RunFolder) -> Iterator[Job]:
         yield job
 
 
-def _audits(job: Job, labels: int, *, spent: int, leased: int) -> tuple[int, ...]:
+def _audits(job: Job, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:
     """How many labels each audit takes of a budget of `labels`: one more where the last was shown.
 
     A change that nobody has taken up yet is forgotten over the next one.
@@ -133,10 +132,10 @@ def _audits(job: Job, labels: int, *, spent: int, leased: int) -> tuple[int, ...
         job: the run.
         labels: the budget wanted, in all.
         spent: the labels bought or promised.
-        leased: those of them that audits asked for.
+        leased: labels that audits asked for, and `lost` of them: their items were forgotten.
     """
     shown = _shown(job.folder)
-    kept = (job.audit,) if shown is None else _up_to(job.terms.audits, shown.audit)
+    kept = (job.audit,) if shown is None else _up_to(job.terms.audits, shown.audit + lost)
     own = job.settings.audit
     if own == 0 or (own is None and job.test is not None) or (shown is None and job.audit):
         return kept

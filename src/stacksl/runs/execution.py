@@ -315,8 +315,9 @@ def _ledger(job: Job, *, began: bool) -> Ledger:
             items=records,
         )
     ledger = Ledger.open(path)
-    if later := records[job.stock.first :]:
-        ledger.add_items(later)
+    later = range(job.stock.first, len(records))
+    if new := [records[row] for row in later if row not in job.stock.gone]:
+        ledger.add_items(new)
     ledger.check_items(records)
     ledger.verify(Head(*mark) for mark in checkpoints.heads(job.folder.checkpoints))
     return ledger
@@ -325,10 +326,11 @@ def _ledger(job: Job, *, began: bool) -> Ledger:
 def _labeler(job: Job, answers: Sequence[Answer]) -> Labeler:
     if job.settings.labeler == FILE:
         return Answered(answers)
-    items = enumerate(job.dataset.items)
-    sizes = {item.id: len(item.candidates) for row, item in items if row not in job.stock.gone}
     return make_labeler(
-        job.settings.labeler, answers=job.dataset.answers, sizes=sizes, seed=job.settings.seed
+        job.settings.labeler,
+        answers=job.dataset.answers,
+        sizes=job.stock.sizes,
+        seed=job.settings.seed,
     )
 
 

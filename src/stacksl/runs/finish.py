@@ -160,8 +160,8 @@ def refit_with_audit(
     wider.made_by = refits.made_by
     wider.head = wider.as_if(len(bought), table.learner.scorer)
     model = _abstaining(job, _model(job, table, features, wider.head), wider)
+    _tell_of_refit(job.folder, len(more))  # first: a model that is not told of would mislead
     model.save(job.folder.model, asdict(scorer_settings(job.settings)))
-    _tell_of_refit(job.folder, len(more))
     return len(more)
 
 

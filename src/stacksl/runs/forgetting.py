@@ -24,7 +24,7 @@ from stacksl.runs.erasing import (
     erase_tables,
 )
 from stacksl.runs.execution import catch_up, parts_of
-from stacksl.runs.finish import NO_TEXT, write_pages
+from stacksl.runs.finish import NO_TEXT, read_facts, write_pages
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job
 from stacksl.runs.people import ask_folder
@@ -214,6 +214,8 @@ def _models(case: _Case, ledger: Ledger) -> Iterator[str]:
     """A sentence for each model that the item had a part in."""
     yield "the feature map was fitted on the texts of all items, this one among them"
     if case.learnt is None:
+        if _taught_by_audit(case, ledger):
+            yield "the head in model/ was trained on the audit's labels, this one among them"
         return
     yield "the online model and its checkpoint learnt its label"
     after = [row for row in ledger.rows(case.learnt) if row.event == "refit"]
@@ -222,6 +224,18 @@ def _models(case: _Case, ledger: Ledger) -> Iterator[str]:
         yield f"the adapters of the refits {', '.join(adapters)} were trained on it"
     elif after:
         yield f"{len(after)} refits of the head were on it, the one in model/ among them"
+
+
+def _taught_by_audit(case: _Case, ledger: Ledger) -> bool:
+    """Whether it was an item of the audit, and the final model was trained on that afterwards."""
+    names = {case.id, case.name}
+    audited = any(
+        bought["purpose"] == "audit" and bought["item"] in names for bought in ledger.export()
+    )
+    if not audited or not (case.folder.path / "facts.json").is_file():
+        return False
+    audit = read_facts(case.folder).audit
+    return audit is not None and audit.trained_on > 0
 
 
 def _yours(case: _Case) -> Iterator[str]:

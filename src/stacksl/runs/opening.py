@@ -212,7 +212,7 @@ def measured(job: Job, table: Table, rows: Rows) -> Audit | None:
     bought = table.ledger.export()
     leased = [str(p["item"]) for p in bought if p["purpose"] == "audit"]
     size = job.terms.audits[-1] if len(job.terms.audits) > 1 else len(rows.audit)
-    items = leased[len(leased) - size :]
+    items = leased[max(0, len(leased) - size) :]
     if not items:
         return None
     said = {item: (answer.said, answer.index) for item, answer in table.ledger.audited().items()}

@@ -145,6 +145,15 @@ class Stock:
         return replace(self, dataset=everything, parts=(*self.parts, (stop, kind)))
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """K of each item whose label may be asked for: neither held already nor forgotten."""
+        return {
+            item.id: len(item.candidates)
+            for row, item in enumerate(self.dataset.items)
+            if row not in self.gone and item.id not in self.owned
+        }
+
+    @property
     def segments(self) -> list[range]:
         """The rows to choose from: of the first file, and of each that brought more."""
         starts = [len(self.pool.items), *(stop for stop, _ in self.parts)]
