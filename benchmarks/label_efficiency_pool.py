@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from label_efficiency import Cell, World, interval, load, order_for
+from label_efficiency import Cell, World, interval, load, order_for, save
 
-from stacksl import __version__
 from stacksl.data import read
 from stacksl.features import make_features
 from stacksl.game.inputs import SharedBlock
@@ -139,17 +138,8 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
             rows.append(measure(cell, world, names))
         print(f"\r{len(rows)} cells measured ", end="", file=sys.stderr)
         if words.json:
-            save(words, rows)
+            save(words, rows, "label_efficiency_pool.py")
     return rows
-
-
-def save(words: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
-    """Write the rows with what made them, whole or not at all."""
-    command = f"python benchmarks/label_efficiency_pool.py BANKING77 --features {words.features}"
-    record = {"version": __version__, "command": f"{command} --seeds {words.seeds}", "rows": rows}
-    spare = words.json.with_suffix(".part")
-    spare.write_text(json.dumps(record, indent=0))
-    spare.replace(words.json)
 
 
 def main() -> None:
