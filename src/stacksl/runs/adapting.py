@@ -112,7 +112,6 @@ class Adaptation:
         self.job, self.table, self.order, self.model = job, table, order, model
         self.adapters = Adapters(job.folder.adapters, model)
         self.epoch, self.refits, self.trained_on = 0, 0, 0
-        self._due = due_at(job.settings.refit_at, table.learner.budget)
         assert isinstance(table.block, PairBlock)
         self._base = table.block  # of the initial adapter, whose scores are the reference
         self._tell = throttled(report)
@@ -125,7 +124,8 @@ class Adaptation:
         A run that was cut off between the two finds its refit done and the features still to renew.
         """
         learnt = len(self.table.bought)
-        due = any(self.trained_on < count <= learnt for count in self._due)
+        counts = due_at(self.job.settings.refit_at, self.table.learner.budget)  # it may change
+        due = any(self.trained_on < count <= learnt for count in counts)
         if due:
             self._refit()
         stale = self.epoch < self.refits and self._goes_on()

@@ -36,13 +36,11 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
     Raises:
         SettingsError: it is no budget, below what is spent already, or there is nothing left to buy
             with it.
-        RunError: the run adapts a language model, whose refits were planned by its budget.
+        RunError: the run has asked nothing yet.
     """
     with _held(folder) as job:
-        items = len(job.dataset.items) - len(job.stock.aside | job.stock.gone)
-        price = job.settings.price
-        wanted = parse_budget(text, items, price)
         with Ledger.open(folder.ledger) as ledger:
+            wanted = parse_budget(text, _usable(job, ledger), job.settings.price)
             spent, paid = ledger.spent, ledger.spent_money
             states = [row["state"] for row in ledger.export() if row["purpose"] == "audit"]
             lost = states.count("released")
@@ -60,6 +58,13 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
     return terms
 
 
+def _usable(job: Job, ledger: Ledger) -> int:
+    """The items that labels can be bought of, or were: those bought and forgotten since, too."""
+    bought = {str(purchase["item"]) for purchase in ledger.export()}
+    lost = {row for row in job.stock.gone if job.dataset.items[row].id not in bought}
+    return len(job.dataset.items) - len(job.stock.aside | lost)
+
+
 def fresh_audit(folder: RunFolder) -> int:
     """How many labels of the changed budget are kept for an audit of their own; 0 for none."""
     sizes = str(folder.read_toml("resolved.toml").get("audits_now", "")).split(",")
@@ -75,6 +80,7 @@ def add_file(folder: RunFolder, path: str | Path, kind: Literal["pool", "owned"]
         RunError: the run adapts a language model, or has the file already.
     """
     with _held(folder) as job:
+        _expect_no_language_model(job)
         more = More(kind, str(Path(path).resolve()))
         _expect_new(job, more.path)
         wider = with_more(job.stock, more, job.settings)
@@ -114,13 +120,15 @@ def _held(folder: RunFolder) -> Iterator[Job]:
             f" `stacksl resume {folder.path}`, or start it anew"
         )
     with folder.locked():
-        job = Job.open(folder)
-        if job.settings.adapts:
-            raise RunError(
-                "the refits of a language model were planned by the budget and the items it began"
-                " with: start a new run for other ones"
-            )
-        yield job
+        yield Job.open(folder)
+
+
+def _expect_no_language_model(job: Job) -> None:
+    if job.settings.adapts:
+        raise RunError(
+            "the features that a language model renews are those of the items it began with: start"
+            " a new run for other ones, or give this one another budget"
+        )
 
 
 def _audits(job: Job, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:

@@ -59,7 +59,7 @@ def card_facts(job: Job, adaptation: Adaptation, tested: Tested) -> dict[str, An
     return {
         "run": job.folder.path.name,
         "data": job.dataset.name,
-        "budget": job.budget.labels,
+        "budget": job.terms.labels,
         "audit": sum(job.terms.audits),
         "bought": len(table.bought),
         "gate": job.settings.gate,
