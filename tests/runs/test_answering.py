@@ -292,6 +292,24 @@ def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
     expect_sound(done)
 
 
+def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(tmp_path: Path) -> None:
+    done = play(begin(tmp_path, audit=6))
+    assert done.refit_with_audit() == 6
+    model = (done.path / "model" / "head.safetensors").read_bytes()
+    audit = facts_of(done).audit
+    assert audit is not None
+    assert audit.trained_on == 6
+    for change in (lambda: done.answer(fill(done.path / "ask" / "0002.csv", wrong)), done.resume):
+        change()
+        assert done.status()["state"] == "finished"
+        assert (done.path / "model" / "head.safetensors").read_bytes() == model
+        assert facts_of(done).audit == audit
+    done.change_budget(40)
+    later = facts_of(play(done.resume())).audit  # what was learnt since then has no part of it
+    assert later is not None
+    assert (later.trained_on, later.shown_at, later.learnt) == (0, 18, 34)
+
+
 def test_two_at_a_time_are_one_too_many(tmp_path: Path) -> None:
     waiting = begin(tmp_path)
     with waiting.folder.locked(), pytest.raises(RunLocked):

@@ -13,6 +13,7 @@ from stacksl.api import Run, run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.report.facts import Facts
 from stacksl.runs.changing import fresh_audit
+from stacksl.runs.forgetting import forget
 from stacksl.runs.job import Job
 
 from .conftest import class_items
@@ -112,6 +113,15 @@ def test_shares_are_of_the_items_to_choose_from(tmp_path: Path) -> None:
     assert waiting.change_budget("50%") == 30
 
 
+def test_a_label_of_a_forgotten_item_was_bought_all_the_same(tmp_path: Path) -> None:
+    done = finished(tmp_path, count=40, budget="all", audit=0)
+    forget(done.path, str(bought(done)[0]["item"]))
+    done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=2))
+    assert done.change_budget("all") == 42
+    assert done.resume().status()["spent"] == 42
+    expect_sound(done)
+
+
 @MODES
 def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) -> None:
     done = finished(tmp_path, mode=mode, audit=6)
@@ -143,14 +153,40 @@ def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) 
     expect_sound(done)
 
 
-def test_a_few_labels_more_leave_the_accuracy_unknown(tmp_path: Path) -> None:
+def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(tmp_path: Path) -> None:
     done = finished(tmp_path, audit=6)
-    done.change_budget(60)
-    done.resume()
-    assert len(audits(done)) == 6
-    assert facts_of(done).audit is None
-    assert done.status()["asked"] == 54
+    first = facts_of(done).audit
+    for labels in (40, 60):
+        done.change_budget(labels)
+        done.resume()
+        assert len(audits(done)) == 6
+        second = facts_of(done).audit
+        assert first is not None
+        assert second is not None
+        assert (second.n, second.number, second.passed_over) == (6, 1, 0.0)
+        assert (first.shown_at, second.shown_at, second.learnt) == (14, 14, labels - 6)
+        page = (done.path / "report.html").read_text()
+        assert "This audit was shown before, when the model had learnt 14 labels" in page
     expect_sound(done)
+
+
+def test_a_fresh_audit_is_not_called_shown_before(tmp_path: Path) -> None:
+    done = finished(tmp_path, audit=6)
+    done.change_budget(120)
+    done.resume()
+    audit = facts_of(done).audit
+    assert audit is not None
+    assert (audit.number, audit.shown_at, audit.learnt) == (2, 89, 89)
+    assert "shown before" not in (done.path / "report.html").read_text()
+
+
+def test_labels_held_elsewhere_do_not_make_an_old_audit_new(tmp_path: Path) -> None:
+    done = finished(tmp_path, audit=6)
+    done.extend(labelled(tmp_path / "owned.csv", ids=True, first=700, count=15), owned=True)
+    done.resume()
+    audit = facts_of(done).audit
+    assert audit is not None
+    assert (audit.number, audit.shown_at, audit.learnt) == (1, 14, 29)
 
 
 def test_only_what_is_taken_up_counts(tmp_path: Path) -> None:

@@ -27,6 +27,9 @@ class AuditResult:
             had been bought before; 0 for an audit drawn before the first purchase.
         trained_on: audit labels that the saved model was trained on afterwards
             (`stacksl refit --with-audit`); the numbers here are of the model before.
+        number: which of the run's audits it is, from 1.
+        learnt: labels that the model had learnt which is measured.
+        shown_at: labels that it had learnt when this audit was first shown.
     """
 
     n: int
@@ -40,6 +43,9 @@ class AuditResult:
     best: float
     passed_over: float = 0.0
     trained_on: int = 0
+    number: int = 1
+    learnt: int = 0
+    shown_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,12 +57,24 @@ def notes(facts: Facts) -> list[str]:
         )
     if audit.passed_over:
         found.append(_passed_over(audit))
+    if audit.learnt != audit.shown_at:
+        found.append(_shown_before(audit))
     if audit.trained_on:
         found.append(
             f"The saved model was also trained on the audit's {plural(audit.trained_on, 'label')};"
             " the accuracy above is of the model before."
         )
     return found
+
+
+def _shown_before(audit: AuditResult) -> str:
+    """What an audit is worth once it was seen: nothing was trained on it, but somebody went on."""
+    return (
+        f"This audit was shown before, when the model had learnt {plural(audit.shown_at, 'label')},"
+        f" and no new one came with those since then, which make it {count(audit.learnt)}. None of"
+        " its answers was trained on; but whoever goes on until an audit pleases will find it a"
+        " little too high."
+    )
 
 
 def _passed_over(audit: AuditResult) -> str:

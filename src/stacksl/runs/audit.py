@@ -45,11 +45,13 @@ class Audit:
         rows: of the items, in the order drawn.
         answers: what was said, by item id; an item that is not in it is unanswered.
         passed_over: see `Audited`.
+        number: which of the run's audits it is, from 1.
     """
 
     rows: tuple[int, ...]
     answers: Mapping[str, Verdict]
     passed_over: float = 0.0
+    number: int = 1
 
     def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """(row, candidate) of the items that a candidate was named for; `ids` are of all rows."""

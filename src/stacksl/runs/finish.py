@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from stacksl.runs.summary import facts_of
 from stacksl.runs.tables import write_metrics, write_rounds
 
 if TYPE_CHECKING:
-    from stacksl.report.facts import Facts
+    from stacksl.report.facts import AuditResult, Facts
 
 __all__ = ["finish", "read_facts", "refit_with_audit", "write_pages"]
 
@@ -73,9 +74,35 @@ def finish(
     write_metrics(table, job.folder.path / "metrics.jsonl")
     state["finished"] = now()
     facts = facts_of(job, table, refits, features, tested, state)
+    if audit is not None:
+        facts = _continued(facts, _before(job.folder), audit.number, len(table.bought))
     write_atomic(job.folder.path / "facts.json", facts.to_json())
     write_pages(job.folder)
+    if facts.audit is not None and facts.audit.trained_on:
+        refit_with_audit(job, table, refits, features, audit)
     report(Progress("report", 1, 1))
+
+
+def _before(folder: RunFolder) -> AuditResult | None:
+    """What the audit said when the run had last finished; None the first time."""
+    if not (folder.path / "facts.json").is_file():
+        return None
+    with suppress(RunError):  # they are written anew
+        return read_facts(folder).audit
+    return None
+
+
+def _continued(facts: Facts, before: AuditResult | None, number: int, learnt: int) -> Facts:
+    """The facts with which audit this is, whether it was shown, and whether its labels joined in.
+
+    They stay in the final head for as long as nothing else was learnt.
+    """
+    assert facts.audit is not None
+    audit = replace(facts.audit, number=number, learnt=learnt, shown_at=learnt)
+    if before is not None and before.number == number:
+        taught = before.trained_on if (before.learnt, before.n) == (learnt, audit.n) else 0
+        audit = replace(audit, shown_at=before.shown_at, trained_on=taught)
+    return replace(facts, audit=audit)
 
 
 def _on_audit(

@@ -208,18 +208,21 @@ def _whole(value: object) -> int:
 
 
 def measured(job: Job, table: Table, rows: Rows) -> Audit | None:
-    """The audit that speaks of the final model: the newest one, with its answers."""
+    """The audit that speaks of the final model, with its answers: the newest that asked anything.
+
+    A change of the budget that was too small for an audit leaves the one before it.
+    """
     bought = table.ledger.export()
     leased = [str(p["item"]) for p in bought if p["purpose"] == "audit"]
-    size = job.terms.audits[-1] if len(job.terms.audits) > 1 else len(rows.audit)
-    items = leased[max(0, len(leased) - size) :]
-    if not items:
+    sizes = (len(rows.audit), *job.terms.audits[1:])
+    number = max((at for at, size in enumerate(sizes, start=1) if size), default=0)
+    if not number or not leased:
         return None
+    items = leased[max(0, len(leased) - sizes[number - 1]) :]
     said = {item: (answer.said, answer.index) for item, answer in table.ledger.audited().items()}
     rest = len(job.dataset.items) - len(job.stock.aside)
-    first = len(job.terms.audits) == 1
-    passed_over = 0.0 if first else _before(bought, items[0]) / rest
-    return Audit(tuple(table.row[item] for item in items), said, passed_over)
+    passed_over = 0.0 if number == 1 else _before(bought, items[0]) / rest
+    return Audit(tuple(table.row[item] for item in items), said, passed_over, number)
 
 
 def _before(bought: Sequence[Mapping[str, object]], item: str) -> int:
