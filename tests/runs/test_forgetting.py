@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.errors import FeatureError, LedgerError, RunError, RunLocked
+from stacksl.errors import FeatureError, RunError, RunLocked
 from stacksl.features.cache import VectorCache, erase_texts, text_key
 from stacksl.game.inputs import PairBlock
 from stacksl.labels.ledger import Ledger
@@ -332,8 +332,9 @@ def test_a_call_that_was_cut_off_is_finished_by_the_next(
         patch.setattr(Ledger, "forget", cut_off)
         with pytest.raises(KeyboardInterrupt):
             forget(made.path, item.id)
-    with pytest.raises(LedgerError, match="are gone"):  # refused, not guessed
-        made.resume()
+    for use in (made.resume, made.replay):
+        with pytest.raises(RunError, match="cut off.*repeat `stacksl forget"):
+            use()
     told = forget(made.path, item.id)
     assert told.name in (made.path / TOMBSTONES).read_text()
     assert made.resume().status()["state"] == "finished"

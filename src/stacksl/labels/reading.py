@@ -128,6 +128,10 @@ class LedgerReader:
         """Whether an item has a certificate, asked or skipped."""
         return self._book.register.surrogate(item) in self._accounts.seen
 
+    def knows(self, item: str) -> bool:
+        """Whether it is an item of this ledger; a forgotten one goes by its tombstone."""
+        return item in self._book.register
+
     def tombstone(self, item: str) -> str:
         """The id by which an item goes once it is forgotten.
 

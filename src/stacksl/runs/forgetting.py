@@ -104,7 +104,7 @@ def forget(run: Path, item: str, *, data: str | None = None) -> Forgotten:
                 f"the run {run} has no ledger yet, it stopped before round 1: delete the row from"
                 " the data and the folder of the run, and run again"
             )
-        job = Job.open(folder, data)
+        job = Job.open(folder, data, forgetting=True)
         known = Tombstones.read(folder) or Tombstones.over(job.stock)
         with Ledger.open(folder.ledger) as ledger:
             case = _case(job, ledger, item)

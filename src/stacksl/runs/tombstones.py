@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.items import Item
+from stacksl.labels.ledger import Ledger
 from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.sources import Stock
 
@@ -207,14 +208,30 @@ class Tombstones:
         return min(len(group), len(items) - at)
 
 
-def as_it_was(folder: RunFolder, stock: Stock) -> Stock:
+def as_it_was(folder: RunFolder, stock: Stock, *, forgetting: bool = False) -> Stock:
     """The `stock` of a run with the items in their places that were forgotten since it began.
 
     Raises:
-        RunError: what is known of forgotten items cannot be read.
+        RunError: what is known of forgotten items cannot be read; or one of them is forgotten by
+            halves, and it is not `forgetting` that goes on.
     """
     known = Tombstones.read(folder)
-    return stock if known is None else known.place(stock)
+    if known is None:
+        return stock
+    if not forgetting and folder.ledger.exists():
+        _expect_forgotten(known, folder)
+    return known.place(stock)
+
+
+def _expect_forgotten(known: Tombstones, folder: RunFolder) -> None:
+    """Hold that the ledger, which forgets last, has forgotten all of them."""
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        waiting = [stone.name for stone in known.stones if not ledger.knows(stone.name)]
+    if waiting:
+        raise RunError(
+            f"a call that was to forget an item of the run {folder.path} was cut off, and the"
+            f" ledger still holds it: repeat `stacksl forget {folder.path} --id ID` with its id"
+        )
 
 
 def _widened(stock: Stock, classes: tuple[str, ...] | None) -> Stock:
