@@ -20,7 +20,7 @@ from stacksl.studies.cells import Cell, Result
 from stacksl.studies.store import Store
 from stacksl.studies.tasks import Setup, drawn, held_out, permuted
 
-__all__ = ["Bench", "Examine", "Pace", "Play", "Wanted", "perform"]
+__all__ = ["Bench", "Examine", "Pace", "Play", "Wanted", "end_together", "perform"]
 
 
 class Play(Protocol):
@@ -127,7 +127,8 @@ class Bench:
         from concurrent.futures import ProcessPoolExecutor, as_completed
         from multiprocessing import get_context
 
-        with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn")) as pool:
+        spawn = get_context("spawn")
+        with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=end_together) as pool:
             running = {pool.submit(perform, self, cell): cell for cell in cells}
             try:
                 for future in as_completed(running):
@@ -135,6 +136,27 @@ class Bench:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+
+
+def end_together() -> None:
+    """Let a worker end when the process does that it works for, however that ended.
+
+    A worker of a pool learns of it at its next cell otherwise, and that may be an hour away. What
+    its cell has reached lies in the folder of its run.
+    """
+    import os
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait
+    from threading import Thread
+
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=follow, daemon=True).start()
 
 
 def perform(bench: Bench, cell: Cell) -> Result:
