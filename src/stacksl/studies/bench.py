@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -128,8 +128,10 @@ class Bench:
         from multiprocessing import get_context
 
         spawn = get_context("spawn")
+        # Without what was measured: it grows here while a thread packs the next cell.
+        sent = replace(self, store=Store())
         with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=end_together) as pool:
-            running = {pool.submit(perform, self, cell): cell for cell in cells}
+            running = {pool.submit(perform, sent, cell): cell for cell in cells}
             try:
                 for future in as_completed(running):
                     yield running[future], future.result()
