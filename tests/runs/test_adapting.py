@@ -19,7 +19,7 @@ from stacksl.labels.purchases import Answer, Purchase
 from stacksl.labels.rows import Row
 from stacksl.lm.handover import merge
 from stacksl.lm.model import LanguageModel, Lesson
-from stacksl.runs import adapting
+from stacksl.runs import epochs
 from stacksl.runs.adapting import due_at
 from stacksl.runs.checkpoints import latest
 from stacksl.runs.frozen import freeze, thaw
@@ -267,7 +267,7 @@ def test_what_cannot_be_asked_any_more_is_zero_and_never_read(
         phi[unread], base[unread] = np.nan, np.nan
         freeze(folder, type(block)(phi, block.offsets, base), *words)
 
-    monkeypatch.setattr(adapting, "freeze", poisoned)
+    monkeypatch.setattr(epochs, "freeze", poisoned)
     again = adapt(model, corpus, tmp_path / "run")
     decisions = [[row.payload | {"item": ""} for row in rows_of(made, "round")]
                  for made in (finished, again)]  # fmt: skip

@@ -1,16 +1,22 @@
-"""A run that adapts a language model, given another budget on its way or after."""
+"""A run that adapts a language model, given another budget or more items, on its way or after."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.errors import LabelerError, RunError
+from stacksl.errors import LabelerError
+from stacksl.game.inputs import PairBlock
 from stacksl.labels.labelers import OracleLabeler
 from stacksl.report.facts import Facts
+from stacksl.runs.forgetting import forget
+from stacksl.runs.frozen import thaw
 
 from .lm_cases import QUICK, Corpus, questions, tiny_model
 
@@ -55,6 +61,22 @@ def refits(made: Run) -> list[int]:
 
 def resumed(made: Run, good: int = 100) -> Run:
     return made.resume(labeler=Leaving(questions(40), good))
+
+
+def resumed_with_more(made: Run, good: int) -> Run:
+    corpus, more = questions(40), questions(12, seed=9)
+    items = [*corpus[0], *(replace(item, id=f"n-{item.id}") for item in more[0])]
+    answers = corpus[1] | {f"n-{name}": gold for name, gold in more[1].items()}
+    return made.resume(labeler=Leaving((items, answers), good))
+
+
+def make_it(made: Run) -> None:
+    resumed_with_more(made, 100)
+
+
+def bought_of(made: Run) -> list[dict[str, object]]:
+    with made.ledger as ledger:
+        return ledger.export()
 
 
 def expect_whole(made: Run, labels: int) -> None:
@@ -114,11 +136,74 @@ def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(
     assert ends[0] == ends[1]
 
 
-def test_its_items_are_those_it_began_with(model: Path, tmp_path: Path) -> None:
+def write_more(path: Path, count: int = 12) -> Path:
+    """A file of other questions with their answers."""
+    items, answers = questions(count, seed=9)
+    with path.open("w") as file:
+        for item in items:
+            row = {"id": f"n-{item.id}", "prompt": f"more {item.prompt}",
+                   "choices": list(item.candidates), "answer": answers[item.id]}  # fmt: skip
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("mode", ["stream", "pool"])
+def test_items_that_come_in_an_epoch_have_its_features(
+    model: Path, tmp_path: Path, mode: str
+) -> None:
+    made = left(model, tmp_path / "run", after=4, mode=mode, batch=4)
+    made.extend(write_more(tmp_path / "more.jsonl"))
+    made.change_budget(24)
+    make_it(made)
+    expect_whole(made, 24)
+    new = {str(row["item"]) for row in bought_of(made) if str(row["item"]).startswith("n-")}
+    assert new, "some of what came was chosen"
+    epochs = sorted((made.path / "features").glob("epoch-*"))
+    (held,) = [path for path in epochs if (path / "more-1").is_dir()]
+    part = thaw(held / "more-1", None, [f"n-q{n}" for n in range(12)])
+    assert isinstance(part, PairBlock)
+    initial = thaw(made.path / "features" / "more-1", None, [f"n-q{n}" for n in range(12)])
+    assert isinstance(initial, PairBlock)
+    assert part.phi.any(axis=1).all()
+    assert not np.array_equal(part.base, initial.base), "the adapter of the epoch made them"
+
+
+def test_labels_held_elsewhere_join_the_next_refit(model: Path, tmp_path: Path) -> None:
     made = left(model, tmp_path / "run", after=4)
-    more = tmp_path / "more.jsonl"
-    more.write_text('{"id": "n1", "prompt": "owl", "choices": ["a", "b"], "label": 0}\n')
-    for owned in (False, True):
-        with pytest.raises(RunError, match="start a new run.*or give this one another budget"):
-            made.extend(more, owned=owned)
-    assert resumed(made).status()["state"] == "finished"
+    assert made.extend(write_more(tmp_path / "more.jsonl"), owned=True) == 12
+    make_it(made)
+    status = made.status()
+    assert (status["state"], status["asked"]) == ("finished", 12)
+    assert refits(made)[-1] == 24
+    assert made.replay()["labels"] == 24
+
+
+def test_a_finished_run_goes_on_with_more_items_and_forgets_one(
+    model: Path, tmp_path: Path
+) -> None:
+    made = resumed(left(model, tmp_path / "run", after=4))
+    made.extend(write_more(tmp_path / "more.jsonl"))
+    made.change_budget(18)
+    make_it(made)
+    expect_whole(made, 18)
+    with made.ledger as ledger:
+        last = {str(row.item) for row in ledger.rows() if row.event == "learnt"}
+    forget(made.path, next(name for name in sorted(last) if name.startswith("n-")))
+    made.resume()
+    assert made.status()["state"] == "finished"
+
+
+def test_what_came_in_an_epoch_is_erased_from_it(model: Path, tmp_path: Path) -> None:
+    made = left(model, tmp_path / "run", after=4, mode="pool", batch=4)
+    made.extend(write_more(tmp_path / "more.jsonl"))
+    with pytest.raises(LabelerError, match="gone home"):
+        resumed_with_more(made, 3)
+    (held,) = (made.path / "features").glob("epoch-*/more-1")
+    ids = [f"n-q{n}" for n in range(12)]
+    block = thaw(held, None, ids)
+    assert block.take([5]).phi.any()  # type: ignore[union-attr]
+    name = forget(made.path, "n-q5").name
+    ids[5] = name
+    assert not thaw(held, None, ids).take([5]).phi.any()  # type: ignore[union-attr]
+    make_it(made)
+    assert made.status()["state"] == "finished"

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.errors import FeatureError
+from stacksl.errors import RunError
 from stacksl.game.inputs import PairBlock
 from stacksl.game.scorers.newton import PairNewton
 from stacksl.items import Label
@@ -26,10 +25,9 @@ from stacksl.lm.crew import present_crew
 from stacksl.runs.adapted import choices_of
 from stacksl.runs.building import fresh_scorer, prime
 from stacksl.runs.conflicts import refit_shares
-from stacksl.runs.frozen import freeze, is_frozen, thaw
+from stacksl.runs.epochs import Epochs
 from stacksl.runs.job import Job
 from stacksl.runs.lessons import labels_hash, lessons, loss_set_of
-from stacksl.runs.private import make_private
 from stacksl.runs.progress import Progress, Report, throttled
 from stacksl.runs.refitting import Adapters, read_record
 from stacksl.runs.rounds import Table
@@ -91,7 +89,7 @@ class Adaptation:
     Args:
         job: the run.
         table: its players; `table.block` is the features of the present epoch.
-        order: the rows in the order of the rounds.
+        order: the rows in the order of the rounds, those that came later behind the others.
         model: the language model; None for a replay, which trains nothing.
         report: told how far a refit is.
 
@@ -114,6 +112,8 @@ class Adaptation:
         self.epoch, self.refits, self.trained_on = 0, 0, 0
         assert isinstance(table.block, PairBlock)
         self._base = table.block  # of the initial adapter, whose scores are the reference
+        ids, parts = tuple(table.ids), job.stock.features
+        self._epochs = Epochs(job.folder.features, ids, parts, table.block)
         self._tell = throttled(report)
 
     # --- the run's two moments ---------------------------------------------------------------
@@ -133,6 +133,20 @@ class Adaptation:
             self.adapters.take(self.refits)
             self._refresh()
         return due or stale
+
+    def widen(self) -> None:
+        """Give items that came in the middle of an epoch the features of its adapter."""
+        missing = self._epochs.missing(self.epoch)
+        if not missing:
+            return
+        number = _adapter_of(self.epoch, self.table)
+        self.adapters.take(number)
+        fingerprint = self.adapters.model.fingerprint
+        for name, part in missing.items():
+            items = self.job.dataset.items[part]
+            block = self.adapters.model.transform(items, self._told("features"))
+            self._epochs.add(self.epoch, name, block, fingerprint)
+        self._renew(fingerprint)
 
     def conclude(self) -> None:
         """The last refit, where labels differ from those of the one before; then its weights."""
@@ -188,11 +202,9 @@ class Adaptation:
 
     def _refresh(self) -> None:
         """Renew the features and begin an epoch."""
-        table, folder = self.table, self._features(self.epoch + 1)
-        fingerprint = self.adapters.model.fingerprint
-        if not self._is_of(folder, fingerprint):
-            make_private(folder)
-            freeze(folder, self._renewed(), fingerprint, table.ids)
+        table, fingerprint = self.table, self.adapters.model.fingerprint
+        if not self._epochs.has(self.epoch + 1, fingerprint):
+            self._epochs.save(self.epoch + 1, self._renewed(), fingerprint)
         self.epoch += 1
         asked = table.ledger.asked
         detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
@@ -221,8 +233,7 @@ class Adaptation:
 
     def _renew(self, fingerprint: str) -> None:
         """Play on with the features of this epoch."""
-        table = self.table
-        table.block = thaw(self._features(self.epoch), fingerprint, table.ids)
+        self.table.block = self._epochs.load(self.epoch, fingerprint)
 
     def _rebuild(self, asked: int) -> None:
         """Build the head anew from the bought items; `asked` labels were when the epoch began."""
@@ -237,21 +248,23 @@ class Adaptation:
             scorer.step(inputs, candidates, choice, Label(label))
         scorer.rounds = rounds
         if self.job.settings.mode == "stream":
-            prime(learner, table.block, self.order[learner.round :], learner.budget - asked)
-
-    def _features(self, epoch: int) -> Path:
-        return self.job.folder.features / f"epoch-{epoch:02d}"
-
-    def _is_of(self, folder: Path, fingerprint: str) -> bool:
-        """Whether a run that was cut off left the whole features of these weights."""
-        if not is_frozen(folder):
-            return False
-        try:
-            thaw(folder, fingerprint, self.table.ids)
-        except FeatureError:
-            return False
-        return True
+            rest = self.order[learner.round : learner.horizon]
+            prime(learner, table.block, rest, learner.budget - asked)
 
     def _told(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
         """What a phase tells, as `Progress`."""
         return lambda done, total: self._tell(Progress(phase, done, total), done == total)
+
+
+def _adapter_of(epoch: int, table: Table) -> int:
+    """The refit whose adapter made the features of an epoch: the last one before it began."""
+    number = 0
+    for row in table.ledger.rows():
+        if row.event == "refit":
+            number = int(row.payload["adapter"])
+        elif row.event == "refreshed" and int(row.payload["epoch"]) == epoch:
+            return number
+    raise RunError(
+        f"the ledger of the run {table.ledger.run} has no row of epoch {epoch}: restore the folder"
+        " from a copy"
+    )

@@ -77,10 +77,9 @@ def add_file(folder: RunFolder, path: str | Path, kind: Literal["pool", "owned"]
     Raises:
         DataError: the file cannot be read as the run's own was, or brings ids that are taken.
         LabelerError: the answers are the file's own, and it has none for some items.
-        RunError: the run adapts a language model, or has the file already.
+        RunError: the run has the file already, or has asked nothing yet.
     """
     with _held(folder) as job:
-        _expect_no_language_model(job)
         more = More(kind, str(Path(path).resolve()))
         _expect_new(job, more.path)
         wider = with_more(job.stock, more, job.settings)
@@ -121,14 +120,6 @@ def _held(folder: RunFolder) -> Iterator[Job]:
         )
     with folder.locked():
         yield Job.open(folder)
-
-
-def _expect_no_language_model(job: Job) -> None:
-    if job.settings.adapts:
-        raise RunError(
-            "the features that a language model renews are those of the items it began with: start"
-            " a new run for other ones, or give this one another budget"
-        )
 
 
 def _audits(job: Job, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from stacksl.errors import RunError
 from stacksl.runs.folder import RunFolder, write_atomic
-from stacksl.runs.frozen import erase, is_frozen
+from stacksl.runs.frozen import erase, is_frozen, items_in
 
 __all__ = [
     "Marks",
@@ -93,8 +93,12 @@ def erase_features(
         if part.start <= row < part.stop and is_frozen(folder.features / name):
             erase(folder.features / name, row - part.start, ids[part])
     for epoch in sorted(folder.features.glob("epoch-*")):
-        if is_frozen(epoch):
-            erase(epoch, row, ids)
+        began = items_in(epoch) if is_frozen(epoch) else 0
+        if row < began:
+            erase(epoch, row, ids[:began])
+        for name, part in parts.items():  # of items that came in the middle of it
+            if began <= part.start <= row < part.stop and is_frozen(epoch / name):
+                erase(epoch / name, row - part.start, ids[part])
     for training in folder.adapters.glob("*.part"):
         shutil.rmtree(training, ignore_errors=True)
 

@@ -29,7 +29,7 @@ from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.gaps import Gaps, spans
 from stacksl.runs.job import Job, content
 from stacksl.runs.names import class_names
-from stacksl.runs.opening import Rows, hold, measured, rescheduled, rows_of
+from stacksl.runs.opening import Rows, everything, hold, measured, rescheduled, rows_of
 from stacksl.runs.people import FILE, Answered, Desk, ask_folder
 from stacksl.runs.pool import pool
 from stacksl.runs.private import make_private
@@ -38,10 +38,9 @@ from stacksl.runs.record import recorded, unique
 from stacksl.runs.refits import Refits
 from stacksl.runs.replay import replay
 from stacksl.runs.rounds import Table, settle, stream
-from stacksl.runs.sources import Stock
 from stacksl.runs.tombstones import Tombstones
 
-__all__ = ["catch_up", "desk_of", "execute", "parts_of", "replay_run"]
+__all__ = ["catch_up", "desk_of", "execute", "replay_run"]
 
 
 def execute(
@@ -88,9 +87,11 @@ def execute(
             job.folder.write_state("running", **state)  # a kill keeps the warnings
             table = _table(job, players, block, ledger, labeler or _labeler(job, answers), rows)
             refits = Refits(table, names, job.settings.seed)
-            adaptation = adaptation_of(job, table, rows.order, features, report)
+            adaptation = adaptation_of(job, table, everything(job, rows), features, report)
             found = _restore(job, table, refits, adaptation)
             state["warnings"] = unique(state["warnings"], found)
+            if adaptation is not None:
+                adaptation.widen()
             order = hold(job, table, rows)
             if reopen:
                 ledger.reserve(reopen, "train")
@@ -174,7 +175,7 @@ def _seated(job: Job, ledger: Ledger) -> tuple[Table, Refits, Adaptation | None]
     rows = rows_of(job)
     table = _table(job, _players(job, block, rows), block, ledger, Answered(), rows)
     refits = Refits(table, class_names(job, None), job.settings.seed)
-    return table, refits, adaptation_of(job, table, rows.order, None, _silent)
+    return table, refits, adaptation_of(job, table, everything(job, rows), None, _silent)
 
 
 def _players(job: Job, block: Block, rows: Rows) -> Players:
@@ -229,7 +230,14 @@ def _feature_map(job: Job) -> FeatureMap:
 def _features_again(job: Job) -> Block:
     """The frozen block of all items, for a replay; no language model is loaded for it."""
     if job.settings.adapts:
-        return thaw(job.folder.features, None, [item.id for item in job.dataset.items])
+        ids, folder = [item.id for item in job.dataset.items], job.folder.features
+        parts = job.stock.features.items()
+        if not all(is_frozen(folder / name) for name, _ in parts):
+            raise RunError(
+                f"the run {job.folder.path} was given items that its model has not read yet:"
+                f" `stacksl resume {job.folder.path}` first"
+            )
+        return joined([thaw(folder / name, None, ids[part]) for name, part in parts])
     return _features(job, _feature_map(job), _silent)
 
 
@@ -246,17 +254,9 @@ def _features(job: Job, features: FeatureMap, report: Report) -> Block:
     return joined(
         [
             _frozen(job, features, job.folder.features / name, part, report)
-            for name, part in parts_of(job.stock).items()
+            for name, part in job.stock.features.items()
         ]
     )
-
-
-def parts_of(stock: Stock) -> dict[str, slice]:
-    """The folders below `features/` and the items whose rows each of them holds."""
-    stops = [stock.first, *(stop for stop, _ in stock.parts if stop > stock.first)]
-    starts = [0, *stops]
-    names = (f"more-{number}" if number else "." for number in range(len(stops)))
-    return {name: slice(*ends) for name, *ends in zip(names, starts, stops, strict=False)}
 
 
 def _frozen(job: Job, features: FeatureMap, folder: Path, part: slice, report: Report) -> Block:

@@ -23,7 +23,7 @@ from stacksl.runs.erasing import (
     erase_sheets,
     erase_tables,
 )
-from stacksl.runs.execution import catch_up, parts_of
+from stacksl.runs.execution import catch_up
 from stacksl.runs.finish import NO_TEXT, read_facts, write_pages
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job
@@ -188,7 +188,7 @@ def _erase_rows(case: _Case) -> list[str]:
     """Take out what is found by the item's id and its place."""
     ids = [item.id for item in case.job.dataset.items]
     ids[case.row] = case.name
-    erase_features(case.folder, parts_of(case.job.stock), case.row, ids)
+    erase_features(case.folder, case.job.stock.features, case.row, ids)
     mine = erase_lines(case.folder.path / OWN, lambda row: row.get("id") == case.id)
     return [OWN] if mine else []
 

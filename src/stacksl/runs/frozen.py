@@ -19,7 +19,7 @@ from stacksl.errors import FeatureError
 from stacksl.game.inputs import Block, PairBlock, SharedBlock
 from stacksl.runs.folder import write_atomic
 
-__all__ = ["erase", "freeze", "is_frozen", "thaw"]
+__all__ = ["erase", "freeze", "is_frozen", "items_in", "thaw"]
 
 DIGEST = 16  # bytes of BLAKE2b per row
 KEYS = {"kind", "classes", "dim", "fingerprint", "offsets"}  # of features.json
@@ -28,6 +28,15 @@ KEYS = {"kind", "classes", "dim", "fingerprint", "offsets"}  # of features.json
 def is_frozen(folder: Path) -> bool:
     """Whether `folder` holds complete features: the description is written last."""
     return (folder / "features.json").is_file()
+
+
+def items_in(folder: Path) -> int:
+    """How many items a frozen block is of.
+
+    Raises:
+        FeatureError: it cannot be read.
+    """
+    return int(_about(folder)["items"])
 
 
 def freeze(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:

@@ -16,7 +16,16 @@ from stacksl.runs.audit import Audit, draw
 from stacksl.runs.job import Job, Terms
 from stacksl.runs.rounds import Table
 
-__all__ = ["Rows", "expect_items", "hold", "measured", "order_of", "rescheduled", "rows_of"]
+__all__ = [
+    "Rows",
+    "everything",
+    "expect_items",
+    "hold",
+    "measured",
+    "order_of",
+    "rescheduled",
+    "rows_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,7 @@ def hold(job: Job, table: Table, rows: Rows) -> list[int]:
         audited = set(drawn)
         table.ledger.reserve(drawn, "audit")
     _lease_again(job, table, audited)
-    order = _kept(job, table, rows, [*rows.order, *_added(job)])
+    order = _kept(job, table, rows, everything(job, rows))
     if job.now is not None or len(order) != len(rows.order):
         audited |= _change(job, table, order, audited, first=len(rows.order))
     measuring = frozenset(table.row[item] for item in audited)
@@ -116,12 +125,12 @@ def _kept(job: Job, table: Table, rows: Rows, order: list[int]) -> list[int]:
     return [row for row in order if row not in late or seen(table.ids[row])]
 
 
-def _added(job: Job) -> list[int]:
-    """The rows that came to choose from after the run had begun, each file shuffled for itself."""
-    found = []
-    for number, rows in enumerate(job.stock.segments[1:], start=1):
-        shuffled = order_of(job.settings.order, job.settings.seed, len(rows), number)
-        found += [rows[place] for place in shuffled]
+def everything(job: Job, rows: Rows) -> list[int]:
+    """The whole order: as the run began, then each file that came later, shuffled for itself."""
+    found = list(rows.order)
+    for number, part in enumerate(job.stock.segments[1:], start=1):
+        shuffled = order_of(job.settings.order, job.settings.seed, len(part), number)
+        found += [part[place] for place in shuffled]
     return found
 
 

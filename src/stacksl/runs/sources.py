@@ -164,6 +164,14 @@ class Stock:
         return found
 
     @property
+    def features(self) -> dict[str, slice]:
+        """The folders below `features/` and the items whose rows each of them holds."""
+        stops = [self.first, *(stop for stop, _ in self.parts if stop > self.first)]
+        starts = [0, *stops]
+        names = (f"more-{number}" if number else "." for number in range(len(stops)))
+        return {name: slice(*ends) for name, *ends in zip(names, starts, stops, strict=False)}
+
+    @property
     def classes(self) -> Classes | None:
         """The fixed label set with its descriptions."""
         names = self.pool.classes
