@@ -111,6 +111,8 @@ class FakeApi:
             "sentence": None,
             "resume": None,
             "sheets": None,
+            "test": None,
+            "audit": None,
         }
 
 

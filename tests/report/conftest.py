@@ -316,6 +316,7 @@ def asking() -> Asking:
         agreement=Agreement(100, 88, 0.874),
         costs=(Cost("zyx anna", 600, 1_500_000_000), Cost("zyx ben", 400, 1_000_000_000)),
         changes=(BudgetChange(4000, 1000, 2_500_000_000),),
+        added=((2500, 78),),
     )
 
 

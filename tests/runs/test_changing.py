@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.cli.running import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.report.facts import Facts
-from stacksl.runs.changing import fresh_audit
+from stacksl.runs.changing import fresh_audit, what_measures
 from stacksl.runs.forgetting import forget
 from stacksl.runs.job import Job
 
@@ -65,6 +66,7 @@ def labelled(path: Path, *, ids: bool, first: int, count: int, seed: int = 5) ->
 def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode, price="2")
     assert waiting.change_budget(40) == 40
+    assert what_measures(waiting.folder, 40) is None
     assert waiting.status()["budget"] == 40
     done = play(waiting.resume())
     assert len(bought(done, state="answered")) == 40
@@ -99,6 +101,20 @@ def test_a_budget_is_never_below_what_is_spent(tmp_path: Path) -> None:
     waiting.change_budget("$24")
     done = play(waiting.resume())
     assert done.status()["money"] == {"price": 2.0, "budget": 24.0, "spent": 24.0}
+
+
+def test_money_left_by_who_costs_less_buys_more(tmp_path: Path) -> None:
+    who = {"annotators": "anna,ben", "price": "anna=3,ben=2"}
+    done = play(begin(tmp_path, budget="$30", **who))
+    assert done.status()["money"] == {"price": 3.0, "budget": 30.0, "spent": 25.0}
+    assert "stacksl budget" in shown_run(done)
+    assert "'$30'  # $5.00 of it are left" in shown_run(done)
+    assert done.change_budget("$30") == 11
+    play(done.resume())
+    assert (done.status()["spent"], done.status()["left"]) == (11, 0)
+    assert 27 <= done.status()["money"]["spent"] <= 28
+    assert "stacksl budget" not in shown_run(done)
+    expect_sound(done)
 
 
 def test_money_needs_a_price(tmp_path: Path) -> None:
@@ -158,6 +174,7 @@ def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(tmp_path: Pa
     first = facts_of(done).audit
     for labels in (40, 60):
         done.change_budget(labels)
+        assert "the one that was shown measures" in str(what_measures(done.folder, labels))
         done.resume()
         assert len(audits(done)) == 6
         second = facts_of(done).audit
@@ -195,6 +212,7 @@ def test_only_what_is_taken_up_counts(tmp_path: Path) -> None:
         done.change_budget(labels)
     assert Job.open(done.folder).terms.audits == (6, 25)
     assert fresh_audit(done.folder) == 25
+    assert "25 of the 120 labels are kept" in str(what_measures(done.folder, 120))
     done.change_budget(20)
     assert Job.open(done.folder).terms.audits == (6,)
     assert fresh_audit(done.folder) == 0

@@ -247,6 +247,9 @@ def test_more_items_and_forgotten_ones_go_with_it(made: Run, tmp_path: Path) -> 
     made.add_class("dawn")
     play(made, plainly)
     assert made.model.classes == ("bread", "sea", NEW, "dawn")
+    page = (made.path / "report.html").read_text()
+    assert "one class more: 3 classes" in page
+    assert "one class more: 4 classes" in page
     assert f"'{asked[0]}'" not in repr(purchases(made))
     verify(made)
     assert "lost_rounds" in made.replay()

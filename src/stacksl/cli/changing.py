@@ -28,13 +28,12 @@ def budget(
     model anew, since the first audit has been seen.
     """
     from stacksl.api import Run
-    from stacksl.runs.audit import expected_width
-    from stacksl.runs.changing import fresh_audit
+    from stacksl.runs.changing import what_measures
 
     opened = Run.open(run)
     total = opened.change_budget(labels)
-    if measuring := fresh_audit(opened.folder):
-        print(expected_width(measuring, total), file=sys.stderr)
+    if told := what_measures(opened.folder, total):
+        print(told, file=sys.stderr)
     said = f"the budget is {count(total)} labels in all; go on with: stacksl resume {run}"
     print(as_json({"run": run, "budget": total}) if json else said)
 

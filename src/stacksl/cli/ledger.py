@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, facts
@@ -68,4 +70,14 @@ def replay(
     from stacksl.api import Run
 
     result = Run.open(run).replay()
-    print(as_json(result) if json else facts(result.items()))
+    print(as_json(result) if json else _replayed(result))
+
+
+def _replayed(result: Mapping[str, Any]) -> str:
+    lost = [
+        count(first) if first == last else f"{count(first)} to {count(last)}"
+        for first, last in result.get("lost_rounds", ())
+    ]
+    shown = [(name.capitalize(), count(result[name])) for name in ("rows", "rounds", "labels")]
+    why = f"{', '.join(lost)} (an item was forgotten)" if lost else None
+    return facts([*shown, ("Rounds not computed again", why)])

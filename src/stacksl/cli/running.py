@@ -279,32 +279,9 @@ def run_facts(run: Run) -> dict[str, Any]:
     """What a run came to, as the JSON of `run` and `resume`."""
     return {
         **run.status(),
-        "test": _tested(run.path / "facts.json"),
-        "audit": _audited(run.path / "facts.json"),
         "report": run.path / "report.html",
         "model": run.path / "model",
     }
-
-
-def _tested(path: Path) -> dict[str, Any] | None:
-    """The final model on the test file, as the report has it; None without one."""
-    import json
-
-    found = json.loads(path.read_text(encoding="utf-8"))["test"] if path.is_file() else None
-    if found is None:
-        return None
-    shown = {name: found[name] for name in ("n", "accuracy", "macro_f1")}
-    return {**shown, "interval": [found["low"], found["high"]]}
-
-
-def _audited(path: Path) -> dict[str, Any] | None:
-    """The final model on the audit, as the report has it; None without one that tells."""
-    import json
-
-    found = json.loads(path.read_text(encoding="utf-8")).get("audit") if path.is_file() else None
-    if found is None or found["accuracy"] is None:
-        return None
-    return {**found, "interval": [found["low"], found["high"]]}
 
 
 def _finish(run: Run, json: bool) -> None:
@@ -352,8 +329,22 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ("Model", result["model"]),
         ]
     )
-    commands = (f"stacksl evaluate {word} FILE", f"stacksl predict {word} FILE")
+    commands = [f"stacksl evaluate {word} FILE", f"stacksl predict {word} FILE"]
+    if left := _left_over(result):
+        commands.append(f"stacksl budget {word} {left}")
     return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
+
+
+def _left_over(result: dict[str, Any]) -> str | None:
+    """The budget in money that buys more where answers cost less than the highest price."""
+    money = result["money"]
+    if money is None or result["left"] or not money["price"]:
+        return None
+    micro = round((money["budget"] - money["spent"]) * MICRO)
+    if micro < money["price"] * MICRO:
+        return None
+    budget = f"{money['budget']:.6f}".rstrip("0").rstrip(".")
+    return f"'${budget}'  # {dollars(micro)} of it are left"
 
 
 def _promised(result: dict[str, Any]) -> str:

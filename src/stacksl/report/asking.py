@@ -93,6 +93,7 @@ class Asking:
         agreement: of two annotators; None where no row went to two.
         costs: by labeler, in order of their names.
         changes: of the budget, in their order.
+        added: (rounds before it, classes from then on) for each class added on the way.
         abstaining: a sentence on what the none-of-these trained; empty where there were none.
     """
 
@@ -104,6 +105,7 @@ class Asking:
     agreement: Agreement | None = None
     costs: tuple[Cost, ...] = ()
     changes: tuple[BudgetChange, ...] = ()
+    added: tuple[tuple[int, int], ...] = ()
     abstaining: str = ""
 
     @property

@@ -124,14 +124,17 @@ def cost_rows(facts: Facts) -> list[Named]:
 
 
 def change_rows(facts: Facts) -> list[Named]:
-    """The recorded changes of the budget."""
-    rows = []
-    for row in facts.asking.changes if facts.asking else ():
+    """What changed on the way, in the order it did: the budget, and the classes."""
+    if facts.asking is None:
+        return []
+    found = []
+    for row in facts.asking.changes:
         paid = "" if row.money is None else f", {money(row.money, facts.budget.currency)}"
-        rows.append(
-            Named(f"After {plural(row.rounds, 'round')}", f"{plural(row.labels, 'label')}{paid}")
-        )
-    return rows
+        found.append((row.rounds, f"a budget of {plural(row.labels, 'label')}{paid}"))
+    for rounds, classes in facts.asking.added:
+        found.append((rounds, f"one class more: {plural(classes, 'class', 'classes')}"))
+    found.sort(key=lambda change: change[0])
+    return [Named(f"After {plural(rounds, 'round')}", what) for rounds, what in found]
 
 
 def compared(refit: Refit | None) -> str:

@@ -200,7 +200,7 @@ def _answers(facts: Facts) -> list[str]:
     if asking is None or not asking.answers:
         return []
     costs = [(f"By {name}", value) for name, value in _named(audited.cost_rows(facts))]
-    changes = [(f"Budget, {n.lower()}", value) for n, value in _named(audited.change_rows(facts))]
+    changes = _named(audited.change_rows(facts))
     rows = [*_named(audited.answer_rows(asking)), *costs, *changes]
     told = ["", asking.abstaining] if asking.abstaining else []
     return ["## Answers", "", *_table(rows), *told]

@@ -20,6 +20,7 @@ from stacksl.runs.metrics import calibration_bins, wilson
 
 __all__ = [
     "NO_ANSWER",
+    "SMALLEST",
     "Audit",
     "Audited",
     "Verdict",

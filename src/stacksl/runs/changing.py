@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal
@@ -15,8 +16,8 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.labels.labelers import make_labeler
 from stacksl.labels.ledger import Ledger
 from stacksl.report import facts
-from stacksl.runs.audit import default_size
-from stacksl.runs.budget import parse_budget
+from stacksl.runs.audit import SMALLEST, default_size, expected_width
+from stacksl.runs.budget import Budget, parse_budget
 from stacksl.runs.finish import read_facts
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job, Terms
@@ -24,7 +25,7 @@ from stacksl.runs.opening import expect_items
 from stacksl.runs.people import FILE
 from stacksl.runs.sources import More, Stock, with_more
 
-__all__ = ["add_file", "change_budget", "fresh_audit", "reopened"]
+__all__ = ["add_file", "change_budget", "fresh_audit", "reopened", "what_measures"]
 
 
 def change_budget(folder: RunFolder, text: str) -> Terms:
@@ -40,8 +41,10 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
     """
     with _held(folder) as job:
         with Ledger.open(folder.ledger) as ledger:
-            wanted = parse_budget(text, _usable(job, ledger), job.settings.price)
-            spent, paid = ledger.spent, ledger.spent_money
+            usable, spent, paid = _usable(job, ledger), ledger.spent, ledger.spent_money
+            wanted = parse_budget(text, usable, job.settings.price)
+            if text.strip().startswith("$"):
+                wanted = replace(wanted, labels=_affordable(wanted, usable, spent, paid))
             states = [row["state"] for row in ledger.export() if row["purpose"] == "audit"]
             lost = states.count("released")
             audits = _audits(job, wanted.labels, spent=spent, leased=len(states), lost=lost)
@@ -58,6 +61,12 @@ def change_budget(folder: RunFolder, text: str) -> Terms:
     return terms
 
 
+def _affordable(wanted: Budget, usable: int, spent: int, paid: int) -> int:
+    """The labels that a budget in money comes to, since some answers cost less than the most."""
+    left = (wanted.money or 0) - paid
+    return wanted.labels if left < 0 else min(usable, spent + left // wanted.price)
+
+
 def _usable(job: Job, ledger: Ledger) -> int:
     """The items that labels can be bought of, or were: those bought and forgotten since, too."""
     bought = {str(purchase["item"]) for purchase in ledger.export()}
@@ -69,6 +78,22 @@ def fresh_audit(folder: RunFolder) -> int:
     """How many labels of the changed budget are kept for an audit of their own; 0 for none."""
     sizes = str(folder.read_toml("resolved.toml").get("audits_now", "")).split(",")
     return int(sizes[-1]) if len(sizes) > 1 else 0
+
+
+def what_measures(folder: RunFolder, labels: int) -> str | None:
+    """What the audit becomes under a changed budget of `labels`; None for a run without one."""
+    said = str(folder.read_toml("resolved.toml").get("audits_now", "0"))
+    first, *later = map(int, said.split(","))
+    if fresh := fresh_audit(folder):
+        return expected_width(fresh, labels)
+    if not any((first, *later)):
+        return None
+    if later:
+        return (
+            f"fewer than {SMALLEST} labels were added, which buy no audit of their own: the one"
+            " that was shown measures the new model, too"
+        )
+    return f"the {first} labels of the audit stay what they are: it was drawn before round 1"
 
 
 def add_file(folder: RunFolder, path: str | Path, kind: Literal["pool", "owned"]) -> int:

@@ -33,6 +33,7 @@ class Chronicle:
         asked: whether the label was reserved.
         released: purchases given back unanswered; outside: labels that were not presented.
         changes: of the budget, in order: (rounds before it, labels, micro-units of money or None).
+        added: classes added on the way: (rounds before it, how many there were from then on).
     """
 
     item: NDArray[np.int64]
@@ -44,6 +45,7 @@ class Chronicle:
     released: int
     outside: int
     changes: tuple[Change, ...] = ()
+    added: tuple[tuple[int, int], ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -57,6 +59,7 @@ class Chronicle:
         records: list[tuple[float, ...]] = []
         narrow: dict[str, tuple[int, ...]] = {}  # what was presented, of items not shown whole
         changes: list[Change] = []
+        added: list[tuple[int, int]] = []
         released = outside = rounds = 0
         for row in rows:
             if row.event == "round":
@@ -71,13 +74,21 @@ class Chronicle:
                     narrow[d.item] = d.presented
             elif row.event == "budget":
                 changes.append((rounds, int(row.payload["budget"]), row.payload["money"]))
+            elif row.event == "class_added":
+                added.append((rounds, int(row.payload["size"])))
             elif row.event == "released" and row.purpose == "train":
                 released += 1
             elif row.event == "learnt" and row.item in narrow:
                 outside += gold_outside(narrow[row.item], row.label().index)
         table = np.concatenate([*blocks, np.array(records, dtype=_RECORD)])
         columns = {name: np.ascontiguousarray(table[name]) for name in _RECORD.names or ()}
-        return cls(**columns, released=released, outside=outside, changes=tuple(changes))
+        return cls(
+            **columns,
+            released=released,
+            outside=outside,
+            changes=tuple(changes),
+            added=tuple(added),
+        )
 
 
 _RECORD = np.dtype(

@@ -162,7 +162,9 @@ def _erase_texts(case: _Case, item: Item, ledger: Ledger) -> list[str]:
     own = () if job.dataset.classes is not None else item.candidates
     said = [word for a in ledger.texts(case.id) for word in (a.text, a.note) if word]
     marks = Marks(case.id, case.name, frozenset((item.prompt, *own, *said)), case.keys)
-    changed = [f"ask/{name}" for name in erase_sheets(ask_folder(job.settings, folder.path), marks)]
+    place = ask_folder(job.settings, folder.path)
+    where = "ask" if job.settings.ask_dir is None else str(place)
+    changed = [f"{where}/{name}" for name in erase_sheets(place, marks)]
     changed += erase_tables(folder, marks)
     records = erase_records(folder, marks)
     changed += records

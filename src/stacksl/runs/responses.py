@@ -13,10 +13,16 @@ from stacksl.runs.metrics import cohen_kappa
 __all__ = ["asking_of"]
 
 
-def asking_of(ledger: Ledger, changes: Iterable[Change] = (), *, priced: bool) -> Asking:
+def asking_of(
+    ledger: Ledger,
+    changes: Iterable[Change] = (),
+    added: Iterable[tuple[int, int]] = (),
+    *,
+    priced: bool,
+) -> Asking:
     """What annotators said, at what cost; money only where a price was given.
 
-    `changes` are those of the budget, as a `Chronicle` has them.
+    `changes` of the budget and classes `added` are as a `Chronicle` has them.
     """
     said = ledger.said()
     return Asking(
@@ -28,6 +34,7 @@ def asking_of(ledger: Ledger, changes: Iterable[Change] = (), *, priced: bool) -
         agreement=_agreement(ledger),
         costs=_costs(ledger, priced),
         changes=tuple(BudgetChange(*change) for change in changes),
+        added=tuple(added),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from stacksl.errors import LedgerError
@@ -38,7 +39,22 @@ def status_of(folder: RunFolder) -> dict[str, Any]:
         "resume": f"stacksl resume {folder.path}" if going_on else None,
         "warnings": state.get("warnings", []),
         "sheets": state.get("sheets"),
+        "test": _told(folder, "test", "macro_f1"),
+        "audit": _told(folder, "audit", "correct", "unknown", "number", "trained_on"),
     }
+
+
+def _told(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
+    """The accuracy that the newest report has of the `test` file or the `audit`; None without.
+
+    A run that was given more to do keeps the number of the model before until it has finished.
+    """
+    path = folder.path / "facts.json"
+    found = json.loads(path.read_text(encoding="utf-8")).get(name) if path.is_file() else None
+    if found is None or found["accuracy"] is None:
+        return None
+    shown = {key: found[key] for key in ("n", "accuracy", *more)}
+    return {**shown, "interval": [found["low"], found["high"]]}
 
 
 def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:

@@ -73,7 +73,7 @@ def facts_of(
         test=test_fact(job.test, tested.evaluation),
         audit=audit_fact(tested.audited),
         asking=replace(
-            asking_of(table.ledger, seen.changes, priced=job.budget.money is not None),
+            asking_of(table.ledger, seen.changes, seen.added, priced=job.budget.money is not None),
             abstaining=words_on_threshold(
                 tested.threshold,
                 len(unnamed(table.ledger)),
