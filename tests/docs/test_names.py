@@ -1,0 +1,90 @@
+"""What a page names exists, and what exists is named."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any, get_args
+
+import pytest
+
+from stacksl.lm import OBJECTIVES
+from stacksl.lm.normalise import NORMALISATIONS
+from stacksl.lm.prompts import PROTOCOLS, TEMPLATES
+from stacksl.runs.settings import Settings
+
+from .pages_cases import PAGES, REGISTRIES, ROOT, prose, rows_under, spans
+
+
+@pytest.mark.parametrize("page", list(PAGES))
+def test_a_link_leads_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose(PAGES[page])):
+        if not target.startswith(("http://", "https://", "mailto:")):
+            assert ((ROOT / page).parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, known in REGISTRIES.items() for name in known]
+)
+def test_every_name_is_documented(kind: str, name: str) -> None:
+    if name in ("model", "regret"):
+        assert f"--aim {name}" in PAGES["docs/concepts.md"]
+        return
+    pages = "docs/paper.md", "docs/concepts.md"
+    words = {w for page in pages for span in spans(PAGES[page]) for w in re.split(r"[ :=]", span)}
+    assert name in words, f"the {kind} '{name}' stands in neither of {pages}"
+
+
+PLAIN = {  # identifiers on the pages below that are no setting, no name and no value of a setting
+    "resume", "predict", "evaluate", "run", "probability", "score", "status", "gate", "must",
+    "spent", "order", "rank", "paper-table", "always", "clip_quantile", "verify",
+    "lora_learning_rate", "replay", "lora", "full", "letters", "answer",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", ["docs/paper.md", "docs/concepts.md", "docs/negative-results.md"])
+def test_an_identifier_is_a_name_that_exists(page: str) -> None:
+    values = {
+        str(value)
+        for field in Settings.model_fields.values()
+        for value in get_args(field.annotation)
+        if isinstance(value, str)
+    }
+    registered = {name for known in REGISTRIES.values() for name in known}
+    known = PLAIN | values | registered | set(Settings.model_fields)
+    for span in spans(PAGES[page]):
+        if re.fullmatch(r"[a-z][a-z_-]{3,}", span):
+            assert span in known, f"`{span}` is no setting, no name and no value"
+
+
+def test_every_decision_has_its_section() -> None:
+    numbers = re.findall(r"^## D(\d+)\. ", PAGES["docs/paper.md"], re.MULTILINE)
+    assert numbers == [str(n) for n in range(1, 20)]
+
+
+@pytest.mark.parametrize(
+    "names", [PROTOCOLS, TEMPLATES, NORMALISATIONS, OBJECTIVES], ids=lambda names: next(iter(names))
+)
+def test_every_name_of_a_language_model_is_on_its_page(names: Any) -> None:
+    assert set(names) <= set(spans(PAGES["docs/lm.md"]))
+
+
+def sentences() -> set[str]:
+    """Every text in the source, with a blank for each value that is put in."""
+    found = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant):
+                found.add(str(node.value))
+            if isinstance(node, ast.JoinedStr):
+                parts = (str(p.value) if isinstance(p, ast.Constant) else " " for p in node.values)
+                found.add("".join(parts))
+    return found
+
+
+def test_an_error_that_is_explained_is_one_that_is_said() -> None:
+    said = sentences()
+    quoted = [row[0].strip('"') for row in rows_under(PAGES["docs/lm.md"], "it says")]
+    assert len(quoted) > 10
+    for words in quoted:
+        assert any(words in text for text in said), f"nothing says '{words}'"
