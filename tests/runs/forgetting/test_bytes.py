@@ -1,0 +1,73 @@
+"""No byte of an item stays in a sheet, in frozen features or in the cache; the others stand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stacksl.errors import FeatureError
+from stacksl.features.cache import VectorCache, erase_texts, text_key
+from stacksl.game.inputs import PairBlock
+from stacksl.runs.frozen import erase, freeze, thaw
+
+
+def test_a_sheet_keeps_every_other_byte(tmp_path: Path) -> None:
+    from stacksl.runs.erasing import Marks, erase_sheets
+
+    marks = Marks("q", "forgotten-1", frozenset(), frozenset({"k7f3-q"}))
+    rows = ["key;prompt;answer\r\n", 'a2a2-a;"two\nlines; ümläut";b\r\n', "K7F3-Q;zyx\u2028y;a\r\n"]
+    rows += ['c3c3-c;"he said ""x""";\r\n']
+    ask = tmp_path / "ask"
+    ask.mkdir()
+    for name, encoding in (("w.csv", "cp1252"), ("u.csv", "utf-8-sig"), ("x.csv", "utf-16")):
+        text = "".join(rows) if encoding != "cp1252" else "".join(rows).replace("\u2028", "")
+        (ask / name).write_bytes(text.encode(encoding))
+    (ask / "k7f3-q.txt").write_text("zyx, all of it")
+    (ask / "README.txt").write_text("how to answer")
+    os.chmod(ask / "u.csv", 0o640)
+    assert set(erase_sheets(ask, marks)) == {"w.csv", "u.csv", "x.csv", "k7f3-q.txt"}
+    for name, encoding in (("w.csv", "cp1252"), ("u.csv", "utf-8-sig"), ("x.csv", "utf-16")):
+        assert (ask / name).read_bytes().decode(encoding) == rows[0] + rows[1] + rows[3]
+    assert (ask / "u.csv").stat().st_mode & 0o777 == 0o640
+    assert sorted(p.name for p in ask.iterdir()) == ["README.txt", "u.csv", "w.csv", "x.csv"]
+    assert erase_sheets(ask, marks) == []
+
+
+def test_the_rows_of_an_item_are_zero_and_the_others_stand(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    offsets = np.array([0, 2, 5, 7])
+    phi = rng.normal(size=(7, 3)).astype(np.float32) / 9
+    freeze(tmp_path, PairBlock(phi, offsets, rng.normal(size=7)), "map", ["a", "b", "c"])
+    before = (tmp_path / "base.npy").read_bytes()
+    erase(tmp_path, 1, ["a", "gone", "c"])
+    erase(tmp_path, 1, ["a", "gone", "c"])  # again, as after a crash
+    block = thaw(tmp_path, "map", ["a", "gone", "c"])
+    assert isinstance(block, PairBlock)
+    assert not block.phi[2:5].any()
+    assert np.array_equal(np.delete(block.phi, slice(2, 5), axis=0), np.delete(phi, slice(2, 5), 0))
+    assert block.base is not None
+    assert not block.base[2:5].any()
+    assert (tmp_path / "base.npy").read_bytes() != before
+    with pytest.raises(FeatureError, match="in the same order"):
+        thaw(tmp_path, "map", ["a", "b", "c"])
+
+
+def test_no_byte_of_a_text_stays_in_the_cache(cache: Path) -> None:
+    vectors = {f"text {n}": np.full(8, n, np.float32) for n in range(400)}
+    for identity in ("one", "two"):
+        store = VectorCache(identity)
+        store.put([(text_key(text), (vector, False)) for text, vector in vectors.items()])
+    key = text_key("text 7")
+    files = [cache / "stacksl" / "vectors-1" / f"{name}.sqlite" for name in ("one", "two")]
+    assert all(key in file.read_bytes() for file in files)
+    assert erase_texts(["text 7", "never seen"]) == 2
+    for file in files:
+        assert key not in file.read_bytes()
+        assert vectors["text 7"].tobytes() not in file.read_bytes()
+    assert len(VectorCache("one").get([text_key(text) for text in vectors])) == 399
+    files[0].write_bytes(b"no database at all" * 100)
+    with pytest.raises(FeatureError, match="delete that file"):
+        erase_texts(["text 8"])

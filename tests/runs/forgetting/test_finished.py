@@ -1,0 +1,66 @@
+"""A finished run forgets an item: its copy of the data, its report, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from stacksl.api import Run
+from stacksl.runs.folder import RunFolder
+from stacksl.runs.forgetting import Forgotten, forget
+
+from ..conftest import Finished
+
+
+def test_items_in_memory_leave_the_copy_in_the_folder(
+    pairs: Finished, spoil: Callable[[Finished], Run]
+) -> None:
+    made = spoil(pairs)
+    item = pairs.items[3]
+    resolved = made.path / "resolved.toml"  # the copy is told that it lies elsewhere
+    resolved.write_text(resolved.read_text().replace(str(pairs.run.path), str(made.path)))
+    assert item.prompt in (made.path / "data.jsonl").read_text(encoding="utf-8")
+    told = forget(made.path, item.id)
+    left = (made.path / "data.jsonl").read_text(encoding="utf-8")
+    assert "data.jsonl" in told.changed
+    assert item.prompt not in left
+    assert left.count("\n") == len(pairs.items) - 1
+    assert not any("delete the row" in sentence for sentence in told.yours)
+    assert made.resume().status()["state"] == "finished"
+
+
+def test_the_report_shows_it_no_more(pairs: Finished, spoil: Callable[[Finished], Run]) -> None:
+    made = spoil(pairs)
+    facts = json.loads((made.path / "facts.json").read_text())
+    entry = facts["contested"][2]
+    item = next(each for each in pairs.items if each.id == entry["item"])
+    page = (made.path / "report.html").read_text(encoding="utf-8")
+    assert item.prompt in page
+    told = forget(made.path, item.id)
+    assert {"facts.json", "report.html", "README.md"} <= set(told.changed)
+    facts["contested"].remove(entry)
+    assert json.loads((made.path / "facts.json").read_text()) == facts
+    assert item.prompt not in (made.path / "report.html").read_text(encoding="utf-8")
+    again = Run(pairs.run.path)  # the run that was copied is as it was
+    assert item.prompt in (again.path / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_id_in_a_sentence_is_replaced(pairs: Finished, spoil: Callable[[Finished], Run]) -> None:
+    made, item = spoil(pairs), pairs.items[5]
+    said = ["12 texts were cut", "3 are gone (p1, p5, p50)", "see the item 'p5'", "xp5 p5-x"]
+    made.folder.write_state("failed", warnings=said, sentence=f"so {item.prompt} it is")
+    name = forget(made.path, item.id).name
+    state = made.folder.read_state()
+    expected = [said[0], f"3 are gone (p1, {name}, p50)", f"see the item '{name}'", said[3]]
+    assert state["warnings"] == expected
+    assert state["sentence"] == "so (forgotten) it is"
+
+
+def test_what_is_told_is_plain(pairs: Finished, spoil: Callable[[Finished], Run]) -> None:
+    made = spoil(pairs)
+    told = forget(made.path, pairs.items[0].id)
+    assert isinstance(told, Forgotten)
+    assert told.name.startswith("forgotten-")
+    assert RunFolder(made.path).path.stat().st_mode & 0o777 == 0o700
+    for path in made.path.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path

@@ -1,0 +1,100 @@
+"""A stream that was stopped goes on without the item, as far as it can be computed again."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.runs.forgetting import forget
+from stacksl.runs.job import Job
+
+from ..conftest import class_items
+from .forgetting_cases import Stopping, drop, learnt_of, oracle_of, verify, write_items
+
+
+def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path, Run]:
+    """A stream that was stopped after so many labels, without a checkpoint, and its data."""
+    data = write_items(folder / "data.jsonl", 60, None)
+    if kind == "classes":
+        items, answers = class_items(60)
+        rows = [{"text": i.prompt, "label": i.candidates[answers[i.id]]} for i in items]
+        data = folder / "data.csv"
+        with data.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, ("text", "label"))
+            writer.writeheader()
+            writer.writerows(rows)
+    job = {"budget": 24, "audit": 0, "mode": "stream", "checkpoint_every": 1000, **settings}
+    with pytest.raises(KeyboardInterrupt):
+        run(data, out=folder / "r", labeler=Stopping(oracle_of(data), after), **job)
+    return data, Run(folder / "r")
+
+
+def moved(answers: Mapping[str, int], item: str) -> Mapping[str, int]:
+    """Answers by the ids of the run, where those of the file have moved up behind `item`."""
+    if not item.startswith("row-"):
+        return answers
+    cut, rows = int(item[4:]), {int(name[4:]): label for name, label in answers.items()}
+    return {f"row-{n if n < cut else n + 1:06d}": label for n, label in rows.items()}
+
+
+@pytest.mark.parametrize("kind", ["pairs", "classes"])
+def test_a_stream_goes_on_and_names_what_it_cannot_rebuild(tmp_path: Path, kind: str) -> None:
+    data, made = stopped(tmp_path, kind, after=9)
+    learnt = learnt_of(made)
+    item, round = list(learnt.items())[4]
+    last = max(learnt.values())
+    told = forget(made.path, item)
+    assert (told.round, told.learnt) == (round, True)
+    if kind == "pairs":
+        drop(data, item)
+    else:  # without ids, those behind the deleted row move up
+        lines = data.read_text(encoding="utf-8").splitlines(keepends=True)
+        del lines[int(item.removeprefix("row-"))]
+        data.write_text("".join(lines), encoding="utf-8")
+    made.resume(labeler=Stopping(moved(oracle_of(data), item), None))
+    assert made.status()["state"] == "finished"
+    assert made.status()["left"] == 0
+    verify(made.path)
+    again = made.replay()
+    (first, stop), *rest = again["lost_rounds"]
+    assert (first, rest) == (round, [])
+    assert last <= stop < 60, "from the checkpoint that forgetting wrote, rounds are played again"
+    assert item not in learnt_of(made)
+
+
+def test_an_item_that_no_round_had_seen_is_not_asked(tmp_path: Path) -> None:
+    data, made = stopped(tmp_path, "pairs", after=5)
+    with made.ledger as ledger:
+        unseen = [i.id for i in Job.open(made.folder).dataset.items if not ledger.seen(i.id)]
+    assert len(unseen) > 20
+    told = [forget(made.path, item) for item in unseen[:2]]
+    assert {(t.round, t.learnt) for t in told} == {(None, False)}
+    drop(data, unseen[0])
+    made.resume(labeler=Stopping(oracle_of(data), None))
+    status = made.status()
+    assert (status["state"], status["rounds"]) == ("finished", 58)
+    assert status["left"] <= 2, "the pace counts on the rounds there were"
+    assert made.replay()["lost_rounds"] == []
+    verify(made.path)
+
+
+def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path) -> None:
+    """The one that goes on after it is that of a run that was resumed without forgetting."""
+    data, made = stopped(tmp_path, "pairs", after=9)
+    other = Run(shutil.copytree(made.path, tmp_path / "other"))
+    with made.ledger as ledger:
+        skipped = [r.item for r in ledger.rows() if r.event == "round" and not r.decision().asked]
+    forget(made.path, str(skipped[0]))
+    for each in (made, other):
+        each.resume(labeler=Stopping(oracle_of(data), None))
+    arrays = [each.folder.model / "online.safetensors" for each in (made, other)]
+    assert arrays[0].read_bytes() == arrays[1].read_bytes()
+    assert learnt_of(made) == learnt_of(other)
+    (round,) = made.replay()["lost_rounds"]
+    assert round[0] == round[1]
