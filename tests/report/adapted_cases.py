@@ -1,0 +1,108 @@
+"""Runs that adapted a language model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stacksl.report.facts import Budget, CurvePoint, Facts, Named, Refit, TestResult
+from stacksl.report.language import (
+    AdapterRefit,
+    BaseModel,
+    Computed,
+    Cut,
+    Epoch,
+    LanguageModel,
+    NormalisationRow,
+    Scoring,
+)
+
+from .edge_cases import SCRIPT, bare
+from .usual_cases import before, rounds, usual, wilson
+
+
+def normalisation(name: str, own: bool, correct: int, base: int, n: int = 500) -> NormalisationRow:
+    low, high = wilson(correct, n)
+    base_low, base_high = wilson(base, n)
+    return NormalisationRow(
+        name, own, correct / n, low, high, 0.41, base / n, base_low, base_high, 0.27
+    )
+
+
+def language() -> LanguageModel:
+    """A LoRA adapter after two refits, with 500 test items."""
+    return LanguageModel(
+        base=BaseModel("tiny-base", "/models/tiny-base", "c0ffee" * 5, 4_218_880, None, "mit"),
+        kind="lora",
+        trained=92_480,
+        scoring=Scoring("option", "{prompt}\nAnswer:", False, "char_mean", 0.125, 512, None, 1024),
+        computed=Computed("cpu", "float32", "packed", 2, 1, 3 * 2**29, seconds=754.0),
+        training=(Named("LoRA rank", "16"), Named("Reference", "frozen")),
+        cuts=(Cut("items to label", 2000, 17, 3), Cut("test items", 500, 0, 0)),
+        normalisations=(
+            normalisation("token_mean", False, 290, 180),
+            normalisation("sum", False, 300, 185),
+            normalisation("char_mean", True, 310, 190),
+            normalisation("pmi", False, 320, 280),
+        ),
+        refits=(
+            AdapterRefit(
+                1, 100, 100, 39, 0.031, 0.1, 60.5, 31_000, 1.31, 1.22, 5.5, 4.4, 0.021,
+                0.55, *wilson(275, 500),
+            ),
+            AdapterRefit(
+                2, 200, 200, 75, 0.052, 0.1, 120.0, 62_000, 1.07, 1.02, 6.5, 5.4, None,
+                0.62, *wilson(310, 500),
+            ),
+        ),
+        epochs=(
+            Epoch(0, 900, 100, 1111.5, 222.25),
+            Epoch(1, 1000, 95, 777.75, 88.5),
+            Epoch(2, 100, 5, None, None),
+        ),
+    )  # fmt: skip
+
+
+def adapted() -> Facts:
+    """A finished run that adapted a language model to items with options of their own."""
+    facts = usual()
+    shares = ((0, 190), (100, 275), (200, 310))
+    return replace(
+        facts,
+        title="Docstrings",
+        data=replace(facts.data, name="docstrings", items=2000, classes=None, options_max=4),
+        budget=Budget(labels=200, asked=200, answered=200, left=0, rounds=2000, horizon=2000),
+        method=replace(facts.method, scorer="newton", features="model:tiny-base"),
+        test=TestResult("test.jsonl", 500, 310, 0.62, *wilson(310, 500), 0.41, chance=0.25),
+        curve=tuple(CurvePoint(at, n / 500, *wilson(n, 500)) for at, n in shares),
+        gate_score=None,
+        classes=(),
+        confusions=(),
+        refit=Refit("The final model is the language model with the adapter of refit 2.", True),
+        rounds=rounds(2000, 200),
+        before_label=before(200),
+        language=language(),
+    )
+
+
+def adapted_badly() -> Facts:
+    """All weights, no test file, no label learnt, and names that hold markup and fences."""
+    model = language()
+    base = BaseModel(SCRIPT, SCRIPT, "00", 1, "<b>", None)
+    return replace(
+        adapted(),
+        budget=bare().budget,
+        test=None,
+        curve=(),
+        calibration=None,
+        refit=Refit("There was no refit.", False),
+        language=replace(
+            model,
+            base=base,
+            kind="full",
+            scoring=replace(model.scoring, template=f"```\n{SCRIPT}\n````", temperature=1.0),
+            computed=replace(model.computed, device="cuda:0", on_device=True, seconds=None),
+            normalisations=(),
+            refits=(),
+            epochs=(),
+        ),
+    )

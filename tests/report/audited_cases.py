@@ -1,0 +1,77 @@
+"""Runs with an audit and with answers of people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from stacksl.report.asking import Agreement, Asking, AuditResult, BudgetChange, Cost
+from stacksl.report.facts import ClassRow, Facts
+
+from .edge_cases import bare, untested
+from .usual_cases import calibration, confusions, refit, usual, wilson
+
+
+def audit(correct: int, known: int, n: int, none: int = 0, **more: Any) -> AuditResult:
+    """An audit of `n` items, `known` of them with a clear answer."""
+    unknown = n - known
+    low, high = wilson(correct, n)[0], wilson(correct + unknown, n)[1]
+    shares = correct / n, (correct + unknown) / n
+    accuracy = correct / known if known else None
+    return AuditResult(n, correct, none, unknown, accuracy, low, high, *shares, **more)
+
+
+def asking() -> Asking:
+    """What two annotators said, a hundred rows of which went to both."""
+    return Asking(
+        labels=930,
+        none_of_these=41,
+        ambiguous=22,
+        broken=7,
+        disputes=3,
+        agreement=Agreement(100, 88, 0.874),
+        costs=(Cost("zyx anna", 600, 1_500_000_000), Cost("zyx ben", 400, 1_000_000_000)),
+        changes=(BudgetChange(4000, 1000, 2_500_000_000),),
+        added=((2500, 78),),
+    )
+
+
+def audited() -> Facts:
+    """A run of two annotators with an audit and no test file, some of its answers unclear."""
+    facts = untested()
+    draw = np.random.default_rng(11)
+    rows = tuple(
+        ClassRow(row.name, row.bought, 2, 0.5, hits / 2, *wilson(hits, 2))
+        for row, hits in zip(facts.classes, draw.integers(0, 3, len(facts.classes)), strict=True)
+    )
+    rows = (replace(rows[0], bought=0, precision=None), *rows[1:])
+    return replace(
+        facts,
+        budget=replace(facts.budget, asked=900, answered=850, audit=100, open=0),
+        audit=audit(80, 95, 100, none=3),
+        asking=asking(),
+        classes=rows,
+        confusions=confusions(),
+        measured_on="audit",
+        calibration=replace(calibration(), n=95, source="audit"),
+        refit=replace(
+            refit(),
+            made_by="names and graph",
+            compared=(("plain", 0.712), ("names", 0.741), ("names and graph", 0.763)),
+        ),
+    )
+
+
+def audited_and_tested() -> Facts:
+    """An audit that is all clear, drawn late, then trained on; and a test file besides."""
+    facts, late = usual(), audit(88, 100, 100, passed_over=0.1, trained_on=100)
+    spent = replace(facts.budget, asked=900, answered=900, audit=100)
+    return replace(facts, asking=Asking(labels=1000), audit=late, budget=spent)
+
+
+def audited_in_vain() -> Facts:
+    """An audit of which no item got a clear answer."""
+    facts = replace(bare("finished"), audit=audit(0, 0, 20), asking=Asking(labels=0, ambiguous=20))
+    return replace(facts, budget=replace(facts.budget, audit=20, rounds=100))

@@ -1,0 +1,97 @@
+"""Runs at the edges: nothing known yet, one pair, no test, many classes, hostile text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from stacksl.report.facts import (
+    BeforeLabel,
+    Budget,
+    Calibration,
+    CalibrationBin,
+    ClassRow,
+    Confusion,
+    Contested,
+    CurvePoint,
+    DataCard,
+    Facts,
+    GateScore,
+    Method,
+    Named,
+    Refit,
+    RoundSeries,
+    SettingRow,
+    TestResult,
+)
+
+from .usual_cases import class_rows, usual, wilson
+
+SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
+
+
+def bare(state: str = "running", **budget: Any) -> Facts:
+    """A run of which nothing is known yet: no round, no label, no test file."""
+    counts = Budget(labels=10, asked=0, answered=0, left=10, rounds=0, horizon=100)
+    return Facts(
+        title="sample",
+        run="bare",
+        state=state,
+        created="",
+        finished="",
+        data=DataCard("sample", "jsonl", 100, 2, 4),
+        budget=replace(counts, **budget),
+        method=Method(
+            "model", "always", "sgd", "hashing", "given", "oracle", "stream", "file", 3, "paper"
+        ),
+    )
+
+
+def hostile() -> Facts:
+    """Markup, one word of 600 letters, right-to-left text, emoji and broken characters."""
+    long = "Donaudampfschifffahrtsgesellschaft" * 18
+    arabic = "متى ستصل بطاقتي الجديدة؟ لقد انتظرت أسبوعين \u202e" * 6
+    names = (SCRIPT, long, arabic, "🧑‍🚀🏳️‍🌈 emoji | `code` *stars*", "nul \x00 lone \ud800")
+    return replace(
+        usual(),
+        title=SCRIPT,
+        run="run <b>",
+        classes=tuple(ClassRow(name, at, 9, 0.5, at / 10) for at, name in enumerate(names)),
+        confusions=tuple(Confusion(names[at], names[at - 1], 3) for at in range(5)),
+        contested=tuple(
+            Contested(name, name * 40, name, names[at - 1], 1e-7, at + 1, True)
+            for at, name in enumerate(names)
+        ),
+        data=replace(usual().data, name=long, columns=(Named("prompt", SCRIPT),)),
+        settings=(SettingRow("features", long, "flag"), SettingRow("out", SCRIPT, "config")),
+        warnings=(SCRIPT, long),
+        versions=(Named(SCRIPT, long),),
+    )
+
+
+def many_classes() -> Facts:
+    facts = usual()
+    return replace(facts, data=replace(facts.data, classes=151), classes=class_rows(151))
+
+
+def one_pair() -> Facts:
+    """Two classes, one label, one round, and a test file of one row."""
+    low, high = wilson(1, 1)
+    return replace(
+        bare("finished", labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
+        data=DataCard("coins", "csv", 1, 2, 2, 2),
+        rounds=RoundSeries((1,), (float("inf"),), (float("-inf"),), (True,), (1,), 1),
+        before_label=BeforeLabel((1,), (0.0,), n=1, correct=0),
+        test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0, chance=0.5),
+        curve=(CurvePoint(1, 1.0, low, high),),
+        classes=(ClassRow("heads", 1, 1, 1.0, 1.0), ClassRow("tails", 0, 0, None, None)),
+        calibration=Calibration((CalibrationBin(0.5, 1.0, 1),), 0.5, 1),
+        gate_score=GateScore(0.0, 0.0, 1, 1.0, (1,), (0.0,)),
+        refit=Refit("No refit: the labels bought are of one class only.", False),
+    )
+
+
+def untested() -> Facts:
+    facts = usual()
+    rows = tuple(ClassRow(row.name, row.bought) for row in facts.classes)
+    return replace(facts, test=None, curve=(), calibration=None, confusions=(), classes=rows)

@@ -1,0 +1,244 @@
+"""A finished run that looks real, part by part."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stacksl.report.facts import (
+    BeforeLabel,
+    Budget,
+    Calibration,
+    CalibrationBin,
+    ClassRow,
+    Confusion,
+    Contested,
+    CurvePoint,
+    DataCard,
+    Facts,
+    GateScore,
+    Method,
+    Named,
+    Refit,
+    RoundSeries,
+    SettingRow,
+    TestResult,
+)
+
+TOPICS = "card arrival", "exchange rate", "top up failed", "cash withdrawal charge", "lost card"
+PROMPTS = (
+    "I think I was charged the wrong rate when I took out cash abroad, how can I check this?",
+    "Why was my top-up reverted even though the money has left my other account already?",
+    "My card still has not come and it has been two weeks. Is there a way to track it?",
+    "What does it cost to exchange foreign currencies inside the app?",
+)
+
+
+def wilson(correct: int, n: int) -> tuple[float, float]:
+    z, p = 1.959964, correct / n
+    middle, root = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (middle - root) / (1 + z * z / n), (middle + root) / (1 + z * z / n)
+
+
+def rounds(horizon: int, budget: int, points: int = 2000) -> RoundSeries:
+    """A paced margin gate on made-up margins that grow as the learner learns."""
+    draw = np.random.default_rng(7)
+    margin = draw.beta(1.2 + 1.6 * np.linspace(0, 1, horizon), 3.0) * 0.9
+    threshold, spent = -float(margin[0]), 0
+    kept, rows = max(1, -(-horizon // points)), []
+    for at in range(1, horizon + 1):
+        g = float(-margin[at - 1])
+        left, to_go = budget - spent, horizon - at + 1
+        asked = left > 0 and bool(g > threshold or left >= to_go)
+        line = threshold
+        threshold += 0.005 * (asked - left / to_go)
+        spent += asked
+        if at % kept == 0 or at == horizon or at == 1:
+            rows.append((at, g, float(line), bool(asked), spent))
+    numbers, statistic, lines, buys, labels = zip(*rows, strict=True)
+    return RoundSeries(numbers, statistic, lines, buys, labels, total=horizon)
+
+
+def before(n: int) -> BeforeLabel:
+    draw = np.random.default_rng(8)
+    hits = draw.random(n) < 0.62 * (1 - np.exp(-np.arange(1, n + 1) / (n / 4)))
+    running = np.cumsum(hits) / np.arange(1, n + 1)
+    window = 100
+    recent = [float(hits[max(0, at - window) : at].mean()) for at in range(1, n + 1)]
+    kept = range(0, n, max(1, n // 500))
+    return BeforeLabel(
+        label=tuple(at + 1 for at in kept),
+        running=tuple(float(running[at]) for at in kept),
+        recent=tuple(recent[at] for at in kept),
+        window=window,
+        n=n,
+        correct=int(hits.sum()),
+    )
+
+
+def class_rows(many: int) -> tuple[ClassRow, ...]:
+    draw = np.random.default_rng(9)
+    return tuple(
+        ClassRow(
+            name=TOPICS[at] if at < len(TOPICS) else f"topic {at + 1:03d}",
+            bought=int(draw.poisson(13)),
+            test_n=40,
+            precision=round(float(draw.beta(14, 2)), 4),
+            recall=round(float(draw.beta(14, 2)), 4),
+        )
+        for at in range(many)
+    )
+
+
+def calibration() -> Calibration:
+    draw = np.random.default_rng(10)
+    bins = tuple(
+        CalibrationBin(
+            confidence=round(0.05 + at / 10, 3),
+            accuracy=round(min(1.0, max(0.0, 0.1 + at / 10 + float(draw.normal(0, 0.05)))), 3),
+            n=int(20 + 12 * at**2),
+        )
+        for at in range(1, 10)
+    )
+    return Calibration(bins=bins, ece=0.0431, n=sum(row.n for row in bins))
+
+
+def contested(many: int) -> tuple[Contested, ...]:
+    return tuple(
+        Contested(
+            item=f"banking77-{1000 + 37 * at}",
+            prompt=PROMPTS[at % len(PROMPTS)],
+            choice=TOPICS[at % 5],
+            label=None if at % 3 == 2 else TOPICS[(at + at % 2) % 5],
+            statistic=-0.0007 * at,
+            round=100 + 731 * at % 9000,
+            asked=at % 3 != 2,
+        )
+        for at in range(many)
+    )
+
+
+def data_card() -> DataCard:
+    return DataCard(
+        name="banking77",
+        format="csv",
+        items=10003,
+        options_min=77,
+        options_max=77,
+        classes=77,
+        columns=(Named("prompt", "text"), Named("label", "category")),
+        rejected=(Named("empty prompt", "2"), Named("repeated id", "1")),
+        rejected_total=3,
+        python="3.11.9",
+    )
+
+
+def budget() -> Budget:
+    """A thousand labels at 2.50 each, all spent."""
+    return Budget(
+        labels=1000,
+        asked=1000,
+        answered=1000,
+        left=0,
+        rounds=10003,
+        horizon=10003,
+        price=2_500_000,
+        money=2_500_000_000,
+        spent_money=2_500_000_000,
+    )
+
+
+def method() -> Method:
+    return Method(
+        aim="model",
+        gate="margin",
+        scorer="ridge",
+        features="sentences:minilm",
+        follower="given",
+        labeler="oracle",
+        mode="stream",
+        order="shuffled",
+        seed=0,
+    )
+
+
+def tested() -> TestResult:
+    low, high = wilson(2701, 3080)
+    return TestResult("test.csv", 3080, 2701, 2701 / 3080, low, high, 0.8763, 0, 1 / 77)
+
+
+def curve() -> tuple[CurvePoint, ...]:
+    """Accuracy at six numbers of labels; the last is that of the test."""
+    shares = {100: 0.561, 200: 0.69, 300: 0.757, 500: 0.823, 750: 0.857, 1000: 2701 / 3080}
+    return tuple(
+        CurvePoint(labels, share, *wilson(round(share * 3080), 3080))
+        for labels, share in shares.items()
+    )
+
+
+def gate_score() -> GateScore:
+    return GateScore(
+        total=8123.4,
+        asked=1022.9,
+        rounds=10003,
+        width_scale=19.6,
+        round=tuple(range(100, 10001, 100)),
+        cumulative=tuple(8123.4 * (at / 100) ** 0.7 for at in range(1, 101)),
+    )
+
+
+def confusions() -> tuple[Confusion, ...]:
+    return tuple(Confusion(TOPICS[at % 5], f"topic {at + 6:03d}", 19 - at) for at in range(18))
+
+
+def refit() -> Refit:
+    return Refit(
+        "Logistic regression refitted on 1,000 labels; C = 20 by shuffled 3-fold log-loss.",
+        True,
+        20.0,
+        0.6132,
+        ((1.0, 1.104), (5.0, 0.7021), (20.0, 0.6132), (100.0, 0.6377)),
+    )
+
+
+def settings() -> tuple[SettingRow, ...]:
+    return (
+        SettingRow("budget", "0.1", "flag"),
+        SettingRow("features", "sentences:minilm", "flag"),
+        SettingRow("gate", "margin", "aim"),
+        *(SettingRow(name, "1.0", "default") for name in ("ridge", "noise", "norm_bound")),
+        SettingRow("pace", "0.005", "default"),
+    )
+
+
+def usual() -> Facts:
+    """A finished run on 10,003 items of 77 classes with a test file and a price."""
+    return Facts(
+        title="Banking77",
+        run="2026-11-21-banking77",
+        state="finished",
+        created="2026-11-21 12:03:11 UTC",
+        finished="2026-11-21 12:03:52 UTC",
+        data=data_card(),
+        budget=budget(),
+        method=method(),
+        test=tested(),
+        curve=curve(),
+        rounds=rounds(10003, 1000),
+        before_label=before(1000),
+        gate_score=gate_score(),
+        classes=class_rows(77),
+        confusions=confusions(),
+        calibration=calibration(),
+        contested=contested(20),
+        refit=refit(),
+        settings=settings(),
+        versions=(Named("stacksl", "0.1.0"), Named("python", "3.11.9"), Named("numpy", "2.3.1")),
+        fingerprints=(
+            Named("features", "53aa51172d142c89d9012cce15ae4d6c"),
+            Named("ledger", "9f" * 32),
+        ),
+        warnings=("12 prompts are in the training and the test file.",),
+        interruptions=("Interrupted in round 4,211 and resumed at 12:03:30 UTC.",),
+    )
