@@ -27,6 +27,7 @@ HEAVY = (
     "numba",
     "peft",
     "pyarrow",
+    "pynndescent",
     "safetensors",
     "scipy",
     "sentence_transformers",

@@ -11,6 +11,7 @@ Source: Zhou, Bousquet, Lal, Weston and Schölkopf, Learning with local and glob
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ __all__ = ["ALPHA", "NAME_SEED", "NEIGHBOURS", "Graph", "neighbour_graph", "spre
 NEIGHBOURS = 15
 ALPHA = 0.9
 STEPS = 40
+EXACT = 100_000  # rows up to which neighbours are exact; some minutes of one core
 NAME_SEED = 0.3  # a bought label is a seed of weight 1
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -52,8 +54,9 @@ def neighbour_graph(
 ) -> Graph:
     """The graph of the rows of `h`, (n, d), and of `names`, (K, d), one a class.
 
-    A row of zeros has no direction and is joined with nothing. Distances are exact; the search
-    takes n² products of d numbers, in blocks.
+    A row of zeros has no direction and is joined with nothing. Up to 100,000 rows the neighbours
+    are exact: the search takes n² products of d numbers, in blocks. Beyond, they are those that
+    nearest neighbour descent finds, nearly all of the exact ones; the same rows give the same.
     """
     rows = np.asarray(h, dtype=np.float32)
     if names is not None:
@@ -61,26 +64,47 @@ def neighbour_graph(
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     known = np.flatnonzero(lengths[:, 0] > 0)
     unit = rows[known] / lengths[known]
-    near, distance = _nearest(unit, min(neighbours, len(known) - 1))
-    starts, ends = np.repeat(known, near.shape[1]), known[near.ravel()]
-    return Graph(_similarity(starts, ends, distance.ravel(), len(rows)), len(h))
+    count = min(neighbours, len(known) - 1)
+    search = _nearest if len(known) <= EXACT else _nearly_nearest
+    near, euclid = search(unit, count) if count > 0 else (np.zeros((len(known), 0), np.int64),) * 2
+    found = near.ravel() >= 0
+    starts, ends = np.repeat(known, near.shape[1])[found], known[near.ravel()[found]]
+    distance = (np.square(euclid.ravel()[found]) / 2).astype(np.float32)
+    return Graph(_similarity(starts, ends, distance, len(rows)), len(h))
 
 
 def _nearest(unit: Floats, count: int) -> tuple[Rows, Floats]:
-    """The `count` nearest other rows of each row of length 1, and the cosine distances."""
-    if count < 1:
-        return np.zeros((len(unit), 0), np.int64), np.zeros((len(unit), 0), np.float32)
+    """The `count` nearest other rows of each row of length 1, and the Euclidean distances."""
     from sklearn.neighbors import NearestNeighbors
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # which of equal neighbours is taken may depend on the threads
         search = NearestNeighbors(n_neighbors=count + 1, algorithm="brute").fit(unit)
         euclid, near = search.kneighbors(unit)
-    others = near != np.arange(len(unit))[:, None]
+    return _others(near, euclid)
+
+
+def _nearly_nearest(unit: Floats, count: int) -> tuple[Rows, Floats]:
+    """The same by nearest neighbour descent; −1 where it found fewer.
+
+    Source: Dong, Moses and Li, Efficient k-nearest neighbor graph construction for generic
+    similarity measures, 2011.
+    """
+    from pynndescent import NNDescent
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rows with fewer neighbours than asked for: −1 says it
+        index = NNDescent(unit, metric="euclidean", n_neighbors=count + 1, random_state=0, n_jobs=1)
+    near, euclid = index.neighbor_graph
+    return _others(near.astype(np.int64), euclid)
+
+
+def _others(near: Rows, euclid: Floats) -> tuple[Rows, Floats]:
+    """The neighbours of each row without the row itself, or without the last one."""
+    others = near != np.arange(len(near))[:, None]
     others[others.all(axis=1), -1] = False  # among equal rows a row may not find itself
-    shape = (len(unit), count)
-    squares = np.square(euclid[others].reshape(shape))
-    return near[others].reshape(shape), (squares / 2).astype(np.float32)
+    shape = (len(near), near.shape[1] - 1)
+    return near[others].reshape(shape), euclid[others].reshape(shape)
 
 
 def _similarity(starts: Rows, ends: Rows, distance: Floats, nodes: int) -> Any:

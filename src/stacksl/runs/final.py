@@ -38,7 +38,7 @@ FEWEST = 6  # labels below which nothing is tried
 NAME_WEIGHT = 1.0  # a class name counts as a bought label
 SPREAD_WEIGHT = 0.1  # of an item never asked
 SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
-ITEMS = 100_000  # nodes of the graph at most: its search is exact and quadratic
+ITEMS = 1_000_000  # nodes of the graph at most
 CELLS = 20_000_000  # nodes x classes of the graph at most
 FITTED = 2_000_000  # spread rows x classes of a fit at most
 
