@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -201,36 +197,6 @@ def test_several_processes_give_the_same_rows(
     alone = Bench(small, play, examine, Store(), tmp_path / "one")
     both = replace(alone, store=Own(), folder=tmp_path / "two", jobs=2)
     assert reproduce(LANGUAGE["kl"], alone, [0]) == reproduce(LANGUAGE["kl"], both, [0])
-
-
-EMPLOYER = """
-import os, time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from stacksl.studies.bench import end_together
-
-def work():
-    print(os.getpid(), flush=True)
-    time.sleep(600)
-
-if __name__ == "__main__":
-    with ProcessPoolExecutor(1, get_context("spawn"), end_together) as pool:
-        pool.submit(work).result()
-"""
-
-
-def test_workers_end_with_the_process_they_work_for(tmp_path: Path) -> None:
-    (tmp_path / "employer.py").write_text(EMPLOYER)
-    command = [sys.executable, str(tmp_path / "employer.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as employer:
-        assert employer.stdout is not None
-        worker = int(employer.stdout.readline())
-        employer.kill()
-        try:  # the output ends when the last process that holds it has ended
-            employer.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            os.kill(worker, signal.SIGKILL)
-            raise
 
 
 def test_errors_of_a_mean() -> None:

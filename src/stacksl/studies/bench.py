@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,8 +20,9 @@ from stacksl.items import Item
 from stacksl.studies.cells import Cell, Result
 from stacksl.studies.store import Store
 from stacksl.studies.tasks import Setup, drawn, held_out, permuted
+from stacksl.studies.workers import in_processes
 
-__all__ = ["Bench", "Examine", "Pace", "Play", "Wanted", "end_together", "perform"]
+__all__ = ["Bench", "Examine", "Pace", "Play", "Wanted", "perform"]
 
 
 class Play(Protocol):
@@ -124,41 +126,11 @@ class Bench:
             for cell in cells:
                 yield cell, perform(self, cell)
             return
-        from concurrent.futures import ProcessPoolExecutor, as_completed
-        from multiprocessing import get_context
-
-        spawn = get_context("spawn")
-        # Without what was measured: it grows here while a thread packs the next cell.
-        sent = replace(self, store=Store())
-        with ProcessPoolExecutor(self.jobs, mp_context=spawn, initializer=end_together) as pool:
-            running = {pool.submit(perform, sent, cell): cell for cell in cells}
-            try:
-                for future in as_completed(running):
-                    yield running[future], future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
-
-def end_together() -> None:
-    """Let a worker end when the process does that it works for, however that ended.
-
-    A worker of a pool learns of it at its next cell otherwise, and that may be an hour away. What
-    its cell has reached lies in the folder of its run.
-    """
-    import os
-    from multiprocessing import parent_process
-    from multiprocessing.connection import wait
-    from threading import Thread
-
-    parent = parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    Thread(target=follow, daemon=True).start()
+        # Without what was measured: it grows here, and nobody there asks for it.
+        calls = [(replace(self, store=Store()), cell) for cell in cells]
+        with closing(in_processes(perform, calls, self.jobs)) as performed:
+            for place, result in performed:
+                yield cells[place], result
 
 
 def perform(bench: Bench, cell: Cell) -> Result:

@@ -64,7 +64,7 @@ def test_a_copy_of_the_same_text_has_the_same_hash(copy: Path) -> None:
         ("studies/lab/gates/pilot.py", set()),
         ("studies/lab/gates/scores.py", set()),
         ("studies/lab/drawing/rates.py", set()),
-        ("studies/lab/workers.py", set()),
+        ("studies/workers.py", set()),
         ("studies/lab/__init__.py", set()),
         ("studies/objectives.py", set()),
     ],

@@ -11,8 +11,8 @@ from typing import TypeAlias
 from stacksl.studies.lab.program import program_hash
 from stacksl.studies.lab.store import NumberStore
 from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
-from stacksl.studies.lab.workers import in_processes
 from stacksl.studies.rows import Row, pooled
+from stacksl.studies.workers import in_processes
 
 __all__ = ["LabPace", "measured", "reproduce", "samples"]
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context, resource_tracker
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from threading import Thread
 from typing import Any, TypeAlias
 
 from stacksl.errors import RunError
@@ -108,9 +110,21 @@ def _interrupts_held() -> Iterator[None]:
 
 def _serve(play: Play, link: Connection) -> None:
     """The life of a process: answer calls until the other end of `link` is gone."""
+    Thread(target=_end_together, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:
             link.send(_tried(play, link.recv()))
+
+
+def _end_together() -> None:
+    """End with the process that began this one, however that ended.
+
+    One that was killed closes nothing, and what is played here may take an hour more.
+    """
+    parent = parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 def _tried(play: Play, call: tuple[Any, ...]) -> tuple[Any, Exception | None]:
