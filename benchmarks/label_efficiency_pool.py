@@ -41,6 +41,11 @@ from stacksl.runs.rounds import Table
 from stacksl.runs.settings import Settings
 
 BARS = {("shuffled", "500"): 0.860, ("shuffled", "1000"): 0.893, ("rare", "0.1"): 0.71}
+OVER_RANDOM = {("rare", "0.1"): 0.09, ("late", "0.1"): 0.015}
+
+
+ALL = list(dict.fromkeys([*BARS, *OVER_RANDOM]))
+GATES = ("margin", "random")
 
 
 def names_of(folder: Path, features: str) -> np.ndarray:
@@ -68,6 +73,7 @@ def measure(cell: Cell, world: World, names: np.ndarray | None) -> dict[str, Any
     predicted = np.argmax(np.asarray(refits.head.probabilities(world.test)), axis=1)
     return {
         "stream": cell.stream,
+        "gate": cell.gate,
         "names": names is not None,
         "budget": cell.budget,
         "seed": cell.seed,
@@ -85,7 +91,7 @@ def table_of(cell: Cell, world: World, rows: list[int], labels: int, folder: Pat
     """The players over the rows of a stream, in its order, with the answers at hand."""
     block = world.block.take(rows)
     assert isinstance(block, SharedBlock)
-    settings = Settings(mode="pool", seed=cell.seed, budget=cell.budget)
+    settings = Settings(mode="pool", gate=cell.gate, seed=cell.seed, budget=cell.budget)
     players = assemble(settings, block, list(range(len(rows))), labels)
     ids = [str(row) for row in rows]
     answers = {name: int(world.answers[row]) for name, row in zip(ids, rows, strict=True)}
@@ -98,29 +104,55 @@ def table_of(cell: Cell, world: World, rows: list[int], labels: int, folder: Pat
 
 
 def cells(seeds: int) -> list[Cell]:
-    """The three cells that have a bar."""
-    return [Cell(stream, "margin", b, n) for n in range(seeds) for stream, b in BARS]
+    """The cells that have a bar, and their counterparts bought at random."""
+    margin = [Cell(stream, "margin", b, n) for n in range(seeds) for stream, b in ALL]
+    others = [Cell(stream, "random", b, n) for n in range(seeds) for stream, b in OVER_RANDOM]
+    return margin + others
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The results as Markdown: mean ± half-width of a 95 % interval over seeds, and the bar."""
+    """The results as Markdown: mean ± half-width of a 95 % interval over seeds, and the bars.
+
+    Margin and random are compared seed by seed: rows and classes are the same for both.
+    """
     lines = [
-        "| stream | labels | names and graph | test accuracy | bar |",
-        "|---|---|---|---|---|",
+        "| stream | labels | names and graph | margin | bar | random | margin − random | bar |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for (stream, budget), bar in BARS.items():
+    for stream, budget in ALL:
         for named in (True, False):
-            mine = [
-                r["accuracy"]
-                for r in rows
-                if (r["stream"], r["budget"], r["names"]) == (stream, budget, named)
-            ]
-            if mine:
-                mean, half = interval(mine)
-                share = "10 %" if budget == "0.1" else budget
-                word, least = ("yes", f"{bar:.3f}") if named else ("no", "")
-                lines.append(f"| {stream} | {share} | {word} | {mean:.4f} ± {half:.4f} | {least} |")
+            margin, other = (_by_seed(rows, stream, g, budget, named) for g in GATES)
+            if not margin:
+                continue
+            bar, over = BARS.get((stream, budget)), OVER_RANDOM.get((stream, budget))
+            both = [margin[seed] - other[seed] for seed in sorted(margin.keys() & other.keys())]
+            cells = (
+                stream,
+                "10 %" if budget == "0.1" else budget,
+                "yes" if named else "no",
+                _shown(list(margin.values())),
+                f"{bar:.3f}" if bar and named else "",
+                _shown(list(other.values())),
+                _shown(both, "+.3f"),
+                f"+{over:.3f}" if over and named else "",
+            )
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _by_seed(
+    rows: list[dict[str, Any]], stream: str, gate: str, budget: str, named: bool
+) -> dict[int, float]:
+    wanted = (stream, gate, budget, named)
+    keys = ("stream", "gate", "budget", "names")
+    return {r["seed"]: r["accuracy"] for r in rows if tuple(r[k] for k in keys) == wanted}
+
+
+def _shown(values: list[float], form: str = ".3f") -> str:
+    if not values:
+        return ""
+    mean, half = interval(values)
+    return f"{mean:{form}} ± {half:.3f}"
 
 
 def run(words: argparse.Namespace) -> list[dict[str, Any]]:
@@ -128,11 +160,11 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     if words.json and words.json.exists():
         rows = json.loads(words.json.read_text())["rows"]
-    done = {(r["stream"], r["budget"], r["seed"], r["names"]) for r in rows}
+    done = {(r["stream"], r["gate"], r["budget"], r["seed"], r["names"]) for r in rows}
     world = load(Path(words.folder), words.features)
     names = None if words.plain else names_of(Path(words.folder), words.features)
     for cell in cells(words.seeds):
-        if (cell.stream, cell.budget, cell.seed, not words.plain) in done:
+        if (cell.stream, cell.gate, cell.budget, cell.seed, not words.plain) in done:
             continue
         with one_thread():
             rows.append(measure(cell, world, names))
