@@ -211,6 +211,34 @@ def test_freed_rows_go_to_somebody_else_and_the_old_sheet_still_counts(tmp_path:
     expect_sound(done)
 
 
+def test_who_is_away_gets_no_rows_until_they_are_back(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben")
+    assert waiting.release(annotator="ben", away=True) == 3
+    for _ in range(2):
+        assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
+        answer_all(waiting)
+    assert waiting.release(annotator="ben", away=True) == 0, "there is none left to free"
+    with pytest.raises(RunError, match="somebody must be left"):
+        waiting.release(annotator="anna", away=True)
+    with pytest.raises(RunError, match="--annotator NAME"):
+        waiting.release(away=True)
+    waiting.welcome("ben")
+    answer_all(waiting)
+    assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna", "ben"}
+    expect_sound(play(waiting))
+
+
+def test_a_second_answer_waits_for_who_is_away(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben", overlap=2)
+    waiting.release(annotator="ben", away=True)
+    with waiting.ledger as ledger:
+        rows = ledger.handed()
+    for item in {row.item for row in rows}:
+        slots = {row.slot: row.annotator for row in rows if row.item == item}
+        assert len(set(slots.values())) == len(slots), "never two slots for one annotator"
+    expect_sound(play(waiting))
+
+
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode)

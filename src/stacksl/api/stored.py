@@ -184,6 +184,7 @@ class Run:
         annotator: str | None = None,
         keys: Sequence[str] = (),
         drop: bool = False,
+        away: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> int:
         """Free rows that were handed out, and hand them out anew; how many.
@@ -192,6 +193,7 @@ class Run:
             annotator: only the rows of this one.
             keys: only these rows.
             drop: buy other items instead; rows of the audit are handed out again all the same.
+            away: give the annotator no new rows either, until `welcome`.
             progress: told how far the run is.
 
         Raises:
@@ -199,9 +201,19 @@ class Run:
         """
         from stacksl.runs.answering import release
 
-        freed = release(self.folder, annotator=annotator, keys=keys, drop=drop)
+        freed = release(self.folder, annotator=annotator, keys=keys, drop=drop, away=away)
         self.resume(progress)
         return freed
+
+    def welcome(self, annotator: str) -> None:
+        """Let an annotator who was away have rows again, from the next sheets on.
+
+        Raises:
+            RunError: the run knows no such annotator.
+        """
+        from stacksl.runs.answering import welcome
+
+        welcome(self.folder, annotator)
 
     def change_budget(self, budget: str | float) -> int:
         """Give the run another budget, taken up when it is resumed; the labels in all.

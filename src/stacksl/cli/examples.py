@@ -50,7 +50,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "release": (
-        ("Ben is ill; his rows go to the others:", "stacksl release runs/first --annotator ben"),
+        (
+            "Ben is ill; his rows go to the others, and the next ones, too:",
+            "stacksl release runs/first --annotator ben --away",
+        ),
+        ("Ben is back:", "stacksl release runs/first --annotator ben --back"),
         (
             "Two rows nobody can answer; buy others:",
             "stacksl release runs/first --key k7f3-q --key m2pw-d --drop",

@@ -12,6 +12,7 @@ from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, facts
 from stacksl.cli.running import shown_run
+from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ def release(
         bool,
         typer.Option("--drop", help="Buy other items instead of handing these rows out again."),
     ] = False,
+    away: Annotated[
+        bool, typer.Option("--away", help="Give the annotator no new rows either.")
+    ] = False,
+    back: Annotated[
+        bool, typer.Option("--back", help="The annotator is there again: free nothing.")
+    ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -80,10 +87,23 @@ def release(
     from stacksl.api import Run
 
     opened = Run.open(run)
+    if back:
+        _welcome(opened, annotator, free=bool(key or drop or away))
+        result = {"run": str(run), "released": 0, "sheets": _sheets(opened)}
+        print(as_json(result) if json else f"{annotator} gets rows again, from the next sheets on")
+        return
     with live(quiet=quiet) as show:
-        freed = opened.release(annotator=annotator, keys=key or [], drop=drop, progress=show)
+        freed = opened.release(
+            annotator=annotator, keys=key or [], drop=drop, away=away, progress=show
+        )
     result = {"run": str(run), "released": freed, "sheets": _sheets(opened)}
     print(as_json(result) if json else f"{plural(freed, 'row')} freed\n\n{shown_run(opened)}")
+
+
+def _welcome(run: Run, annotator: str | None, *, free: bool) -> None:
+    if annotator is None or free:
+        raise SettingsError("--back goes with --annotator NAME alone: it frees nothing")
+    run.welcome(annotator)
 
 
 def _answered(run: Run, received: Received) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from stacksl.runs.budget import parse_prices
 from stacksl.runs.execution import desk_of, execute
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job
-from stacksl.runs.people import FILE, annotators_of, answers_from
+from stacksl.runs.people import AWAY, FILE, annotators_of, answers_from, away_from
 from stacksl.runs.progress import Report
 from stacksl.sheets import Reply, read_sheet
 from stacksl.sheets.keys import clean_key, has_form
 
-__all__ = ["Received", "answer", "release"]
+__all__ = ["Received", "answer", "release", "welcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,12 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
 
 
 def release(
-    folder: RunFolder, *, annotator: str | None = None, keys: Sequence[str] = (), drop: bool = False
+    folder: RunFolder,
+    *,
+    annotator: str | None = None,
+    keys: Sequence[str] = (),
+    drop: bool = False,
+    away: bool = False,
 ) -> int:
     """Free rows that were handed out, so that others can answer them; how many.
 
@@ -84,17 +89,20 @@ def release(
         drop: give the labels back to the budget for other items, instead of handing the rows out
             anew. Rows of the audit are always handed out anew: leaving out what nobody wanted to
             answer would flatter the model.
+        away: give this annotator no new rows either, until `welcome`.
 
     Raises:
-        RunError: no row that waits is meant.
+        RunError: no row that waits is meant, or nobody would be left to answer.
     """
     job = _job_of_people(folder)
     _expect_known(job, annotator)
     wanted = {clean_key(key) for key in keys}
+    if away:
+        _send_away(job, annotator)
     with folder.locked(), Ledger.open(folder.ledger) as ledger:
         _expect_handed(ledger, wanted)
         leases = _meant(ledger, annotator, wanted)
-        if not leases:
+        if not leases and not away:
             raise RunError(
                 f"no row of the run {folder.path} that waits for an answer is meant: `stacksl"
                 f" status {folder.path}` lists the sheets that do"
@@ -104,6 +112,36 @@ def release(
             if not drop or lease.purpose == "audit":
                 ledger.lease(lease.item, slot=lease.slot)
     return len(leases)
+
+
+def welcome(folder: RunFolder, annotator: str) -> None:
+    """Let an annotator who was away have rows again.
+
+    Raises:
+        RunError: the run knows no such annotator.
+    """
+    job = _job_of_people(folder)
+    _expect_known(job, annotator)
+    with folder.locked():
+        _note_away(folder, away_from(folder) - {annotator})
+
+
+def _send_away(job: Job, annotator: str | None) -> None:
+    folder, known = job.folder, annotators_of(job.settings.annotators)
+    away = away_from(folder) | {annotator or ""}
+    if annotator is None or away >= set(known):
+        raise RunError(
+            "who is away is said with --annotator NAME, and somebody must be left to answer: of"
+            f" {', '.join(known)} {len(away_from(folder))} are away already"
+        )
+    with folder.locked():
+        _note_away(folder, away)
+
+
+def _note_away(folder: RunFolder, away: frozenset[str]) -> None:
+    table = folder.read_toml("resolved.toml")
+    table[AWAY] = ",".join(sorted(away))
+    folder.write_toml("resolved.toml", table, "everything this run was made with")
 
 
 def _job_of_people(folder: RunFolder) -> Job:

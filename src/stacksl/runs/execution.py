@@ -30,7 +30,7 @@ from stacksl.runs.gaps import Gaps, spans
 from stacksl.runs.job import Job, content
 from stacksl.runs.names import class_names
 from stacksl.runs.opening import Rows, everything, hold, measured, rescheduled, rows_of
-from stacksl.runs.people import FILE, Answered, Desk, ask_folder
+from stacksl.runs.people import FILE, Answered, Desk, ask_folder, away_from
 from stacksl.runs.pool import pool
 from stacksl.runs.private import make_private
 from stacksl.runs.progress import Kept, Progress, Report, Watch, checkpoint, throttled
@@ -340,7 +340,8 @@ def desk_of(job: Job, ledger: Ledger) -> Desk:
     row = {item.id: index for index, item in enumerate(items)}
     place = ask_folder(job.settings, job.folder.path)
     began = None if job.stock.began is None else len(job.stock.began)
-    return Desk(ledger, place, job.settings, items, row, job.stock.classes, began)
+    classes, away = job.stock.classes, away_from(job.folder)
+    return Desk(ledger, place, job.settings, items, row, classes, began, away)
 
 
 def _table(

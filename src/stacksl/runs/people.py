@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from stacksl.items import Item
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Handed, Purchase
 from stacksl.runs.budget import Prices
+from stacksl.runs.folder import RunFolder
 from stacksl.runs.private import make_private
 from stacksl.runs.settings import Settings
 from stacksl.sheets import (
@@ -32,9 +33,20 @@ from stacksl.sheets import (
     write_sheet,
 )
 
-__all__ = ["FILE", "Answered", "Desk", "annotators_of", "answers_from", "ask_folder", "expect_free"]
+__all__ = [
+    "AWAY",
+    "FILE",
+    "Answered",
+    "Desk",
+    "annotators_of",
+    "answers_from",
+    "ask_folder",
+    "away_from",
+    "expect_free",
+]
 
 FILE = "file"  # the labeler that is people
+AWAY = "annotators_away"  # in `resolved.toml`
 SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.csv").fullmatch
 WHOLE = 26  # classes beyond which a sheet refers to a list of them
 
@@ -65,7 +77,8 @@ class Desk:
     """Where rows are handed out: who answers, where the sheets lie, how many rows are out.
 
     `items` are all items of the run by row, `row` the way from an id; `classes` where they are
-    fixed, and `began` how many there were before the first was added on the way, if any was.
+    fixed, and `began` how many there were before the first was added on the way, if any was. Who is
+    `away` gets no new rows.
     """
 
     ledger: Ledger
@@ -75,6 +88,7 @@ class Desk:
     row: Mapping[str, int]
     classes: Classes | None
     began: int | None = None
+    away: frozenset[str] = frozenset()
 
     def deliver(self) -> list[dict[str, object]]:
         """Hand out what is open, up to the batch, and see that each sheet is there.
@@ -117,7 +131,8 @@ class Desk:
         rng = generator(self.settings.seed, "keys", sheet)
         rows = []
         for number, lease in enumerate(due, start=len(taken) + 1):
-            name = min(_eligible(who, lease, had), key=lambda each: (load[each], given[each]))
+            names = _eligible(who, self.away, lease, had)
+            name = min(names, key=lambda each: (load[each], given[each]))
             key = new_key(number, rng, taken)
             had.append((lease.item, lease.slot, name))
             taken.add(key)
@@ -211,17 +226,23 @@ class Desk:
 
 
 def _eligible(
-    who: Sequence[str], lease: Purchase, had: Sequence[tuple[str, int, str]]
+    who: Sequence[str], away: Set[str], lease: Purchase, had: Sequence[tuple[str, int, str]]
 ) -> Sequence[str]:
-    """Who may have a row: best who never had the item, else who has no other slot of it.
+    """Who may have a row: best who is here and never had the item, else has no other slot of it.
 
-    Two answers of one annotator to one item would tell nothing of agreement.
+    Two answers of one annotator to one item would tell nothing of agreement, so that a second slot
+    rather waits for somebody who is away.
     """
     mine = [(slot, name) for item, slot, name in had if item == lease.item]
     anybody = {name for _, name in mine}
     others = {name for slot, name in mine if slot != lease.slot}
-    fresh = [name for name in who if name not in anybody]
-    return fresh or [name for name in who if name not in others] or who
+    here = [name for name in who if name not in away]
+    wanted = (
+        [name for name in here if name not in anybody],
+        [name for name in here if name not in others],
+        [name for name in who if name not in others],
+    )
+    return next(filter(None, wanted), who)
 
 
 def answers_from(
@@ -255,6 +276,12 @@ def annotators_of(text: str) -> list[str]:
     ['anna', 'ben']
     """
     return [name.strip() for name in text.split(",")]
+
+
+def away_from(folder: RunFolder) -> frozenset[str]:
+    """The annotators of a run who get no new rows for now."""
+    said = str(folder.read_toml("resolved.toml").get(AWAY, ""))
+    return frozenset(annotators_of(said)) - {""}
 
 
 def expect_free(settings: Settings) -> None:
