@@ -145,10 +145,18 @@ def test_a_pool_buys_the_items_that_the_refit_is_least_sure_of(tmp_path) -> None
     assert all(d.statistic >= d.threshold for d in second)
 
 
-def test_a_pool_at_random_takes_the_seeded_order(tmp_path) -> None:
-    table = table_of(tmp_path, class_items(40), budget=12, gate="random")
-    asked = [d.item for block in pooled(table) for d in block if d.asked]
-    assert asked == table.ids[:12]
+def test_a_pool_at_random_draws_by_the_seed_whatever_the_order(tmp_path) -> None:
+    found = []
+    for name, seed, backwards in (("a", 0, False), ("b", 0, True), ("c", 1, False)):
+        (tmp_path / name).mkdir()
+        table = table_of(tmp_path / name, class_items(40), budget=12, gate="random")
+        order = sorted(range(40), reverse=backwards)
+        table.batch = 4
+        blocks = pool(order, table, refits=Refits(table, seed=seed))
+        found.append([d.item for block in blocks for d in block if d.asked])
+    assert found[0] == found[1]
+    assert set(found[0]) != set(found[2])
+    assert max(table.ids.index(item) for item in found[0]) >= 12, "not the first of the file"
 
 
 @pytest.mark.parametrize("gate", ["first", "always", "uniform", "llf"])

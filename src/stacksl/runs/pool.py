@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from stacksl.game.followers import Given
 from stacksl.game.gates import Clock, Margin, contested_score
 from stacksl.game.inputs import Array, SharedBlock
+from stacksl.game.randomness import generator
 from stacksl.game.scorers import Head
 from stacksl.items import Decision
 from stacksl.runs.picking import margins, spread_out
@@ -80,11 +81,14 @@ def _unbought(order: Sequence[int], table: Table) -> list[int]:
 def _rank(order: Sequence[int], table: Table, refits: Refits, count: int) -> list[Decision]:
     """`count` items with large statistics, spread over the pool, wanted; or the first in order.
 
-    The threshold is what the items left over do not exceed, or the least of the picks where these
-    were spread below it.
+    The gate `random` draws them, whatever the order. The threshold is what the items left over do
+    not exceed, or the least of the picks where these were spread below it.
     """
     rest = _unbought(order, table)
     head = refits.head
+    if table.learner.gate.name == "random":
+        drawn = generator(refits.seed, "pool/random").random(len(table.ids))
+        rest = [rest[place] for place in np.argsort(drawn[rest])]
     if head is None or table.learner.gate.name == "random":
         return _wanted([_certificate(r, table, head, 1) for r in rest[:count]], "order", _ANY)
     rare = _rare(rest, table, head, count)
