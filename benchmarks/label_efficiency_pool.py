@@ -116,8 +116,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     Margin and random are compared seed by seed: rows and classes are the same for both.
     """
     lines = [
-        "| stream | labels | names and graph | margin | bar | random | margin − random | bar |",
-        "|---|---|---|---|---|---|---|---|",
+        "| stream | labels | margin (default) | bar | random | gain over random, paired | bar |",
+        "|---|---|---|---|---|---|---|",
     ]
     for stream, budget in ALL:
         for named in (True, False):
@@ -127,9 +127,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             bar, over = BARS.get((stream, budget)), OVER_RANDOM.get((stream, budget))
             both = [margin[seed] - other[seed] for seed in sorted(margin.keys() & other.keys())]
             cells = (
-                stream,
+                stream if named else f"{stream}, labels alone",
                 "10 %" if budget == "0.1" else budget,
-                "yes" if named else "no",
                 _shown(list(margin.values())),
                 f"{bar:.3f}" if bar and named else "",
                 _shown(list(other.values())),
@@ -152,7 +151,8 @@ def _shown(values: list[float], form: str = ".3f") -> str:
     if not values:
         return ""
     mean, half = interval(values)
-    return f"{mean:{form}} ± {half:.3f}"
+    same = max(values) == min(values)  # the same purchases each time are one measurement
+    return f"{mean:{form}}" if same else f"{mean:{form}} ± {half:.3f}"
 
 
 def run(words: argparse.Namespace) -> list[dict[str, Any]]:
