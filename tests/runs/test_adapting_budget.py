@@ -168,6 +168,30 @@ def test_items_that_come_in_an_epoch_have_its_features(
     assert not np.array_equal(part.base, initial.base), "the adapter of the epoch made them"
 
 
+def test_a_pool_whose_head_was_refitted_on_the_way_is_extended(model: Path, tmp_path: Path) -> None:
+    made = left(model, tmp_path / "run", after=8, mode="pool", batch=4)
+    with made.ledger as ledger:
+        kinds = {"adapter" in row.payload for row in ledger.rows() if row.event == "refit"}
+    assert kinds == {True, False}, "a head between two adapters"
+    made.extend(write_more(tmp_path / "more.jsonl"))
+    make_it(made)
+    expect_whole(made, 12)
+
+
+def test_a_finished_pool_buys_on_by_what_its_model_says(model: Path, tmp_path: Path) -> None:
+    made = resumed(left(model, tmp_path / "run", after=4, mode="pool", batch=4))
+    with made.ledger as ledger:
+        before = sum(row.event == "round" for row in ledger.rows())
+    made.change_budget(20)
+    resumed(made)
+    with made.ledger as ledger:
+        rounds = [row.decision() for row in ledger.rows() if row.event == "round"][before:]
+    picks = [decision for decision in rounds if decision.asked]
+    assert len(picks) == 8
+    assert all(d.statistic != 0.0 for d in picks), "a margin of 0 is that of features that are gone"
+    expect_whole(made, 20)
+
+
 def test_labels_held_elsewhere_join_the_next_refit(model: Path, tmp_path: Path) -> None:
     made = left(model, tmp_path / "run", after=4)
     assert made.extend(write_more(tmp_path / "more.jsonl"), owned=True) == 12

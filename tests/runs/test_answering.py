@@ -228,15 +228,34 @@ def test_who_is_away_gets_no_rows_until_they_are_back(tmp_path: Path) -> None:
     expect_sound(play(waiting))
 
 
-def test_a_second_answer_waits_for_who_is_away(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, annotators="anna,ben", overlap=2)
-    waiting.release(annotator="ben", away=True)
+def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben", overlap=20, budget=30)
     with waiting.ledger as ledger:
+        bens = sum(row.annotator == "ben" for row in ledger.handed())
+    assert waiting.release(annotator="ben", away=True) == bens == 3
+    for _ in range(3):
+        assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
+        answer_all(waiting)
+    waiting.welcome("ben")
+    done = play(waiting)
+    with done.ledger as ledger:
         rows = ledger.handed()
+        assert ledger.doubled > 0, "with two there, rows go to both again"
+        assert sum(row.annotator == "ben" for row in rows) > bens
     for item in {row.item for row in rows}:
-        slots = {row.slot: row.annotator for row in rows if row.item == item}
-        assert len(set(slots.values())) == len(slots), "never two slots for one annotator"
-    expect_sound(play(waiting))
+        answered = [row.annotator for row in rows if row.item == item]
+        assert len(set(answered)) == len(answered), "never two slots for one annotator"
+    assert done.status()["spent"] == 30
+    expect_sound(done)
+
+
+def test_a_slip_sends_nobody_away(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben")
+    with pytest.raises(RunError, match="no row of this run"):
+        waiting.release(annotator="ben", keys=["k7f3-q"], away=True)
+    assert open_rows(waiting) == {"0001-anna.csv": 3, "0001-ben.csv": 3}
+    answer_all(waiting)
+    assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna", "ben"}
 
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])

@@ -114,6 +114,10 @@ def test_money_left_by_who_costs_less_buys_more(tmp_path: Path) -> None:
     assert (done.status()["spent"], done.status()["left"]) == (11, 0)
     assert 27 <= done.status()["money"]["spent"] <= 28
     assert "stacksl budget" not in shown_run(done)
+    for name, settings in (("counted", {"budget": 10}), ("all", {"count": 11, "budget": "$33"})):
+        (tmp_path / name).mkdir()
+        other = play(begin(tmp_path / name, **{**who, **settings}))
+        assert "stacksl budget" not in shown_run(other), "labels were meant, or none is left"
     expect_sound(done)
 
 
@@ -182,6 +186,7 @@ def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(tmp_path: Pa
         assert second is not None
         assert (second.n, second.number, second.passed_over) == (6, 1, 0.0)
         assert (first.shown_at, second.shown_at, second.learnt) == (14, 14, labels - 6)
+        assert (first.shown_before, second.shown_before) == (False, True)
         page = (done.path / "report.html").read_text()
         assert "This audit was shown before, when the model had learnt 14 labels" in page
     expect_sound(done)
@@ -194,7 +199,26 @@ def test_a_fresh_audit_is_not_called_shown_before(tmp_path: Path) -> None:
     audit = facts_of(done).audit
     assert audit is not None
     assert (audit.number, audit.shown_at, audit.learnt) == (2, 89, 89)
+    assert not audit.shown_before
     assert "shown before" not in (done.path / "report.html").read_text()
+
+
+def test_items_that_only_were_looked_at_show_the_audit_again(tmp_path: Path) -> None:
+    done = finished(tmp_path, audit=6)
+    assert facts_of(done).audit.shown_before is False  # type: ignore[union-attr]
+    done.resume()
+    assert facts_of(done).audit.shown_before is False  # type: ignore[union-attr]
+    done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=9))
+    done.resume()
+    assert facts_of(done).audit.shown_before is True  # type: ignore[union-attr]
+    assert "This audit was shown before" in (done.path / "report.html").read_text()
+
+
+def test_facts_that_are_torn_hide_no_status(tmp_path: Path) -> None:
+    done = finished(tmp_path, audit=6)
+    assert done.status()["audit"]["n"] == 6
+    (done.path / "facts.json").write_text('{"run": ')
+    assert (done.status()["state"], done.status()["audit"]) == ("finished", None)
 
 
 def test_labels_held_elsewhere_do_not_make_an_old_audit_new(tmp_path: Path) -> None:

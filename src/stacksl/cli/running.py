@@ -330,15 +330,23 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
         ]
     )
     commands = [f"stacksl evaluate {word} FILE", f"stacksl predict {word} FILE"]
-    if left := _left_over(result):
+    if left := _left_over(folder, result):
         commands.append(f"stacksl budget {word} {left}")
     return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
 
 
-def _left_over(result: dict[str, Any]) -> str | None:
+def _left_over(folder: Path, result: dict[str, Any]) -> str | None:
     """The budget in money that buys more where answers cost less than the highest price."""
+    from stacksl.runs.folder import RunFolder, read_facts
+
     money = result["money"]
     if money is None or result["left"] or not money["price"]:
+        return None
+    run = RunFolder.open(folder)
+    table = run.read_toml("resolved.toml")
+    if not str(table["budget"]).startswith("$") or table["mode"] != "pool":
+        return None
+    if result["spent"] >= read_facts(run).data.items:
         return None
     micro = round((money["budget"] - money["spent"]) * MICRO)
     if micro < money["price"] * MICRO:

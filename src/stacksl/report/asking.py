@@ -29,7 +29,8 @@ class AuditResult:
             (`stacksl refit --with-audit`); the numbers here are of the model before.
         number: which of the run's audits it is, from 1.
         learnt: labels that the model had learnt which is measured.
-        shown_at: labels that it had learnt when this audit was first shown.
+        shown_before: whether this audit measured a model before, and `shown_at` how many labels
+            that one had learnt, the first time.
     """
 
     n: int
@@ -44,8 +45,9 @@ class AuditResult:
     passed_over: float = 0.0
     trained_on: int = 0
     number: int = 1
-    learnt: int = 0
-    shown_at: int = 0
+    learnt: int | None = None
+    shown_before: bool = False
+    shown_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def notes(facts: Facts) -> list[str]:
         )
     if audit.passed_over:
         found.append(_passed_over(audit))
-    if audit.learnt != audit.shown_at:
+    if audit.shown_before:
         found.append(_shown_before(audit))
     if audit.trained_on:
         found.append(
@@ -69,12 +69,17 @@ def notes(facts: Facts) -> list[str]:
 
 def _shown_before(audit: AuditResult) -> str:
     """What an audit is worth once it was seen: nothing was trained on it, but somebody went on."""
+    when = "" if audit.shown_at is None else _at(audit.shown_at, audit.learnt)
     return (
-        f"This audit was shown before, when the model had learnt {plural(audit.shown_at, 'label')},"
-        f" and no new one came with those since then, which make it {count(audit.learnt)}. None of"
-        " its answers was trained on; but whoever goes on until an audit pleases will find it a"
-        " little too high."
+        f"This audit was shown before{when}, and no new one was drawn since. None of its answers"
+        " was trained on; but whoever goes on until an audit pleases will find it a little too"
+        " high."
     )
+
+
+def _at(shown_at: int, learnt: int | None) -> str:
+    now = "" if learnt is None else f" (now it has learnt {count(learnt)})"
+    return f", when the model had learnt {plural(shown_at, 'label')}{now}"
 
 
 def _passed_over(audit: AuditResult) -> str:

@@ -174,7 +174,7 @@ class Adaptation:
         self.epoch = int(row.payload["epoch"])
         self._renew(str(row.payload["features"]))
         if behind:
-            self._rebuild(int(row.payload["asked"]))
+            self._rebuild(int(row.payload["asked"]), row.seq)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The counts, for a checkpoint."""
@@ -217,11 +217,9 @@ class Adaptation:
         table, before = self.table, self._base
         known = {row for row, _, _ in table.bought}
         known |= {table.row[purchase.item] for purchase in table.ledger.open_purchases()}
-        rows = [
-            row
-            for row, item in enumerate(table.ids)
-            if row in known or not (row in self.job.stock.gone or table.ledger.seen(item))
-        ]
+        gone = {row for row, item in enumerate(table.ids) if self._passed(item)}
+        gone |= self.job.stock.gone
+        rows = [row for row in range(len(table.ids)) if row in known or row not in gone]
         items = [self.job.dataset.items[row] for row in rows]
         fresh = self.adapters.model.transform(items, self._told("features"))
         phi = np.zeros(before.phi.shape, dtype=np.float32)
@@ -231,12 +229,19 @@ class Adaptation:
         phi[where], base[where] = fresh.phi, fresh.base
         return PairBlock(phi, np.array(before.offsets), base)
 
+    def _passed(self, item: str) -> bool:
+        """Whether an item cannot be asked any more: a pool may come back to what it passed over."""
+        return self.job.settings.mode == "stream" and self.table.ledger.seen(item)
+
     def _renew(self, fingerprint: str) -> None:
         """Play on with the features of this epoch."""
         self.table.block = self._epochs.load(self.epoch, fingerprint)
 
-    def _rebuild(self, asked: int) -> None:
-        """Build the head anew from the bought items; `asked` labels were when the epoch began."""
+    def _rebuild(self, asked: int, seq: int | None = None) -> None:
+        """Build the head anew from the bought items; `asked` labels were when row `seq` began it.
+
+        Without one the epoch begins now.
+        """
         table, learner = self.table, self.table.learner
         scorer = learner.scorer
         assert isinstance(scorer, PairNewton)
@@ -248,7 +253,9 @@ class Adaptation:
             scorer.step(inputs, candidates, choice, Label(label))
         scorer.rounds = rounds
         if self.job.settings.mode == "stream":
-            rest = self.order[learner.round : learner.horizon]
+            measuring = _measuring(table, seq)  # no rounds of theirs come
+            order = [row for row in self.order if row not in measuring]
+            rest = order[learner.round : learner.horizon]
             prime(learner, table.block, rest, learner.budget - asked)
 
     def _told(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
@@ -256,11 +263,22 @@ class Adaptation:
         return lambda done, total: self._tell(Progress(phase, done, total), done == total)
 
 
+def _measuring(table: Table, seq: int | None) -> set[int]:
+    """The items of the audits there were before row `seq` of the ledger, or are now."""
+    found = set()
+    for row in table.ledger.rows():
+        if seq is not None and row.seq >= seq:
+            break
+        if row.event == "reserved" and row.purpose == "audit":
+            found.add(table.row[str(row.item)])
+    return found
+
+
 def _adapter_of(epoch: int, table: Table) -> int:
     """The refit whose adapter made the features of an epoch: the last one before it began."""
     number = 0
     for row in table.ledger.rows():
-        if row.event == "refit":
+        if row.event == "refit" and "adapter" in row.payload:  # a pool's head is refitted, too
             number = int(row.payload["adapter"])
         elif row.event == "refreshed" and int(row.payload["epoch"]) == epoch:
             return number

@@ -89,7 +89,8 @@ def release(
         drop: give the labels back to the budget for other items, instead of handing the rows out
             anew. Rows of the audit are always handed out anew: leaving out what nobody wanted to
             answer would flatter the model.
-        away: give this annotator no new rows either, until `welcome`.
+        away: give this annotator no new rows either, until `welcome`. A second answer to a row is
+            dropped then, and its label goes back to the budget.
 
     Raises:
         RunError: no row that waits is meant, or nobody would be left to answer.
@@ -97,19 +98,20 @@ def release(
     job = _job_of_people(folder)
     _expect_known(job, annotator)
     wanted = {clean_key(key) for key in keys}
-    if away:
-        _send_away(job, annotator)
     with folder.locked(), Ledger.open(folder.ledger) as ledger:
         _expect_handed(ledger, wanted)
         leases = _meant(ledger, annotator, wanted)
-        if not leases and not away:
+        if away:
+            _note_away(folder, _all_away(job, annotator))
+        elif not leases:
             raise RunError(
                 f"no row of the run {folder.path} that waits for an answer is meant: `stacksl"
                 f" status {folder.path}` lists the sheets that do"
             )
         for lease in leases:
             ledger.release(lease, "refused")
-            if not drop or lease.purpose == "audit":
+            second = away and lease.item in _held(ledger)
+            if lease.purpose == "audit" or not (drop or second):
                 ledger.lease(lease.item, slot=lease.slot)
     return len(leases)
 
@@ -126,16 +128,20 @@ def welcome(folder: RunFolder, annotator: str) -> None:
         _note_away(folder, away_from(folder) - {annotator})
 
 
-def _send_away(job: Job, annotator: str | None) -> None:
-    folder, known = job.folder, annotators_of(job.settings.annotators)
-    away = away_from(folder) | {annotator or ""}
-    if annotator is None or away >= set(known):
+def _held(ledger: Ledger) -> set[str]:
+    """The items with a slot that is open or answered."""
+    return {str(row["item"]) for row in ledger.export() if row["state"] in ("open", "answered")}
+
+
+def _all_away(job: Job, annotator: str | None) -> frozenset[str]:
+    """Who is away, `annotator` among them."""
+    known, before = annotators_of(job.settings.annotators), away_from(job.folder)
+    if annotator is None or before | {annotator} >= set(known):
         raise RunError(
             "who is away is said with --annotator NAME, and somebody must be left to answer: of"
-            f" {', '.join(known)} {len(away_from(folder))} are away already"
+            f" {', '.join(known)} {len(before)} are away already"
         )
-    with folder.locked():
-        _note_away(folder, away)
+    return before | {annotator}
 
 
 def _note_away(folder: RunFolder, away: frozenset[str]) -> None:

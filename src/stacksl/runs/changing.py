@@ -18,8 +18,7 @@ from stacksl.labels.ledger import Ledger
 from stacksl.report import facts
 from stacksl.runs.audit import SMALLEST, default_size, expected_width
 from stacksl.runs.budget import Budget, parse_budget
-from stacksl.runs.finish import read_facts
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.folder import RunFolder, read_facts
 from stacksl.runs.job import Job, Terms
 from stacksl.runs.opening import expect_items
 from stacksl.runs.people import FILE
@@ -90,7 +89,7 @@ def what_measures(folder: RunFolder, labels: int) -> str | None:
         return None
     if later:
         return (
-            f"fewer than {SMALLEST} labels were added, which buy no audit of their own: the one"
+            f"no audit comes with this change, as one does with {SMALLEST} labels added: the one"
             " that was shown measures the new model, too"
         )
     return f"the {first} labels of the audit stay what they are: it was drawn before round 1"

@@ -30,7 +30,7 @@ from stacksl.runs.gaps import Gaps, spans
 from stacksl.runs.job import Job, content
 from stacksl.runs.names import class_names
 from stacksl.runs.opening import Rows, everything, hold, measured, rescheduled, rows_of
-from stacksl.runs.people import FILE, Answered, Desk, ask_folder, away_from
+from stacksl.runs.people import FILE, Answered, Desk, annotators_of, ask_folder, away_from
 from stacksl.runs.pool import pool
 from stacksl.runs.private import make_private
 from stacksl.runs.progress import Kept, Progress, Report, Watch, checkpoint, throttled
@@ -352,9 +352,15 @@ def _table(
     share = -(-job.settings.batch * job.audit // job.budget.labels)  # of a batch, rounded up
     return Table(
         players.follower, players.learner, ledger, who, ids, block, row, rows.aside,
-        batch=job.settings.batch, audit_share=share, overlap=job.settings.overlap,
+        batch=job.settings.batch, audit_share=share, overlap=_overlap(job),
         min_per_class=job.settings.min_per_class,
     )  # fmt: skip
+
+
+def _overlap(job: Job) -> int:
+    """How many rows go to two annotators; none are added while fewer than two are there."""
+    known, away = annotators_of(job.settings.annotators), away_from(job.folder)
+    return job.settings.overlap if len(known) - len(away) > 1 else 0
 
 
 def _restore(job: Job, table: Table, refits: Refits, adaptation: Adaptation | None) -> list[str]:

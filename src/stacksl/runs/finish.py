@@ -21,7 +21,7 @@ from stacksl.runs.adapting import Adaptation
 from stacksl.runs.audit import Audit, judge_audit
 from stacksl.runs.building import fresh_scorer, scorer_settings
 from stacksl.runs.evaluation import Evaluation, Tested, judge, point
-from stacksl.runs.folder import RunFolder, write_atomic
+from stacksl.runs.folder import RunFolder, read_facts, write_atomic
 from stacksl.runs.handing import hand_over
 from stacksl.runs.job import Job
 from stacksl.runs.model import Model
@@ -34,9 +34,9 @@ from stacksl.runs.summary import facts_of
 from stacksl.runs.tables import write_metrics, write_rounds
 
 if TYPE_CHECKING:
-    from stacksl.report.facts import AuditResult, Facts
+    from stacksl.report.facts import Facts
 
-__all__ = ["finish", "read_facts", "refit_with_audit", "write_pages"]
+__all__ = ["finish", "refit_with_audit", "write_pages"]
 
 CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
 FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
@@ -83,26 +83,37 @@ def finish(
     report(Progress("report", 1, 1))
 
 
-def _before(folder: RunFolder) -> AuditResult | None:
-    """What the audit said when the run had last finished; None the first time."""
+def _before(folder: RunFolder) -> Facts | None:
+    """The facts of a run when it had last finished; None the first time."""
     if not (folder.path / "facts.json").is_file():
         return None
     with suppress(RunError):  # they are written anew
-        return read_facts(folder).audit
+        return read_facts(folder)
     return None
 
 
-def _continued(facts: Facts, before: AuditResult | None, number: int, learnt: int) -> Facts:
+def _continued(facts: Facts, before: Facts | None, number: int, learnt: int) -> Facts:
     """The facts with which audit this is, whether it was shown, and whether its labels joined in.
 
-    They stay in the final head for as long as nothing else was learnt.
+    They stay in the final head for as long as nothing else came to it.
     """
     assert facts.audit is not None
     audit = replace(facts.audit, number=number, learnt=learnt, shown_at=learnt)
-    if before is not None and before.number == number:
-        taught = before.trained_on if (before.learnt, before.n) == (learnt, audit.n) else 0
-        audit = replace(audit, shown_at=before.shown_at, trained_on=taught)
+    old = None if before is None else before.audit
+    if before is not None and old is not None and old.number == number:
+        same = old.learnt == learnt and _made_of(before) == _made_of(facts)
+        audit = replace(
+            audit,
+            shown_before=old.shown_before or not same,
+            shown_at=old.shown_at,
+            trained_on=old.trained_on if same else 0,
+        )
     return replace(facts, audit=audit)
+
+
+def _made_of(facts: Facts) -> tuple[object, ...]:
+    """What a model is made of besides labels: items and classes."""
+    return facts.data.items, facts.data.classes
 
 
 def _on_audit(
@@ -215,22 +226,6 @@ def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = Fal
     write_atomic(place / "report.html", render(facts, text=text, class_names=class_names))
     write_atomic(place / "README.md", card(facts, text=text, class_names=class_names))
     return place / "report.html"
-
-
-def read_facts(folder: RunFolder) -> Facts:
-    """The facts that the run's report was made from.
-
-    Raises:
-        RunError: they cannot be read.
-    """
-    from stacksl.report.facts import Facts
-
-    try:
-        return Facts.from_json((folder.path / "facts.json").read_text())
-    except (OSError, ValueError) as fault:
-        raise RunError(
-            f"facts.json of the run {folder.path} cannot be read ({fault}): restore it from a copy"
-        ) from fault
 
 
 def _curve(

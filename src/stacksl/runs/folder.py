@@ -14,12 +14,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from stacksl.errors import RunError, RunLocked
 from stacksl.runs.private import keep_private, make_private, opened_private
 
-__all__ = ["TIMES", "RunFolder", "State", "claim_folder", "new_folder_name", "write_atomic"]
+if TYPE_CHECKING:
+    from stacksl.report.facts import Facts
+
+__all__ = [
+    "TIMES",
+    "RunFolder",
+    "State",
+    "claim_folder",
+    "new_folder_name",
+    "read_facts",
+    "write_atomic",
+]
 
 LOCK = ".lock"
 DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
@@ -260,3 +271,19 @@ def claim_folder(root: Path, day: str, name: str) -> Path:
         else:
             break
     return folder
+
+
+def read_facts(folder: RunFolder) -> Facts:
+    """The facts that the run's report was made from.
+
+    Raises:
+        RunError: they cannot be read.
+    """
+    from stacksl.report.facts import Facts
+
+    try:
+        return Facts.from_json((folder.path / "facts.json").read_text())
+    except (OSError, ValueError) as fault:
+        raise RunError(
+            f"facts.json of the run {folder.path} cannot be read ({fault}): restore it from a copy"
+        ) from fault

@@ -90,7 +90,8 @@ def _rank(order: Sequence[int], table: Table, refits: Refits, count: int) -> lis
         drawn = generator(refits.seed, "pool/random").random(len(table.ids))
         rest = [rest[place] for place in np.argsort(drawn[rest])]
     if head is None or table.learner.gate.name == "random":
-        return _wanted([_certificate(r, table, head, 1) for r in rest[:count]], "order", _ANY)
+        reason = "drawn" if table.learner.gate.name == "random" else "order"
+        return _wanted([_certificate(r, table, head, 1) for r in rest[:count]], reason, _ANY)
     rare = _rare(rest, table, head, count)
     if rare:
         rest = [row for row in rest if row not in rare]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
 from typing import Any
 
-from stacksl.errors import LedgerError
+from stacksl.errors import LedgerError, RunError
 from stacksl.runs.budget import MICRO
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.folder import RunFolder, read_facts
 
 __all__ = ["status_of"]
 
@@ -49,12 +49,15 @@ def _told(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
 
     A run that was given more to do keeps the number of the model before until it has finished.
     """
-    path = folder.path / "facts.json"
-    found = json.loads(path.read_text(encoding="utf-8")).get(name) if path.is_file() else None
-    if found is None or found["accuracy"] is None:
+    if not (folder.path / "facts.json").is_file():
         return None
-    shown = {key: found[key] for key in ("n", "accuracy", *more)}
-    return {**shown, "interval": [found["low"], found["high"]]}
+    found = None
+    with suppress(RunError):  # `report` says what is wrong with it; where a run stands is told
+        found = getattr(read_facts(folder), name)
+    if found is None or found.accuracy is None:
+        return None
+    shown = {key: getattr(found, key) for key in ("n", "accuracy", *more)}
+    return {**shown, "interval": [found.low, found.high]}
 
 
 def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:
