@@ -11,11 +11,12 @@ from stacksl.errors import RunError
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Purchase
 from stacksl.runs.budget import parse_prices
-from stacksl.runs.execution import desk_of, execute
+from stacksl.runs.execution import execute
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job
 from stacksl.runs.people import AWAY, FILE, annotators_of, answers_from, away_from
 from stacksl.runs.progress import Report
+from stacksl.runs.seating import desk_of
 from stacksl.sheets import Reply, read_sheet
 from stacksl.sheets.keys import clean_key, has_form
 

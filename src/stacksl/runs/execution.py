@@ -6,41 +6,46 @@ A fresh run is a resumed run with nothing behind it: every phase looks at what i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stacksl.errors import LedgerError, RunError
-from stacksl.features import FeatureMap, make_features
-from stacksl.game.inputs import Block, joined
+from stacksl.errors import RunError
 from stacksl.game.threads import one_thread
-from stacksl.labels.labelers import Labeler, make_labeler
+from stacksl.labels.labelers import Labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Head, ItemRecord
+from stacksl.labels.purchases import Answer
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
-from stacksl.runs import arrays, checkpoints
-from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts, language_model
-from stacksl.runs.building import Players, assemble
+from stacksl.runs import checkpoints
+from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts
 from stacksl.runs.classes import learn_named, take_up, widen, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
-from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.gaps import Gaps, spans
-from stacksl.runs.job import Job, content
+from stacksl.runs.job import Job
 from stacksl.runs.names import class_names
-from stacksl.runs.opening import Rows, everything, hold, measured, rescheduled, rows_of
-from stacksl.runs.people import FILE, Answered, Desk, annotators_of, ask_folder, away_from
+from stacksl.runs.opening import everything, hold, measured, rescheduled, rows_of
+from stacksl.runs.people import FILE, Answered
 from stacksl.runs.pool import pool
-from stacksl.runs.private import make_private
-from stacksl.runs.progress import Kept, Progress, Report, Watch, checkpoint, throttled
+from stacksl.runs.progress import Kept, Progress, Report, Watch, checkpoint
 from stacksl.runs.record import recorded, unique
 from stacksl.runs.refits import Refits
 from stacksl.runs.replay import replay
 from stacksl.runs.rounds import Table, settle, stream
-from stacksl.runs.tombstones import Tombstones
+from stacksl.runs.seating import (
+    cut_texts,
+    desk_of,
+    feature_map,
+    features_again,
+    features_of,
+    labeler_of,
+    ledger_of,
+    players_of,
+    silent,
+    table_of,
+)
 
-__all__ = ["catch_up", "desk_of", "execute", "replay_run"]
+__all__ = ["catch_up", "execute", "replay_run", "train_on_audit"]
 
 
 def execute(
@@ -70,22 +75,22 @@ def execute(
         if said:  # before anything can fail: a change must be told of
             state["warnings"] = unique(state["warnings"], said)
             job.folder.write_state("running", **state)
-        features = _feature_map(job)
-        block = _features(job, features, report)
+        features = feature_map(job)
+        block = features_of(job, features, report)
         changed: list[str] = []
         if isinstance(features, LanguageModel):
             changed = changed_facts(job, features)
             job.note(features.facts())
         rows = rows_of(job)
-        players = _players(job, block, rows)
-        found = [*changed, *_cut(features), *players.warnings]
+        players = players_of(job, block, rows)
+        found = [*changed, *cut_texts(features), *players.warnings]
         state["warnings"] = unique(state["warnings"], found)
         names = class_names(job, features)  # on disk before a row counts on them
-        with _ledger(job, began=bool(state["began"])) as ledger:
+        with ledger_of(job, began=bool(state["began"])) as ledger:
             take_up(job, ledger)
             state["began"] = True
             job.folder.write_state("running", **state)  # a kill keeps the warnings
-            table = _table(job, players, block, ledger, labeler or _labeler(job, answers), rows)
+            table = table_of(job, players, block, ledger, labeler or labeler_of(job, answers), rows)
             refits = Refits(table, names, job.settings.seed)
             adaptation = adaptation_of(job, table, everything(job, rows), features, report)
             found = _restore(job, table, refits, adaptation)
@@ -119,10 +124,10 @@ def train_on_audit(job: Job) -> int:
             " none: finish it first (a language model is not refitted with an audit)"
         )
     with job.folder.locked(), one_thread():
-        features = _feature_map(job)
-        block, rows = _features(job, features, _silent), rows_of(job)
-        with _ledger(job, began=True) as ledger:
-            table = _table(job, _players(job, block, rows), block, ledger, Answered(), rows)
+        features = feature_map(job)
+        block, rows = features_of(job, features, silent), rows_of(job)
+        with ledger_of(job, began=True) as ledger:
+            table = table_of(job, players_of(job, block, rows), block, ledger, Answered(), rows)
             refits = Refits(table, class_names(job, features), job.settings.seed)
             _restore(job, table, refits, None)
             hold(job, table, rows)
@@ -171,22 +176,11 @@ def catch_up(job: Job, ledger: Ledger) -> dict[str, Any]:
 
 def _seated(job: Job, ledger: Ledger) -> tuple[Table, Refits, Adaptation | None]:
     """The players of a run at their start, to be given the ledger's rows; nobody is asked."""
-    block = _features_again(job)
+    block = features_again(job)
     rows = rows_of(job)
-    table = _table(job, _players(job, block, rows), block, ledger, Answered(), rows)
+    table = table_of(job, players_of(job, block, rows), block, ledger, Answered(), rows)
     refits = Refits(table, class_names(job, None), job.settings.seed)
-    return table, refits, adaptation_of(job, table, everything(job, rows), None, _silent)
-
-
-def _players(job: Job, block: Block, rows: Rows) -> Players:
-    """The players of a run, as they were before any item was forgotten."""
-    known, settings = Tombstones.read(job.folder), job.settings
-    if known is not None and known.gate_scale is not None:
-        settings = settings.model_copy(update={"gate_scale": known.gate_scale})
-    players = assemble(settings, block, rows.order, job.budget.labels - job.audit)
-    if known is not None and known.gate_state is not None:
-        players.learner.gate_state = known.gate_state
-    return players
+    return table, refits, adaptation_of(job, table, everything(job, rows), None, silent)
 
 
 def _gaps(job: Job, table: Table, refits: Refits, adaptation: Adaptation | None) -> Gaps:
@@ -216,151 +210,6 @@ def _compare_with_saved(job: Job, table: Table) -> None:
                 f"the replay gives another '{name}' than the checkpoint of round {saved.round}:"
                 " the run was made by other versions or on another machine (see resolved.toml)"
             )
-
-
-FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
-
-
-def _feature_map(job: Job) -> FeatureMap:
-    if job.settings.adapts:
-        return language_model(job)
-    return make_features(job.settings.features, classes=job.dataset.classes, seed=job.settings.seed)
-
-
-def _features_again(job: Job) -> Block:
-    """The frozen block of all items, for a replay; no language model is loaded for it."""
-    if job.settings.adapts:
-        ids, folder = [item.id for item in job.dataset.items], job.folder.features
-        parts = job.stock.features.items()
-        if not all(is_frozen(folder / name) for name, _ in parts):
-            raise RunError(
-                f"the run {job.folder.path} was given items that its model has not read yet:"
-                f" `stacksl resume {job.folder.path}` first"
-            )
-        return joined([thaw(folder / name, None, ids[part]) for name, part in parts])
-    return _features(job, _feature_map(job), _silent)
-
-
-def _silent(progress: Progress) -> None:
-    """Tell nobody."""
-
-
-def _features(job: Job, features: FeatureMap, report: Report) -> Block:
-    """The block of all items: encoded and frozen once, thawed ever after.
-
-    The map is fitted on the items the run began with; those that came later are rows of it too,
-    in a folder of their own for each file.
-    """
-    return joined(
-        [
-            _frozen(job, features, job.folder.features / name, part, report)
-            for name, part in job.stock.features.items()
-        ]
-    )
-
-
-def _frozen(job: Job, features: FeatureMap, folder: Path, part: slice, report: Report) -> Block:
-    """The block of a part of the items, as it lies in `folder`."""
-    items = job.dataset.items[part]
-    ids = [item.id for item in items]
-    home = job.folder.features / "map.safetensors"
-    if is_frozen(folder):
-        features.restore(arrays.load(home))
-        return thaw(folder, features.fingerprint, ids)
-    if part.start == 0:
-        features.fit(items)
-    tell = throttled(report)
-    block = features.transform(
-        items, lambda done, n: tell(Progress("features", done, n), done == n)
-    )
-    report(Progress("features", len(items), len(items)))
-    if part.start == 0:
-        arrays.save(home, features.state())
-    make_private(folder)
-    freeze(folder, block, features.fingerprint, ids)
-    return thaw(folder, features.fingerprint, ids)
-
-
-def _cut(features: FeatureMap) -> list[str]:
-    if not features.truncated:
-        return []
-    return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
-
-
-def _ledger(job: Job, *, began: bool) -> Ledger:
-    """The run's ledger, made once; the items are checked against it ever after.
-
-    Raises:
-        LedgerError: the run `began` and its ledger is gone, or the items are not its own.
-    """
-    own = job.settings.labeler.partition(":")[0] in FILE_LABELERS
-    answers = job.dataset.answers if own else {}
-    records = [
-        ItemRecord(item.id, content(item, answer), len(item.candidates))
-        for item, answer in job.stock.as_begun(answers)
-    ]
-    path = job.folder.ledger
-    if not path.exists():
-        if began:
-            raise LedgerError(
-                f"the ledger {path} of this run is gone, and without it nobody knows what was"
-                " bought: restore it from a copy"
-            )
-        return Ledger.create(
-            path,
-            run=job.folder.path.name,
-            budget=job.budget.labels,
-            money=job.budget.money,
-            price=job.budget.price,
-            items=records,
-        )
-    ledger = Ledger.open(path)
-    later = range(job.stock.first, len(records))
-    if new := [records[row] for row in later if row not in job.stock.gone]:
-        ledger.add_items(new)
-    ledger.check_items(records)
-    ledger.verify(Head(*mark) for mark in checkpoints.heads(job.folder.checkpoints))
-    return ledger
-
-
-def _labeler(job: Job, answers: Sequence[Answer]) -> Labeler:
-    if job.settings.labeler == FILE:
-        return Answered(answers)
-    return make_labeler(
-        job.settings.labeler,
-        answers=job.dataset.answers,
-        sizes=job.stock.sizes,
-        seed=job.settings.seed,
-    )
-
-
-def desk_of(job: Job, ledger: Ledger) -> Desk:
-    """Where the rows of a run are handed out to people."""
-    items = job.dataset.items
-    row = {item.id: index for index, item in enumerate(items)}
-    place = ask_folder(job.settings, job.folder.path)
-    began = None if job.stock.began is None else len(job.stock.began)
-    classes, away = job.stock.classes, away_from(job.folder)
-    return Desk(ledger, place, job.settings, items, row, classes, began, away)
-
-
-def _table(
-    job: Job, players: Players, block: Block, ledger: Ledger, who: Labeler, rows: Rows
-) -> Table:
-    ids = [item.id for item in job.dataset.items]
-    row = {name: index for index, name in enumerate(ids)}
-    share = -(-job.settings.batch * job.audit // job.budget.labels)  # of a batch, rounded up
-    return Table(
-        players.follower, players.learner, ledger, who, ids, block, row, rows.aside,
-        batch=job.settings.batch, audit_share=share, overlap=_overlap(job),
-        min_per_class=job.settings.min_per_class,
-    )  # fmt: skip
-
-
-def _overlap(job: Job) -> int:
-    """How many rows go to two annotators; none are added while fewer than two are there."""
-    known, away = annotators_of(job.settings.annotators), away_from(job.folder)
-    return job.settings.overlap if len(known) - len(away) > 1 else 0
 
 
 def _restore(job: Job, table: Table, refits: Refits, adaptation: Adaptation | None) -> list[str]:
