@@ -124,11 +124,11 @@ def test_beyond_the_limit_neighbours_are_those_of_the_descent(monkeypatch):
         """Exact neighbours, the row itself among them or not, and the last one not found."""
 
         def __init__(self, data, *, metric, n_neighbors, random_state, n_jobs):
-            assert (metric, random_state, n_jobs) == ("euclidean", 0, 1)
+            assert (metric, n_neighbors, random_state, n_jobs) == ("euclidean", 12, 0, 1)
             euclid = np.sqrt(np.maximum(0, 2 - 2 * data @ data.T))
             near = np.argsort(euclid, axis=1, kind="stable")[:, :n_neighbors].astype(np.int32)
-            near[7, 0] = near[7, -1]  # it did not find itself, and another one twice
-            near[9, -1] = -1
+            near[7, 0] = near[7, 5]  # it did not find itself, and another one twice
+            near[9, 5:] = -1
             self.neighbor_graph = near, np.take_along_axis(euclid, np.maximum(near, 0), axis=1)
 
     exact = neighbour_graph(h, neighbours=5).similarity.toarray()
