@@ -152,7 +152,7 @@ def test_the_books_hold(desk: Desk, purchases: list[dict[str, str]]) -> None:
     replayed = dict(
         line.split()[:2] for line in printed(desk, "stacksl ledger replay")[0].splitlines()
     )
-    assert int(replayed["labels"]) == learnt
+    assert replayed["Labels"] == f"{learnt:,}"
 
 
 def test_who_is_forgotten_is_gone(desk: Desk) -> None:
