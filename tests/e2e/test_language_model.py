@@ -6,6 +6,8 @@ On the CPU with the recorded number of threads: ledger, θ, adapters, prediction
 from __future__ import annotations
 
 import json
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ RUNS, LABELS, LM = "stacksl.runs", "stacksl.labels", "stacksl.lm"
 SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
 
 ROUNDS = {
-    "when the features of epoch 0 were frozen": (f"{RUNS}.execution:freeze", 1, "after"),
+    "when the features of epoch 0 were frozen": (f"{RUNS}.seating:freeze", 1, "after"),
     "when a purchase is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
     "when an answer was learnt": ("stacksl.game.learner:Learner.learn", 4, "after"),
     "between a checkpoint's two files": (f"{RUNS}.checkpoints:write_atomic", 3, "after"),
@@ -133,6 +135,12 @@ def test_a_run_that_adapts_is_killed(
     worker: Worker, kind: Kind, tmp_path: Path, moment: str
 ) -> None:
     expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
+
+
+@pytest.mark.parametrize("moment", list(MOMENTS))
+def test_every_moment_is_one_of_the_program(moment: str) -> None:
+    module, _, path = MOMENTS[moment][0].partition(":")
+    assert attrgetter(path)(import_module(module))
 
 
 @pytest.mark.slow
