@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from stacksl import Item
+from stacksl.errors import LabelerError
+from stacksl.labels.labelers import OracleLabeler
 
 Corpus = tuple[list[Item], dict[str, int]]
 
@@ -91,3 +93,17 @@ def sentences(count: int, seed: int = 0) -> Corpus:
         items.append(Item(f"s{n}", f"{text} {n}", names))
         answers[f"s{n}"] = names.index(topic)
     return items, answers
+
+
+class Refusing(OracleLabeler):
+    """Answers `good` purchases, then will not any more."""
+
+    def __init__(self, corpus: Corpus, good: int) -> None:
+        super().__init__(corpus[1], {item.id: len(item.candidates) for item in corpus[0]})
+        self._good = good
+
+    def ask(self, purchases: Any) -> None:
+        self._good -= len(purchases)
+        if self._good < 0:
+            raise LabelerError("the labeler has gone home: ask again tomorrow")
+        super().ask(purchases)

@@ -24,7 +24,7 @@ from stacksl.runs.adapting import due_at
 from stacksl.runs.checkpoints import latest
 from stacksl.runs.frozen import freeze, thaw
 
-from .lm_cases import QUICK, Corpus, questions, sentences, tiny_model
+from .lm_cases import QUICK, Corpus, Refusing, questions, sentences, tiny_model
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -97,20 +97,6 @@ class Late:
             Answer(p.item, p.slot, p.token, self._answers[p.item], self.name, p.price)
             for p in given
         ]
-
-
-class Refusing(OracleLabeler):
-    """Answers `good` purchases, then will not any more."""
-
-    def __init__(self, corpus: Corpus, good: int) -> None:
-        super().__init__(corpus[1], {item.id: len(item.candidates) for item in corpus[0]})
-        self._good = good
-
-    def ask(self, purchases: Any) -> None:
-        self._good -= len(purchases)
-        if self._good < 0:
-            raise LabelerError("the labeler has gone home: ask again tomorrow")
-        super().ask(purchases)
 
 
 # --- before anything is learnt ---------------------------------------------------------------

@@ -13,12 +13,11 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.errors import LabelerError
 from stacksl.game.inputs import PairBlock
-from stacksl.labels.labelers import OracleLabeler
 from stacksl.report.facts import Facts
 from stacksl.runs.forgetting import forget
 from stacksl.runs.frozen import thaw
 
-from .lm_cases import QUICK, Corpus, questions, tiny_model
+from .lm_cases import QUICK, Refusing, questions, tiny_model
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -29,26 +28,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("lm") / "model")
 
 
-class Leaving(OracleLabeler):
-    """Answers so many purchases, then goes home."""
-
-    def __init__(self, corpus: Corpus, good: int) -> None:
-        super().__init__(corpus[1], {item.id: len(item.candidates) for item in corpus[0]})
-        self._good = good
-
-    def ask(self, purchases: Any) -> None:
-        self._good -= len(purchases)
-        if self._good < 0:
-            raise LabelerError("the labeler has gone home")
-        super().ask(purchases)
-
-
 def left(model: Path, folder: Path, *, after: int, **settings: Any) -> Run:
     """A run of 12 labels whose labeler left after so many."""
     corpus = questions(40)
     given = {"budget": 12, "gate": "margin", **QUICK, "epochs": 1, **settings}
     with pytest.raises(LabelerError, match="gone home"):
-        run(*corpus, out=folder, model=str(model), adapt="lora", labeler=Leaving(corpus, after),
+        run(*corpus, out=folder, model=str(model), adapt="lora", labeler=Refusing(corpus, after),
             **given)  # fmt: skip
     return Run.open(folder)
 
@@ -60,14 +45,14 @@ def refits(made: Run) -> list[int]:
 
 
 def resumed(made: Run, good: int = 100) -> Run:
-    return made.resume(labeler=Leaving(questions(40), good))
+    return made.resume(labeler=Refusing(questions(40), good))
 
 
 def resumed_with_more(made: Run, good: int) -> Run:
     corpus, more = questions(40), questions(12, seed=9)
     items = [*corpus[0], *(replace(item, id=f"n-{item.id}") for item in more[0])]
     answers = corpus[1] | {f"n-{name}": gold for name, gold in more[1].items()}
-    return made.resume(labeler=Leaving((items, answers), good))
+    return made.resume(labeler=Refusing((items, answers), good))
 
 
 def make_it(made: Run) -> None:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from stacksl.api import Run, run
+from stacksl.api import run
 from stacksl.cli.running import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
-from stacksl.report.facts import Facts
-from stacksl.runs.changing import fresh_audit, what_measures
+from stacksl.runs.changing import what_measures
 from stacksl.runs.forgetting import forget
-from stacksl.runs.job import Job
 
-from .conftest import class_items
+from .changing_cases import MODES, audits, facts_of, finished, labelled
 from .people_cases import (
     answer_all,
     begin,
@@ -29,34 +26,7 @@ from .people_cases import (
     write_pool,
 )
 
-MODES = pytest.mark.parametrize("mode", ["pool", "stream"])
 Rows = Sequence[Mapping[str, object]]
-
-
-def facts_of(done: Run) -> Facts:
-    return Facts.from_json((done.path / "facts.json").read_text())
-
-
-def finished(folder: Path, *, count: int = 160, **settings: Any) -> Run:
-    """A finished run of the oracle."""
-    items, answers = class_items(count)
-    wanted = {"budget": 20, "batch": 10, "mode": "pool", "names": False} | settings
-    return run(items, answers, out=folder / "run", **wanted)
-
-
-def audits(done: Run) -> list[str]:
-    return [str(row["item"]) for row in bought(done, purpose="audit")]
-
-
-def labelled(path: Path, *, ids: bool, first: int, count: int, seed: int = 5) -> Path:
-    """A file of sentences with their classes."""
-    plain = texts_of(write_pool(path.parent, count, seed=seed, first=first))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow([*(["id"] if ids else []), "text", "label"])
-        for name, text in plain.items():
-            table.writerow([*([name] if ids else []), text, gold(text)])
-    return path
 
 
 # The budget -------------------------------------------------------------------------------------
@@ -139,157 +109,6 @@ def test_a_label_of_a_forgotten_item_was_bought_all_the_same(tmp_path: Path) -> 
     done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=2))
     assert done.change_budget("all") == 42
     assert done.resume().status()["spent"] == 42
-    expect_sound(done)
-
-
-@MODES
-def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) -> None:
-    done = finished(tmp_path, mode=mode, audit=6)
-    before = audits(done)
-    model = (done.path / "model" / "head.safetensors").read_bytes()
-    if mode == "stream":  # every item has passed
-        with pytest.raises(SettingsError, match="stacksl extend"):
-            done.change_budget(120)
-        assert done.status()["state"] == "finished"
-        done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=120))
-    assert done.change_budget(120) == 120
-    assert done.status()["state"] == "stopped"
-    done.resume()
-    assert done.status()["state"] == "finished"
-    assert done.status()["spent"] == 120
-    fresh = audits(done)[len(before) :]
-    assert len(fresh) == 25  # min(max(100 / 10, 50), 200, 100 / 4)
-    learnt = {row["item"] for row in bought(done, purpose="train")}
-    assert len(learnt) == 120 - 25 - 6
-    assert not learnt & {*fresh, *before}
-    facts = facts_of(done)
-    assert facts.audit is not None
-    items = 160 if mode == "pool" else 280
-    assert facts.interruptions == ()
-    assert (facts.audit.n, facts.audit.passed_over) == (25, pytest.approx(20 / items))
-    seen = 160 - 6 if mode == "pool" else 280 - 6 - 25  # a pool looks at all, then draws again
-    assert facts.budget.rounds == facts.budget.horizon == done.status()["rounds"] == seen
-    assert (done.path / "model" / "head.safetensors").read_bytes() != model
-    expect_sound(done)
-
-
-def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
-    first = facts_of(done).audit
-    for labels in (40, 60):
-        done.change_budget(labels)
-        assert "the one that was shown measures" in str(what_measures(done.folder, labels))
-        done.resume()
-        assert len(audits(done)) == 6
-        second = facts_of(done).audit
-        assert first is not None
-        assert second is not None
-        assert (second.n, second.number, second.passed_over) == (6, 1, 0.0)
-        assert (first.shown_at, second.shown_at, second.learnt) == (14, 14, labels - 6)
-        assert (first.shown_before, second.shown_before) == (False, True)
-        page = (done.path / "report.html").read_text()
-        assert "This audit was shown before, when the model had learnt 14 labels" in page
-    expect_sound(done)
-
-
-def test_a_fresh_audit_is_not_called_shown_before(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
-    done.change_budget(120)
-    done.resume()
-    audit = facts_of(done).audit
-    assert audit is not None
-    assert (audit.number, audit.shown_at, audit.learnt) == (2, 89, 89)
-    assert not audit.shown_before
-    assert "shown before" not in (done.path / "report.html").read_text()
-
-
-def test_items_that_only_were_looked_at_show_the_audit_again(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
-    assert facts_of(done).audit.shown_before is False  # type: ignore[union-attr]
-    done.resume()
-    assert facts_of(done).audit.shown_before is False  # type: ignore[union-attr]
-    done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=9))
-    done.resume()
-    assert facts_of(done).audit.shown_before is True  # type: ignore[union-attr]
-    assert "This audit was shown before" in (done.path / "report.html").read_text()
-
-
-def test_facts_that_are_torn_hide_no_status(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
-    assert done.status()["audit"]["n"] == 6
-    (done.path / "facts.json").write_text('{"run": ')
-    assert (done.status()["state"], done.status()["audit"]) == ("finished", None)
-
-
-def test_labels_held_elsewhere_do_not_make_an_old_audit_new(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
-    done.extend(labelled(tmp_path / "owned.csv", ids=True, first=700, count=15), owned=True)
-    done.resume()
-    audit = facts_of(done).audit
-    assert audit is not None
-    assert (audit.number, audit.shown_at, audit.learnt) == (1, 14, 29)
-
-
-def test_only_what_is_taken_up_counts(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
-    for labels in (100, 140, 120):
-        done.change_budget(labels)
-    assert Job.open(done.folder).terms.audits == (6, 25)
-    assert fresh_audit(done.folder) == 25
-    assert "25 of the 120 labels are kept" in str(what_measures(done.folder, 120))
-    done.change_budget(20)
-    assert Job.open(done.folder).terms.audits == (6,)
-    assert fresh_audit(done.folder) == 0
-    done.resume()
-    assert (len(audits(done)), done.status()["spent"]) == (6, 20)
-    assert facts_of(done).audit is not None
-    expect_sound(done)
-
-
-def test_an_audit_that_was_not_shown_is_not_bought_twice(tmp_path: Path) -> None:
-    waiting = play(begin(tmp_path, count=200, audit=4, budget=12, batch=40))
-    waiting.change_budget(112)
-    answer_all(waiting.resume())
-    assert waiting.status()["state"] == "waiting"
-    waiting.change_budget(150)
-    done = play(waiting.resume())
-    assert len(audits(done)) == 4 + 25
-    assert facts_of(done).audit is not None
-    assert facts_of(done).audit.n == 25  # type: ignore[union-attr]
-    assert done.status()["spent"] == 150
-    expect_sound(done)
-
-
-@pytest.mark.parametrize("tested", [True, False])
-def test_who_wanted_no_audit_gets_none(tmp_path: Path, tested: bool) -> None:
-    own: dict[str, Any] = {"test": class_items(20, seed=9)} if tested else {"audit": 0}
-    done = finished(tmp_path, **own)
-    done.change_budget(120)
-    assert audits(done.resume()) == []
-    assert done.status()["asked"] == 120
-
-
-def test_a_budget_that_grows_large_on_the_way_is_audited(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, count=150, batch=30)
-    waiting.change_budget(112)
-    done = play(waiting.resume())
-    assert len(audits(done)) == 22  # of the 88 labels not promised yet: min(max(8, 50), 88 / 4)
-    audit = facts_of(done).audit
-    assert audit is not None
-    assert audit.n == 22
-    expect_sound(done)
-
-
-def test_a_new_audit_that_finds_no_items_says_what_to_do(tmp_path: Path) -> None:
-    done = finished(tmp_path, count=120, budget=100, batch=50)
-    extra = labelled(tmp_path / "extra.csv", ids=True, first=700, count=90)
-    with pytest.raises(SettingsError, match="120"):
-        done.change_budget(200)
-    assert done.status()["state"] == "finished"
-    done.extend(extra)
-    done.change_budget(200)
-    done.resume()
-    assert done.status()["spent"] == 200
     expect_sound(done)
 
 

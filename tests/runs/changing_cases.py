@@ -1,0 +1,43 @@
+"""Runs that are given something else on their way, and the files they are given."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.report.facts import Facts
+
+from .conftest import class_items
+from .people_cases import bought, gold, texts_of, write_pool
+
+MODES = pytest.mark.parametrize("mode", ["pool", "stream"])
+
+
+def facts_of(done: Run) -> Facts:
+    return Facts.from_json((done.path / "facts.json").read_text())
+
+
+def finished(folder: Path, *, count: int = 160, **settings: Any) -> Run:
+    """A finished run of the oracle."""
+    items, answers = class_items(count)
+    wanted = {"budget": 20, "batch": 10, "mode": "pool", "names": False} | settings
+    return run(items, answers, out=folder / "run", **wanted)
+
+
+def audits(done: Run) -> list[str]:
+    return [str(row["item"]) for row in bought(done, purpose="audit")]
+
+
+def labelled(path: Path, *, ids: bool, first: int, count: int, seed: int = 5) -> Path:
+    """A file of sentences with their classes."""
+    plain = texts_of(write_pool(path.parent, count, seed=seed, first=first))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow([*(["id"] if ids else []), "text", "label"])
+        for name, text in plain.items():
+            table.writerow([*([name] if ids else []), text, gold(text)])
+    return path
