@@ -181,7 +181,7 @@ def test_a_run_that_is_cut_off_takes_the_class_up(
     with monkeypatch.context() as patch:
         place = {"event": "Ledger.add_class", "correction": "Ledger.correct"}.get(step.split()[-1])
         home = "stacksl.labels.ledger" if place else "stacksl.runs.people"
-        patch.setattr(f"{home}.{place or 'Desk.deliver'}", cut)
+        patch.setattr(f"{home}.{place or 'SheetLabeler.pending'}", cut)
         with pytest.raises(Cut):
             made.add_class(NEW)
     verify(made)

@@ -150,9 +150,9 @@ class Run:
             RunLocked: another process holds the run.
             StackslError: the data, the ledger or the features are not the run's own.
         """
-        from stacksl.runs.execution import execute
         from stacksl.runs.job import Job
         from stacksl.runs.room import expect_room
+        from stacksl.runs.session.session import Session
 
         if self.folder.read_state()["state"] == "finished":
             if settings:
@@ -162,7 +162,8 @@ class Run:
         if job.settings.adapts:
             wanted = job.with_training(settings or {})
             expect_room(wanted, job.dataset.items, job.budget.labels)
-        execute(job, progress or _silent, labeler, changes=settings)
+        with Session.open(job, progress or _silent, labeler=labeler, changes=settings) as session:
+            session.play()
         return self
 
     def answer(
@@ -293,15 +294,15 @@ class Run:
         Raises:
             RunError: the run has not finished, or has no audit.
         """
-        from stacksl.runs.execution import train_on_audit
         from stacksl.runs.job import Job
+        from stacksl.runs.session.session import train_on_audit
 
         return train_on_audit(Job.open(self.folder))
 
     def replay(self) -> dict[str, Any]:
         """Play the ledger again and compare; `rows` replayed, `rounds`, `labels`."""
-        from stacksl.runs.execution import replay_run
         from stacksl.runs.job import Job
+        from stacksl.runs.session.session import replay_run
 
         return replay_run(Job.open(self.folder))
 

@@ -16,10 +16,10 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.labels.ledger import Ledger
 from stacksl.runs.changing import reopened
 from stacksl.runs.classes import answered_none, in_common, named
-from stacksl.runs.execution import execute
 from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.job import Job
 from stacksl.runs.progress import Report
+from stacksl.runs.session.session import Session
 from stacksl.runs.sources import CLASSES
 
 __all__ = ["Prospect", "add_class", "ask_again", "prospect"]
@@ -90,7 +90,9 @@ def add_class(
             found = _agreed(_prospect(job, ledger, name), reopen)
         _expect_affordable(found, bool(reopen))
         _write(job, _tidy(name), _tidy(description))
-    execute(Job.open(folder), report, reopen=found.again if reopen else ())
+    again = found.again if reopen else ()
+    with Session.open(Job.open(folder), report, reopen=again) as session:
+        session.play()
     return found
 
 
@@ -114,7 +116,8 @@ def ask_again(folder: RunFolder, report: Report, agreed: Collection[str] | bool 
             )
         _expect_affordable(found, True)
         reopened(folder, f"{len(found.again)} items are asked for once more")
-    execute(job, report, reopen=found.again)
+    with Session.open(job, report, reopen=found.again) as session:
+        session.play()
     return found
 
 

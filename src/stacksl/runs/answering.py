@@ -9,15 +9,12 @@ from pathlib import Path
 
 from stacksl.errors import RunError
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Purchase
-from stacksl.runs.budget import parse_prices
-from stacksl.runs.execution import execute
+from stacksl.labels.purchases import Purchase
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import Job
-from stacksl.runs.people import AWAY, FILE, annotators_of, answers_from, away_from
+from stacksl.runs.people import AWAY, FILE, SheetLabeler, annotators_of, away_from
 from stacksl.runs.progress import Report
-from stacksl.runs.seating import desk_of
-from stacksl.sheets import Reply, read_sheet
+from stacksl.runs.session.session import Session
 from stacksl.sheets.keys import clean_key, has_form
 
 __all__ = ["Received", "answer", "release", "welcome"]
@@ -53,22 +50,21 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         RunError: the run is not one that people answer, or another one's files came.
         DataError: a file cannot be read; nothing of any file was taken then.
     """
-    job = _job_of_people(folder)
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        answers, faults, empty = _read(job, ledger, files)
-        before = _standing(ledger)
-    execute(job, report, answers=answers)
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        after = _standing(ledger)
-        right = _predicted(ledger, after.answered - before.answered)
+    with Session.open(_job_of_people(folder), report) as session:
+        assert isinstance(session.labeler, SheetLabeler)
+        sheets = session.labeler.read(files)
+        before = _standing(session.ledger)
+        session.play()
+        after = _standing(session.ledger)
+        right = _predicted(session.ledger, after.answered - before.answered)
     new = after.said - before.said
     disputed = after.disputes - before.disputes
     return Received(
         accepted=dict(new),
-        repeated=len(answers) - new.total() - disputed,
+        repeated=len(sheets.answers) - new.total() - disputed,
         disputed=disputed,
-        empty=empty,
-        faults=tuple(faults),
+        empty=sheets.empty,
+        faults=sheets.faults,
         predicted=right,
     )
 
@@ -163,22 +159,6 @@ def _job_of_people(folder: RunFolder) -> Job:
             f"the run {folder.path} has asked nothing yet: `stacksl resume {folder.path}`"
         )
     return Job.open(folder)
-
-
-def _read(job: Job, ledger: Ledger, files: Sequence[Path]) -> tuple[list[Answer], list[str], int]:
-    """The answers in the files, a line for each fault, and the rows without an answer."""
-    handed = {row.key: row for row in ledger.handed()}
-    shown = desk_of(job, ledger).shown()
-    replies: list[Reply] = []
-    faults: list[str] = []
-    empty = 0
-    for path in files:
-        sheet = read_sheet(path, shown)
-        replies += sheet.replies
-        faults += [fault.line(str(path)) for fault in sheet.faults]
-        empty += sheet.empty
-    prices = parse_prices(job.settings.price)
-    return answers_from(replies, handed, prices), faults, empty
 
 
 @dataclass(frozen=True, slots=True)

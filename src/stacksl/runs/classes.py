@@ -8,18 +8,14 @@ again, they widen the learner at the place where it was widened first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from stacksl.game.inputs import SharedBlock
-from stacksl.game.widening import widened
 from stacksl.items import Decision, Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.reading import LedgerReader
-from stacksl.labels.rows import Row
 from stacksl.runs.job import Job
-from stacksl.runs.refits import Refits
-from stacksl.runs.rounds import Table
+from stacksl.runs.loop.game import Game
 
 __all__ = [
     "Named",
@@ -28,7 +24,6 @@ __all__ = [
     "learn_named",
     "named",
     "take_up",
-    "widen",
     "widen_to",
 ]
 
@@ -114,11 +109,11 @@ def take_up(job: Job, ledger: Ledger) -> None:
         _map(job, ledger)
 
 
-def learn_named(job: Job, table: Table) -> None:
+def learn_named(job: Job, game: Game) -> None:
     """Learn the answers that name a class which was added: old sheets do not offer it."""
     if job.stock.began is not None:
-        for decision, label in _map(job, table.ledger):
-            table.learn(decision, label)
+        for decision, label in _map(job, game.ledger):
+            game.learn(decision, label)
 
 
 def _map(job: Job, ledger: Ledger) -> list[tuple[Decision, Label]]:
@@ -136,21 +131,9 @@ def _added(job: Job) -> dict[str, int]:
     return {in_common(name): n for n, name in enumerate(classes) if n >= len(began)}
 
 
-def widen(row: Row, table: Table, refits: Refits) -> None:
-    """What a `class_added` row does to the players."""
-    _widen(table, refits, int(row.payload["size"]))
-
-
-def widen_to(count: int, table: Table, refits: Refits) -> None:
-    """Let the players have the classes there were after the ledger's first `count` rows."""
-    rows: Iterable[Row] = table.ledger.rows()
+def widen_to(count: int, game: Game) -> None:
+    """Let a game have the classes there were after the ledger's first `count` rows."""
+    rows = game.ledger.rows()
     sizes = [row.payload["size"] for row in rows if row.event == "class_added" and row.seq <= count]
     if sizes:
-        _widen(table, refits, int(sizes[-1]))
-
-
-def _widen(table: Table, refits: Refits, size: int) -> None:
-    assert isinstance(table.block, SharedBlock)
-    table.block = replace(table.block, classes=size)
-    table.learner.scorer = widened(table.learner.scorer, size, refits.seed)
-    refits.outdate()
+        game.trainer.widen(int(sizes[-1]))

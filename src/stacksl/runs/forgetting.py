@@ -23,11 +23,11 @@ from stacksl.runs.erasing import (
     erase_sheets,
     erase_tables,
 )
-from stacksl.runs.execution import catch_up
 from stacksl.runs.finish import NO_TEXT, write_pages
 from stacksl.runs.folder import RunFolder, read_facts
 from stacksl.runs.job import Job
 from stacksl.runs.people import ask_folder
+from stacksl.runs.session.session import catch_up
 from stacksl.runs.tombstones import Tombstones
 
 __all__ = ["Forgotten", "forget"]

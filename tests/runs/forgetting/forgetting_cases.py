@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stacksl.api import Run
+from stacksl.labels.labelers import Pending
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Head, Purchase
 from stacksl.runs.checkpoints import heads
@@ -81,6 +82,9 @@ class Stopping:
             Answer(p.item, p.slot, p.token, self._answers[p.item], self.name)
             for p in asked.values()
         ]
+
+    def pending(self) -> list[Pending]:
+        return []
 
 
 def oracle_of(data: Path) -> Mapping[str, int]:
