@@ -21,6 +21,7 @@ from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler, Pending
 from stacksl.labels.ledger import Ledger
 from stacksl.runs import checkpoints
+from stacksl.runs.anchors import anchors
 from stacksl.runs.building import Players
 from stacksl.runs.classes import learn_named, take_up, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
@@ -323,9 +324,10 @@ def replay_run(spec: Job) -> dict[str, Any]:
 
     Raises:
         RunError: if a decision differs.
-        LedgerError: if a row cannot be replayed.
+        LedgerError: if a row cannot be replayed, or the ledger is not whole.
     """
     with one_thread(), Ledger.open(spec.folder.ledger, readonly=True) as ledger:
+        ledger.verify(anchors(spec.folder))
         session = Session.before_replay(spec, ledger)
         settings, gone = spec.settings, spec.stock.gone
         moves = settings.track == "all" or settings.kl_on_skips
