@@ -65,7 +65,7 @@ class Book:
         self._clock = clock
         with store.sentences():
             self.terms = _terms(store, run)
-            self.register = Register(store.connection, self.terms.run)
+            self.register = Register(store, self.terms.run)
             self.annex = Annex(store.connection, self.terms.run, self.register)
         self.head = Head(0, self.terms.genesis)
         self.drafts = self._empty()

@@ -35,6 +35,11 @@ class LedgerReader:
         return self._book.terms.run
 
     @property
+    def genesis(self) -> str:
+        """The hash that row 1 of the chain follows, which no other ledger has."""
+        return self._book.terms.genesis
+
+    @property
     def budget(self) -> int:
         """The most labels that may be bought, as it stands now."""
         return self._accounts.budget

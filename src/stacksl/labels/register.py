@@ -7,19 +7,22 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.purchases import ItemRecord
-from stacksl.labels.rows import canonical, tombstone
+from stacksl.labels.rows import buried, canonical, tombstone
 from stacksl.labels.schema import items, typed
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
+
+    from stacksl.labels.store import Store
 
 __all__ = ["Register", "compare"]
 
 _NAMED = 3
+_FEW = 1024  # items that are looked up one by one
 
 
 class Register:
@@ -30,27 +33,44 @@ class Register:
     hash. Without the salt neither tells anything about the item.
     """
 
-    def __init__(self, connection: Connection, run: str) -> None:
-        self._connection = connection
+    def __init__(self, store: Store, run: str) -> None:
+        self._store = store
+        self._connection = store.connection
         self._run = run
         self.read()
 
     def read(self) -> None:
-        """Take the items as they are on disk now."""
+        """Take the items as they are on disk now.
+
+        They are looked up one by one where few are asked for, since a label or two of a large pool
+        should not cost a reading of the pool; beyond `_FEW` of them all are read.
+        """
+        self._rows: dict[str, Any] = {}
         self._surrogates: dict[str, str] = {}
-        self._ids: dict[str, str] = {}
-        self._sizes: dict[str, int] = {}
-        self._commitments: dict[str, str] = {}
-        rows = self._connection.execute(select(items).where(items.c.run == self._run))
-        for row in typed(items.c, rows):
-            forgotten = row.id is None or row.salt is None
-            id = tombstone(row.surrogate) if forgotten else row.id
-            self._surrogates[id] = row.surrogate
-            self._ids[row.surrogate] = id
-            if row.size is not None:
-                self._sizes[row.surrogate] = row.size
-            if not forgotten:
-                self._commitments[row.surrogate] = _commitment(row)
+        self._whole = False
+
+    def _row(self, surrogate: str) -> Any | None:
+        """The row of a surrogate; None where there is none."""
+        if surrogate not in self._rows and not self._whole:
+            self._look_up(items.c.surrogate == surrogate)
+        return self._rows.get(surrogate)
+
+    def _known(self, item: str) -> str | None:
+        """The surrogate of an item, or of a tombstone; None where the ledger does not know it."""
+        if item not in self._surrogates and not self._whole:
+            self._look_up(items.c.id == item)
+            if item not in self._surrogates and (surrogate := buried(item)) is not None:
+                self._row(surrogate)
+        return self._surrogates.get(item)
+
+    def _look_up(self, which: ColumnElement[bool]) -> None:
+        query = select(items).where(items.c.run == self._run)
+        self._whole = len(self._rows) >= _FEW
+        with self._store.sentences():
+            found = self._connection.execute(query if self._whole else query.where(which))
+            for row in typed(items.c, found):
+                self._rows[row.surrogate] = row
+                self._surrogates[_id(row)] = row.surrogate
 
     @staticmethod
     def write(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
@@ -112,10 +132,12 @@ class Register:
         return _content_hash(salt, canonical([text, note]))
 
     def __len__(self) -> int:
-        return len(self._ids)
+        with self._store.sentences():
+            mine = select(func.count()).where(items.c.run == self._run)
+            return int(self._connection.execute(mine).scalar_one())
 
     def __contains__(self, item: object) -> bool:
-        return isinstance(item, str) and item in self._surrogates
+        return isinstance(item, str) and self._known(item) is not None
 
     def surrogate(self, item: str) -> str:
         """The surrogate of an item.
@@ -123,30 +145,35 @@ class Register:
         Raises:
             LedgerError: the ledger does not know the item.
         """
-        try:
-            return self._surrogates[item]
-        except KeyError:
+        found = self._known(item)
+        if found is None:
             raise LedgerError(
                 f"the ledger knows {len(self)} items, '{item}' is not among them: "
                 "name an item of the run's data"
-            ) from None
+            )
+        return found
 
     def id(self, surrogate: str | None) -> str | None:
         """The id behind a surrogate; that of its tombstone where the item was forgotten."""
-        return None if surrogate is None else self._ids.get(surrogate)
+        row = None if surrogate is None else self._row(surrogate)
+        return None if row is None else _id(row)
 
     def size(self, surrogate: str) -> int | None:
         """K of an item, if known."""
-        return self._sizes.get(surrogate)
+        row = self._row(surrogate)
+        return None if row is None else row.size
 
     @property
     def largest(self) -> int:
         """The largest K of all items; 0 where none is known."""
-        return max(self._sizes.values(), default=0)
+        with self._store.sentences():
+            most = select(func.max(items.c.size)).where(items.c.run == self._run)
+            return self._connection.execute(most).scalar() or 0
 
     def commitment(self, surrogate: str) -> str | None:
         """The salted hash that the chain holds of an item; None where it was forgotten."""
-        return self._commitments.get(surrogate)
+        row = self._row(surrogate)
+        return None if row is None or _forgotten(row) else _commitment(row)
 
     def expect_row(self, surrogate: str, seq: int) -> None:
         """Check that the table has a row for an item that row `seq` of the chain names.
@@ -154,7 +181,7 @@ class Register:
         Raises:
             LedgerCorrupt: it has neither the item nor its tombstone.
         """
-        if surrogate not in self._ids:
+        if self._row(surrogate) is None:
             raise LedgerCorrupt(
                 f"the item of row {seq} of the ledger should be in the table of items, but is "
                 "not: its row was removed or renamed, restore the file from a copy"
@@ -238,6 +265,14 @@ def _content_hash(salt: str, content: str) -> str:
             "restore the file from a copy"
         ) from None
     return sha256(noise + content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _forgotten(row: Any) -> bool:
+    return row.id is None or row.salt is None
+
+
+def _id(row: Any) -> str:
+    return tombstone(row.surrogate) if _forgotten(row) else str(row.id)
 
 
 def _commitment(row: Any) -> str:

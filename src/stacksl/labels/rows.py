@@ -19,6 +19,7 @@ __all__ = [
     "PURPOSES",
     "Entry",
     "Row",
+    "buried",
     "canonical",
     "certificate",
     "owned_decision",
@@ -178,6 +179,12 @@ class Row:
 def tombstone(surrogate: str) -> str:
     """The id by which an item goes once it was forgotten: it tells nothing of the item."""
     return f"forgotten-{surrogate}"
+
+
+def buried(id: str) -> str | None:
+    """The surrogate that a tombstone's id names; None where `id` is of another form."""
+    name = tombstone("")
+    return id.removeprefix(name) if id.startswith(name) else None
 
 
 def word_in(data: Mapping[str, Any]) -> Word:

@@ -25,6 +25,7 @@ from stacksl.runs.erasing import (
 )
 from stacksl.runs.finish import NO_TEXT, write_pages
 from stacksl.runs.folder import RunFolder, read_facts
+from stacksl.runs.items.identity import unseal
 from stacksl.runs.job import Job
 from stacksl.runs.people import ask_folder
 from stacksl.runs.session.session import catch_up
@@ -99,6 +100,7 @@ def forget(run: Path, item: str, *, data: str | None = None) -> Forgotten:
     """
     folder = RunFolder.open(run)
     with folder.locked():
+        unseal(folder)
         if not folder.ledger.exists():
             raise RunError(
                 f"the run {run} has no ledger yet, it stopped before round 1: delete the row from"

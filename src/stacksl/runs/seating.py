@@ -13,7 +13,6 @@ from stacksl.game.inputs import Block, joined
 from stacksl.game.learner import Learner
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import ItemRecord
 from stacksl.lm import LanguageModel
 from stacksl.runs import arrays
 from stacksl.runs.adapting import LanguageTrainer, changed_facts, language_model
@@ -21,7 +20,8 @@ from stacksl.runs.anchors import anchors
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.items.corpus import Corpus
-from stacksl.runs.job import Job, content
+from stacksl.runs.items.identity import expect_same_items, records_of, seal
+from stacksl.runs.job import Job
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.trainer import Trainer
@@ -165,21 +165,12 @@ def cut_texts(features: FeatureMap) -> list[str]:
     return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
 
 
-FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
-
-
 def ledger_of(job: Job, *, began: bool) -> Ledger:
     """The run's ledger, made once; the items are checked against it ever after.
 
     Raises:
         LedgerError: the run `began` and its ledger is gone, or the items are not its own.
     """
-    own = job.settings.labeler.partition(":")[0] in FILE_LABELERS
-    answers = job.dataset.answers if own else {}
-    records = [
-        ItemRecord(item.id, content(item, answer), len(item.candidates))
-        for item, answer in job.stock.as_begun(answers)
-    ]
     path = job.folder.ledger
     if not path.exists():
         if began:
@@ -187,19 +178,18 @@ def ledger_of(job: Job, *, began: bool) -> Ledger:
                 f"the ledger {path} of this run is gone, and without it nobody knows what was"
                 " bought: restore it from a copy"
             )
-        return Ledger.create(
+        ledger = Ledger.create(
             path,
             run=job.folder.path.name,
             budget=job.budget.labels,
             money=job.budget.money,
             price=job.budget.price,
-            items=records,
+            items=records_of(job),
         )
+        seal(job, ledger)
+        return ledger
     ledger = Ledger.open(path)
-    later = range(job.stock.first, len(records))
-    if new := [records[row] for row in later if row not in job.stock.gone]:
-        ledger.add_items(new)
-    ledger.check_items(records)
+    expect_same_items(job, ledger)
     ledger.verify(anchors(job.folder))
     return ledger
 
