@@ -102,7 +102,7 @@ bench: $(VENV)/.bench
 	else echo "left out: label_efficiency (set STACKSL_DATA, see the README)"; fi
 
 # ONLY="pool stream" plays those runs alone; EXPECT="audit:events people:calls" names what may differ.
-golden: $(VENV)/.lm
+golden: $(if $(BASE),$(VENV)/.lm)
 	@[ -n "$(BASE)" ] || { echo "make golden needs a commit to compare with: make golden BASE=main"; exit 2; }
 	@$(RUN) scripts/golden.py "$(BASE)" $(foreach run,$(ONLY),--only $(run)) \
 	  $(foreach field,$(EXPECT),--expect '$(field)') $(if $(TOLERANCE),--tolerance $(TOLERANCE))

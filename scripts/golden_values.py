@@ -19,6 +19,7 @@ EXCLUDED = {
     "learnt_at": "a time",
     "time": "a time",
     "seconds": "a duration",
+    "peak_memory": "a measurement of the process",
     "previous": "a hash over times and salts",
     "hash": "a hash over times and salts",
     "words": "a salted hash; the texts themselves are compared in its place",
