@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stacksl.data.files import open_text, reading
 from stacksl.data.values import named
@@ -23,8 +23,7 @@ _NO_DELIMITER = "\x1f"
 _END = "\x1e\x1eend"  # without the delimiter, or it would come back in two
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One row: its values by column, or (`fault`) why it cannot be parsed."""
 
     number: int

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from stacksl.errors import RunError
 from stacksl.labels.ledger import Ledger
@@ -15,6 +16,7 @@ from stacksl.runs.job import Job
 from stacksl.runs.people import AWAY, FILE, SheetLabeler, annotators_of, away_from
 from stacksl.runs.progress import Report
 from stacksl.runs.session.session import Session
+from stacksl.runs.status import status_of
 from stacksl.sheets.keys import clean_key, has_form
 
 __all__ = ["Received", "answer", "release", "welcome"]
@@ -31,6 +33,7 @@ class Received:
         empty: rows still without an answer.
         faults: a line for each cell that was not understood.
         predicted: of the accepted labels, how many the model had predicted, and of how many.
+        status: where the run stands after them; see `status_of`.
     """
 
     accepted: dict[str, int] = field(default_factory=dict)
@@ -39,6 +42,7 @@ class Received:
     empty: int = 0
     faults: tuple[str, ...] = ()
     predicted: tuple[int, int] = (0, 0)
+    status: dict[str, Any] = field(default_factory=dict)
 
 
 def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received:
@@ -57,6 +61,7 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         session.play()
         after = _standing(session.ledger)
         right = _predicted(session.ledger, after.answered - before.answered)
+        status = status_of(folder, session.ledger)
     new = after.said - before.said
     disputed = after.disputes - before.disputes
     return Received(
@@ -66,6 +71,7 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         empty=sheets.empty,
         faults=sheets.faults,
         predicted=right,
+        status=status,
     )
 
 

@@ -149,7 +149,7 @@ class Job:
         held = None if table.get("test") is None else _beside(folder, str(table["test"]))
         kept = given_classes(folder, settings)
         classes = _began(kept, table)
-        stock = load(source, held, settings, columns=columns, classes=classes)
+        stock = load(source, held, settings, columns=columns, classes=classes, warn=False)
         stock = stock if kept is None else stock.grown(kept)
         resolved = Resolved(settings, origin, table.get("preset"))
         more = tuple(_more(table))

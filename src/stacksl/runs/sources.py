@@ -217,14 +217,18 @@ def load(
     *,
     columns: Mapping[str, str] | None = None,
     classes: Classes | None = None,
+    warn: bool = True,
 ) -> Stock:
-    """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples."""
+    """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples.
+
+    Oddities of the data are looked for with `warn` alone: a run that goes on was told of them.
+    """
     held: Dataset | None = None
     if source in (SAMPLE, QUESTIONS):
         dataset, own = sample() if source == SAMPLE else _questions()
         held = own if test == source else None
     else:
-        dataset = _read(source, settings, columns, classes)
+        dataset = _read(source, settings, columns, classes, warn)
     if test is not None and held is None:
         held = load_test(test, dataset, settings)
     owned = load_owned(settings.owned, dataset, settings)
@@ -257,6 +261,7 @@ def _read(
     settings: Settings,
     columns: Mapping[str, str] | None,
     classes: Classes | None,
+    warn: bool,
 ) -> Dataset:
     wanted = dict(columns or {})
     if settings.prompt_column:
@@ -271,6 +276,7 @@ def _read(
         max_candidates=settings.max_candidates,
         seed=settings.seed,
         strict=settings.strict,
+        warn=warn,
     )
 
 
