@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
+from stacksl.labels.drafts import Drafts
 from stacksl.report.facts import Facts
 
 from .conftest import CLASSES, class_items
@@ -300,6 +302,28 @@ def test_a_run_cut_off_while_freeing_measures_all_the_same(tmp_path: Path) -> No
                 ledger.release(lease, "refused")
     done = play(waiting.resume())
     assert len(bought(done, purpose="audit", state="answered")) == 6
+
+
+@pytest.mark.parametrize("before", [1, 2, 6])
+def test_freeing_that_is_cut_off_frees_nothing(
+    tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = begin(tmp_path, audit=2, batch=12)
+    rows, record, again = bought(waiting), Drafts.record, itertools.count(1)
+
+    def cut(drafts: Drafts, event: str, **fields: object) -> None:
+        if event == "reserved" and next(again) == before:
+            raise KeyboardInterrupt
+        record(drafts, event, **fields)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Drafts, "record", cut)
+        with pytest.raises(KeyboardInterrupt):
+            waiting.release()
+    assert bought(waiting) == rows
+    assert waiting.release() == 12
+    assert {row["state"] for row in bought(waiting)} == {"open"}
+    expect_sound(play(waiting))
 
 
 def test_what_cannot_be_freed_is_a_sentence(tmp_path: Path) -> None:

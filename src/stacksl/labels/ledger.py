@@ -6,7 +6,7 @@ See `docs/ledger.md` for the events, the rules of buying and what `verify` can f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -316,6 +316,16 @@ class Ledger(LedgerReader):
         released = self._book.durably(lambda drafts: release(drafts, purchase, reason))
         self._deadlines.note(self.open_purchases())
         return released
+
+    def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
+        """Release open leases and lease them anew at once, in one transaction for all.
+
+        Args:
+            leases: those to release, as `open_purchases` gave them.
+            dropped: those among them that are not leased anew.
+        """
+        self._book.durably(lambda drafts: giving.free(drafts, leases, dropped))
+        self._deadlines.note(self.open_purchases())
 
     def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
         """Lease a released purchase again, under a raised token; None if no budget is left.

@@ -111,11 +111,8 @@ def release(
                 f"no row of the run {folder.path} that waits for an answer is meant: `stacksl"
                 f" status {folder.path}` lists the sheets that do"
             )
-        for lease in leases:
-            ledger.release(lease, "refused")
-            second = away and lease.item in _held(ledger)
-            if lease.purpose == "audit" or not (drop or second):
-                ledger.lease(lease.item, slot=lease.slot)
+        dropped = leases if drop else _second(ledger, leases) if away else []
+        ledger.free(leases, [lease for lease in dropped if lease.purpose != "audit"])
     return len(leases)
 
 
@@ -131,9 +128,16 @@ def welcome(folder: RunFolder, annotator: str) -> None:
         _note_away(folder, away_from(folder) - {annotator})
 
 
-def _held(ledger: Ledger) -> set[str]:
-    """The items with a slot that is open or answered."""
-    return {str(row["item"]) for row in ledger.export() if row["state"] in ("open", "answered")}
+def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
+    """Of the leases those whose item keeps another slot that is open or answered."""
+    rows = ledger.export()
+    held = Counter(str(row["item"]) for row in rows if row["state"] in ("open", "answered"))
+    found = []
+    for lease in leases:
+        if held[lease.item] > 1:
+            held[lease.item] -= 1
+            found.append(lease)
+    return found
 
 
 def _all_away(job: Job, annotator: str | None) -> frozenset[str]:
