@@ -24,8 +24,6 @@ import typer
 
 from stacksl.errors import StackslError, kind_and_place
 
-__all__ = ["Stopped", "call", "settle_streams"]
-
 # the root of the usage errors, whether typer carries click inside itself or imports it
 _ClickException: type[Any] = typer.BadParameter.__mro__[2]
 

@@ -12,8 +12,6 @@ from typing import Any
 from stacksl.report.wording import money
 from stacksl.runs.budget import MICRO
 
-__all__ = ["MICRO", "as_json", "count", "dollars", "facts", "share", "spent", "table", "warn"]
-
 
 def as_json(value: object) -> str:
     """`value` as one line of JSON: paths as text, numbers that are not finite as null.

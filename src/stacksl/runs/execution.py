@@ -163,7 +163,7 @@ def catch_up(job: Job, ledger: Ledger) -> dict[str, Any]:
     with one_thread():
         table, refits, adaptation = _seated(job, ledger)
         learner = table.learner
-        llf = job.settings.gate == "llf" and job.settings.gate_scale is None
+        llf = job.settings.gate == "llf" and getattr(job.settings, "gate_scale", None) is None
         scale = getattr(learner.gate, "gate_scale", None) if llf else None
         start = {"gate_scale": scale, "gate_state": learner.gate_state}
         ledger.flush()
