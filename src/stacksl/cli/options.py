@@ -149,6 +149,13 @@ def reading(context: typer.Context) -> dict[str, str]:
     }
 
 
+def _wait_for_the_run(seconds: float) -> float:
+    from stacksl.runs.folder import WAIT
+
+    WAIT.set(seconds)
+    return seconds
+
+
 def _show_everything(context: typer.Context, asked: bool) -> None:
     if asked:
         context.meta[EVERYTHING] = True
@@ -215,6 +222,19 @@ Quiet = Annotated[
 Debug = Annotated[
     bool,
     typer.Option("--debug", rich_help_panel=_OUTPUT, help="Show the traceback of an error."),
+]
+PATIENCE = 30.0
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait",
+        metavar="SECONDS",
+        min=0.0,
+        callback=_wait_for_the_run,
+        rich_help_panel=_OUTPUT,
+        help="How long to wait while another process holds the run (30).",
+        show_default=False,
+    ),
 ]
 HelpAll = Annotated[
     bool,

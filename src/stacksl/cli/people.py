@@ -35,6 +35,7 @@ def answer(
         list[Path],
         typer.Argument(metavar="FILE...", help="Sheets that were filled in, wholly or in part."),
     ],
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

@@ -153,6 +153,7 @@ def refit(
     with_audit: Annotated[
         bool, typer.Option("--with-audit", help="Train on the labels that measured the model, too.")
     ] = False,
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:

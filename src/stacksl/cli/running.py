@@ -95,6 +95,7 @@ def resume(
             "--owned", metavar="FILE", help="Items with labels that you hold: learnt, not paid."
         ),
     ] = None,
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

@@ -53,14 +53,16 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         RunError: the run is not one that people answer, or another one's files came.
         DataError: a file cannot be read; nothing of any file was taken then.
     """
-    job = _job_of_people(folder)
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        answers, faults, empty = _read(job, ledger, files)
-        before = _standing(ledger)
-    execute(job, report, answers=answers)
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        after = _standing(ledger)
-        right = _predicted(ledger, after.answered - before.answered)
+    _job_of_people(folder)  # refused before the run is waited for
+    with folder.locked():
+        job = _job_of_people(folder)
+        with Ledger.open(folder.ledger, readonly=True) as ledger:
+            answers, faults, empty = _read(job, ledger, files)
+            before = _standing(ledger)
+        execute(job, report, answers=answers, held=True)
+        with Ledger.open(folder.ledger, readonly=True) as ledger:
+            after = _standing(ledger)
+            right = _predicted(ledger, after.answered - before.answered)
     new = after.said - before.said
     disputed = after.disputes - before.disputes
     return Received(

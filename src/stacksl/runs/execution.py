@@ -6,6 +6,7 @@ A fresh run is a resumed run with nothing behind it: every phase looks at what i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,7 @@ def execute(
     changes: Mapping[str, Any] | None = None,
     answers: Sequence[Answer] = (),
     reopen: Sequence[str] = (),
+    held: bool = False,
 ) -> None:
     """Play the run to its end, or to where it waits for answers.
 
@@ -65,12 +67,14 @@ def execute(
         changes: settings of training that are other ones from here on.
         answers: what people have answered by file since the run was left.
         reopen: items that were answered with none of these, to be bought once more.
+        held: whether the caller holds the run already.
 
     Raises:
         RunLocked: another process holds the run.
         StackslError: one sentence on what went wrong; the state `failed` holds it too.
     """
-    with job.folder.locked(), recorded(job, labeler) as state, one_thread():
+    lock = nullcontext() if held else job.folder.locked()
+    with lock, recorded(job, labeler) as state, one_thread():
         job, said = job.changed(changes or {})
         if said:  # before anything can fail: a change must be told of
             state["warnings"] = unique(state["warnings"], said)
