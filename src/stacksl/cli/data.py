@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json
+from stacksl.cli.printing import as_json, visible
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -48,7 +48,7 @@ def check(
     dataset = read(file, **reading, lenient=True)
     other = None if against is None else read(against, **reading, lenient=True)
     sentences = described(dataset, other)
-    print(as_json(_facts(dataset, sentences)) if json else "\n".join(sentences))
+    print(as_json(_facts(dataset, sentences)) if json else visible("\n".join(sentences)))
     if dataset.rejected:
         read(file, **reading, strict=chosen.strict)  # refuses where a run would, with its sentence
 

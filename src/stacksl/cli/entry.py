@@ -111,8 +111,10 @@ def _system_sentence(error: OSError) -> str:
 
 
 def _say(sentence: str, code: int) -> int:
+    from stacksl.cli.printing import visible
+
     sys.stdout.flush()
-    print(f"stacksl: {_one_line(sentence)}", file=sys.stderr)
+    print(f"stacksl: {visible(_one_line(sentence))}", file=sys.stderr)
     return code
 
 

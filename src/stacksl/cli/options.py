@@ -106,16 +106,16 @@ def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
         field, flag = known[name], marked(known[name], Flag) or Flag("Options", "VALUE", True)
         switch, word = field.annotation is bool, name.replace("_", "-")
         option = typer.Option(
+            None,
             f"--{word}/--no-{word}" if switch and field.default else f"--{word}",
             metavar=None if switch else flag.metavar,
             rich_help_panel=flag.panel,
             help=field.description,
             hidden=not (everything or flag.common),
         )
-        kind = Annotated[bool | None if switch else str | None, option]
-        parameters.append(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        )
+        kind = bool | None if switch else str | None
+        only = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(name, only, default=option, annotation=kind))
     settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     settings.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(add_completion=False)

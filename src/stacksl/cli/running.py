@@ -11,9 +11,9 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.entry import Stopped
 from stacksl.cli.live import live
-from stacksl.cli.printing import MICRO, as_json, count, dollars, facts, share, spent, warn
+from stacksl.cli.printing import as_json, count, dollars, facts, share, spent, warn
 from stacksl.errors import SettingsError
-from stacksl.report.wording import plural
+from stacksl.report.wording import MICRO, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run

@@ -32,7 +32,7 @@ def settings_type(gate: object) -> type[Settings]:
 
 
 @cache
-def _with_fields_of(kind: type[Any]) -> type[Settings]:
+def _with_fields_of(kind: Any) -> type[Settings]:
     hints = get_type_hints(kind)
     about = f"Of the gate {kind.name}."
     own: dict[str, Any] = {

@@ -321,9 +321,9 @@ def _clipped(table: Table) -> float | None:
 
 def _settings(job: Job, table: Table) -> tuple[f.SettingRow, ...]:
     """Every setting; those left open with what was chosen for them."""
-    gate = table.learner.gate
+    gate: Any = table.learner.gate
     chosen = {
-        **{each.name: getattr(gate, each.name) for each in fields(type(gate))},
+        **{each.name: getattr(gate, each.name) for each in fields(gate)},
         "scorer": table.learner.scorer.name,
         "width_scale": table.learner.width_scale,
     }
