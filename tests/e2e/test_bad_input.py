@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--gate", "margn"], "did you mean 'margin'"),
         (["good.csv", "--features", "hashin"], "did you mean 'hashing'"),
         (["good.csv", "--scorer", "newtn"], "did you mean 'newton'"),
-        (["good.csv", "--follower", "hrad"], "did you mean 'hard'"),
+        (["good.csv", "--set", "follower=hrad"], "did you mean 'hard'"),
         (["good.csv", "--labeler", "oracel"], "did you mean 'oracle'"),
         (["good.csv", "--labeler", "noisy:2"], "from 0 to 1"),
         (["good.csv", "--preset", "papr"], "did you mean 'paper'"),

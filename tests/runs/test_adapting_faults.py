@@ -157,7 +157,7 @@ def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> Non
         ({"objective": "ce", "epochs": 2}, "epochs, objective belong to a language model"),
         ({"model": "m", "features": "hashing"}, "makes its own features"),
         ({"model": "m", "scorer": "ridge"}, "the gate's head is 'newton', not 'ridge'"),
-        ({"model": "m", "objective": "ce-hard"}, "give --follower hard"),
+        ({"model": "m", "objective": "ce-hard"}, "give --set follower=hard"),
         ({"model": "m", "objective": "ce", "kl_weight": 0.2}, "belongs to the objective 'stacksl'"),
         ({"model": "m", "adapt": "full", "lora_rank": 4}, "lora_rank need --adapt lora"),
         ({"model": "m", "adapt": "full", "reference": "ema"}, "does not have: give --adapt lora"),

@@ -7,6 +7,8 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,15 @@ import pytest
 from stacksl.errors import RunError, RunLocked
 from stacksl.runs import folder as folders
 from stacksl.runs.folder import RunFolder, claim_folder, new_folder_name, write_atomic
+
+
+@contextmanager
+def waiting(seconds: float) -> Iterator[None]:
+    """Another process that holds the run is waited for so long."""
+    token = folders.WAIT.set(seconds)
+    yield
+    folders.WAIT.reset(token)
+
 
 HOLD = """
 import sys, time
@@ -39,13 +50,33 @@ def test_a_second_process_is_told_who_holds_the_run(made) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         assert made.held()
-        with pytest.raises(RunLocked, match=f"held by process {other.pid} on "), made.locked():
+        words = f"held by process {other.pid} on "
+        with waiting(0), pytest.raises(RunLocked, match=words), made.locked():
             pytest.fail("two processes held one run")
         other.kill()  # kill -9: the kernel drops the lock
         other.wait()
     assert not made.held()
     with made.locked():
         assert made.held()
+
+
+def test_a_run_that_is_held_is_waited_for(made) -> None:
+    words = [sys.executable, "-c", HOLD, str(made.path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        tries: list[bool] = []
+
+        def sleep(_: float) -> None:
+            tries.append(made.held())
+            if len(tries) == 2:
+                other.communicate("")  # it ends, and the lock with it
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(folders.time, "sleep", sleep)
+            with made.locked():
+                assert tries == [True, True]
 
 
 def test_looking_at_a_run_does_not_take_it(made) -> None:

@@ -156,7 +156,7 @@ def test_overlap_with_the_test_set_is_told(tmp_path) -> None:
     ("flags", "word"),
     [
         ({"gate": "contested", "gate_scale": 3.0}, "gate_scale belongs to the gate 'llf'"),
-        ({"gate": "margin", "reserve": 0.5}, "reserve belongs to the gates with a price"),
+        ({"gate": "margin", "reserve": 0.5}, "reserve belongs to the gates contested, "),
         ({"noise": 0.0}, "width_scale"),
         ({"clip_level": 3.0, "clip_multiple": 2.0, "scorer": "sgd"}, "exclude each other"),
     ],

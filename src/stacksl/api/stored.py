@@ -154,17 +154,25 @@ class Run:
         from stacksl.runs.room import expect_room
         from stacksl.runs.session.session import Session
 
-        if self.folder.read_state()["state"] == "finished":
-            if settings:
-                raise RunError(f"the run {self.path} has finished: no setting of it can change")
+        if self._finished(settings):
             return self
-        job = Job.open(self.folder, None if data is None else str(data))
-        if job.settings.adapts:
-            wanted = job.with_training(settings or {})
-            expect_room(wanted, job.dataset.items, job.budget.labels)
-        with Session.open(job, progress or _silent, labeler=labeler, changes=settings) as session:
-            session.play()
+        with self.folder.locked():
+            if self._finished(settings):  # by whom the run was waited for
+                return self
+            job = Job.open(self.folder, None if data is None else str(data))
+            if job.settings.adapts:
+                wanted = job.with_training(settings or {})
+                expect_room(wanted, job.dataset.items, job.budget.labels)
+            given: dict[str, Any] = {"labeler": labeler, "changes": settings}
+            with Session.open(job, progress or _silent, held=True, **given) as session:
+                session.play()
         return self
+
+    def _finished(self, settings: Mapping[str, Any] | None) -> bool:
+        finished = self.folder.read_state()["state"] == "finished"
+        if finished and settings:
+            raise RunError(f"the run {self.path} has finished: no setting of it can change")
+        return bool(finished)
 
     def answer(
         self, *files: str | Path, progress: Callable[[Progress], None] | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EXAMPLES", "examples", "prose"]
-
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "run": (
         ("The built-in sample, a tenth of its labels:", "stacksl run"),

@@ -28,6 +28,7 @@ def forget(
     run: options.RunFolder,
     id: Id,
     data: Data = None,
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:

@@ -54,7 +54,8 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         RunError: the run is not one that people answer, or another one's files came.
         DataError: a file cannot be read; nothing of any file was taken then.
     """
-    with Session.open(_job_of_people(folder), report) as session:
+    _expect_people(folder)  # refused before the run is waited for
+    with folder.locked(), Session.open(Job.open(folder), report, held=True) as session:
         assert isinstance(session.labeler, SheetLabeler)
         sheets = session.labeler.read(files)
         before = _standing(session.ledger)
@@ -158,6 +159,11 @@ def _note_away(folder: RunFolder, away: frozenset[str]) -> None:
 
 
 def _job_of_people(folder: RunFolder) -> Job:
+    _expect_people(folder)
+    return Job.open(folder)
+
+
+def _expect_people(folder: RunFolder) -> None:
     table = folder.read_toml("resolved.toml")
     if table.get("labeler") != FILE:
         raise RunError(
@@ -168,7 +174,6 @@ def _job_of_people(folder: RunFolder) -> Job:
         raise RunError(
             f"the run {folder.path} has asked nothing yet: `stacksl resume {folder.path}`"
         )
-    return Job.open(folder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ import json
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 LOCK = ".lock"
+WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
+POLL = 0.05  # seconds between two tries
 DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
 
@@ -151,20 +155,15 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Hold the run: one process at a time. The kernel drops the lock when a process dies.
 
+        A run that another process holds is waited for, `WAIT` seconds at most.
+
         What lies in the folder is made its owner's alone at the start, and again at the end.
 
         Raises:
             RunLocked: naming who holds it.
         """
         with self._lock_file() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise RunLocked(
-                    f"the run {self.path} is held by {holder}: wait for it, or stop it first"
-                ) from None
+            self._acquire(file)
             file.seek(0)
             file.truncate()
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -175,6 +174,23 @@ class RunFolder:
                 yield
             finally:
                 keep_private(self.path)  # libraries write a model's files as the umask lets them
+
+    def _acquire(self, file: IO[str]) -> None:
+        """Take the lock, after at most `WAIT` seconds of trying."""
+        last = time.monotonic() + WAIT.get()
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < last:
+                    time.sleep(POLL)
+                    continue
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise RunLocked(
+                    f"the run {self.path} is held by {holder}: wait for it, or stop it first"
+                ) from None
+            return
 
     def _sweep(self) -> None:
         """Remove what a killed process had half written."""

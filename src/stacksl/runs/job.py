@@ -19,7 +19,7 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.items import Item
 from stacksl.runs.budget import Budget
 from stacksl.runs.folder import RunFolder, write_atomic
-from stacksl.runs.settings import Resolved, Settings, resolve
+from stacksl.runs.settings import Resolved, Settings, resolve, settings_type
 from stacksl.runs.sources import CLASSES, More, Stock, given_classes, load, with_more
 from stacksl.runs.tombstones import as_it_was
 
@@ -131,9 +131,10 @@ class Job:
         """
         table = folder.read_toml("resolved.toml")
         try:
-            values = {k: table[k] for k in Settings.model_fields if k in table}
-            origin = {k: str(table.get(f"origin_{k}", "default")) for k in Settings.model_fields}
-            settings = Settings(**values)
+            kind = settings_type(table["gate"])
+            values = {k: table[k] for k in kind.model_fields if k in table}
+            origin = {k: str(table.get(f"origin_{k}", "default")) for k in kind.model_fields}
+            settings = kind(**values)
             budget = Budget(
                 int(table["labels"]), table.get("money_micro"), int(table["price_micro"])
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -321,10 +321,10 @@ def _clipped(game: Game) -> float | None:
 
 def _settings(job: Job, game: Game) -> tuple[f.SettingRow, ...]:
     """Every setting; those left open with what was chosen for them."""
+    gate: Any = game.learner.gate
     chosen = {
+        **{each.name: getattr(gate, each.name) for each in fields(gate)},
         "scorer": game.learner.scorer.name,
-        "gate_scale": getattr(game.learner.gate, "gate_scale", None),
-        "pace": getattr(game.learner.gate, "pace", None),
         "width_scale": game.learner.width_scale,
     }
     rows = []

@@ -97,7 +97,7 @@ class Session(Game):
     features: FeatureMap | None
     report: Report = silent
     record: Record | None = None
-    _held: ExitStack = field(default_factory=ExitStack)
+    _parts: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
     def open(
@@ -108,6 +108,7 @@ class Session(Game):
         labeler: Labeler | None = None,
         changes: Mapping[str, Any] | None = None,
         reopen: Sequence[str] = (),
+        held: bool = False,
     ) -> Session:
         """Hold a run and bring its learner to where its ledger is.
 
@@ -117,31 +118,33 @@ class Session(Game):
             labeler: who answers, where it is not the one the settings name.
             changes: settings of training that are other ones from here on.
             reopen: items that were answered with none of these, to be bought once more.
+            held: whether the caller holds the run already.
 
         Raises:
             RunLocked: another process holds the run.
             StackslError: one sentence on what went wrong; the state `failed` holds it too.
         """
-        with ExitStack() as held:
-            held.enter_context(spec.folder.locked())
-            held.enter_context(one_thread())
+        with ExitStack() as parts:
+            if not held:
+                parts.enter_context(spec.folder.locked())
+            parts.enter_context(one_thread())
             record = Record.take_up(spec, labeler)
             with record.true_to_faults():
                 spec, said = spec.changed(changes or {})
                 record.warn(said)
                 record.write("running")  # before anything can fail: a change must be told of
-                session = cls._made(spec, report, labeler, record, held)
+                session = cls._made(spec, report, labeler, record, parts)
                 record.warn(session._restore())
                 session.trainer.ready()
                 hold(spec, session)
                 if reopen:
                     session.ledger.reserve(reopen, "train")
-            session._held = held.pop_all()
+            session._parts = parts.pop_all()
         return session
 
     @classmethod
     def _made(
-        cls, spec: Job, report: Report, labeler: Labeler | None, record: Record, held: ExitStack
+        cls, spec: Job, report: Report, labeler: Labeler | None, record: Record, parts: ExitStack
     ) -> Session:
         """The parts of a run that is held, before any row of the ledger."""
         features = feature_map(spec)
@@ -150,7 +153,7 @@ class Session(Game):
         corpus = corpus_of(spec)
         players = players_of(spec, block, corpus)
         record.warn([*cut_texts(features), *players.warnings])
-        ledger = held.enter_context(ledger_of(spec, began=bool(record.facts["began"])))
+        ledger = parts.enter_context(ledger_of(spec, began=bool(record.facts["began"])))
         take_up(spec, ledger)
         record.facts["began"] = True
         record.write("running")  # a kill keeps the warnings
@@ -210,7 +213,7 @@ class Session(Game):
         if self.record is not None:
             self.record.put_back()
             self.record = None
-        self._held.__exit__(kind, error, trace)
+        self._parts.__exit__(kind, error, trace)
 
     # Playing -----------------------------------------------------------------------------------
 
@@ -364,7 +367,7 @@ def catch_up(spec: Job, ledger: Ledger) -> dict[str, Any]:
     with one_thread():
         session = Session.before_replay(spec, ledger)
         learner = session.learner
-        llf = spec.settings.gate == "llf" and spec.settings.gate_scale is None
+        llf = spec.settings.gate == "llf" and getattr(spec.settings, "gate_scale", None) is None
         scale = getattr(learner.gate, "gate_scale", None) if llf else None
         start = {"gate_scale": scale, "gate_state": learner.gate_state}
         ledger.flush()
