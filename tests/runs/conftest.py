@@ -23,6 +23,7 @@ from stacksl.items import Decision
 from stacksl.labels.labelers import Labeler, OracleLabeler
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import ItemRecord
+from stacksl.runs.folder import RunFolder
 from stacksl.runs.items.corpus import Corpus as Items
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.choosers import Pool, Stream
@@ -94,7 +95,7 @@ def spoil(tmp_path: Path) -> Callable[[Finished], Run]:
     def copy(finished: Finished) -> Run:
         path = tmp_path / "run"
         shutil.copytree(finished.run.path, path)
-        (path / "state.json").write_text('{"state": "running", "created": "then"}')
+        RunFolder(path).write_state("running", created="then")
         return Run(path)
 
     return copy

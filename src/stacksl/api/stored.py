@@ -172,7 +172,7 @@ class Run:
         finished = self.folder.read_state()["state"] == "finished"
         if finished and settings:
             raise RunError(f"the run {self.path} has finished: no setting of it can change")
-        return bool(finished)
+        return bool(finished) and self.folder.has_results()
 
     def answer(
         self, *files: str | Path, progress: Callable[[Progress], None] | None = None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from stacksl import formats
 from stacksl.errors import RunError
 from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.frozen import erase, is_frozen, items_in
@@ -112,7 +113,7 @@ def erase_records(folder: RunFolder, marks: Marks) -> list[str]:
             before = _json(path)
             after = marks.clean(before)
             if after != before:
-                write_atomic(path, json.dumps(after, indent=1, ensure_ascii=False))
+                write_atomic(path, formats.to_json(after))
                 changed.append(name)
     return changed
 
@@ -229,6 +230,6 @@ def _physical(text: str) -> list[str]:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return formats.from_json(path.read_bytes())
     except (OSError, ValueError) as fault:
         raise RunError(f"{path} cannot be read ({fault}): restore it from a copy") from fault

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from stacksl.errors import LedgerError, RunError
+from stacksl.errors import LedgerError
 from stacksl.runs.budget import MICRO
 from stacksl.runs.folder import RunFolder, read_facts
 
 if TYPE_CHECKING:
     from stacksl.labels.reading import LedgerReader
-
-__all__ = ["status_of"]
 
 
 def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str, Any]:
@@ -57,9 +54,7 @@ def _told(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
     """
     if not (folder.path / "facts.json").is_file():
         return None
-    found = None
-    with suppress(RunError):  # `report` says what is wrong with it; where a run stands is told
-        found = getattr(read_facts(folder), name)
+    found = getattr(read_facts(folder), name)
     if found is None or found.accuracy is None:
         return None
     shown = {key: getattr(found, key) for key in ("n", "accuracy", *more)}

@@ -7,7 +7,6 @@ from the data by now or not: which of the two it is, the items behind it tell.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, TypeVar
 
+from stacksl import formats
 from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.items import Item
@@ -95,7 +95,7 @@ class Tombstones:
         if not path.exists():
             return None
         try:
-            table: dict[str, Any] = json.loads(path.read_text())
+            table = formats.from_json(path.read_bytes())
             stones = tuple(Tombstone(**stone) for stone in table.pop("stones"))
             plain: dict[str, Any] = {
                 k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
@@ -106,8 +106,7 @@ class Tombstones:
 
     def write(self, folder: RunFolder) -> None:
         """Write them into the run's folder."""
-        text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
-        write_atomic(folder.path / TOMBSTONES, text)
+        write_atomic(folder.path / TOMBSTONES, formats.to_json(asdict(self)))
 
     def with_stone(self, stock: Stock, row: int, name: str) -> Tombstones:
         """These and one more, of item number `row` of `stock`, where each item is in its place."""

@@ -279,7 +279,13 @@ class Session(Game):
 
     def _restore(self) -> list[str]:
         """Bring the learner to where the ledger is: the last good checkpoint, then the rows on."""
-        saved, warnings = checkpoints.latest(self.spec.folder.checkpoints)
+        place = self.spec.folder.checkpoints
+        saved, warnings = checkpoints.latest(place)
+        if saved is None and self.spec.stock.gone:  # whose features the ledger's rows would need
+            raise RunError(
+                f"a run that has forgotten items goes on from a checkpoint, but {place} has no"
+                " whole one: restore that folder from a copy"
+            )
         if saved is not None:
             if self.spec.stock.began is not None:
                 widen_to(saved.count, self)
