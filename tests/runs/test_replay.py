@@ -154,7 +154,7 @@ def test_owned_labels_are_learnt_again(tmp_path) -> None:
     for decision, label in game.ledger.own(
         [(game.corpus.ids[5], 2), (game.corpus.ids[7], 1)], "old.csv"
     ):
-        game.learn(decision, label)
+        game.teach(decision, label)
     for _ in streamed(game, range(5)):
         pass
     other = fresh(game, tmp_path / "b", budget=9)

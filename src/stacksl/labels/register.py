@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import func, insert, select, update
 
@@ -19,10 +19,31 @@ if TYPE_CHECKING:
 
     from stacksl.labels.store import Store
 
-__all__ = ["Register", "compare"]
+_NAMED: Final = 3
+_FEW: Final = 1024  # items that are looked up one by one
 
-_NAMED = 3
-_FEW = 1024  # items that are looked up one by one
+
+class _Item(NamedTuple):
+    """A row of the table `items`; of a forgotten item only the size is left."""
+
+    id: str | None
+    size: int | None
+    salt: str | None
+    content_hash: str | None
+
+    @property
+    def commitment(self) -> str:
+        """The salted hash that binds the row to the chain."""
+        terms = [self.salt, self.id, self.size, self.content_hash]
+        return sha256(canonical(terms).encode()).hexdigest()
+
+    def name(self, surrogate: str) -> str:
+        """Its id; that of its tombstone where it was forgotten."""
+        return tombstone(surrogate) if self.id is None or self.salt is None else self.id
+
+    def may_hold(self, content: str) -> bool:
+        """Whether the item has this content; nothing is known of one that was forgotten."""
+        return self.salt is None or _content_hash(self.salt, content) == self.content_hash
 
 
 class Register:
@@ -35,42 +56,46 @@ class Register:
 
     def __init__(self, store: Store, run: str) -> None:
         self._store = store
-        self._connection = store.connection
         self._run = run
         self.read()
 
     def read(self) -> None:
         """Take the items as they are on disk now.
 
-        They are looked up one by one where few are asked for, since a label or two of a large pool
-        should not cost a reading of the pool; beyond `_FEW` of them all are read.
+        Each is looked up when it is asked for, since a label or two of a large pool should not cost
+        a reading of the pool; where more than `_FEW` are asked for, all are read at once.
         """
-        self._rows: dict[str, Any] = {}
+        self._items: dict[str, _Item] = {}
         self._surrogates: dict[str, str] = {}
         self._whole = False
 
-    def _row(self, surrogate: str) -> Any | None:
+    def _item(self, surrogate: str) -> _Item | None:
         """The row of a surrogate; None where there is none."""
-        if surrogate not in self._rows and not self._whole:
+        if surrogate not in self._items:
             self._look_up(items.c.surrogate == surrogate)
-        return self._rows.get(surrogate)
+        return self._items.get(surrogate)
 
-    def _known(self, item: str) -> str | None:
+    def _known(self, id: str) -> str | None:
         """The surrogate of an item, or of a tombstone; None where the ledger does not know it."""
-        if item not in self._surrogates and not self._whole:
-            self._look_up(items.c.id == item)
-            if item not in self._surrogates and (surrogate := buried(item)) is not None:
-                self._row(surrogate)
-        return self._surrogates.get(item)
+        if id not in self._surrogates:
+            self._look_up(items.c.id == id)
+        if id not in self._surrogates and (surrogate := buried(id)) is not None:
+            self._item(surrogate)
+        return self._surrogates.get(id)
 
-    def _look_up(self, which: ColumnElement[bool]) -> None:
+    def _look_up(self, which: ColumnElement[bool] | None = None) -> None:
+        """Read one row, or all of them where none is named or many were read before."""
+        if self._whole:
+            return
         query = select(items).where(items.c.run == self._run)
-        self._whole = len(self._rows) >= _FEW
+        self._whole = which is None or len(self._items) >= _FEW
+        if which is not None and not self._whole:
+            query = query.where(which)
         with self._store.sentences():
-            found = self._connection.execute(query if self._whole else query.where(which))
-            for row in typed(items.c, found):
-                self._rows[row.surrogate] = row
-                self._surrogates[_id(row)] = row.surrogate
+            for row in typed(items.c, self._store.connection.execute(query)):
+                item = _Item(row.id, row.size, row.salt, row.content_hash)
+                self._items[row.surrogate] = item
+                self._surrogates[item.name(row.surrogate)] = row.surrogate
 
     @staticmethod
     def write(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
@@ -94,14 +119,13 @@ class Register:
         Raises:
             LedgerError: an id is taken by another item.
         """
-        query = select(items).where(items.c.run == self._run, items.c.id.is_not(None))
-        known = {row.id: row for row in typed(items.c, self._connection.execute(query))}
+        self._look_up()
         new = []
         for record in records:
-            row = known.get(record.id)
-            if row is None:
+            surrogate = self._surrogates.get(record.id)
+            if surrogate is None:
                 new.append(record)
-            elif _content_hash(row.salt, record.content) != row.content_hash:
+            elif not self._items[surrogate].may_hold(record.content):
                 raise LedgerError(
                     f"the id '{record.id}' belongs to another item of this run: give each new "
                     "item an id of its own"
@@ -112,7 +136,7 @@ class Register:
         """Empty an item's row but for K, in the transaction that is open; `read` afterwards."""
         mine = (items.c.run == self._run, items.c.surrogate == surrogate)
         nothing = dict.fromkeys(("id", "salt", "content_hash"))
-        self._connection.execute(update(items).where(*mine).values(nothing))
+        self._store.connection.execute(update(items).where(*mine).values(nothing))
 
     def words(self, surrogate: str, text: str | None, note: str | None) -> str | None:
         """What the chain holds of free texts: their hash with the item's salt; None for none.
@@ -122,8 +146,8 @@ class Register:
         """
         if text is None and note is None:
             return None
-        mine = (items.c.run == self._run, items.c.surrogate == surrogate)
-        salt = self._connection.execute(select(items.c.salt).where(*mine)).scalar_one()
+        item = self._item(surrogate)
+        salt = None if item is None else item.salt
         if salt is None:
             raise LedgerError(
                 "a free text came with the answer to an item that was forgotten, and nothing is "
@@ -134,7 +158,7 @@ class Register:
     def __len__(self) -> int:
         with self._store.sentences():
             mine = select(func.count()).where(items.c.run == self._run)
-            return int(self._connection.execute(mine).scalar_one())
+            return int(self._store.connection.execute(mine).scalar_one())
 
     def __contains__(self, item: object) -> bool:
         return isinstance(item, str) and self._known(item) is not None
@@ -155,25 +179,56 @@ class Register:
 
     def id(self, surrogate: str | None) -> str | None:
         """The id behind a surrogate; that of its tombstone where the item was forgotten."""
-        row = None if surrogate is None else self._row(surrogate)
-        return None if row is None else _id(row)
+        item = None if surrogate is None else self._item(surrogate)
+        return None if item is None else item.name(str(surrogate))
 
     def size(self, surrogate: str) -> int | None:
         """K of an item, if known."""
-        row = self._row(surrogate)
-        return None if row is None else row.size
+        item = self._item(surrogate)
+        return None if item is None else item.size
 
     @property
     def largest(self) -> int:
         """The largest K of all items; 0 where none is known."""
         with self._store.sentences():
             most = select(func.max(items.c.size)).where(items.c.run == self._run)
-            return self._connection.execute(most).scalar() or 0
+            return self._store.connection.execute(most).scalar() or 0
 
     def commitment(self, surrogate: str) -> str | None:
         """The salted hash that the chain holds of an item; None where it was forgotten."""
-        row = self._row(surrogate)
-        return None if row is None or _forgotten(row) else _commitment(row)
+        item = self._item(surrogate)
+        return None if item is None or item.salt is None else item.commitment
+
+    def compare(self, records: Iterable[ItemRecord]) -> None:
+        """Hold a data file's items against the ones the run began with.
+
+        Those that were forgotten since are left out, whether the file still has them or not.
+
+        Raises:
+            LedgerError: items differ, are gone or are new; the first few are named.
+        """
+        self._look_up()
+        missing = dict.fromkeys(self._surrogates)
+        differ, new = [], []
+        for record in records:
+            surrogate = self._surrogates.get(record.id)
+            missing.pop(record.id, None)
+            if surrogate is None:
+                new.append(record.id)
+            elif not self._items[surrogate].may_hold(record.content):
+                differ.append(record.id)
+        gone = [id for id in missing if id == self._items[self._surrogates[id]].id]
+        faults = [
+            _some(differ, "the text, candidates or answer of {} differ"),
+            _some(gone, "{} are gone"),
+            _some(new, "{} are new"),
+        ]
+        if any(faults):
+            raise LedgerError(
+                "the data should hold the very items this run began with, but "
+                f"{'; '.join(f for f in faults if f)}: give it the file it began with, or start a "
+                "new run"
+            )
 
     def expect_row(self, surrogate: str, seq: int) -> None:
         """Check that the table has a row for an item that row `seq` of the chain names.
@@ -181,7 +236,7 @@ class Register:
         Raises:
             LedgerCorrupt: it has neither the item nor its tombstone.
         """
-        if self._row(surrogate) is None:
+        if self._item(surrogate) is None:
             raise LedgerCorrupt(
                 f"the item of row {seq} of the ledger should be in the table of items, but is "
                 "not: its row was removed or renamed, restore the file from a copy"
@@ -200,39 +255,6 @@ class Register:
                 f"'{self.id(surrogate)}', the table of items gives {own[:12]}: the item was "
                 "edited, restore the file from a copy"
             )
-
-
-def compare(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
-    """Hold a data file's items against the ones a run began with.
-
-    Those that were forgotten since are left out, whether the file still has them or not.
-
-    Raises:
-        LedgerError: items differ, are gone or are new; the first few are named.
-    """
-    rows = list(typed(items.c, connection.execute(select(items).where(items.c.run == run))))
-    forgotten = {tombstone(row.surrogate) for row in rows if row.salt is None}
-    known = {row.id: row for row in rows if row.salt is not None}
-    differ, new = [], []
-    for record in records:
-        if record.id in forgotten:
-            continue
-        row = known.pop(record.id, None)
-        if row is None:
-            new.append(record.id)
-        elif _content_hash(row.salt, record.content) != row.content_hash:
-            differ.append(record.id)
-    faults = [
-        _some(differ, "the text, candidates or answer of {} differ"),
-        _some(list(known), "{} are gone"),
-        _some(new, "{} are new"),
-    ]
-    if any(faults):
-        raise LedgerError(
-            "the data should hold the very items this run began with, but "
-            f"{'; '.join(f for f in faults if f)}: give it the file it began with, or start a "
-            "new run"
-        )
 
 
 def _some(ids: list[str], what: str) -> str:
@@ -265,16 +287,3 @@ def _content_hash(salt: str, content: str) -> str:
             "restore the file from a copy"
         ) from None
     return sha256(noise + content.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _forgotten(row: Any) -> bool:
-    return row.id is None or row.salt is None
-
-
-def _id(row: Any) -> str:
-    return tombstone(row.surrogate) if _forgotten(row) else str(row.id)
-
-
-def _commitment(row: Any) -> str:
-    terms = [row.salt, row.id, row.size, row.content_hash]
-    return sha256(canonical(terms).encode()).hexdigest()

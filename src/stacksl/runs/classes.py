@@ -113,7 +113,7 @@ def learn_named(job: Job, game: Game) -> None:
     """Learn the answers that name a class which was added: old sheets do not offer it."""
     if job.stock.began is not None:
         for decision, label in _map(job, game.ledger):
-            game.learn(decision, label)
+            game.teach(decision, label)
 
 
 def _map(job: Job, ledger: Ledger) -> list[tuple[Decision, Label]]:

@@ -104,7 +104,7 @@ def _own(job: Job, game: Game, known: set[str], audit: set[int]) -> None:
         if item.id not in known and (item.prompt, item.candidates) not in asked
     ]
     for decision, label in game.ledger.own(new, "owned") if new else ():
-        game.learn(decision, label)
+        game.teach(decision, label)
 
 
 def _lease_again(job: Job, game: Game, audited: Set[str]) -> None:

@@ -62,7 +62,7 @@ def replay(
             if row.forgotten:  # its features are gone, and no refit learns from it again
                 gaps.lost |= row.seq > after
             elif row.seq > after:
-                game.learn(decision, row.label())
+                game.teach(decision, row.label())
                 effects += 1
             else:
                 game.examples.record(decision, row.label())

@@ -10,7 +10,7 @@ from stacksl.game.learner import Learner
 from stacksl.items import Decision, Label
 from stacksl.labels.labelers import Labeler, Request
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Purchase
+from stacksl.labels.purchases import Purchase, Receipt
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.examples import Examples
@@ -53,8 +53,17 @@ class Game:
         item = self.corpus.items[self.corpus.row[purchase.item]]
         return Request.of(purchase, item, tuple(range(len(item.candidates))))
 
-    def learn(self, decision: Decision, label: Label) -> None:
-        """Learn one label, at the current θ with the current features.
+    def take_answers(self) -> list[Receipt]:
+        """Take what the labeler has answered into the ledger; a receipt for each, in order."""
+        return self.ledger.take(self.labeler.answers(), durable=not self.labeler.repeatable)
+
+    def learn(self, receipt: Receipt) -> None:
+        """Learn what an answer teaches, if it is anything."""
+        if receipt.lesson is not None:
+            self.teach(*receipt.lesson)
+
+    def teach(self, decision: Decision, label: Label) -> None:
+        """Let the learner learn one label, at its current θ with the current features.
 
         A label that was owned was never played: its own candidate stands for the choice.
         """
@@ -62,12 +71,6 @@ class Game:
         played = replace(decision, choice=label.index) if owned else decision
         self.learner.learn(played, self.examples.inputs(decision.item), label)
         self.examples.record(decision, label)
-
-    def take_answers(self) -> None:
-        """Take what the labeler has answered into the ledger, and learn from it."""
-        answers = self.labeler.answers()
-        for decision, label in self.ledger.take(answers, durable=not self.labeler.repeatable):
-            self.learn(decision, label)
 
     def refit_if_due(self) -> None:
         """Refit the model on the labels so far, where it is time."""
@@ -105,7 +108,8 @@ def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
         posted = ledger.post(batch, game.batches.slots(batch, ledger))  # the budget is checked here
         learner.adopt(posted, [game.examples.inputs(decision.item) for decision in posted])
         labeler.ask(game.requests())  # may answer now, tomorrow, twice or never
-        game.take_answers()
+        for receipt in game.take_answers():
+            game.learn(receipt)
         yield posted
         game.refit_if_due()
 

@@ -20,6 +20,7 @@ from stacksl.game.inputs import Block
 from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler, Pending
 from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import Receipt
 from stacksl.runs import checkpoints
 from stacksl.runs.anchors import anchors
 from stacksl.runs.building import Players
@@ -90,13 +91,15 @@ class Session(Game):
         spec: settings, items, budget and folder of the run.
         features: what makes the features; None where no language model is loaded to look at a run.
         report: told how far the run is, some ten times a second.
-        record: what the run's state tells, while the run is held.
+        record: what the run's state tells, until the session is played.
+        receipts: of the answers that had arrived before it was played.
     """
 
     spec: Job
     features: FeatureMap | None
     report: Report = silent
     record: Record | None = None
+    receipts: list[Receipt] = field(default_factory=list)
     _parts: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
@@ -245,7 +248,9 @@ class Session(Game):
 
     def _rounds(self) -> None:
         self.labeler.ask(self.requests())  # what was asked before the run was cut off
-        self.take_answers()
+        self.receipts = self.take_answers()
+        for receipt in self.receipts:
+            self.learn(receipt)
         learn_named(self.spec, self)
         settings = self.spec.settings
         watch = Watch(self.spec.folder, settings.checkpoint_every, self, self.report)
