@@ -53,7 +53,7 @@ def answer(
         received = opened.answer(*files, progress=show)
     for line in received.faults:
         print(visible(line), file=sys.stderr)
-    print(as_json(_answered(opened, received)) if json else _shown(opened, received))
+    print(as_json(_answered(received)) if json else _shown(opened, received))
     if received.faults:
         raise typer.Exit(2)
 
@@ -107,10 +107,10 @@ def _welcome(run: Run, annotator: str | None, *, free: bool) -> None:
     run.welcome(annotator)
 
 
-def _answered(run: Run, received: Received) -> dict[str, Any]:
+def _answered(received: Received) -> dict[str, Any]:
     right, total = received.predicted
     return {
-        **run.status(),
+        **received.status,
         "accepted": received.accepted,
         "repeated": received.repeated,
         "disputed": received.disputed,
@@ -140,4 +140,4 @@ def _shown(run: Run, received: Received) -> str:
             ("Predicted before", f"{right} of {total} right" if total else None),
         ]
     )
-    return f"{lines}\n\n{shown_run(run)}"
+    return f"{lines}\n\n{shown_run(run, received.status)}"

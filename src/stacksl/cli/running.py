@@ -227,10 +227,10 @@ def _stopped(folder: Path) -> Stopped:
     return Stopped("stopped before the run began; nothing was bought")
 
 
-def run_facts(run: Run) -> dict[str, Any]:
+def run_facts(run: Run, status: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a run came to, as the JSON of `run` and `resume`."""
     return {
-        **run.status(),
+        **(run.status() if status is None else status),
         "report": run.path / "report.html",
         "model": run.path / "model",
     }
@@ -244,9 +244,12 @@ def _finish(run: Run, json: bool) -> None:
     print(as_json(result) if json else shown_run(run))
 
 
-def shown_run(run: Run) -> str:
-    """What a run came to, or what it waits for, with the commands that go on."""
-    result = run_facts(run)
+def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
+    """What a run came to, or what it waits for, with the commands that go on.
+
+    `status` is that of the run, where it is known already.
+    """
+    result = run_facts(run, status)
     return _waiting(run.path, result) if result["sheets"] else _shown(run.path, result)
 
 
