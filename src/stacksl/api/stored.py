@@ -303,14 +303,14 @@ class Run:
             RunError: the run has not finished, or has no audit.
         """
         from stacksl.runs.job import Job
-        from stacksl.runs.session.session import train_on_audit
+        from stacksl.runs.session.views import train_on_audit
 
         return train_on_audit(Job.open(self.folder))
 
     def replay(self) -> dict[str, Any]:
         """Play the ledger again and compare; `rows` replayed, `rounds`, `labels`."""
         from stacksl.runs.job import Job
-        from stacksl.runs.session.session import replay_run
+        from stacksl.runs.session.views import replay_run
 
         return replay_run(Job.open(self.folder))
 

@@ -28,7 +28,7 @@ from stacksl.runs.folder import RunFolder, read_facts
 from stacksl.runs.items.identity import unseal
 from stacksl.runs.job import Job
 from stacksl.runs.people import ask_folder
-from stacksl.runs.session.session import catch_up
+from stacksl.runs.session.views import catch_up
 from stacksl.runs.tombstones import Tombstones
 
 __all__ = ["Forgotten", "forget"]

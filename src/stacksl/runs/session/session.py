@@ -22,11 +22,10 @@ from stacksl.labels.labelers import Labeler, Pending
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Receipt
 from stacksl.runs import checkpoints
-from stacksl.runs.anchors import anchors
 from stacksl.runs.building import Players
 from stacksl.runs.classes import learn_named, take_up, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
-from stacksl.runs.gaps import Gaps, spans
+from stacksl.runs.gaps import Gaps
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.job import Job
 from stacksl.runs.loop.choosers import make_chooser
@@ -136,8 +135,8 @@ class Session(Game):
                 spec, said = spec.changed(changes or {})
                 record.warn(said)
                 record.write("running")  # before anything can fail: a change must be told of
-                session = cls._made(spec, report, labeler, record, parts)
-                record.warn(session._restore())
+                session = cls._load(spec, report, labeler, record, parts)
+                record.warn(session.restore())
                 session.trainer.ready()
                 hold(spec, session)
                 if reopen:
@@ -146,7 +145,7 @@ class Session(Game):
         return session
 
     @classmethod
-    def _made(
+    def _load(
         cls, spec: Job, report: Report, labeler: Labeler | None, record: Record, parts: ExitStack
     ) -> Session:
         """The parts of a run that is held, before any row of the ledger."""
@@ -161,7 +160,7 @@ class Session(Game):
         record.facts["began"] = True
         record.write("running")  # a kill keeps the warnings
         who = labeler or labeler_of(spec, ledger)
-        session = cls._seated(spec, corpus, players, block, ledger, who, features, report)
+        session = cls._assemble(spec, corpus, players, block, ledger, who, features, report)
         session.record = record
         return session
 
@@ -173,10 +172,10 @@ class Session(Game):
         """
         block, corpus = features_again(spec), corpus_of(spec)
         players = players_of(spec, block, corpus)
-        return cls._seated(spec, corpus, players, block, ledger, Nobody(), None, silent)
+        return cls._assemble(spec, corpus, players, block, ledger, Nobody(), None, silent)
 
     @classmethod
-    def _seated(
+    def _assemble(
         cls,
         spec: Job,
         corpus: Corpus,
@@ -282,7 +281,7 @@ class Session(Game):
 
     # What is on disk ---------------------------------------------------------------------------
 
-    def _restore(self) -> list[str]:
+    def restore(self) -> list[str]:
         """Bring the learner to where the ledger is: the last good checkpoint, then the rows on."""
         place = self.spec.folder.checkpoints
         saved, warnings = checkpoints.latest(place)
@@ -296,14 +295,15 @@ class Session(Game):
                 widen_to(saved.count, self)
             self.learner.restore(saved.arrays)
             self.trainer.restore(saved.arrays)
-        self._replay(after=0 if saved is None else saved.count)
+        self.replay(after=0 if saved is None else saved.count)
         return warnings
 
-    def _replay(self, *, after: int, gaps: Gaps | None = None) -> int:
+    def replay(self, *, after: int, gaps: Gaps | None = None) -> int:
+        """Play the ledger's rows behind number `after` again; see `replay.replay`."""
         compare = self.spec.settings.mode == "stream"
         return replay(self.ledger.rows(), self, after=after, compare=compare, gaps=gaps)
 
-    def _reach(self, seq: int) -> bool:
+    def reach(self, seq: int) -> bool:
         """Go to the checkpoint of row `seq`; False where there is none."""
         saved = checkpoints.at(self.spec.folder.checkpoints, seq)
         if saved is None:
@@ -312,7 +312,7 @@ class Session(Game):
         self.trainer.restore(saved.arrays)
         return True
 
-    def _compare_with_saved(self) -> None:
+    def compare_with_saved(self) -> None:
         """Hold the replayed learner against the last checkpoint, where that is of the same round.
 
         Raises:
@@ -328,62 +328,3 @@ class Session(Game):
                     f"the replay gives another '{name}' than the checkpoint of round {saved.round}:"
                     " the run was made by other versions or on another machine (see resolved.toml)"
                 )
-
-
-def replay_run(spec: Job) -> dict[str, Any]:
-    """Play the whole ledger of a run again from nothing and compare every decision of a stream.
-
-    Where items were forgotten, `lost_rounds` has the first and the last of each stretch of rounds
-    that cannot be computed again for want of their features; all others are.
-
-    Raises:
-        RunError: if a decision differs.
-        LedgerError: if a row cannot be replayed, or the ledger is not whole.
-    """
-    with one_thread(), Ledger.open(spec.folder.ledger, readonly=True) as ledger:
-        ledger.verify(anchors(spec.folder))
-        session = Session.before_replay(spec, ledger)
-        settings, gone = spec.settings, spec.stock.gone
-        moves = settings.track == "all" or settings.kl_on_skips
-        gaps = Gaps(moves, settings.adapts and bool(gone), session._reach)
-        played = session._replay(after=0, gaps=gaps)
-        if not gaps.lost:
-            session._compare_with_saved()
-        rounds, labels = session.learner.round, len(session.examples.bought)
-        told = {"rows": played, "rounds": rounds, "labels": labels}
-        return told | ({"lost_rounds": spans(gaps.rounds)} if gone else {})
-
-
-def train_on_audit(spec: Job) -> int:
-    """Let the audit's labels join the final head of a finished run; how many there were.
-
-    Raises:
-        RunError: the run has not finished, or has no audit or no head to join.
-    """
-    if spec.settings.adapts or spec.folder.read_state()["state"] != "finished":
-        raise RunError(
-            f"the audit's labels join the final head of a finished run, and {spec.folder.path} is"
-            " none: finish it first (a language model is not refitted with an audit)"
-        )
-    with Session.open(spec, labeler=Nobody()) as session:
-        return session.refit_with_audit()
-
-
-def catch_up(spec: Job, ledger: Ledger) -> dict[str, Any]:
-    """See that a checkpoint holds all that was learnt; what the start of the run had of its items.
-
-    Gives `gate_scale`, None where it was not chosen by the first items, and `gate_state`, that of
-    the gate before round 1.
-    """
-    with one_thread():
-        session = Session.before_replay(spec, ledger)
-        learner = session.learner
-        llf = spec.settings.gate == "llf" and getattr(spec.settings, "gate_scale", None) is None
-        scale = getattr(learner.gate, "gate_scale", None) if llf else None
-        start = {"gate_scale": scale, "gate_state": learner.gate_state}
-        ledger.flush()
-        saved, _ = checkpoints.latest(spec.folder.checkpoints)
-        if saved is None or saved.count < ledger.head.count:
-            session._restore()
-            checkpoint(spec.folder, session)
-        return start
