@@ -121,9 +121,11 @@ def _records(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
         for record in reader:
             if record == [_END]:
                 return
-            if record and any(_END in cell for cell in record[-1:]):
-                raise DataError(f"a quote opened in '{path}' at line {start} or after never closes")
             if record:
+                if _END in record[-1]:
+                    raise DataError(
+                        f"a quote opened in '{path}' at line {start} or after never closes"
+                    )
                 yield start, record
             start = reader.line_num + 1
     except csv.Error as error:
