@@ -201,7 +201,8 @@ class Book:
         entry = link.entry
         if entry.item is None:
             return
-        if entry.event == "round":
+        self.register.expect_row(entry.item, link.seq)
+        if entry.event == "round" or (entry.event == "reserved" and entry.purpose != "train"):
             self.register.check(entry.item, entry.data().get("item"), link.seq)
         elif entry.event in ("answered", "late"):
             words = entry.data().get("words")

@@ -93,6 +93,8 @@ def reserve_one(
 ) -> None:
     """The next lease of a purchase; `price` is the ledger's unless given.
 
+    Where no certificate holds the item's commitment (audit, owned), the lease does.
+
     Raises:
         LedgerError: the purchase is open or answered.
     """
@@ -102,6 +104,7 @@ def reserve_one(
             f"the label of item '{drafts.register.id(key[0])}' is {state.stage} already: "
             "an item is bought once"
         )
+    bound = {} if purpose == "train" else {"item": drafts.register.commitment(key[0])}
     drafts.record(
         "reserved",
         round=round,
@@ -110,6 +113,7 @@ def reserve_one(
         token=1 if state is None else state.token + 1,
         purpose=purpose,
         price=drafts.accounts.price if price is None else price,
+        payload=canonical(bound),
     )
 
 

@@ -25,8 +25,9 @@ _NAMED = 3
 class Register:
     """Which surrogate stands for which item, with a salted hash of each item's content.
 
-    A chain row holds the surrogate, and a certificate the item's `commitment`: SHA-256 of its
-    salt, id, size and content hash. Without the salt neither tells anything about the item.
+    A chain row holds the surrogate, and the first of an item (its certificate, or the lease of an
+    audit or of an owned label) the item's `commitment`: SHA-256 of its salt, id, size and content
+    hash. Without the salt neither tells anything about the item.
     """
 
     def __init__(self, connection: Connection, run: str) -> None:
@@ -145,6 +146,18 @@ class Register:
     def commitment(self, surrogate: str) -> str | None:
         """The salted hash that the chain holds of an item; None where it was forgotten."""
         return self._commitments.get(surrogate)
+
+    def expect_row(self, surrogate: str, seq: int) -> None:
+        """Check that the table has a row for an item that row `seq` of the chain names.
+
+        Raises:
+            LedgerCorrupt: it has neither the item nor its tombstone.
+        """
+        if surrogate not in self._ids:
+            raise LedgerCorrupt(
+                f"the item of row {seq} of the ledger should be in the table of items, but is "
+                "not: its row was removed or renamed, restore the file from a copy"
+            )
 
     def check(self, surrogate: str, commitment: object, seq: int) -> None:
         """Hold the item beside the chain against what row `seq` of the chain says of it.

@@ -14,7 +14,7 @@ from stacksl.errors import RunError
 from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer
+from stacksl.labels.purchases import Answer, Head
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
 from stacksl.runs import checkpoints
@@ -142,9 +142,10 @@ def replay_run(job: Job) -> dict[str, Any]:
 
     Raises:
         RunError: if a decision differs.
-        LedgerError: if a row cannot be replayed.
+        LedgerError: if a row cannot be replayed, or the ledger is not whole.
     """
     with one_thread(), Ledger.open(job.folder.ledger, readonly=True) as ledger:
+        ledger.verify(Head(*mark) for mark in checkpoints.heads(job.folder.checkpoints))
         table, refits, adaptation = _seated(job, ledger)
         gaps = _gaps(job, table, refits, adaptation)
         played = _replay(job, table, refits, adaptation, after=0, gaps=gaps)
