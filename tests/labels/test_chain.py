@@ -262,3 +262,13 @@ def test_a_removed_item_is_found(surrogates, path, purpose):
     edit(path, "DELETE FROM items WHERE surrogate = ?", surrogates[purpose][1])
     with pytest.raises(LedgerCorrupt, match="should be in the table of items, but is not"):
         verify(path)
+
+
+def test_the_keeper_of_a_head_is_named(kept, path):
+    middle, end = kept
+    with Ledger.open(path, readonly=True) as ledger:
+        ledger.verify({"facts.json": end, "the checkpoint 000000005": middle})
+        with pytest.raises(LedgerCorrupt, match=r"row 10 .*, as facts\.json says, but has"):
+            ledger.verify({"facts.json": Head(10, "0" * 64), "report.html": end})
+        with pytest.raises(LedgerCorrupt, match=r"at least 11 rows, as --head says, but has 10"):
+            ledger.verify({"--head": Head(11, end.hash)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -187,6 +188,35 @@ def test_create_that_fails_leaves_no_file(tmp_path, records):
     assert [p.name for p in tmp_path.iterdir()] == ["l.db"]
     with pytest.raises(LedgerError, match="should not be negative"):
         Ledger.create(tmp_path / "m.db", run="r", budget=-1, items=records)
+
+
+def test_an_answer_is_in_the_file_and_not_in_its_log(book, decision, path, tmp_path):
+    """A flipped bit in a write-ahead log ends it unseen; one in the file is found."""
+    ledger = book()
+    ledger.post([decision(1), decision(2)])
+    for item in ("q0", "q1"):
+        ledger.take([Answer(item, 0, 1, 2, "me")])
+        alone = tmp_path / f"{item}.db"
+        shutil.copy(path, alone)  # without its log
+        with Ledger.open(alone, readonly=True) as copy:
+            copy.verify([ledger.head])
+            assert copy.export()[-2:] == ledger.export()[-2:]
+        assert path.with_name("ledger.db-wal").stat().st_size == 0
+
+
+def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1)])
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM items").fetchone()
+    ledger.take([Answer("q0", 0, 1, 2, "me")])
+    ledger.close()  # the reader is still there
+    reader.execute("COMMIT")
+    reader.close()
+    with Ledger.open(path) as again:
+        assert (again.learnt, again.open_purchases()) == (1, [])
+        again.verify([ledger.head])
 
 
 def test_a_bad_address_is_one_sentence():

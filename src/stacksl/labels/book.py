@@ -13,7 +13,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.items import Decision
 from stacksl.labels.accounts import Accounts
 from stacksl.labels.annex import Annex
-from stacksl.labels.chain import Link, chain, genesis, walk
+from stacksl.labels.chain import Heads, Link, chain, genesis, walk
 from stacksl.labels.drafts import Drafts
 from stacksl.labels.giving import let_go
 from stacksl.labels.migrations import migrate
@@ -186,7 +186,7 @@ class Book:
             )
         return read_certificate(round, item, entry.data())
 
-    def verify(self, heads: Iterable[Head]) -> None:
+    def verify(self, heads: Heads) -> None:
         """Walk the chain on disk; see `Ledger.verify`."""
         accounts = self._empty().accounts
         links = self._store.links(self.terms.run)

@@ -178,6 +178,8 @@ class Ledger(LedgerReader):
         bare = all(answer.text is None and answer.note is None for answer in answers)
         run = self._book.later if simple and bare and not durable else self._book.durably
         accepted = run(lambda drafts: settle(drafts, answers))
+        if durable:
+            self._store.empty_log()
         lessons = [(self._certificate(round), Label(index)) for round, index in accepted]
         for decision, _ in lessons:
             self._decisions.pop(decision.round, None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from stacksl.labels import findings
 from stacksl.labels.accounts import Accounts
 from stacksl.labels.book import Book
+from stacksl.labels.chain import Heads
 from stacksl.labels.purchases import Answer, Dispute, Handed, Head, ItemRecord, Purchase, Purpose
 from stacksl.labels.register import compare
 from stacksl.labels.rows import Row, tombstone
@@ -186,14 +187,15 @@ class LedgerReader:
         with self._store.sentences():
             compare(self._store.connection, self.run, records)
 
-    def verify(self, heads: Iterable[Head] = ()) -> None:
+    def verify(self, heads: Heads = ()) -> None:
         """Walk the chain on disk, and hold it against ends it once had.
 
         Args:
-            heads: (count, hash) as checkpoints carry it.
+            heads: (count, hash) as checkpoints carry it; by the name of what carries it, for the
+                error to say, where it is known.
 
         Raises:
             LedgerCorrupt: naming the first bad row, or the tail that was cut.
             LedgerError: an event that this version does not know.
         """
-        self._book.verify([Head(*head) for head in heads])
+        self._book.verify(heads)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Store", "expect_file", "place_file", "remove_file"]
 
 _PAGE: Final = 4096
+_READERS: Final = 500  # milliseconds that cutting the log waits for readers
 _ENTRY = [events.c[name] for name in Entry.__dataclass_fields__]
 _LINK = [events.c.seq, *_ENTRY, events.c.previous, events.c.hash]
 
@@ -46,6 +47,7 @@ class Store:
         self, where: str | Path, *, readonly: bool = False, patience: float = 30.0
     ) -> None:
         self._url = _url(where)
+        self._patience = patience
         self.readonly = readonly
         self.fsyncs = 0
         self.fsync_seconds = 0.0
@@ -217,6 +219,19 @@ class Store:
         with self.sentences():
             self._pragma("user_version=0")
 
+    def empty_log(self) -> None:
+        """Move what is committed from the write-ahead log into the file, and cut the log.
+
+        SQLite takes a damaged log for one that ends there, so rows in it are lost unseen; those in
+        the file are found damaged by `verify`. Where another process reads, or the disk is full,
+        the log stays: it is as durable as the file.
+        """
+        if self._sqlite and not self.readonly:
+            with suppress(DBAPIError):
+                self._pragma(f"busy_timeout={_READERS}")
+                self._pragma("wal_checkpoint(TRUNCATE)")
+                self._pragma(f"busy_timeout={round(1000 * self._patience)}")
+
     def _pragma(self, words: str) -> int:
         """The first number that a PRAGMA gives, 0 where it gives none."""
         result = self.connection.exec_driver_sql(f"PRAGMA {words}")
@@ -225,7 +240,11 @@ class Store:
 
     def close(self) -> None:
         """Let the database go."""
+        if self.connection.closed:
+            return
         with self.sentences():
+            self.connection.rollback()
+            self.empty_log()
             self.connection.close()
             self.connection.engine.dispose()
 

@@ -14,11 +14,12 @@ from stacksl.errors import RunError
 from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Head
+from stacksl.labels.purchases import Answer
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
 from stacksl.runs import checkpoints
 from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts
+from stacksl.runs.anchors import anchors
 from stacksl.runs.classes import learn_named, take_up, widen, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
 from stacksl.runs.gaps import Gaps, spans
@@ -145,7 +146,7 @@ def replay_run(job: Job) -> dict[str, Any]:
         LedgerError: if a row cannot be replayed, or the ledger is not whole.
     """
     with one_thread(), Ledger.open(job.folder.ledger, readonly=True) as ledger:
-        ledger.verify(Head(*mark) for mark in checkpoints.heads(job.folder.checkpoints))
+        ledger.verify(anchors(job.folder))
         table, refits, adaptation = _seated(job, ledger)
         gaps = _gaps(job, table, refits, adaptation)
         played = _replay(job, table, refits, adaptation, after=0, gaps=gaps)
