@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import sqlite3
@@ -89,3 +90,28 @@ def test_what_is_no_head_is_one_sentence(stacksl, run, head) -> None:
     said = stacksl("ledger", "verify", run, f"--head={head}")
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert "ROWS:HASH" in said.err
+
+
+@pytest.mark.parametrize("verb", ["verify", "export", "replay"])
+def test_a_flipped_bit_in_the_file_is_one_sentence(stacksl, run, verb) -> None:
+    file = run / "ledger.db"
+    file.write_bytes(file.read_bytes().replace(b"CREATE TABLE items", b"CREATE TABLE \xe9tems"))
+    said = stacksl("ledger", verb, run)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "damaged" in said.err
+
+
+def test_no_cell_of_an_export_is_a_formula(stacksl, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = ["=HYPERLINK(1)", "+1", "@x", "-a", "007", "plain", "\t=1", "a;=2"]
+    rows = [f'"{name}",thing {i},{"ab"[i % 2]}\n' for i, name in enumerate(ids)]
+    Path("data.csv").write_text("id,text,label\n" + "".join(rows))
+    assert stacksl("run", "data.csv", "--budget", "all", "--yes", "-q", "--out", "r").code == 0
+    lines = stacksl("ledger", "export", "r").out.splitlines()
+    cells = {next(csv.reader([line]))[0] for line in lines[1:]}
+    assert cells >= {"'=HYPERLINK(1)", "'+1", "'@x", "'-a", "007", "plain", "a;\u00a0=2"}
+    told = [
+        json.loads(line)["item"]
+        for line in stacksl("ledger", "export", "r", "--json").out.splitlines()
+    ]
+    assert "=HYPERLINK(1)" in told

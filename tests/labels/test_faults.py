@@ -24,6 +24,14 @@ def state(ledger):
     return sums, ledger.open_purchases(), ledger.head, ledger.seen("q1"), ledger.export()
 
 
+def read_all(path, records):
+    with Ledger.open(path, readonly=True) as ledger:
+        ledger.check_items(records)
+        ledger.handed()
+        ledger.texts()
+        ledger.verify()
+
+
 def fill(ledger, full=True):
     """Make SQLite itself report a full disk, or no longer."""
     raw = ledger._store.connection.connection.dbapi_connection
@@ -217,6 +225,62 @@ def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):
     with Ledger.open(path) as again:
         assert (again.learnt, again.open_purchases()) == (1, [])
         again.verify([ledger.head])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"CREATE TABLE items", b"CREATE TABLE \xdftems"),
+        (b"CREATE TABLE events", b"CREATE TABLE ev\xecnts"),
+        (b'"choice":2', b'"ch\xefice":2'),
+        (b'"choice":2', b'"chOice":2'),
+        (b'"reason":"gate"', b'"reason":"gate!'),
+    ],
+)
+def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.close()
+    found = path.read_bytes()
+    assert before in found
+    path.write_bytes(found.replace(before, after))
+    with pytest.raises(LedgerError) as caught, Ledger.open(path, readonly=True) as again:
+        next(iter(again.rows())).decision()
+    assert "\n" not in str(caught.value)
+    assert "restore" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("runs", "price = 'dear'"),
+        ("items", "id = CAST('x' || rowid AS BLOB)"),
+        ("items", "size = 'four'"),
+        ("items", "salt = 'no salt'"),
+        ("names", "name = x'ff'"),
+        ("texts", "note = x'ff'"),
+        ("handed", "slot = 'first'"),
+        ("handed", "shown = '{'"),
+        ("handed", "shown = '[0.5]'"),
+        ("events", "hash = x'00'"),
+        ("events", "previous = x'00'"),
+        ("events", "time = 0.5"),
+        ("events", "round = 'one'"),
+        ("events", "item = x'ff'"),
+    ],
+)
+def test_values_of_another_type_are_one_sentence(book, decision, path, records, table, change):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.hand_out([Handed("k1", "q0", 0, 1, "Ann", 1, (0, 1, 2, 3))])
+    ledger.take([Answer("q0", 0, 1, 2, "Ann", note="a note")])
+    ledger.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(f"UPDATE {table} SET {change}").rowcount > 0
+    connection.close()
+    with pytest.raises(LedgerCorrupt) as caught:
+        read_all(path, records)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_bad_address_is_one_sentence():

@@ -85,8 +85,12 @@ def _head(text: str) -> Head:
 def export(
     run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
 ) -> None:
-    """Print one row a purchase: CSV, or with --json one JSON object a line."""
+    """Print one row a purchase: CSV, or with --json one JSON object a line.
+
+    In CSV a text that a spreadsheet would run as a formula has an apostrophe before it.
+    """
     from stacksl.api import Run
+    from stacksl.sheets.cells import inert
 
     with Run.open(run).ledger as ledger:
         rows = ledger.export()
@@ -96,7 +100,8 @@ def export(
         return
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow({k: inert(v) if isinstance(v, str) else v for k, v in row.items()})
 
 
 def replay(

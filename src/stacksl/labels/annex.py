@@ -19,7 +19,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.purchases import Handed
 from stacksl.labels.register import Register
 from stacksl.labels.rows import canonical
-from stacksl.labels.schema import handed, names, texts
+from stacksl.labels.schema import handed, names, texts, typed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -53,7 +53,7 @@ class Annex:
     def read(self) -> None:
         """Take the names as they are on disk now."""
         rows = self._connection.execute(select(names).where(names.c.run == self._run))
-        self._names: dict[str, str] = {row.code: row.name for row in rows}
+        self._names: dict[str, str] = {row.code: row.name for row in typed(names.c, rows)}
         self._codes = {name: code for code, name in self._names.items()}
 
     @property
@@ -138,16 +138,17 @@ class Annex:
         query = select(texts).where(texts.c.run == self._run)
         if item is not None:
             query = query.where(texts.c.item == item)
-        return {row.words: (row.text, row.note) for row in self._connection.execute(query)}
+        rows = typed(texts.c, self._connection.execute(query))
+        return {row.words: (row.text, row.note) for row in rows}
 
     def handed(self) -> list[Handed]:
         """Every row of every sheet, in the order of handing out."""
         query = select(handed).where(handed.c.run == self._run).order_by(handed.c.place)
         found = []
-        for row in self._connection.execute(query):
+        for row in typed(handed.c, self._connection.execute(query)):
             item, who = self._register.id(row.item), self.name(row.annotator)
             if item is not None and who is not None:
-                order = tuple(json.loads(row.shown))
+                order = _order(row.key, row.shown)
                 found.append(Handed(row.key, item, row.slot, row.token, who, row.sheet, order))
         return found
 
@@ -177,3 +178,17 @@ class Annex:
                 f"row {seq} of the ledger says {words[:12]} of the words beside an answer, and "
                 "the table of texts holds others: they were edited, restore the file from a copy"
             )
+
+
+def _order(key: str, shown: str) -> tuple[int, ...]:
+    """The order of candidates as the table of rows handed out holds it."""
+    try:
+        order = json.loads(shown)
+    except ValueError:
+        order = None
+    if not isinstance(order, list) or not all(type(index) is int for index in order):
+        raise LedgerCorrupt(
+            f"the row '{key}' that was handed out should hold the order of its candidates, but "
+            "does not: the ledger is damaged, restore the file from a copy"
+        )
+    return tuple(order)

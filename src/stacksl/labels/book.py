@@ -20,7 +20,7 @@ from stacksl.labels.migrations import migrate
 from stacksl.labels.purchases import Head, ItemRecord
 from stacksl.labels.register import Register
 from stacksl.labels.rows import Row, read_certificate
-from stacksl.labels.schema import runs
+from stacksl.labels.schema import runs, typed
 from stacksl.labels.store import Store, place_file, remove_file
 
 if TYPE_CHECKING:
@@ -291,7 +291,8 @@ def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> 
 
 def _terms(store: Store, run: str | None) -> Terms:
     """The row of `runs` that is meant."""
-    found = {row.run: Terms(**row._mapping) for row in store.connection.execute(select(runs))}
+    rows = typed(runs.c, store.connection.execute(select(runs)))
+    found = {row.run: Terms(**row._mapping) for row in rows}
     if run is None and len(found) == 1:
         return next(iter(found.values()))
     if run is None or run not in found:

@@ -12,7 +12,7 @@ from sqlalchemy import insert, select, update
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.purchases import ItemRecord
 from stacksl.labels.rows import canonical, tombstone
-from stacksl.labels.schema import items
+from stacksl.labels.schema import items, typed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -41,7 +41,8 @@ class Register:
         self._ids: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
         self._commitments: dict[str, str] = {}
-        for row in self._connection.execute(select(items).where(items.c.run == self._run)):
+        rows = self._connection.execute(select(items).where(items.c.run == self._run))
+        for row in typed(items.c, rows):
             forgotten = row.id is None or row.salt is None
             id = tombstone(row.surrogate) if forgotten else row.id
             self._surrogates[id] = row.surrogate
@@ -74,7 +75,7 @@ class Register:
             LedgerError: an id is taken by another item.
         """
         query = select(items).where(items.c.run == self._run, items.c.id.is_not(None))
-        known = {row.id: row for row in self._connection.execute(query)}
+        known = {row.id: row for row in typed(items.c, self._connection.execute(query))}
         new = []
         for record in records:
             row = known.get(record.id)
@@ -182,7 +183,7 @@ def compare(connection: Connection, run: str, records: Iterable[ItemRecord]) -> 
     Raises:
         LedgerError: items differ, are gone or are new; the first few are named.
     """
-    rows = connection.execute(select(items).where(items.c.run == run)).all()
+    rows = list(typed(items.c, connection.execute(select(items).where(items.c.run == run))))
     forgotten = {tombstone(row.surrogate) for row in rows if row.salt is None}
     known = {row.id: row for row in rows if row.salt is not None}
     differ, new = [], []
@@ -229,7 +230,14 @@ def _entered(run: str, records: Iterable[ItemRecord]) -> Iterator[dict[str, obje
 
 
 def _content_hash(salt: str, content: str) -> str:
-    return sha256(bytes.fromhex(salt) + content.encode("utf-8", "surrogatepass")).hexdigest()
+    try:
+        noise = bytes.fromhex(salt)
+    except (TypeError, ValueError):
+        raise LedgerCorrupt(
+            "the salt of an item should be hexadecimal digits, but is not: the ledger is damaged, "
+            "restore the file from a copy"
+        ) from None
+    return sha256(noise + content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _commitment(row: Any) -> str:

@@ -235,19 +235,29 @@ def certificate(decision: Decision, **more: object) -> str:
 
 
 def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision:
-    """The decision that `certificate` wrote."""
-    presented = data["presented"]
-    return Decision(
-        round=round,
-        item=item,
-        presented=_first(presented) if isinstance(presented, int) else tuple(presented),
-        choice=int(data["choice"]),
-        reason=data["reason"],
-        state=tuple(float(x) for x in data["state"]),
-        skip_state=tuple(float(x) for x in data["skip_state"]),
-        status=data["status"],
-        **{name: float(data[name]) for name in _FLOATS},
-    )
+    """The decision that `certificate` wrote.
+
+    Raises:
+        LedgerCorrupt: it wrote none of this kind.
+    """
+    try:
+        presented = data["presented"]
+        return Decision(
+            round=round,
+            item=item,
+            presented=_first(presented) if isinstance(presented, int) else tuple(presented),
+            choice=int(data["choice"]),
+            reason=data["reason"],
+            state=tuple(float(x) for x in data["state"]),
+            skip_state=tuple(float(x) for x in data["skip_state"]),
+            status=data["status"],
+            **{name: float(data[name]) for name in _FLOATS},
+        )
+    except (KeyError, TypeError, ValueError):
+        raise LedgerCorrupt(
+            f"the certificate of round {round} should hold a decision, but does not: the ledger "
+            "was edited or damaged, restore the file from a copy"
+        ) from None
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,9 @@ salted hash, so that forgetting an item never touches the chain.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator
+from operator import contains
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -15,13 +17,14 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    Row,
     String,
     Table,
     Text,
     text,
 )
 
-__all__ = ["METADATA", "events", "handed", "items", "names", "runs", "steps", "texts"]
+from stacksl.errors import LedgerCorrupt
 
 METADATA: Final = MetaData()
 
@@ -113,6 +116,30 @@ events: Final = Table(
     Column("hash", String(64), nullable=False),
 )
 """The chain, append-only."""
+
+
+def typed(columns: Iterable[Column[Any]], rows: Iterable[Row[Any]]) -> Iterator[Row[Any]]:
+    """The `rows`, each after its values were found to be of the types of their `columns`.
+
+    SQLite keeps a text in a column of integers, and a damaged file has such.
+
+    Raises:
+        LedgerCorrupt: naming the table and the column.
+    """
+    columns = tuple(columns)
+    kinds = [{int if isinstance(c.type, Integer) else str} for c in columns]
+    for kind, column in zip(kinds, columns, strict=True):
+        kind |= {type(None)} if column.nullable else set()
+    for row in rows:
+        if not all(map(contains, kinds, map(type, row))):
+            wrong = next(
+                c for c, kind, v in zip(columns, kinds, row, strict=True) if type(v) not in kind
+            )
+            raise LedgerCorrupt(
+                f"the column '{wrong.name}' of the ledger's table '{wrong.table.name}' holds a "
+                "value of another type: the file is damaged, restore it from a copy"
+            )
+        yield row
 
 
 def _once(name: str, where: str, *columns: str) -> Index:

@@ -18,7 +18,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.chain import Link
 from stacksl.labels.purchases import Head
 from stacksl.labels.rows import Entry
-from stacksl.labels.schema import events, runs
+from stacksl.labels.schema import events, runs, typed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -89,6 +89,8 @@ class Store:
             ) from error
         except DBAPIError as error:
             raise _sentence(self.name, str(error.orig)) from error
+        except UnicodeDecodeError as error:  # in the database's own words of what is wrong
+            raise _sentence(self.name, "malformed text") from error
         except (SQLAlchemyError, ImportError) as error:
             raise LedgerError(f"the ledger {self.name} cannot be opened: {error}") from error
 
@@ -132,8 +134,9 @@ class Store:
     def tail(self, run: str) -> Head | None:
         """The last row's place and hash, or None for an empty chain."""
         query = select(events.c.seq, events.c.hash).where(events.c.run == run)
-        row = self.connection.execute(query.order_by(events.c.seq.desc()).limit(1)).first()
-        return None if row is None else Head(row.seq, row.hash)
+        found = self.connection.execute(query.order_by(events.c.seq.desc()).limit(1)).all()
+        rows = typed([events.c.seq, events.c.hash], found)
+        return next((Head(row.seq, row.hash) for row in rows), None)
 
     def links(
         self,
@@ -158,7 +161,7 @@ class Store:
         while True:
             with self.sentences():
                 page = self.connection.execute(query.where(events.c.seq > after)).all()
-            for row in page:
+            for row in typed(_LINK, page):
                 yield Link(row[0], Entry(*row[1:-2]), row[-2], row[-1])
             if len(page) < _PAGE:
                 return
@@ -171,7 +174,8 @@ class Store:
         )
         seen, last = set(), 0
         with self.sentences():
-            for item, round in self.connection.execute(query):
+            rows = self.connection.execute(query)
+            for item, round in typed([events.c.item, events.c.round], rows):
                 seen.add(item)
                 last = max(last, round)
         return seen, last
@@ -182,8 +186,8 @@ class Store:
             events.c.run == run, events.c.event == "round", events.c.round == round
         )
         with self.sentences():
-            row = self.connection.execute(query).first()
-        return None if row is None else Entry(*row)
+            found = self.connection.execute(query).all()
+        return next((Entry(*row) for row in typed(_ENTRY, found)), None)
 
     @property
     def unclean(self) -> bool:
@@ -345,6 +349,7 @@ _SENTENCES: Final = (
     ("read-only", LedgerError, "cannot be written, it is read-only: make it writable"),
     ("locked", LedgerError, "is held by another process: wait for it to end, or stop it"),
     ("not a database", LedgerError, "should be an SQLite file, came something else"),
+    ("decode to UTF-8", LedgerCorrupt, "is damaged (a text in it is none): restore a copy"),
     ("malformed", LedgerCorrupt, "is damaged (its file was cut or overwritten): restore a copy"),
     ("unable to open", LedgerError, "cannot be opened: check its folder and permissions"),
     ("no such table", LedgerError, "should be a ledger, came a database without its tables"),
