@@ -15,6 +15,7 @@ from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Handed, Head, ItemRecord
 from stacksl.labels.rows import Entry, certificate
 
+from .conftest import lessons
 from .test_faults import fill, older, state
 
 
@@ -38,7 +39,7 @@ def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):
             attempt()
         assert (state(ledger), ledger.texts(), ledger.handed()) == (before, [], [])
     fill(ledger, full=False)
-    assert len(ledger.take([Answer("q1", 0, 1, 2, "Ann"), said])) == 1
+    assert len(lessons(ledger.take([Answer("q1", 0, 1, 2, "Ann"), said]))) == 1
     ledger.hand_out(handed)
     ledger.close()
     with Ledger.open(path) as again:
@@ -73,7 +74,7 @@ def test_a_ledger_of_before_people_is_brought_up_to_date(path, decision):
         assert ledger.said() == {"label": 1, "none": 0, "ambiguous": 0, "broken": 0}
         (again,) = ledger.reserve(["q0"], "train")
         ledger.hand_out([Handed("k", "q0", 1, again.token, "Ann", 1, (0,))])
-        assert ledger.take([Answer("q0", 1, 1, 2, "Ann")]) == []
+        assert lessons(ledger.take([Answer("q0", 1, 1, 2, "Ann")])) == []
         assert len(ledger.agreement()) == len(ledger.handed()) == 1
     connection = sqlite3.connect(path)
     indexes = {row[1] for row in connection.execute("PRAGMA index_list(events)")}

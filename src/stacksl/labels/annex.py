@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import delete, func, insert, select
 
@@ -22,9 +22,11 @@ from stacksl.labels.rows import canonical
 from stacksl.labels.schema import handed, names, texts, typed
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
 __all__ = ["Annex"]
+
+_AT_ONCE: Final = 500  # keys that are asked for in one statement
 
 
 @dataclass(slots=True)
@@ -141,11 +143,18 @@ class Annex:
         rows = typed(texts.c, self._connection.execute(query))
         return {row.words: (row.text, row.note) for row in rows}
 
-    def handed(self) -> list[Handed]:
-        """Every row of every sheet, in the order of handing out."""
+    def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
+        """The rows of all sheets, or those with the `keys`, in the order of handing out."""
         query = select(handed).where(handed.c.run == self._run).order_by(handed.c.place)
+        rows: Iterable[Row[Any]] = self._connection.execute(query) if keys is None else ()
+        if keys is not None:
+            wanted = sorted(set(keys))
+            for start in range(0, len(wanted), _AT_ONCE):
+                some = query.where(handed.c.key.in_(wanted[start : start + _AT_ONCE]))
+                rows = [*rows, *self._connection.execute(some)]
+            rows = sorted(rows, key=lambda row: row.place)
         found = []
-        for row in typed(handed.c, self._connection.execute(query)):
+        for row in typed(handed.c, rows):
             item, who = self._register.id(row.item), self.name(row.annotator)
             if item is not None and who is not None:
                 order = _order(row.key, row.shown)
@@ -158,7 +167,7 @@ class Annex:
         Raises:
             LedgerError: one was, or comes twice.
         """
-        taken = {row.key for row in self.handed()}
+        taken = {row.key for row in self.handed(keys)}
         for key in keys:
             if key in taken:
                 raise LedgerError(f"the key '{key}' was handed out before: a key is given once")

@@ -141,6 +141,8 @@ class Book:
     def add_items(self, records: Iterable[ItemRecord]) -> int:
         """Enter the records that are not entered yet; how many those were."""
         records, added = list(records), 0
+        if not self.register.fresh(records):
+            return 0
 
         def enter(connection: Connection) -> None:
             nonlocal added

@@ -17,7 +17,7 @@ from stacksl.labels.book import Book, Terms
 from stacksl.labels.deadlines import Deadlines
 from stacksl.labels.exchange import lease, post, received, release, renewal, settle
 from stacksl.labels.migrations import migrate, pending
-from stacksl.labels.purchases import Answer, Handed, ItemRecord, Purchase
+from stacksl.labels.purchases import Answer, Handed, ItemRecord, Purchase, Receipt
 from stacksl.labels.reading import LedgerReader
 from stacksl.labels.rows import canonical, owned_decision
 from stacksl.labels.store import Store, expect_file
@@ -149,13 +149,11 @@ class Ledger(LedgerReader):
         self._deadlines.note(self.open_purchases())
         return posted
 
-    def take(
-        self, answers: Iterable[Answer], *, durable: bool = True
-    ) -> list[tuple[Decision, Label]]:
-        """Accept answers; gives what is to be learnt, in order, once an item.
+    def take(self, answers: Iterable[Answer], *, durable: bool = True) -> list[Receipt]:
+        """Accept answers; gives a receipt for each, in order, with what is to be learnt of it.
 
         Answers of an audit, those that name no candidate, and those to an item whose label was
-        learnt are charged and not learnt. An answer that came before is ignored. One whose lease
+        learnt are charged and not learnt. One that was recorded before is ignored. One whose lease
         was released takes over the purchase's open lease if there is one; it is charged and learnt
         if the purchase has no answer and budget is left, and is otherwise kept as `late`,
         uncharged. So is one that contradicts an accepted answer, or adds free texts to it.
@@ -172,18 +170,26 @@ class Ledger(LedgerReader):
             LedgerError: the database cannot be written; none was taken.
         """
         answers = received(self._book.drafts, answers)
-        if not answers or all(self._book.drafts.came_before(answer) for answer in answers):
-            return []
+        if all(self._book.drafts.came_before(answer) for answer in answers):
+            return [Receipt(answer, "repeated") for answer in answers]
         simple = all(self._book.drafts.answers_open_lease(answer) for answer in answers)
         bare = all(answer.text is None and answer.note is None for answer in answers)
         run = self._book.later if simple and bare and not durable else self._book.durably
-        accepted = run(lambda drafts: settle(drafts, answers))
+        settled = run(lambda drafts: settle(drafts, answers))
         if durable:
             self._store.empty_log()
-        lessons = [(self._certificate(round), Label(index)) for round, index in accepted]
-        for decision, _ in lessons:
-            self._decisions.pop(decision.round, None)
-        return lessons
+        return [
+            Receipt(answer, outcome, self._lesson(answer, round))
+            for answer, (outcome, round) in zip(answers, settled, strict=True)
+        ]
+
+    def _lesson(self, answer: Answer, round: int | None) -> tuple[Decision, Label] | None:
+        """What an answer teaches, under the certificate of its round."""
+        if round is None or answer.index is None:
+            return None
+        decision = self._certificate(round)
+        self._decisions.pop(round, None)
+        return decision, Label(answer.index)
 
     def _certificate(self, round: int) -> Decision:
         """The certificate of a round, from memory or from its row."""

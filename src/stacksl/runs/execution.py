@@ -14,7 +14,7 @@ from stacksl.errors import RunError
 from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer
+from stacksl.labels.purchases import Answer, Receipt
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
 from stacksl.runs import checkpoints
@@ -56,8 +56,8 @@ def execute(
     changes: Mapping[str, Any] | None = None,
     answers: Sequence[Answer] = (),
     reopen: Sequence[str] = (),
-) -> None:
-    """Play the run to its end, or to where it waits for answers.
+) -> list[Receipt]:
+    """Play the run to its end, or to where it waits for answers; the receipts of `answers`.
 
     Args:
         job: the run; its folder may hold anything from nothing to a finished run.
@@ -101,7 +101,7 @@ def execute(
             order = hold(job, table, rows)
             if reopen:
                 ledger.reserve(reopen, "train")
-            _play(job, order, table, refits, adaptation, report)
+            receipts = _play(job, order, table, refits, adaptation, report)
             if ledger.open_purchases():
                 state["state"] = "waiting"
                 if job.settings.labeler == FILE and labeler is None:
@@ -111,6 +111,7 @@ def execute(
                 _conclude(job, table, refits, adaptation, report)
                 audit = measured(job, table, rows)
                 finish(job, table, refits, features, adaptation, report, state, audit)
+        return receipts
 
 
 def train_on_audit(job: Job) -> int:
@@ -270,9 +271,10 @@ def _play(
     refits: Refits,
     adaptation: Adaptation | None,
     report: Report,
-) -> None:
+) -> list[Receipt]:
+    """All rounds; gives the receipts of what was answered before the first of them."""
     table.labeler.ask(table.ledger.open_purchases())  # what was asked before the run was cut off
-    settle(table)
+    receipts = settle(table)
     learn_named(job, table)
     parts = _parts(refits, adaptation)
     watch = Watch(job, table, parts, report)
@@ -290,6 +292,7 @@ def _play(
         adapt()
     learn_named(job, table)
     table.ledger.flush()
+    return receipts
 
 
 def _conclude(
