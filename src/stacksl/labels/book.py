@@ -16,11 +16,10 @@ from stacksl.labels.annex import Annex
 from stacksl.labels.chain import Heads, Link, chain, genesis, walk
 from stacksl.labels.drafts import Drafts
 from stacksl.labels.giving import let_go
-from stacksl.labels.migrations import migrate
 from stacksl.labels.purchases import Head, ItemRecord
 from stacksl.labels.register import Register
 from stacksl.labels.rows import Row, read_certificate
-from stacksl.labels.schema import runs, typed
+from stacksl.labels.schema import make_tables, runs, typed
 from stacksl.labels.store import Store, place_file, remove_file
 
 if TYPE_CHECKING:
@@ -283,7 +282,7 @@ def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> 
     store = Store(where)
     try:
         with store.writing() as tx:
-            migrate(tx)
+            make_tables(tx)
             tx.execute(insert(runs).values(asdict(terms)))
             Register.write(tx, terms.run, items)
             store.commit()

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from stacksl.errors import LedgerError
 from stacksl.items import Decision, Label
 from stacksl.labels import giving
 from stacksl.labels.book import Book, Terms
 from stacksl.labels.deadlines import Deadlines
 from stacksl.labels.exchange import lease, post, received, release, renewal, settle
-from stacksl.labels.migrations import migrate, pending
 from stacksl.labels.purchases import Answer, Handed, ItemRecord, Purchase, Receipt
 from stacksl.labels.reading import LedgerReader
 from stacksl.labels.rows import canonical, owned_decision
+from stacksl.labels.schema import expect_format
 from stacksl.labels.store import Store, expect_file
 
 if TYPE_CHECKING:
@@ -97,24 +96,28 @@ class Ledger(LedgerReader):
         clock: Clock = time.time,
         lease: float | None = None,
     ) -> Ledger:
-        """Open the ledger of a run; one of an older schema is brought up to date.
+        """Open the ledger of a run.
 
         Args:
             path: a file, or a database URL.
             run: which run, where the database holds several.
-            readonly: write nothing, not even a migration.
+            readonly: write nothing.
             clock: gives seconds since the epoch.
             lease: seconds until a lease may expire, counted anew from now; None for never.
 
         Raises:
-            LedgerError: there is no ledger, it is newer than this version, or cannot be read.
+            LedgerError: there is no ledger, it is of another format, or cannot be read.
             LedgerCorrupt: its rows contradict each other.
         """
         if "://" not in str(path):
             expect_file(Path(path))
         store = Store(path, readonly=readonly)
         try:
-            _bring_up_to_date(store)
+            with store.sentences():
+                expect_format(store.connection)
+                unclean = store.unclean
+            if unclean and not readonly:
+                store.wipe()  # what a crash left to be wiped
             return cls(store, run, clock, lease)
         except BaseException:
             store.close()
@@ -383,21 +386,3 @@ class Ledger(LedgerReader):
             self.close()
         else:
             self._store.close()  # what waits is safe to lose; a second error would hide the first
-
-
-def _bring_up_to_date(store: Store) -> None:
-    """Apply the schema steps that are missing, and wipe what a crash left to be wiped."""
-    with store.sentences():
-        late = pending(store.connection)
-        unclean = store.unclean
-    if late and store.readonly:
-        raise LedgerError(
-            f"the ledger {store.name} lacks the schema step '{late[0]}': open it for "
-            "writing once, which adds it"
-        )
-    if late:
-        with store.writing() as tx:
-            migrate(tx)
-            store.commit()
-    if unclean and not store.readonly:
-        store.wipe()

@@ -352,7 +352,7 @@ _SENTENCES: Final = (
     ("decode to UTF-8", LedgerCorrupt, "is damaged (a text in it is none): restore a copy"),
     ("malformed", LedgerCorrupt, "is damaged (its file was cut or overwritten): restore a copy"),
     ("unable to open", LedgerError, "cannot be opened: check its folder and permissions"),
-    ("no such table", LedgerError, "should be a ledger, came a database without its tables"),
+    ("no such table", LedgerError, "should be a ledger, got a database without its tables"),
     ("disk I/O", LedgerError, "cannot be read or written, the disk reports an error"),
 )
 
