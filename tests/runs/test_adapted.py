@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -203,11 +204,10 @@ def cut_off(place: Path, tmp_path: Path) -> tuple[Run, OracleLabeler]:
 
 
 def recorded(made: Run, name: str, value: str) -> None:
-    path = made.path / "resolved.toml"
-    lines = path.read_text().splitlines()
-    (at,) = [n for n, line in enumerate(lines) if line.startswith(f"{name} =")]
-    lines[at] = f"{name} = {value}"
-    path.write_text("\n".join(lines) + "\n")
+    table = made.folder.read_toml("resolved.toml")
+    assert name in table
+    value = tomllib.loads(f"value = {value}")["value"]
+    made.folder.write_toml("resolved.toml", {**table, name: value}, "all")
 
 
 def test_a_resumed_run_takes_the_recorded_number_of_threads(

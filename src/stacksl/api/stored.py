@@ -161,7 +161,8 @@ class Run:
         if self.folder.read_state()["state"] == "finished":
             if settings:
                 raise RunError(f"the run {self.path} has finished: no setting of it can change")
-            return self
+            if self.folder.has_results():
+                return self
         job = Job.open(self.folder, None if data is None else str(data))
         if job.settings.adapts:
             wanted = job.with_training(settings or {})
