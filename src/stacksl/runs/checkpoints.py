@@ -16,6 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from stacksl import formats
+from stacksl.errors import RunError
 from stacksl.runs import arrays
 from stacksl.runs.folder import write_atomic
 
@@ -76,11 +77,20 @@ def heads(folder: Path) -> list[tuple[int, str]]:
 
 
 def at(folder: Path, count: int) -> Checkpoint | None:
-    """The checkpoint after the ledger's first `count` rows; None where there is no whole one."""
-    try:
-        return _read(folder / f"{count:09d}.json")
-    except (OSError, ValueError):
+    """The checkpoint after the ledger's first `count` rows; None where there is none.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    path = folder / f"{count:09d}.json"
+    if not path.is_file():
         return None
+    try:
+        return _read(path)
+    except (OSError, ValueError) as fault:
+        raise RunError(
+            f"the checkpoint {path} is damaged ({fault}): restore the folder {folder} from a copy"
+        ) from fault
 
 
 def keep_latest(folder: Path) -> None:
