@@ -10,6 +10,7 @@ import pytest
 from stacksl import Item, formats
 from stacksl.api import run
 from stacksl.errors import DataError, RunError
+from stacksl.runs import arrays
 from stacksl.runs.model import Model
 
 from .conftest import CLASSES, class_items
@@ -126,6 +127,35 @@ def test_there_is_no_model_before_the_end(classes, spoil) -> None:
     (again.path / "model" / "model.json").unlink()
     with pytest.raises(RunError, match="stacksl resume"):
         _ = again.model
+
+
+@pytest.mark.parametrize("written", [0, 1, 2, 3])
+def test_a_model_killed_while_it_is_replaced_is_not_read(
+    classes, spoil, monkeypatch, written
+) -> None:
+    class Cut(Exception):
+        pass
+
+    again = spoil(classes)
+    model, save, left = again.model, arrays.save, [None] * written
+
+    def cut(path, content) -> None:
+        if not left:
+            raise Cut
+        left.pop()
+        save(path, content)
+
+    about = formats.from_json((again.path / "model" / "model.json").read_text())
+    monkeypatch.setattr(arrays, "save", cut)
+    monkeypatch.setattr("stacksl.runs.model.write_atomic", cut)
+    with pytest.raises(Cut):
+        model.save(again.path / "model", about["scorer_settings"])
+    with pytest.raises(RunError, match=r"no model in .*stacksl resume"):
+        _ = again.model
+    monkeypatch.undo()
+    again.folder.write_state("finished")
+    items = classes.test[0]
+    assert [*again.resume().predict(items)] == [*classes.run.predict(items)]
 
 
 def test_other_candidates_than_the_models_classes_are_refused(classes) -> None:

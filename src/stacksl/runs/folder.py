@@ -246,7 +246,8 @@ class RunFolder:
 
     def has_results(self) -> bool:
         """Whether report facts and a model are there; deleted ones are made again by a resume."""
-        return (self.path / FACTS).is_file() and self.model.is_dir() and any(self.model.iterdir())
+        models = (self.model / name for name in ("model.json", "lm.json"))
+        return (self.path / FACTS).is_file() and any(path.is_file() for path in models)
 
     def write_toml(self, name: str, table: Mapping[str, Any], comment: str) -> None:
         """Write a flat `table` as TOML under a `comment`, with format number and digest.

@@ -24,6 +24,7 @@ from stacksl.runs import arrays
 from stacksl.runs.folder import write_atomic
 from stacksl.runs.private import make_private
 
+ABOUT = "model.json"
 CHUNK = 1024  # items predicted at a time
 
 
@@ -116,8 +117,12 @@ class Model:
         return view.probabilities if probabilities else view.scores
 
     def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
-        """Write the model under `folder`; `model.json` last, so a half-written one is not read."""
+        """Write the model under `folder`.
+
+        `model.json` goes first and is written last: arrays of two models are never read as one.
+        """
         make_private(folder)
+        (folder / ABOUT).unlink(missing_ok=True)
         arrays.save(folder / "features.safetensors", self.features.state())
         arrays.save(folder / "online.safetensors", self.scorer.state())
         if self.head is not None:
@@ -135,7 +140,7 @@ class Model:
             "columns": dict(self.columns),
             "abstain": None if self.abstaining is None else asdict(self.abstaining),
         }
-        write_atomic(folder / "model.json", formats.to_json(about))
+        write_atomic(folder / ABOUT, formats.to_json(about))
 
     @classmethod
     def load(cls, folder: Path) -> Model:
@@ -172,7 +177,7 @@ class Model:
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    path = folder / "model.json"
+    path = folder / ABOUT
     if not path.is_file():
         raise RunError(
             f"there is no model in {folder} yet: it is written when the run has finished;"
