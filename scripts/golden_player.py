@@ -177,7 +177,7 @@ def say(sheet: str, row: dict[str, str]) -> str:
     topic = next(t for t in TOPICS if words[0] in TOPICS[t].split())
     if topic not in row["options"]:
         return f"[none]: {topic}" if number % 2 else "[none]"
-    return "sea" if "ben" in Path(sheet).name and number % 3 == 0 else topic
+    return "sea" if "ben" in Path(sheet).name and number % 2 == 0 else topic
 
 
 def pool(play: Play) -> None:
@@ -200,14 +200,17 @@ def sample(play: Play) -> None:
 
 
 def people(play: Play) -> None:
-    """Sheets of two people: overlap, a wrong key, rows that are freed, an audit."""
+    """Sheets of two people: overlap, a wrong key, freed rows, late answers, an audit."""
     files()
     bare = write("bare.csv", [{"id": r["id"], "text": r["text"]} for r in texts(90)])
     words = ("--labeler", "file", "--annotators", "anna,ben", "--overlap", 3, "--batch", 8)
     play.run(bare, "--classes", "classes.txt", "--budget", 24, "--audit", 4, *words)
     play.answer(say, wrong_key=True)
-    for drop in ((), ("--drop",)):  # the rows whose key was wrong
-        play.free(next(iter(play.waiting().values()))[-1]["key"], *drop)
+    late = []
+    for drop in ((), ("--drop",)):  # the rows whose key was wrong; their answers come afterwards
+        late.append(next(iter(play.waiting().values()))[-1] | {"answer": "sea"})
+        play.free(late[-1]["key"], *drop)
+    play.call("answer", "run", write("late.csv", late), "--quiet")
     play.answer_all(say)
 
 

@@ -70,6 +70,7 @@ def test_a_chain_made_anew_is_found_by_each_file_that_names_its_head(stacksl, ru
     said = stacksl("ledger", "verify", run)
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert f"as {keeper} says" in said.err
+    assert stacksl("ledger", "replay", run).err == said.err
 
 
 def test_a_head_kept_elsewhere_finds_what_nothing_in_the_folder_does(stacksl, run) -> None:

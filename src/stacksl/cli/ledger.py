@@ -16,7 +16,6 @@ from stacksl.cli.printing import as_json, count, facts
 if TYPE_CHECKING:
     from stacksl.labels.purchases import Head
 
-__all__ = ["export", "path", "replay", "verify"]
 
 COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "labeler", "purpose")
 

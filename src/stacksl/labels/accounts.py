@@ -18,8 +18,6 @@ from stacksl.labels.state import (
     word_of,
 )
 
-__all__ = ["Accounts"]
-
 _SUMS: Final = (
     "budget", "money", "asked", "answered", "reserved", "paid", "promised", "learnt",
     "last_round", "epoch", "classes", "classes_added", "doubled",

@@ -24,7 +24,8 @@ from stacksl.labels.schema import handed, names, texts, typed
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
-__all__ = ["Annex"]
+
+_AT_ONCE: Final = 500  # keys that are asked for in one statement
 
 _AT_ONCE: Final = 500  # keys that are asked for in one statement
 

@@ -25,7 +25,6 @@ from stacksl.labels.store import Store, place_file, remove_file
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Book", "Terms"]
 
 T = TypeVar("T")
 

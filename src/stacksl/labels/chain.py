@@ -14,8 +14,6 @@ from stacksl.labels.rows import canonical
 if TYPE_CHECKING:
     from stacksl.labels.rows import Entry
 
-__all__ = ["Link", "chain", "genesis", "link_hash", "walk"]
-
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -16,8 +16,6 @@ from stacksl.labels.rows import canonical, certificate
 from stacksl.labels.scrutiny import expect_candidate, expect_price, whole, whole_answer
 from stacksl.labels.state import Key, State
 
-__all__ = ["lease", "post", "received", "release", "renewal", "reserve_one", "settle", "teach"]
-
 _REASONS = ("expired", "refused", "forgotten")
 
 

@@ -11,16 +11,6 @@ from stacksl.errors import LabelerError, SettingsError, unknown_name
 from stacksl.items import Item
 from stacksl.labels.purchases import Answer, Purchase
 
-__all__ = [
-    "LABELERS",
-    "Labeler",
-    "NoisyLabeler",
-    "OracleLabeler",
-    "Pending",
-    "Request",
-    "make_labeler",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Request(Purchase):

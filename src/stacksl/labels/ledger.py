@@ -24,7 +24,6 @@ from stacksl.labels.store import Store, expect_file
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Ledger"]
 
 Clock = Callable[[], float]
 

@@ -7,20 +7,6 @@ from typing import Literal, NamedTuple
 
 from stacksl.items import Decision, Label
 
-__all__ = [
-    "Answer",
-    "Dispute",
-    "Handed",
-    "Head",
-    "ItemRecord",
-    "Outcome",
-    "Purchase",
-    "Purpose",
-    "Receipt",
-    "Said",
-    "Word",
-]
-
 Purpose = Literal["train", "audit", "owned"]
 Outcome = Literal["accepted", "repeated", "late", "disputed"]
 Said = Literal["label", "none", "ambiguous", "broken"]

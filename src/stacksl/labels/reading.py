@@ -12,8 +12,6 @@ from stacksl.labels.purchases import Answer, Dispute, Handed, Head, ItemRecord, 
 from stacksl.labels.rows import Row, tombstone
 from stacksl.labels.store import Store
 
-__all__ = ["LedgerReader"]
-
 
 class LedgerReader:
     """Everything a ledger tells; nothing here writes but `rows`, which flushes what waits."""

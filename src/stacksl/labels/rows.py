@@ -13,20 +13,6 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.items import Decision, Label
 from stacksl.labels.purchases import Said, Word
 
-__all__ = [
-    "EVENTS",
-    "LATER_EVENTS",
-    "PURPOSES",
-    "Entry",
-    "Row",
-    "buried",
-    "canonical",
-    "certificate",
-    "owned_decision",
-    "tombstone",
-    "word_in",
-]
-
 EVENTS: Final = (
     "round",
     "reserved",

@@ -23,7 +23,6 @@ from stacksl.labels.schema import events, runs, typed
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Store", "expect_file", "place_file", "remove_file"]
 
 _PAGE: Final = 4096
 _READERS: Final = 500  # milliseconds that cutting the log waits for readers
