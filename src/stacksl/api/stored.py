@@ -40,8 +40,12 @@ class Run:
 
     @property
     def folder(self) -> RunFolder:
-        """The run's folder."""
-        return RunFolder(self.path)
+        """The run's folder.
+
+        Raises:
+            RunError: if it is none, or one of its items is forgotten by halves.
+        """
+        return RunFolder.open(self.path)
 
     @property
     def model(self) -> Model | AdaptedModel:

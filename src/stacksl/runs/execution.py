@@ -15,11 +15,12 @@ from stacksl.errors import RunError
 from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer
+from stacksl.labels.purchases import Answer, Receipt
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
 from stacksl.runs import checkpoints
 from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts
+from stacksl.runs.anchors import anchors
 from stacksl.runs.classes import learn_named, take_up, widen, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
 from stacksl.runs.gaps import Gaps, spans
@@ -57,8 +58,8 @@ def execute(
     answers: Sequence[Answer] = (),
     reopen: Sequence[str] = (),
     held: bool = False,
-) -> None:
-    """Play the run to its end, or to where it waits for answers.
+) -> list[Receipt]:
+    """Play the run to its end, or to where it waits for answers; the receipts of `answers`.
 
     Args:
         job: the run; its folder may hold anything from nothing to a finished run.
@@ -104,7 +105,7 @@ def execute(
             order = hold(job, table, rows)
             if reopen:
                 ledger.reserve(reopen, "train")
-            _play(job, order, table, refits, adaptation, report)
+            receipts = _play(job, order, table, refits, adaptation, report)
             if ledger.open_purchases():
                 state["state"] = "waiting"
                 if job.settings.labeler == FILE and labeler is None:
@@ -114,6 +115,7 @@ def execute(
                 _conclude(job, table, refits, adaptation, report)
                 audit = measured(job, table, rows)
                 finish(job, table, refits, features, adaptation, report, state, audit)
+        return receipts
 
 
 def train_on_audit(job: Job) -> int:
@@ -146,9 +148,10 @@ def replay_run(job: Job) -> dict[str, Any]:
 
     Raises:
         RunError: if a decision differs.
-        LedgerError: if a row cannot be replayed.
+        LedgerError: if a row cannot be replayed, or the ledger is not whole.
     """
     with one_thread(), Ledger.open(job.folder.ledger, readonly=True) as ledger:
+        ledger.verify(anchors(job.folder))
         table, refits, adaptation = _seated(job, ledger)
         gaps = _gaps(job, table, refits, adaptation)
         played = _replay(job, table, refits, adaptation, after=0, gaps=gaps)
@@ -272,9 +275,10 @@ def _play(
     refits: Refits,
     adaptation: Adaptation | None,
     report: Report,
-) -> None:
+) -> list[Receipt]:
+    """All rounds; gives the receipts of what was answered before the first of them."""
     table.labeler.ask(table.ledger.open_purchases())  # what was asked before the run was cut off
-    settle(table)
+    receipts = settle(table)
     learn_named(job, table)
     parts = _parts(refits, adaptation)
     watch = Watch(job, table, parts, report)
@@ -292,6 +296,7 @@ def _play(
         adapt()
     learn_named(job, table)
     table.ledger.flush()
+    return receipts
 
 
 def _conclude(

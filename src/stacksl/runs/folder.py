@@ -25,16 +25,19 @@ if TYPE_CHECKING:
     from stacksl.report.facts import Facts
 
 __all__ = [
+    "FORGETTING",
     "TIMES",
     "RunFolder",
     "State",
     "claim_folder",
     "new_folder_name",
     "read_facts",
+    "sync_folder",
     "write_atomic",
 ]
 
 LOCK = ".lock"
+FORGETTING = "forgetting.json"  # while an item is being forgotten
 WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
 POLL = 0.05  # seconds between two tries
 DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
@@ -43,10 +46,10 @@ TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
 State = Literal["running", "waiting", "finished", "stopped", "failed"]
 
 
-def write_atomic(path: Path, content: str | bytes) -> None:
+def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
     """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one.
 
-    Nobody but its owner may read it, whatever the umask.
+    Nobody but its owner may read it, whatever the umask, unless `mode` gives its permission bits.
 
     Raises:
         RunError: if the disk is full or the folder cannot be written.
@@ -58,12 +61,14 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             with opened_private(draft) as file:
                 file.write(data)
                 file.flush()
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
             os.replace(draft, path)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as fault:
         raise RunError(
             f"cannot write {path.name} in {path.parent}: {fault.strerror or fault};"
@@ -71,7 +76,8 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         ) from fault
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -139,20 +145,35 @@ class RunFolder:
         return cls(path)
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
+    def open(cls, path: Path, *, forgetting: bool = False) -> RunFolder:
         """The folder of an existing run.
 
         Raises:
-            RunError: if there is no run at `path`.
+            RunError: if there is no run at `path`, or one of its items is forgotten by halves and
+                it is not `forgetting` that goes on.
         """
         if not path.exists():
             raise RunError(f"there is no run at {path}: `stacksl ls` lists the runs there are")
         if not (path / "run.toml").is_file():
             raise RunError(f"{path} is not a run's folder (it has no run.toml)")
+        if not forgetting:
+            cls(path).expect_whole()
         return cls(path)
 
+    def expect_whole(self) -> None:
+        """Check that no item of the run is forgotten by halves.
+
+        Raises:
+            RunError: one is, with the command that finishes it.
+        """
+        if (self.path / FORGETTING).exists():
+            raise RunError(
+                f"forgetting an item of the run {self.path} was interrupted: finish it with"
+                f" `stacksl forget {self.path}`"
+            )
+
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, forgetting: bool = False) -> Iterator[None]:
         """Hold the run: one process at a time. The kernel drops the lock when a process dies.
 
         A run that another process holds is waited for, `WAIT` seconds at most.
@@ -161,6 +182,7 @@ class RunFolder:
 
         Raises:
             RunLocked: naming who holds it.
+            RunError: see `expect_whole`; not where it is `forgetting` that goes on.
         """
         with self._lock_file() as file:
             self._acquire(file)
@@ -168,6 +190,8 @@ class RunFolder:
             file.truncate()
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
             file.flush()
+            if not forgetting:
+                self.expect_whole()
             self._sweep()
             keep_private(self.path)  # of an older version, or of a run killed while it wrote
             try:

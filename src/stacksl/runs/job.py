@@ -120,13 +120,11 @@ class Job:
         )
 
     @classmethod
-    def open(cls, folder: RunFolder, data: str | None = None, *, forgetting: bool = False) -> Job:
+    def open(cls, folder: RunFolder, data: str | None = None) -> Job:
         """The job of an existing run; `data` says where its file lies now, if it was moved.
 
-        Only `forgetting` goes on with a run that has forgotten an item by halves.
-
         Raises:
-            RunError: if the settings cannot be read, or an item is forgotten by halves.
+            RunError: if the settings cannot be read.
             DataError: if the data file is gone.
         """
         table = folder.read_toml("resolved.toml")
@@ -156,7 +154,7 @@ class Job:
         more = tuple(_more(table))
         for each in more:
             stock = with_more(stock, each, settings)
-        stock = as_it_was(folder, stock, forgetting=forgetting)
+        stock = as_it_was(folder, stock)
         audit = int(table.get("audit_labels", 0))
         now = _terms(table)
         return cls(folder, resolved, stock, budget, source, held, audit, more, now)

@@ -15,6 +15,7 @@ from stacksl.game.scorers.refits import CHOICES
 from stacksl.lm import LanguageModel
 from stacksl.report import facts as f
 from stacksl.runs.abstaining import unnamed, words_on_threshold
+from stacksl.runs.anchors import naming
 from stacksl.runs.budget import parse_prices
 from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
@@ -299,7 +300,6 @@ def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
 
 
 def _fingerprints(table: Table, features: FeatureMap) -> tuple[f.Named, ...]:
-    head = table.ledger.head
     base = (
         (f.Named("base model", features.base_fingerprint),)
         if isinstance(features, LanguageModel)
@@ -309,7 +309,7 @@ def _fingerprints(table: Table, features: FeatureMap) -> tuple[f.Named, ...]:
     return (
         *base,
         f.Named(name, features.fingerprint),
-        f.Named("ledger", f"{head.count} rows, last {head.hash}"),
+        f.Named("ledger", naming(table.ledger.head)),
     )
 
 

@@ -53,7 +53,7 @@ def test_a_call_that_was_cut_off_is_finished_by_the_next(
         with pytest.raises(KeyboardInterrupt):
             forget(made.path, item.id)
     for use in (made.resume, made.replay):
-        with pytest.raises(RunError, match="cut off.*repeat `stacksl forget"):
+        with pytest.raises(RunError, match="interrupted: finish it with `stacksl forget"):
             use()
     told = forget(made.path, item.id)
     assert told.name in (made.path / TOMBSTONES).read_text()
