@@ -156,17 +156,17 @@ class Settings(BaseModel):
     aim: Annotated[Literal["model", "regret"], Flag(LEARN, "AIM")] = Field(
         "model",
         description="What the labels are for: model (the final model, the default) or regret (the "
-        "decisions on the way) (D8).",
+        "decisions on the way).",
     )
     gate: Annotated[str, Flag(LEARN, "NAME")] = Field(
         "margin",
         description="When to buy a label: margin, contested, random, first, llf (`stacksl ls "
-        "gates` names all) (D8).",
+        "gates` names all).",
     )
     scorer: Annotated[str | None, Flag(LEARN, "NAME")] = Field(
         None,
         description="What learns: ridge for fixed classes, newton for pairs, or sgd (`stacksl ls "
-        "scorers`) (D5).",
+        "scorers`).",
     )
     order: Literal["shuffled", "file"] = Field("shuffled", description="Order of a stream (D19).")
     follower: str = Field("given", description="Who chooses the candidates: given or hard (D13).")

@@ -27,7 +27,7 @@ def settings_type(gate: object) -> type[Settings]:
 
     Absent values of theirs are None, which means the gate's own default.
     """
-    kind = GATES.get(gate) if isinstance(gate, str) else None
+    kind: Any = GATES.get(gate) if isinstance(gate, str) else None
     return Settings if kind is None else _with_fields_of(kind)
 
 
