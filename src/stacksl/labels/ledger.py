@@ -6,7 +6,8 @@ See `docs/ledger.md` for the events, the rules of buying and what `verify` can f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -239,6 +240,16 @@ class Ledger(LedgerReader):
             return None
         state, label = made
         return self._certificate(state.round or 0), label
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Commit all that is recorded inside in one transaction, or nothing of it.
+
+        Rows are read from disk, so those recorded inside are not among `rows` and `export` before
+        its end; `forget` has a transaction of its own.
+        """
+        with self._book.together():
+            yield
 
     # Terms, classes and people -----------------------------------------------------------------
 

@@ -135,18 +135,21 @@ class Adaptation:
         return due or stale
 
     def widen(self) -> None:
-        """Give items that came in the middle of an epoch the features of its adapter."""
-        missing = self._epochs.missing(self.epoch)
+        """Make the features of items that came in the middle of the ledger's last epoch.
+
+        To be called before its rows are played again: they may learn from those items.
+        """
+        epoch = self.table.ledger.epoch
+        missing = self._epochs.missing(epoch)
         if not missing:
             return
-        number = _adapter_of(self.epoch, self.table)
+        number = _adapter_of(epoch, self.table)
         self.adapters.take(number)
         fingerprint = self.adapters.model.fingerprint
         for name, part in missing.items():
             items = self.job.dataset.items[part]
             block = self.adapters.model.transform(items, self._told("features"))
-            self._epochs.add(self.epoch, name, block, fingerprint)
-        self._renew(fingerprint)
+            self._epochs.add(epoch, name, block, fingerprint)
 
     def conclude(self) -> None:
         """The last refit, where labels differ from those of the one before; then its weights."""

@@ -19,12 +19,13 @@ from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
 from stacksl.runs import checkpoints
 from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts
-from stacksl.runs.classes import learn_named, take_up, widen, widen_to
+from stacksl.runs.classes import learn_named, widen, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
 from stacksl.runs.gaps import Gaps, spans
 from stacksl.runs.job import Job
 from stacksl.runs.names import class_names
 from stacksl.runs.opening import everything, hold, measured, rescheduled, rows_of
+from stacksl.runs.pending import complete
 from stacksl.runs.people import FILE, Answered
 from stacksl.runs.pool import pool
 from stacksl.runs.progress import Kept, Progress, Report, Watch, checkpoint
@@ -54,7 +55,6 @@ def execute(
     labeler: Labeler | None = None,
     changes: Mapping[str, Any] | None = None,
     answers: Sequence[Answer] = (),
-    reopen: Sequence[str] = (),
 ) -> None:
     """Play the run to its end, or to where it waits for answers.
 
@@ -64,13 +64,12 @@ def execute(
         labeler: who answers, where it is not the one the settings name.
         changes: settings of training that are other ones from here on.
         answers: what people have answered by file since the run was left.
-        reopen: items that were answered with none of these, to be bought once more.
 
     Raises:
         RunLocked: another process holds the run.
         StackslError: one sentence on what went wrong; the state `failed` holds it too.
     """
-    with job.folder.locked(), recorded(job, labeler) as state, one_thread():
+    with job.folder.locked(), recorded(job := complete(job), labeler) as state, one_thread():
         job, said = job.changed(changes or {})
         if said:  # before anything can fail: a change must be told of
             state["warnings"] = unique(state["warnings"], said)
@@ -87,19 +86,16 @@ def execute(
         state["warnings"] = unique(state["warnings"], found)
         names = class_names(job, features)  # on disk before a row counts on them
         with ledger_of(job, began=bool(state["began"])) as ledger:
-            take_up(job, ledger)
             state["began"] = True
             job.folder.write_state("running", **state)  # a kill keeps the warnings
             table = table_of(job, players, block, ledger, labeler or labeler_of(job, answers), rows)
             refits = Refits(table, names, job.settings.seed)
             adaptation = adaptation_of(job, table, everything(job, rows), features, report)
-            found = _restore(job, table, refits, adaptation)
-            state["warnings"] = unique(state["warnings"], found)
             if adaptation is not None:
                 adaptation.widen()
+            found = _restore(job, table, refits, adaptation)
+            state["warnings"] = unique(state["warnings"], found)
             order = hold(job, table, rows)
-            if reopen:
-                ledger.reserve(reopen, "train")
             _play(job, order, table, refits, adaptation, report)
             if ledger.open_purchases():
                 state["state"] = "waiting"

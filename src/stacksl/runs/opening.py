@@ -12,20 +12,10 @@ from dataclasses import dataclass
 from stacksl.errors import SettingsError
 from stacksl.game.randomness import generator
 from stacksl.labels.ledger import Ledger
+from stacksl.labels.rows import Row
 from stacksl.runs.audit import Audit, draw
 from stacksl.runs.job import Job, Terms
 from stacksl.runs.rounds import Table
-
-__all__ = [
-    "Rows",
-    "everything",
-    "expect_items",
-    "hold",
-    "measured",
-    "order_of",
-    "rescheduled",
-    "rows_of",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +52,21 @@ def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
 
 
 def hold(job: Job, table: Table, rows: Rows) -> list[int]:
-    """Learn the labels that are held, lease the audit's, take up other terms; the whole order.
+    """Learn the labels that are held, lease the audit's; the whole order.
 
     The audit's labels are reserved before any other, so that none can be spent elsewhere.
-
-    Raises:
-        SettingsError: a new audit needs more items than are left.
     """
     known = _purchased(table.ledger)
     audited = known.get("audit", set())
-    asks = {table.row[item] for item in audited} or set(rows.audit)
-    _own(job, table, known.get("owned", set()), asks)
+    new = new_owned(job, table.ledger, asked_by_audit(job, rows, audited))
+    for decision, label in table.ledger.own(new, "owned") if new else ():
+        table.learn(decision, label)
     if rows.audit and not audited:
         drawn = [table.ids[row] for row in rows.audit if row not in job.stock.gone]
         audited = set(drawn)
         table.ledger.reserve(drawn, "audit")
     _lease_again(job, table, audited)
-    order = _kept(job, table, rows, everything(job, rows))
-    if job.now is not None or len(order) != len(rows.order):
-        audited |= _change(job, table, order, audited, first=len(rows.order))
+    order = kept(job, table.ledger, rows, everything(job, rows))
     measuring = frozenset(table.row[item] for item in audited)
     table.aside = rows.aside | job.stock.aside | measuring | job.stock.gone
     unseen = {row for row in job.stock.gone if not table.ledger.seen(table.ids[row])}
@@ -96,17 +82,28 @@ def _purchased(ledger: Ledger) -> dict[object, set[str]]:
     return found
 
 
-def _own(job: Job, table: Table, known: set[str], audit: set[int]) -> None:
-    """Learn what is held and new, but nothing that the audit asks: it would know the answer."""
-    items = job.dataset.items
-    asked = {(items[row].prompt, items[row].candidates) for row in audit}
-    new = [
-        (item.id, label)
-        for item, label in ((items[table.row[name]], at) for name, at in job.stock.owned.items())
-        if item.id not in known and (item.prompt, item.candidates) not in asked
+def asked_by_audit(job: Job, rows: Rows, audited: Set[str]) -> set[int]:
+    """The rows that measure: those `audited` before, else those that will be."""
+    found = {row for row, item in enumerate(job.dataset.items) if item.id in audited}
+    return found or set(rows.audit)
+
+
+def new_owned(job: Job, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
+    """Labels that are held and not learnt; none that the audit asks: it would know the answer."""
+    if not job.stock.owned:
+        return []
+    known = _purchased(ledger).get("owned", set())
+    items = {item.id: item for item in job.dataset.items}
+    asked = {(items[name].prompt, items[name].candidates) for name in _ids(job, audit)}
+    return [
+        (name, label)
+        for name, label in job.stock.owned.items()
+        if name not in known and (items[name].prompt, items[name].candidates) not in asked
     ]
-    for decision, label in table.ledger.own(new, "owned") if new else ():
-        table.learn(decision, label)
+
+
+def _ids(job: Job, rows: Set[int]) -> list[str]:
+    return [job.dataset.items[row].id for row in rows]
 
 
 def _lease_again(job: Job, table: Table, audited: Set[str]) -> None:
@@ -118,11 +115,11 @@ def _lease_again(job: Job, table: Table, audited: Set[str]) -> None:
             table.ledger.lease(item)
 
 
-def _kept(job: Job, table: Table, rows: Rows, order: list[int]) -> list[int]:
+def kept(job: Job, ledger: Ledger, rows: Rows, order: list[int]) -> list[int]:
     """The order without what came to be held by the user before its turn came."""
     late = job.stock.aside - rows.aside
-    seen = table.ledger.seen
-    return [row for row in order if row not in late or seen(table.ids[row])]
+    items, seen = job.dataset.items, ledger.seen
+    return [row for row in order if row not in late or seen(items[row].id)]
 
 
 def everything(job: Job, rows: Rows) -> list[int]:
@@ -134,29 +131,41 @@ def everything(job: Job, rows: Rows) -> list[int]:
     return found
 
 
-def _change(job: Job, table: Table, order: list[int], audited: set[str], *, first: int) -> set[str]:
-    """Take up another budget or more items, and the audit that comes with it: its items.
+def next_terms(
+    job: Job, ledger: Ledger, order: list[int], audited: Set[str], *, first: int
+) -> None:
+    """Write another budget or more items into the ledger, and lease the audit that comes with it.
 
-    `first` is how many items there were to choose from when the run began.
+    Args:
+        job: the run, with its new terms.
+        ledger: the run's.
+        order: the items to choose from.
+        audited: the items of the audits so far.
+        first: how many items there were to choose from when the run began.
+
+    Raises:
+        SettingsError: a new audit needs more items than are left.
     """
-    terms, ledger = job.terms, table.ledger
+    terms = job.terms
     wanted = sum(terms.audits) - len(audited)
-    free = _free(job, table, order, audited)
-    items = first if table.agreed is None else table.agreed["items"]
+    free = _free(job, ledger, order, audited)
     if wanted > 0 and len(free) < wanted:
         raise SettingsError(_too_few(wanted, len(free)))
+    items = next((int(row.payload["items"]) for row in _budgets(ledger)), first)
     if (ledger.budget, ledger.money, items) != (terms.labels, terms.money, len(order)):
-        rounds = table.learner.round + len(free) - max(0, wanted)
+        rounds = ledger.last_round + len(free) - max(0, wanted)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
         ledger.set_budget(terms.labels, terms.money, detail)
-        rescheduled(table, detail)
-    if wanted <= 0:
-        return set()
-    passed = frozenset(range(len(table.ids))) - frozenset(free)
-    drawn = draw(len(table.ids), wanted, job.settings.seed, passed, len(terms.audits) - 1)
-    leased = [table.ids[row] for row in drawn]
-    ledger.reserve(leased, "audit")
-    return set(leased)
+    if wanted > 0:
+        ids = [item.id for item in job.dataset.items]
+        passed = frozenset(range(len(ids))) - frozenset(free)
+        drawn = draw(len(ids), wanted, job.settings.seed, passed, len(terms.audits) - 1)
+        ledger.reserve([ids[row] for row in drawn], "audit")
+
+
+def _budgets(ledger: Ledger) -> list[Row]:
+    """The changes of the budget, the last one first."""
+    return [row for row in ledger.rows() if row.event == "budget"][::-1]
 
 
 def expect_items(job: Job, ledger: Ledger, terms: Terms) -> None:
@@ -180,26 +189,26 @@ def expect_items(job: Job, ledger: Ledger, terms: Terms) -> None:
     if not free and terms.labels > ledger.spent:
         raise SettingsError(
             "every item was bought or, in a stream, has passed, so that more labels would buy"
-            " nothing: give the run more items first, with `stacksl extend`"
+            " nothing: give the run more items with `stacksl change RUN --items FILE`"
         )
 
 
 def _too_few(wanted: int, free: int) -> str:
     return (
         f"the audit that comes with the new budget needs {wanted} items that can still be chosen,"
-        f" but {free} are left: give the run more items first, with `stacksl extend`"
+        f" but {free} are left: give the run more items with `stacksl change RUN --items FILE`"
     )
 
 
-def _free(job: Job, table: Table, order: list[int], audited: set[str]) -> list[int]:
+def _free(job: Job, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
     """The rows that can still be chosen: of a stream those not seen, of a pool those not bought."""
-    aside = job.stock.aside | job.stock.gone
+    aside, ids = job.stock.aside | job.stock.gone, [item.id for item in job.dataset.items]
     if job.settings.mode == "stream":
-        gone = {table.ids[row] for row in order if table.ledger.seen(table.ids[row])}
+        gone = {ids[row] for row in order if ledger.seen(ids[row])}
     else:
-        gone = {str(purchase["item"]) for purchase in table.ledger.export()}
+        gone = {str(purchase["item"]) for purchase in ledger.export()}
     gone |= audited
-    return [row for row in order if row not in aside and table.ids[row] not in gone]
+    return [row for row in order if row not in aside and ids[row] not in gone]
 
 
 def rescheduled(table: Table, payload: Mapping[str, object]) -> None:
@@ -208,7 +217,6 @@ def rescheduled(table: Table, payload: Mapping[str, object]) -> None:
     # A checkpoint may lie behind this row and the next one, whose horizon then takes over.
     horizon = max(agreed["rounds"], table.learner.round)
     table.learner.reschedule(budget=agreed["train"], horizon=horizon)
-    table.agreed = agreed
 
 
 def _whole(value: object) -> int:

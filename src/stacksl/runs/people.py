@@ -78,7 +78,7 @@ class Desk:
 
     `items` are all items of the run by row, `row` the way from an id; `classes` where they are
     fixed, and `began` how many there were before the first was added on the way, if any was. Who is
-    `away` gets no new rows.
+    `away` gets no new rows. Sheets up to number `alone` were written when one person answered.
     """
 
     ledger: Ledger
@@ -89,6 +89,7 @@ class Desk:
     classes: Classes | None
     began: int | None = None
     away: frozenset[str] = frozenset()
+    alone: int = 0
 
     def deliver(self) -> list[dict[str, object]]:
         """Hand out what is open, up to the batch, and see that each sheet is there.
@@ -199,17 +200,17 @@ class Desk:
             return None
         shown = len(handed.order)  # a list of its own for each sheet's number of classes
         stem = "classes" if shown == (self.began or shown) else f"classes-of-{shown}"
-        path = self._path_of(stem, handed.annotator)
+        path = self._path_of(stem, handed.sheet, handed.annotator)
         if not path.exists():
             said = self.classes.names, self.classes.descriptions
             write_classes(path, *said, handed.order, mode=self._mode)
         return path.name
 
     def _path(self, sheet: int, annotator: str) -> Path:
-        return self._path_of(f"{sheet:04d}", annotator)
+        return self._path_of(f"{sheet:04d}", sheet, annotator)
 
-    def _path_of(self, stem: str, annotator: str) -> Path:
-        alone = len(annotators_of(self.settings.annotators)) == 1
+    def _path_of(self, stem: str, sheet: int, annotator: str) -> Path:
+        alone = sheet <= self.alone or len(annotators_of(self.settings.annotators)) == 1
         return self.folder / (f"{stem}.csv" if alone else f"{stem}-{annotator}.csv")
 
     @property

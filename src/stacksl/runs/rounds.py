@@ -29,7 +29,6 @@ class Table:
     `batch` is how many purchases may be open in all, `audit_share` how many of them are the audit's
     while it is open; the first `overlap` purchases are made of two annotators each.
     `min_per_class` labels of each class are bought of a pool, as far as they can be.
-    `agreed` is what the last change of the budget said, None before the first.
     `shown` has C_t at the purchase, by the item's row, for those of them that were not presented
     whole. `aside` are rows that no training label is bought of: those of the audit, and those whose
     label was owned before.
@@ -47,7 +46,6 @@ class Table:
     audit_share: int = 0
     overlap: int = 0
     min_per_class: int = 0
-    agreed: Mapping[str, int] | None = None
     bought: list[tuple[int, int, int]] = field(default_factory=list)
     shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
 

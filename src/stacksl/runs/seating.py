@@ -13,12 +13,12 @@ from stacksl.features import FeatureMap, make_features
 from stacksl.game.inputs import Block, joined
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Head, ItemRecord
+from stacksl.labels.purchases import Answer, Head
 from stacksl.runs import arrays, checkpoints
 from stacksl.runs.adapting import language_model
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.frozen import freeze, is_frozen, thaw
-from stacksl.runs.job import Job, content
+from stacksl.runs.job import Job, records_of
 from stacksl.runs.opening import Rows
 from stacksl.runs.people import FILE, Answered, Desk, annotators_of, ask_folder, away_from
 from stacksl.runs.private import make_private
@@ -135,22 +135,13 @@ def cut_texts(features: FeatureMap) -> list[str]:
     return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
 
 
-FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
-
-
 def ledger_of(job: Job, *, began: bool) -> Ledger:
     """The run's ledger, made once; the items are checked against it ever after.
 
     Raises:
         LedgerError: the run `began` and its ledger is gone, or the items are not its own.
     """
-    own = job.settings.labeler.partition(":")[0] in FILE_LABELERS
-    answers = job.dataset.answers if own else {}
-    records = [
-        ItemRecord(item.id, content(item, answer), len(item.candidates))
-        for item, answer in job.stock.as_begun(answers)
-    ]
-    path = job.folder.ledger
+    records, path = records_of(job), job.folder.ledger
     if not path.exists():
         if began:
             raise LedgerError(
@@ -166,9 +157,6 @@ def ledger_of(job: Job, *, began: bool) -> Ledger:
             items=records,
         )
     ledger = Ledger.open(path)
-    later = range(job.stock.first, len(records))
-    if new := [records[row] for row in later if row not in job.stock.gone]:
-        ledger.add_items(new)
     ledger.check_items(records)
     ledger.verify(Head(*mark) for mark in checkpoints.heads(job.folder.checkpoints))
     return ledger
@@ -193,7 +181,8 @@ def desk_of(job: Job, ledger: Ledger) -> Desk:
     place = ask_folder(job.settings, job.folder.path)
     began = None if job.stock.began is None else len(job.stock.began)
     classes, away = job.stock.classes, away_from(job.folder)
-    return Desk(ledger, place, job.settings, items, row, classes, began, away)
+    alone = int(job.folder.read_toml("resolved.toml").get("sheets_alone", 0))
+    return Desk(ledger, place, job.settings, items, row, classes, began, away, alone)
 
 
 def silent(progress: Progress) -> None:
