@@ -26,8 +26,6 @@ from stacksl.labels.store import Store, expect_file
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Ledger"]
-
 Clock = Callable[[], float]
 
 
@@ -243,10 +241,9 @@ class Ledger(LedgerReader):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Commit all that is recorded inside in one transaction, or nothing of it.
+        """Commit all that is recorded inside in one transaction, or nothing; no `forget` inside.
 
-        Rows are read from disk, so those recorded inside are not among `rows` and `export` before
-        its end; `forget` has a transaction of its own.
+        `rows` reads the disk: it has nothing of what is recorded inside before the end.
         """
         with self._book.together():
             yield
@@ -327,12 +324,7 @@ class Ledger(LedgerReader):
         return released
 
     def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
-        """Release open leases and lease them anew at once, in one transaction for all.
-
-        Args:
-            leases: those to release, as `open_purchases` gave them.
-            dropped: those among them that are not leased anew.
-        """
+        """Release `leases`, and lease all but those `dropped` anew, in one transaction."""
         self._book.durably(lambda drafts: giving.free(drafts, leases, dropped))
         self._deadlines.note(self.open_purchases())
 
