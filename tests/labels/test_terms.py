@@ -156,22 +156,21 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
     ledger = book(budget=9)
     ledger.post([decision(1)])
 
-    def change() -> None:
+    def change(last: str) -> None:
         assert ledger.add_items([ItemRecord("n1", "new", 4)]) == 1
         ledger.add_class("maybe", 5)
         ledger.own([("n1", 4)], "old")
         ledger.set_budget(7, None, {})
-        ledger.reserve(["q3"])
+        ledger.reserve([last])
 
     rows, commits = len(list(ledger.rows())), ledger.fsyncs
     with pytest.raises(LedgerError, match="'q0' is open already"), ledger.together():
-        change()
-        ledger.reserve(["q0"])
+        change("q0")
     assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (9, None, 0, 1)
     assert not ledger.knows("n1")
     assert (len(list(ledger.rows())), ledger.fsyncs) == (rows, commits)
     with ledger.together():
-        change()
+        change("q3")
     assert ledger.fsyncs == commits + 1
     assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (7, 5, 1, 2)
     ledger.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,14 @@ def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     assert made.status()["spent"] == 36
     verify(made)
     made.replay()
+
+
+def test_no_more_is_asked_for_again_than_was_agreed_to(made: Run) -> None:
+    offered = made.change(classes=NEW, reopen=True, dry_run=True)
+    before = made.status()
+    with pytest.raises(RunError, match="answers were taken since the price was shown"):
+        made.change(classes=NEW, reopen=True, agreed=replace(offered, again=offered.again[1:]))
+    assert made.status() == before
 
 
 def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path: Path) -> None:
