@@ -117,9 +117,9 @@ def test_changed_terms_have_their_effect_in_order(played, tmp_path) -> None:
     for after in (0, rows[-2].seq):  # no checkpoint holds the budget; the classes are in its arrays
         other = fresh(played, tmp_path / str(after), budget=9)
         replay(rows, other, after=after, compare=True)
-        found.append((other.agreed, other.learner.budget, other.examples.block[0].size))
-    terms = {"train": 12, "rounds": 45, "items": 41}
-    assert found == [(terms, 12, 4), (terms, 12, 3)]
+        learner = other.learner
+        found.append((learner.budget, learner.horizon, other.examples.block[0].size))
+    assert found == [(12, 45, 4), (12, 45, 3)]
 
 
 def test_audits_second_slots_and_other_answers_change_nothing_but_counts(tmp_path) -> None:

@@ -77,6 +77,11 @@ class LedgerReader:
         return self._accounts.learnt
 
     @property
+    def last_round(self) -> int:
+        """The highest round with a certificate; 0 before the first."""
+        return self._accounts.last_round
+
+    @property
     def doubled(self) -> int:
         """How many items have a second slot, whatever became of it."""
         return self._accounts.doubled

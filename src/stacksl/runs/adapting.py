@@ -158,18 +158,18 @@ class LanguageTrainer:
         self.adapters.tidy(self.refits)
 
     def ready(self) -> None:
-        """Give items that came in the middle of an epoch the features of its adapter."""
-        missing = self._epochs.missing(self.epoch)
+        """Make the features of items that came in the middle of the ledger's last epoch."""
+        epoch = self.ledger.epoch
+        missing = self._epochs.missing(epoch)
         if not missing:
             return
-        number = _adapter_of(self.epoch, self.ledger)
+        number = _adapter_of(epoch, self.ledger)
         self.adapters.take(number)
         fingerprint = self.adapters.model.fingerprint
         for name, part in missing.items():
             items = self.job.dataset.items[part]
             block = self.adapters.model.transform(items, self._told("features"))
-            self._epochs.add(self.epoch, name, block, fingerprint)
-        self._renew(fingerprint)
+            self._epochs.add(epoch, name, block, fingerprint)
 
     def widen(self, size: int) -> None:
         """Not for a language model, whose features are of the options that it began with.

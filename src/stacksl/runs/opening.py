@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence, Set
 from stacksl.errors import SettingsError
 from stacksl.game.randomness import generator
 from stacksl.labels.ledger import Ledger
+from stacksl.labels.reading import LedgerReader
+from stacksl.labels.rows import Row
 from stacksl.runs.audit import Audit, draw
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.job import Job, Terms
 from stacksl.runs.loop.game import Game
-
-__all__ = ["corpus_of", "expect_items", "hold", "measured", "order_of"]
 
 
 def corpus_of(job: Job) -> Corpus:
@@ -54,30 +54,23 @@ def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
 
 
 def hold(job: Job, game: Game) -> None:
-    """Learn the labels that are owned, lease the audit's, take up other terms; the corpus after it.
+    """Learn the labels that are owned and lease the audit's; the corpus has its roles after it.
 
     The audit's labels are reserved before any other, so that none can be spent elsewhere.
-
-    Raises:
-        SettingsError: a new audit needs more items than are left.
     """
     corpus, ledger, gone = game.corpus, game.ledger, job.stock.gone
-    known = _purchased(ledger)
-    audited = known.get("audit", set())
-    asks = {corpus.row[item] for item in audited} or set(corpus.drawn)
-    _own(job, game, known.get("owned", set()), asks)
+    audited = _purchased(ledger).get("audit", set())
+    new = new_owned(job, ledger, asked_by_audit(corpus, audited))
+    for decision, label in ledger.own(new, "owned") if new else ():
+        game.teach(decision, label)
     if corpus.drawn and not audited:
         drawn = [corpus.ids[row] for row in corpus.drawn if row not in gone]
         audited = set(drawn)
         ledger.reserve(drawn, "audit")
     _lease_again(job, game, audited)
-    aside = job.stock.aside
-    late = aside - corpus.aside()  # owned since their turn was fixed; what was seen stays seen
-    order = [row for row in corpus.order if row not in late or ledger.seen(corpus.ids[row])]
-    if job.now is not None or len(order) != len(corpus.began):
-        audited |= _change(job, game, order, audited)
+    order = kept(job, ledger, corpus)
     measuring = frozenset(corpus.row[item] for item in audited)
-    corpus.assign(Role.DUPLICATE, late)
+    corpus.assign(Role.DUPLICATE, job.stock.aside - corpus.aside())
     corpus.assign(Role.OWNED, (corpus.row[item] for item in job.stock.owned))
     corpus.assign(Role.AUDIT, measuring)
     corpus.assign(Role.ERASED, gone)
@@ -93,18 +86,27 @@ def _purchased(ledger: Ledger) -> dict[object, set[str]]:
     return found
 
 
-def _own(job: Job, game: Game, known: set[str], audit: set[int]) -> None:
-    """Learn what is held and new, but nothing that the audit asks: it would know the answer."""
-    items, place = job.dataset.items, game.corpus.row
-    asked = {(items[row].prompt, items[row].candidates) for row in audit}
-    owned = ((items[place[name]], label) for name, label in job.stock.owned.items())
-    new = [
-        (item.id, label)
-        for item, label in owned
-        if item.id not in known and (item.prompt, item.candidates) not in asked
+def asked_by_audit(corpus: Corpus, audited: Set[str]) -> set[int]:
+    """The rows that measure: those `audited` before, else those that will be."""
+    return {corpus.row[item] for item in audited} or set(corpus.drawn)
+
+
+def new_owned(job: Job, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
+    """Labels that are held and not learnt; none that the audit asks: it would know the answer."""
+    if not job.stock.owned:
+        return []
+    known = _purchased(ledger).get("owned", set())
+    items = {item.id: item for item in job.dataset.items}
+    asked = {(items[name].prompt, items[name].candidates) for name in _ids(job, audit)}
+    return [
+        (name, label)
+        for name, label in job.stock.owned.items()
+        if name not in known and (items[name].prompt, items[name].candidates) not in asked
     ]
-    for decision, label in game.ledger.own(new, "owned") if new else ():
-        game.teach(decision, label)
+
+
+def _ids(job: Job, rows: Set[int]) -> list[str]:
+    return [job.dataset.items[row].id for row in rows]
 
 
 def _lease_again(job: Job, game: Game, audited: Set[str]) -> None:
@@ -116,26 +118,47 @@ def _lease_again(job: Job, game: Game, audited: Set[str]) -> None:
             game.ledger.lease(item)
 
 
-def _change(job: Job, game: Game, order: list[int], audited: set[str]) -> set[str]:
-    """Take up another budget or more items, and the audit that comes with it: its items."""
-    terms, ledger, corpus = job.terms, game.ledger, game.corpus
+def kept(job: Job, ledger: LedgerReader, corpus: Corpus) -> list[int]:
+    """The order without what came to be owned before its turn came; what was seen stays seen."""
+    late = job.stock.aside - corpus.aside()
+    return [row for row in corpus.order if row not in late or ledger.seen(corpus.ids[row])]
+
+
+def next_terms(
+    job: Job, ledger: Ledger, order: list[int], audited: Set[str], *, first: int
+) -> None:
+    """Write another budget or more items into the ledger, and lease the audit that comes with it.
+
+    Args:
+        job: the run, with its new terms.
+        ledger: the run's.
+        order: the items to choose from.
+        audited: the items of the audits so far.
+        first: how many items there were to choose from when the run began.
+
+    Raises:
+        SettingsError: a new audit needs more items than are left.
+    """
+    terms = job.terms
     wanted = sum(terms.audits) - len(audited)
-    free = _free(job, game, order, audited)
-    items = len(corpus.began) if game.agreed is None else game.agreed["items"]
+    free = _free(job, ledger, order, audited)
     if wanted > 0 and len(free) < wanted:
         raise SettingsError(_too_few(wanted, len(free)))
+    items = next((int(row.payload["items"]) for row in _budgets(ledger)), first)
     if (ledger.budget, ledger.money, items) != (terms.labels, terms.money, len(order)):
-        rounds = game.learner.round + len(free) - max(0, wanted)
+        rounds = ledger.last_round + len(free) - max(0, wanted)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
         ledger.set_budget(terms.labels, terms.money, detail)
-        game.reschedule(detail)
-    if wanted <= 0:
-        return set()
-    passed = frozenset(range(len(corpus.ids))) - frozenset(free)
-    drawn = draw(len(corpus.ids), wanted, job.settings.seed, passed, len(terms.audits) - 1)
-    leased = [corpus.ids[row] for row in drawn]
-    ledger.reserve(leased, "audit")
-    return set(leased)
+    if wanted > 0:
+        ids = [item.id for item in job.dataset.items]
+        passed = frozenset(range(len(ids))) - frozenset(free)
+        drawn = draw(len(ids), wanted, job.settings.seed, passed, len(terms.audits) - 1)
+        ledger.reserve([ids[row] for row in drawn], "audit")
+
+
+def _budgets(ledger: Ledger) -> list[Row]:
+    """The changes of the budget, the last one first."""
+    return [row for row in ledger.rows() if row.event == "budget"][::-1]
 
 
 def expect_items(job: Job, ledger: Ledger, terms: Terms) -> None:
@@ -159,24 +182,24 @@ def expect_items(job: Job, ledger: Ledger, terms: Terms) -> None:
     if not free and terms.labels > ledger.spent:
         raise SettingsError(
             "every item was bought or, in a stream, has passed, so that more labels would buy"
-            " nothing: give the run more items first, with `stacksl extend`"
+            " nothing: give the run more items with `stacksl change RUN --items FILE`"
         )
 
 
 def _too_few(wanted: int, free: int) -> str:
     return (
         f"the audit that comes with the new budget needs {wanted} items that can still be chosen,"
-        f" but {free} are left: give the run more items first, with `stacksl extend`"
+        f" but {free} are left: give the run more items with `stacksl change RUN --items FILE`"
     )
 
 
-def _free(job: Job, game: Game, order: list[int], audited: set[str]) -> list[int]:
+def _free(job: Job, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
     """The rows that can still be chosen: of a stream those not seen, of a pool those not bought."""
-    aside, ids = job.stock.aside | job.stock.gone, game.corpus.ids
+    aside, ids = job.stock.aside | job.stock.gone, [item.id for item in job.dataset.items]
     if job.settings.mode == "stream":
-        gone = {ids[row] for row in order if game.ledger.seen(ids[row])}
+        gone = {ids[row] for row in order if ledger.seen(ids[row])}
     else:
-        gone = {str(purchase["item"]) for purchase in game.ledger.export()}
+        gone = {str(purchase["item"]) for purchase in ledger.export()}
     gone |= audited
     return [row for row in order if row not in aside and ids[row] not in gone]
 

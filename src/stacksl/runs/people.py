@@ -79,6 +79,7 @@ class SheetLabeler:
         classes: where they are fixed.
         began: how many classes there were before the first was added on the way, if any was.
         away: the annotators who get no new rows.
+        alone: the last sheet that was written when one person answered.
     """
 
     name = FILE
@@ -94,10 +95,11 @@ class SheetLabeler:
         classes: Classes | None,
         began: int | None = None,
         away: frozenset[str] = frozenset(),
+        alone: int = 0,
     ) -> None:
         self.ledger, self.folder, self.settings = ledger, folder, settings
         self.items, self.row = items, row
-        self.classes, self.began, self.away = classes, began, away
+        self.classes, self.began, self.away, self.alone = classes, began, away, alone
         self._asked: dict[tuple[str, int, int], Request] = {}
         self._answers: list[Answer] = []
 
@@ -237,17 +239,17 @@ class SheetLabeler:
             return None
         shown = len(handed.order)  # a list of its own for each sheet's number of classes
         stem = "classes" if shown == (self.began or shown) else f"classes-of-{shown}"
-        path = self._path_of(stem, handed.annotator)
+        path = self._path_of(stem, handed.sheet, handed.annotator)
         if not path.exists():
             said = self.classes.names, self.classes.descriptions
             write_classes(path, *said, handed.order, mode=self._mode)
         return path.name
 
     def _path(self, sheet: int, annotator: str) -> Path:
-        return self._path_of(f"{sheet:04d}", annotator)
+        return self._path_of(f"{sheet:04d}", sheet, annotator)
 
-    def _path_of(self, stem: str, annotator: str) -> Path:
-        alone = len(annotators_of(self.settings.annotators)) == 1
+    def _path_of(self, stem: str, sheet: int, annotator: str) -> Path:
+        alone = sheet <= self.alone or len(annotators_of(self.settings.annotators)) == 1
         return self.folder / (f"{stem}.csv" if alone else f"{stem}-{annotator}.csv")
 
     @property

@@ -13,7 +13,7 @@ from stacksl.labels.labelers import Labeler
 from stacksl.runs.folder import TIMES, RunFolder, State
 from stacksl.runs.job import Job
 
-__all__ = ["Record", "begin", "now", "unique"]
+__all__ = ["Record", "begin", "expect_labeler", "now", "unique"]
 
 
 def begin(folder: RunFolder, warnings: Sequence[str], labeler: Labeler | None) -> None:
@@ -47,7 +47,7 @@ class Record:
             RunError: an object answered before and none is given now.
         """
         before = job.folder.read_state() if (job.folder.path / "state.json").exists() else {}
-        own = _own_labeler(before, job, labeler)
+        own = expect_labeler(job.folder, labeler)
         facts: dict[str, Any] = {
             "created": before.get("created", now()),
             "interruptions": list(before.get("interruptions", [])),
@@ -93,17 +93,17 @@ class Record:
             raise
 
 
-def _own_labeler(before: Mapping[str, Any], job: Job, labeler: Labeler | None) -> str | None:
+def expect_labeler(folder: RunFolder, labeler: Labeler | None) -> str | None:
     """The name of the object that answers, None where the settings say who does.
 
     Raises:
         RunError: such an object answered before and none is given now: another labeler would
             mix its answers with the first one's.
     """
-    known: str | None = before.get("labeler")
+    known = folder.read_state().get("labeler")
     if labeler is None and known is not None:
         raise RunError(
-            f"the labels of {job.folder.path} come from the labeler '{known}', an object made in"
+            f"the labels of {folder.path} come from the labeler '{known}', an object made in"
             " Python: go on there, with stacksl.Run.open(...).resume(labeler=...)"
         )
     return None if labeler is None else _name(labeler)

@@ -213,4 +213,5 @@ def sheet_labeler(job: Job, ledger: Ledger) -> SheetLabeler:
     place = ask_folder(job.settings, job.folder.path)
     began = None if job.stock.began is None else len(job.stock.began)
     classes, away = job.stock.classes, away_from(job.folder)
-    return SheetLabeler(ledger, place, job.settings, items, row, classes, began, away)
+    alone = int(job.folder.read_toml("resolved.toml").get("sheets_alone", 0))
+    return SheetLabeler(ledger, place, job.settings, items, row, classes, began, away, alone)

@@ -129,6 +129,14 @@ class Stock:
             began=before,
         )
 
+    def joined_by(self, added: Mapping[str, str]) -> Stock:
+        """This stock with classes `added` behind those it has, each with its description."""
+        classes = self.classes
+        if not added or classes is None:
+            return self
+        names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
+        return replace(self.grown(Classes(names, said)), began=self.began or classes.names)
+
     def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
         """Each item and its answer without the classes that were added since the run began."""
         for item in self.dataset.items:

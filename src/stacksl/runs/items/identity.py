@@ -38,19 +38,15 @@ def _answers(job: Job) -> Mapping[str, int]:
 
 
 def expect_same_items(job: Job, ledger: Ledger) -> None:
-    """Hold the items of a run against those of its ledger; items that came since are entered.
+    """Hold the items of a run against those of its ledger.
 
     Raises:
-        LedgerError: items differ, or are gone.
+        LedgerError: items differ, are gone or are new.
     """
     kept = _kept(job.folder)
     if kept is not None and kept == _seal(job, ledger, kept["salt"]):
         return
-    records = records_of(job)
-    later = range(job.stock.first, len(records))
-    if new := [records[row] for row in later if row not in job.stock.gone]:
-        ledger.add_items(new)
-    ledger.check_items(records)
+    ledger.check_items(records_of(job))
     seal(job, ledger)
 
 

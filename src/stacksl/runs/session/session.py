@@ -5,7 +5,7 @@ A fresh run is a resumed run with nothing behind it: every step looks at what is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Receipt
 from stacksl.runs import checkpoints
 from stacksl.runs.building import Players
-from stacksl.runs.classes import learn_named, take_up, widen_to
+from stacksl.runs.classes import learn_named, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
 from stacksl.runs.gaps import Gaps
 from stacksl.runs.items.corpus import Corpus
@@ -32,6 +32,7 @@ from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.opening import corpus_of, hold, measured
+from stacksl.runs.pending import complete
 from stacksl.runs.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.record import Record
 from stacksl.runs.replay import replay
@@ -109,7 +110,6 @@ class Session(Game):
         *,
         labeler: Labeler | None = None,
         changes: Mapping[str, Any] | None = None,
-        reopen: Sequence[str] = (),
         held: bool = False,
     ) -> Session:
         """Hold a run and bring its learner to where its ledger is.
@@ -119,7 +119,6 @@ class Session(Game):
             report: told how far it is.
             labeler: who answers, where it is not the one the settings name.
             changes: settings of training that are other ones from here on.
-            reopen: items that were answered with none of these, to be bought once more.
             held: whether the caller holds the run already.
 
         Raises:
@@ -130,17 +129,16 @@ class Session(Game):
             if not held:
                 parts.enter_context(spec.folder.locked())
             parts.enter_context(one_thread())
+            spec = complete(spec)
             record = Record.take_up(spec, labeler)
             with record.true_to_faults():
                 spec, said = spec.changed(changes or {})
                 record.warn(said)
                 record.write("running")  # before anything can fail: a change must be told of
                 session = cls._load(spec, report, labeler, record, parts)
-                record.warn(session.restore())
                 session.trainer.ready()
+                record.warn(session.restore())
                 hold(spec, session)
-                if reopen:
-                    session.ledger.reserve(reopen, "train")
             session._parts = parts.pop_all()
         return session
 
@@ -156,7 +154,6 @@ class Session(Game):
         players = players_of(spec, block, corpus)
         record.warn([*cut_texts(features), *players.warnings])
         ledger = parts.enter_context(ledger_of(spec, began=bool(record.facts["began"])))
-        take_up(spec, ledger)
         record.facts["began"] = True
         record.write("running")  # a kill keeps the warnings
         who = labeler or labeler_of(spec, ledger)
