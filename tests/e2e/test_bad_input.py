@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from stacksl.cli.entry import call
+from stacksl.runs.folder import RunFolder
 
 from .conftest import write_classes, write_pairs
 
@@ -170,7 +171,7 @@ def test_features_that_are_not_numbers(home, refused, monkeypatch, value) -> Non
 
 def unfinish(home: Path, name: str = "one") -> Path:
     """A finished run, as it is a moment before its end."""
-    (home / name / "state.json").write_text('{"state": "running", "created": "then"}')
+    RunFolder(home / name).write_state("running", created="then")
     return home / name
 
 
@@ -208,14 +209,7 @@ def test_features_of_another_dimension_on_resume(home, refused) -> None:
     path = unfinish(home) / "features" / "features.json"
     about = json.loads(path.read_text())
     path.write_text(json.dumps({**about, "dim": about["dim"] + 1}))
-    assert "dimension" in refused("resume", "one", changes=True)
-
-
-@pytest.mark.parametrize("verb", [["evaluate", "one", "good.csv"], ["predict", "one", "good.csv"]])
-def test_a_model_folder_of_another_version(home, refused, verb) -> None:
-    path = home / "one" / "model" / "model.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
-    assert "has format 99" in refused(*verb)
+    assert "does not match its SHA-256" in refused("resume", "one", changes=True)
 
 
 def test_a_corrupted_checkpoint_is_passed_over_and_told(home, capfd) -> None:

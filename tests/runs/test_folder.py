@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from stacksl import formats
 from stacksl.errors import RunError, RunLocked
 from stacksl.runs import folder as folders
 from stacksl.runs.folder import RunFolder, claim_folder, new_folder_name, write_atomic
@@ -193,8 +195,13 @@ def test_states_and_the_one_that_is_read_off_the_lock(made) -> None:
     assert made.read_state()["state"] == "interrupted"
     with made.locked():
         assert made.read_state()["state"] == "running"
-    (made.path / "state.json").write_text("{half")
-    assert made.read_state()["state"] == "interrupted"
+
+
+@pytest.mark.parametrize("text", ["", "{half", "[]", '{"state": "finished"}', "[" * 100_000])
+def test_a_damaged_state_is_refused(made, text) -> None:
+    (made.path / "state.json").write_text(text)
+    with pytest.raises(RunError, match=r"state\.json .* cannot be read .* delete it and `stacksl"):
+        made.read_state()
 
 
 def test_toml_comes_back_as_it_went(made) -> None:
@@ -206,6 +213,36 @@ def test_toml_comes_back_as_it_went(made) -> None:
         made.read_toml("t.toml")
     with pytest.raises(RunError, match="cannot read nowhere.toml"):
         made.read_toml("nowhere.toml")
+
+
+def test_settings_edited_by_hand_are_refused_but_for_run_toml(made) -> None:
+    for name in ("resolved.toml", "run.toml"):
+        made.write_toml(name, {"budget": 100, "gate": "margin"}, "settings")
+        path = made.path / name
+        path.write_text(path.read_text().replace("100", "101"))
+    assert made.read_toml("run.toml") == {"budget": 101, "gate": "margin"}
+    with pytest.raises(RunError, match=r"resolved\.toml .* was edited or damaged .* --config"):
+        RunFolder.open(made.path)
+    path = made.path / "resolved.toml"
+    path.write_text(path.read_text().replace("101", "100") + "# a comment changes nothing\n\n")
+    assert RunFolder.open(made.path).read_toml("resolved.toml")["budget"] == 100
+
+
+@pytest.mark.parametrize(
+    ("found", "has", "way"),
+    [
+        (None, "has no format number", "use the stacksl that wrote it"),
+        (formats.RUN - 1, f"has the format number {formats.RUN - 1}", "use the stacksl that wrote"),
+        (formats.RUN + 1, f"has the format number {formats.RUN + 1}", "install a newer stacksl"),
+    ],
+)
+def test_a_folder_of_another_format_is_refused(made, found, has, way) -> None:
+    table = {"budget": 100} if found is None else {formats.FORMAT: found, "budget": 100}
+    table = table if found is None else formats.with_digest(table)
+    text = "\n".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
+    (made.path / "resolved.toml").write_text(text)
+    with pytest.raises(RunError, match=f"format number {formats.RUN}, .*{has}: {way}"):
+        RunFolder.open(made.path)
 
 
 def test_a_free_name_is_found(tmp_path) -> None:

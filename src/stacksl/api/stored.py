@@ -171,10 +171,11 @@ class Run:
         return self
 
     def _finished(self, settings: Mapping[str, Any] | None) -> bool:
+        """Whether the run is at its end and its results, if deleted, need not be made again."""
         finished = self.folder.read_state()["state"] == "finished"
         if finished and settings:
             raise RunError(f"the run {self.path} has finished: no setting of it can change")
-        return bool(finished)
+        return bool(finished) and self.folder.has_results()
 
     def answer(
         self, *files: str | Path, progress: Callable[[Progress], None] | None = None

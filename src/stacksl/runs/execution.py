@@ -222,6 +222,11 @@ def _compare_with_saved(job: Job, table: Table) -> None:
 def _restore(job: Job, table: Table, refits: Refits, adaptation: Adaptation | None) -> list[str]:
     """Bring the learner to where the ledger is: the last good checkpoint, then the rows on."""
     checkpoint, warnings = checkpoints.latest(job.folder.checkpoints)
+    if checkpoint is None and job.stock.gone:  # whose features the ledger's rows would need
+        raise RunError(
+            f"a run that has forgotten items goes on from a checkpoint, but"
+            f" {job.folder.checkpoints} has no whole one: restore that folder from a copy"
+        )
     after = 0
     if checkpoint is not None:
         if job.stock.began is not None:
