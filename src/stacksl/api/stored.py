@@ -176,6 +176,7 @@ class Run:
         return self
 
     def _finished(self, settings: Mapping[str, Any] | None) -> bool:
+        """Whether the run is at its end and its results, if deleted, need not be made again."""
         from stacksl.runs.job import PENDING
 
         pending = PENDING in self.folder.read_toml("resolved.toml")
