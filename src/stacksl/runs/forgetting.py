@@ -130,7 +130,6 @@ def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Fo
     """
     folder = RunFolder.open(run, forgetting=True)
     with folder.locked(forgetting=True):
-        unseal(folder)
         if not folder.ledger.exists():
             raise RunError(
                 f"the run {run} has no ledger yet, it stopped before round 1: delete the row from"
@@ -146,6 +145,7 @@ def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Fo
                 case = _interrupted(spec, ledger, item, begun)
             result = _result(case)
             if case.item is not None and case.row is not None:
+                unseal(folder)
                 result = _erase(case, case.row, case.item, result)
                 ledger.forget(case.item.id)
             result = replace(result, changed=(*result.changed, *_made_again(case)))
