@@ -322,15 +322,14 @@ def test_a_kill_between_the_settings_and_the_classes_loses_nothing(
     else:
         shutil.copytree(classes.run.path, tmp_path / "run")
         made = Run(tmp_path / "run")
-    before = RunSpec.open(made.folder).dataset.classes
-    for _ in range(2):
-        with monkeypatch.context() as patch:
-            patch.setattr("stacksl.runs.adding.write_atomic", cut)
-            with pytest.raises(Cut):
-                made.add_class("dusk")
-        assert RunSpec.open(made.folder).dataset.classes == before
-    made.add_class("dawn")
-    assert RunSpec.open(made.folder).dataset.classes == (*(before or ()), "dawn")
+    before = RunSpec.open(made.folder).dataset.classes or ()
+    with monkeypatch.context() as patch:
+        patch.setattr("stacksl.runs.pending.write_atomic", cut)
+        with pytest.raises(Cut):
+            made.change(classes="dusk", later=True)
+    assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk"), "it was announced"
+    made.change(classes="dawn", later=True)
+    assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk", "dawn")
     verify(made)
 
 
