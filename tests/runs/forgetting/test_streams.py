@@ -106,7 +106,7 @@ def test_a_model_from_before_the_label_is_deleted(tmp_path: Path) -> None:
     plan: dict[str, Any] = {"budget": 6, "audit": 0, "mode": "pool", "batch": 1}
     made = run(data, out=tmp_path / "r", **plan)
     first = next(iter(learnt_of(made)))
-    made.change_budget("8")
+    made.change(budget="8", later=True)
     kept = Run(shutil.copytree(made.path, tmp_path / "kept"))
     forget(kept.path, first)
     assert kept.folder.model.joinpath("model.json").is_file(), "it knows the item, too"
