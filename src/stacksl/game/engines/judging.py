@@ -17,25 +17,6 @@ from stacksl.game.engines.rooms import LEARNT, ROUNDS, Certificates, Memory
 from stacksl.game.inputs import Array
 from stacksl.game.rules import Clock, GateState
 
-__all__ = [
-    "ENTROPY",
-    "INFORMATION",
-    "action_of",
-    "all_finite",
-    "certify",
-    "change_to_asked",
-    "fill",
-    "forced",
-    "in_doubt",
-    "known",
-    "longest",
-    "needs_widths",
-    "reach_of",
-    "settle",
-    "statistic",
-    "steadies",
-]
-
 forced = allocating(rules.forced)
 _contested_statistic = allocating(rules.contested_statistic)
 _random_statistic = allocating(rules.random_statistic)

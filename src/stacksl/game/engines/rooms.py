@@ -14,22 +14,6 @@ from stacksl.game.engines.plans import NEWTON, SGD, THETA, Plan
 from stacksl.game.gates import Gate
 from stacksl.game.inputs import Array
 
-__all__ = [
-    "ASKED",
-    "CLIPPED",
-    "LEARNT",
-    "ROUNDS",
-    "WINDOW",
-    "Certificates",
-    "Heads",
-    "Memory",
-    "Space",
-    "make_certificates",
-    "make_heads",
-    "make_memory",
-    "make_space",
-]
-
 WINDOW = 200  # losses that sgd's clip level is a quantile of
 LEARNT, ROUNDS, CLIPPED, ASKED = 0, 1, 2, 3  # the places in Memory.counts
 

@@ -30,12 +30,11 @@ from stacksl.studies.rows import Row
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["AXES", "BASE", "COMPLEXITY", "KINDS", "Kind", "paper_memory", "paper_time"]
 
 AXES: Sequence[str] = ("d", "K", "B", "T")
 BASE: Mapping[str, int] = {"d": 128, "K": 8, "B": 400, "T": 4000}
 SWEEPS: Mapping[str, Sequence[int]] = {
-    "d": (32, 64, 128, 256, 512),
+    "d": (128, 192, 256, 384, 512),
     "K": (2, 4, 8, 16, 32),
     "B": (125, 250, 500, 1000, 2000),
     "T": (1000, 2000, 4000, 8000, 16_000),
@@ -269,7 +268,7 @@ COMPLEXITY = LabStudy(
     name="complexity",
     title="Time and memory of a run",
     claim="time is O(BdK + (T − B)d) and memory O(d² + dK)",
-    cost="80 lines of up to 16,000 rounds a seed, some 20 s of one core; take --jobs 1",
+    cost="80 lines of up to 16,000 rounds a seed, some 30 s of one core; take --jobs 1",
     metrics=("milliseconds", "peak_mib"),
     seeds=5,
     trials=trials,
