@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from stacksl.studies.asking import accuracies
 from stacksl.studies.grids import baselines, bases, named
+from stacksl.studies.language import SEEDS, LanguageStudy, Setting
 from stacksl.studies.methods import MLE, gated, llf, objective, stacksl
-from stacksl.studies.study import Setting, Study
 from stacksl.studies.tasks import Setup
-
-__all__ = ["MEDQA", "MMLU"]
 
 OPTION = {"protocol": "option"}
 BUDGET = 0.5
@@ -48,22 +46,24 @@ def _methods(study: str, task: str | None, tuned: str) -> list[Setting]:
     ]
 
 
-MEDQA = Study(
+MEDQA = LanguageStudy(
     name="medqa",
     title="MedQA",
     claim="StackSL beats a fine-tuned ranker of options; LLF-StackSL gives some of that for half",
     cost="14 runs a seed, 6 of them to choose kl_weight and k",
     metrics=("accuracy", "macro_f1"),
+    seeds=SEEDS,
     grid=medqa_grid,
     measure=accuracies,
 )
 
-MMLU = Study(
+MMLU = LanguageStudy(
     name="mmlu",
     title="Three subjects of MMLU",
     claim="With 11 to 29 questions StackSL or LLF-StackSL is the best in each subject",
     cost="27 runs a seed, 6 of them, on MedQA, to choose kl_weight and k",
     metrics=("accuracy", "macro_f1"),
+    seeds=SEEDS,
     grid=mmlu_grid,
     measure=accuracies,
 )

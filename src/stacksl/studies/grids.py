@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from stacksl.studies.language import Setting
 from stacksl.studies.methods import BASELINES, gated
 from stacksl.studies.paper import NUMBERS
-from stacksl.studies.study import Setting
 from stacksl.studies.tasks import Setup
-
-__all__ = ["baselines", "bases", "named", "permutation"]
 
 SHOTS = (0, 5)
 
@@ -57,8 +56,6 @@ def permutation(setup: Setup, protocol: str, *settings: Setting) -> list[Setting
 
     Only where the order is seen: in protocol `letter`. By options alone no score depends on it.
     """
-    from dataclasses import replace
-
     if setup.settings.get("protocol", protocol) != "letter":
         return []
     return [

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stacksl.studies.asking import measured
-from stacksl.studies.bench import Bench
 from stacksl.studies.cells import Result
 from stacksl.studies.grids import baselines, bases, named, permutation
+from stacksl.studies.language import SEEDS, LanguageBench, LanguageStudy, Setting
 from stacksl.studies.methods import LATE, llf, stacksl
 from stacksl.studies.paper import BUDGETS
-from stacksl.studies.study import Setting, Study
 from stacksl.studies.tasks import Setup
-
-__all__ = ["LABEL_EFFICIENCY"]
 
 NAME = "label-efficiency"
 LETTER = {"protocol": "letter"}
@@ -37,7 +34,7 @@ def grid(setup: Setup) -> Sequence[Setting]:
 
 
 def measure(
-    setting: Setting, seed: int, bench: Bench, result: Result
+    setting: Setting, seed: int, bench: LanguageBench, result: Result
 ) -> Mapping[str, float | None]:
     """Accuracy, F1, the labels used, and accuracy against that of all labels and of none.
 
@@ -59,12 +56,13 @@ def measure(
     return found
 
 
-LABEL_EFFICIENCY = Study(
+LABEL_EFFICIENCY = LanguageStudy(
     name=NAME,
     title="Label efficiency",
     claim="LLF-StackSL keeps about 94 % of the accuracy of all labels with 10 % of them",
     cost="23 runs a seed, 6 of them to choose kl_weight and k",
     metrics=("accuracy", "macro_f1", "used_fraction", "percent_of_full", "gain", "gain_kept"),
+    seeds=SEEDS,
     grid=grid,
     measure=measure,
 )

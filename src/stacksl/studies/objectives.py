@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stacksl.studies.asking import accuracies
-from stacksl.studies.bench import Bench
 from stacksl.studies.cells import Result
 from stacksl.studies.grids import bases, named, permutation
+from stacksl.studies.language import SEEDS, LanguageBench, LanguageStudy, Setting
 from stacksl.studies.methods import MLE, objective, stacksl
-from stacksl.studies.study import Setting, Study
 from stacksl.studies.tasks import Setup
-
-__all__ = ["CLIPPING", "OBJECTIVES"]
 
 LETTER = {"protocol": "letter"}
 OPTION = {"protocol": "option"}
@@ -44,7 +41,9 @@ def clipping_grid(setup: Setup) -> Sequence[Setting]:
     return [*bases(study, "option"), *named_rows]
 
 
-def losses(setting: Setting, seed: int, bench: Bench, result: Result) -> Mapping[str, float | None]:
+def losses(
+    setting: Setting, seed: int, bench: LanguageBench, result: Result
+) -> Mapping[str, float | None]:
     """Mean and largest loss of the labels in the last epoch, as trained on, and the accuracy."""
     found = dict(accuracies(setting, seed, bench, result))
     if setting.shots is not None:
@@ -57,23 +56,25 @@ def losses(setting: Setting, seed: int, bench: Bench, result: Result) -> Mapping
     }
 
 
-OBJECTIVES = Study(
+OBJECTIVES = LanguageStudy(
     name="objectives",
     title="Training objectives",
     claim="StackSL's regularised objective is as good as SFT and cross-entropy on all labels",
     cost="11 runs a seed, 6 of them to choose kl_weight and k",
     metrics=("accuracy", "macro_f1", "accuracy_sd"),
+    seeds=SEEDS,
     grid=objectives_grid,
     measure=accuracies,
     spread=True,
 )
 
-CLIPPING = Study(
+CLIPPING = LanguageStudy(
     name="clipping-lm",
     title="Clipping of the loss",
     claim="Clipping at 5 nats cuts the largest losses and leaves the mean as it is",
     cost="9 runs a seed, 6 of them to choose kl_weight and k",
     metrics=("mean_loss", "max_loss", "clipped", "accuracy"),
+    seeds=SEEDS,
     grid=clipping_grid,
     measure=losses,
 )

@@ -8,19 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = [
-    "BUDGETS",
-    "CANNOT",
-    "CLIP_LEVEL",
-    "KL_WEIGHTS",
-    "NEGATIVES",
-    "NUMBERS",
-    "SIZES",
-    "STREAM",
-    "SUBJECTS",
-    "possible",
-]
-
 BUDGETS = (1.0, 0.5, 0.25, 0.1)
 """β of the table of label efficiency; 0.5 is that of every other row of Algorithm 2."""
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from stacksl.errors import DataError
 
-__all__ = ["KEYS", "Row", "half_width", "pooled", "row_from"]
-
 KEYS = (
     "study",
     "row",

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 from stacksl.studies.asking import accuracies
 from stacksl.studies.grids import baselines, bases, named
+from stacksl.studies.language import SEEDS, LanguageStudy, Setting
 from stacksl.studies.methods import llf
 from stacksl.studies.paper import KL_WEIGHTS, NEGATIVES, STREAM
-from stacksl.studies.study import Setting, Study
 from stacksl.studies.tasks import Setup
-
-__all__ = ["HARD_NEGATIVES", "KL"]
 
 OPTION = {"protocol": "option"}
 BUDGET = 0.5
@@ -36,22 +34,24 @@ def negatives_grid(setup: Setup) -> Sequence[Setting]:
     return [*bases(study, "option"), *rows, *baselines(study, OPTION, rows[-1])]
 
 
-KL = Study(
+KL = LanguageStudy(
     name="kl",
     title="Weight of the KL term",
     claim="A KL weight of 0.7 gives the best accuracy of Algorithm 2 at N = 1,000",
     cost="8 runs of 1,000 items a seed",
     metrics=("accuracy", "macro_f1"),
+    seeds=SEEDS,
     grid=kl_grid,
     measure=accuracies,
 )
 
-HARD_NEGATIVES = Study(
+HARD_NEGATIVES = LanguageStudy(
     name="hard-negatives",
     title="Number of hard negatives",
     claim="Four hard negatives give the best accuracy of Algorithm 2 at N = 1,000",
     cost="7 runs of 1,000 items a seed, 5 of them those of kl",
     metrics=("accuracy", "macro_f1"),
+    seeds=SEEDS,
     grid=negatives_grid,
     measure=accuracies,
 )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from stacksl.errors import DataError
 from stacksl.studies.rows import Row, half_width
-
-__all__ = ["HEADINGS", "markdown", "refreshed"]
 
 HEADINGS: Mapping[str, str] = {
     "accuracy": "accuracy",
@@ -123,12 +121,11 @@ def _number(metric: str, value: float | None) -> str:
     return f"{value:.2f}" if metric in _LOSSES else f"{value:.4f}"
 
 
-def _layout(rows: Sequence[Row]) -> Callable[[Sequence[Row]], str]:
-    """How the study that these rows are of is shown."""
-    from stacksl.studies.lab import LABORATORY
+def _shown_as_its_study(rows: Sequence[Row]) -> str:
+    from stacksl.studies import STUDIES
 
-    study = LABORATORY.get(rows[0].study) if rows else None
-    return markdown if study is None or study.layout is None else study.layout
+    study = STUDIES.get(rows[0].study) if rows else None
+    return markdown(rows) if study is None else study.shown(rows)
 
 
 def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
@@ -150,6 +147,6 @@ def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
         if name not in records:
             raise DataError(f"a page shows the record '{name}', and there is none: make it again")
         rows = records[name]
-        return f"<!-- study: {name} -->\n{_layout(rows)(rows)}\n<!-- end -->"
+        return f"<!-- study: {name} -->\n{_shown_as_its_study(rows)}\n<!-- end -->"
 
     return _BLOCK.sub(table, text)

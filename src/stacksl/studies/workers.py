@@ -16,8 +16,6 @@ from typing import Any, TypeAlias
 
 from stacksl.errors import RunError
 
-__all__ = ["in_processes"]
-
 Play: TypeAlias = Callable[..., Any]
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from stacksl.game import make_gate
 from stacksl.game.engines import run_stream
-from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.claims import bisections
 from stacksl.studies.lab.claims.advice import ADVICE, measure, trials
 from stacksl.studies.lab.claims.sentences import SENTENCES
@@ -180,15 +179,14 @@ def test_the_study_makes_a_table_and_a_figure() -> None:
         line.row: [{m: float(rng.random()) for m in ADVICE.metrics} for _ in range(3)]
         for trial in trials(True) for line in trial.lines
     }  # fmt: skip
-    rows = reproduce(ADVICE, made, quick=True)
+    rows = ADVICE.rows_from(made, quick=True)
     effects = [row for row in rows if row.metric == "effect"]
     assert [row.row for row in effects] == [sentence.key for sentence in SENTENCES]
     budget = next(row for row in effects if row.row == "budget")
     few = [n["final_regret"] for n in made["budget: B/T = 0.02, β = 0.02"]]
     most = [n["final_regret"] for n in made["budget: B/T = 1, β = 1"]]
     assert budget.value == pytest.approx(np.mean(few) - np.mean(most))
-    assert ADVICE.layout is not None
-    text = ADVICE.layout(rows)
+    text = ADVICE.shown(rows)
     assert all(f"| {sentence.key} | {sentence.text} |" in text for sentence in SENTENCES)
     assert {line.count("|") for line in text.splitlines() if line.startswith("|")} == {7}
     assert ADVICE.figures is not None

@@ -12,7 +12,6 @@ import pytest
 
 from stacksl.game import GATES, make_gate
 from stacksl.game.gates import First, Gate
-from stacksl.studies.lab.bench import reproduce, samples
 from stacksl.studies.lab.gates.entries import (
     DEFAULTS,
     RESET,
@@ -25,7 +24,7 @@ from stacksl.studies.lab.gates.entries import (
 from stacksl.studies.lab.gates.pilot import PILOT_SEEDS, candidates
 from stacksl.studies.lab.gates.scores import derive, ratios, scores, summary
 from stacksl.studies.lab.gates.study import BUDGETS, GATES_STUDY, measure, trial
-from stacksl.studies.lab.trial import LabStudy
+from stacksl.studies.lab.trial import StreamStudy, samples
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.lab.worlds.streams import KINDS, make_world
 
@@ -173,7 +172,7 @@ def test_derived_rows_have_both_numbers_of_both_metrics() -> None:
     assert not any(name.endswith("softmax") for name, _ in rows)
 
 
-def _small() -> LabStudy:
+def _small() -> StreamStudy:
     few = [
         e
         for e in entries()
@@ -193,12 +192,11 @@ def test_a_small_battery_gives_rows_tables_and_figures() -> None:
         for one in study.trials(True)
         for line in one.lines
     }
-    rows = reproduce(study, found)
+    rows = study.rows_from(found)
     assert {row.metric for row in rows} >= {"regret_per_round", "final_regret", "worst"}
     assert all(row.study == "gates" and row.seeds == 2 for row in rows)
-    assert study.layout is not None
     assert study.figures is not None
-    text = study.layout(rows)
+    text = study.shown(rows)
     assert "**Regret a round on the way, × 1000: softmax, budget 0.02**" in text
     assert text.count("| margin, reset |") == 5, "the summary and two metrics by two budgets"
     assert set(study.figures(rows)) == {"gates", "gates-final", "gates-summary"}

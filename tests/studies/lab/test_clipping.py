@@ -9,11 +9,10 @@ import pytest
 
 from stacksl.game.engines import run_stream
 from stacksl.game.losses import cross_entropy
-from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.claims.clipping import CLIPPING, CLIPS, clipped, levels, losses, trials
-from stacksl.studies.lab.trial import Line
 from stacksl.studies.lab.worlds import playing
 from stacksl.studies.lab.worlds.heavy import heavy_world
+from stacksl.studies.study import Line
 
 
 @pytest.fixture(autouse=True)
@@ -89,15 +88,14 @@ def made_up(seeds: int = 3) -> dict[str, list[dict[str, float]]]:
 
 
 def test_changes_are_paired_by_seed() -> None:
-    rows = reproduce(CLIPPING, made_up(), quick=True)
+    rows = CLIPPING.rows_from(made_up(), quick=True)
     changes = {
         row.metric: row for row in rows if row.row == "2% wrong, η = 1, ρ = 5, gradient scaled"
     }
     assert (changes["accuracy_change"].value, changes["accuracy_change"].se) == (1.0, 0.0)
     assert (changes["max_loss_change"].value, changes["max_loss_change"].se) == (0.0, 0.0)
     assert changes["max_loss"].value == 1.0
-    assert CLIPPING.layout is not None
-    text = CLIPPING.layout(rows)
+    text = CLIPPING.shown(rows)
     assert "accuracy of the last θ: clipping raises it in 36, lowers it in 0" in text
     assert (
         "largest loss, not cut: clipping raises it in 0, lowers it in 0, no effect seen in 36"
@@ -109,5 +107,4 @@ def test_changes_are_paired_by_seed() -> None:
 
 def test_no_number_of_the_papers_stands_beside_a_made_up_stream() -> None:
     assert not any(one.paper for trial in trials(True) for one in trial.lines)
-    assert CLIPPING.layout is not None
-    assert "paper" not in CLIPPING.layout(reproduce(CLIPPING, made_up(), quick=True))
+    assert "paper" not in CLIPPING.shown(CLIPPING.rows_from(made_up(), quick=True))

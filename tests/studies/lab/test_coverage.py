@@ -10,15 +10,14 @@ import pytest
 
 from stacksl.game import ConfidenceSet, make_gate, radius
 from stacksl.game.engines import run_stream
-from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.claims.coverage import COVERAGE, covered
 from stacksl.studies.lab.measures.estimates import Estimates, estimates, radii
 from stacksl.studies.lab.measures.shares import clopper_pearson, held
-from stacksl.studies.lab.trial import Line
 from stacksl.studies.lab.worlds import playing
 from stacksl.studies.lab.worlds.playing import regrets
 from stacksl.studies.lab.worlds.streams import make_world
 from stacksl.studies.rows import Row
+from stacksl.studies.study import Line
 
 KNOWN = {"noise": 0.3, "dim": 6, "ridge": 1.0, "delta": 0.05, "bound": 2.0}
 
@@ -148,10 +147,9 @@ def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
                     "regret_per_round": 0.1} for s in range(4)]
         for trial in COVERAGE.trials(True) for line in trial.lines
     }  # fmt: skip
-    rows = reproduce(COVERAGE, made, quick=True)
+    rows = COVERAGE.rows_from(made, quick=True)
     assert len({row.row for row in rows}) == 88
-    assert COVERAGE.layout is not None
-    text = COVERAGE.layout(rows)
+    text = COVERAGE.shown(rows)
     assert "0.75 [0.19, 0.99]" in text, "3 of 4 runs"
     assert "| ridge, V on labelled rounds, shift, contested |" in text
     assert "| sgd, η = 0.1, V on labelled rounds | 0 / 0 / 8 | 0 / 0 / 8 | 0 / 0 / 8 |" in text

@@ -11,7 +11,6 @@ import pytest
 from stacksl.game import ScorerSettings, make_scorer
 from stacksl.game.inputs import PairFeatures
 from stacksl.items import Label
-from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.claims.learners import LEARNERS, RATES, TUNED, _replayed, derive, measure
 from stacksl.studies.lab.claims.learners_exact import counts, exact_estimates, fit
 from stacksl.studies.lab.claims.learners_steps import averaged, descent
@@ -129,10 +128,9 @@ def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
         for one in small
         for line in one.lines
     }
-    rows = reproduce(study, found)
+    rows = study.rows_from(found)
     assert len({row.row for row in rows if not row.row.endswith("/ newton")}) == 27
     assert all(row.study == "learners" and row.value is not None for row in rows)
-    assert study.layout is not None
     assert study.figures is not None
-    assert "| exact maximum likelihood |" in study.layout(rows)
+    assert "| exact maximum likelihood |" in study.shown(rows)
     assert set(study.figures(rows)) == {"learners"}

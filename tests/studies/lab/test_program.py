@@ -56,7 +56,7 @@ def test_a_copy_of_the_same_text_has_the_same_hash(copy: Path) -> None:
         ("game/scorers/ridge.py", set(LABORATORY)),
         ("studies/lab/worlds/streams.py", set(LABORATORY)),
         ("studies/lab/trial.py", set(LABORATORY)),
-        ("studies/lab/store.py", set(LABORATORY)),
+        ("studies/store.py", set(LABORATORY)),
         ("studies/lab/claims/coverage.py", {"coverage"}),
         ("studies/lab/measures/estimates.py", {"coverage"}),
         ("studies/lab/claims/drift_rows.py", {"drift"}),

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from stacksl.studies.lab.bench import measured, reproduce
+from stacksl.studies.bench import Bench
 from stacksl.studies.lab.claims.rates import (
     FULL,
     NORMS,
@@ -23,8 +23,7 @@ from stacksl.studies.lab.claims.rates import (
     theorem_a,
     trials,
 )
-from stacksl.studies.lab.store import NumberStore
-from stacksl.studies.lab.trial import Line, Samples
+from stacksl.studies.lab.trial import Samples
 from stacksl.studies.lab.worlds.lower_bounds import (
     LOWER_ANY,
     LOWER_BLIND,
@@ -37,6 +36,8 @@ from stacksl.studies.lab.worlds.lower_bounds import (
 )
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.rows import KEYS, Row
+from stacksl.studies.store import Store
+from stacksl.studies.study import Line
 
 RECORD = Path(__file__).parents[3] / "docs/studies/results/rates.json"
 
@@ -192,18 +193,16 @@ def test_no_worst_norm_of_ucb_in_the_record_is_at_the_end_of_the_grid() -> None:
 
 
 def test_it_runs() -> None:
-    rows: list[Row] = reproduce(
-        RATES, measured(RATES, range(2), NumberStore(), quick=True), quick=True
-    )
+    bench = Bench(Store(), quick=True)
+    rows: list[Row] = RATES.reproduce(bench, range(2))
     assert all(tuple(row.to_json()) == KEYS for row in rows)
     named = {row.row: row for row in rows}
     spent = named["pairs: first, B = 100, T = 1,000"]
     assert spent.asked_fraction == spent.budget_fraction == 0.1
     llf = named["pairs: LLF, B = 100, T = 1,000"]
     assert llf.value == spent.value, "the paper's gate buys the first B labels here too"
-    assert RATES.layout is not None
     assert RATES.figures is not None
-    table = RATES.layout(rows)
+    table = RATES.shown(rows)
     points = {(b, QUICK.horizon) for b in QUICK.budgets} | {
         (QUICK.budget, t) for t in QUICK.horizons
     }

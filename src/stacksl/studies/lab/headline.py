@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from stacksl.errors import DataError
 from stacksl.studies.rows import Row, half_width
 
-__all__ = ["CLAIMS", "Claim", "headline"]
-
 _FIELD = re.compile(r"\{([^|{}]+)\|([^|{}]+)\|([^|{}]+?)(?:\|(\d+))?\}")
 
 

@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-__all__ = ["program_files", "program_hash"]
-
 PACKAGE = Path(__file__).parents[2]
 
-_FRAME = ("trial", "bench", "store")
-"""What is played under which seed, and what is kept of it; the rest of the frame shows it."""
+_FRAME = ("lab/trial.py", "bench.py", "store.py")
+"""What is played under which seed, and what is kept of it."""
 
 _SHOWING = ("drawing", "scores")
 """What turns numbers into rows and pictures, and makes none: a folder, and a module."""
@@ -43,7 +41,7 @@ def program_files(play: Callable[..., object], root: Path = PACKAGE) -> list[Pat
     """
     lab = root / "studies" / "lab"
     shared = {*(root / "game").rglob("*.py"), *(lab / "worlds").rglob("*.py")}
-    frame = {lab / f"{name}.py" for name in _FRAME}
+    frame = {root / "studies" / name for name in _FRAME}
     return sorted(shared | frame | _tree(_home(play, root), root))
 
 

@@ -18,18 +18,19 @@ from stacksl.game.inputs import PairFeatures
 from stacksl.studies.lab.claims.bisections import bisected, budget_of
 from stacksl.studies.lab.claims.sentences import SENTENCES
 from stacksl.studies.lab.drawing.advice import figure, layout
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.heavy import heavy_world
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row, pooled
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from stacksl.studies.lab.claims.sweeps import Sentence
 
-__all__ = ["ADVICE"]
 
 ROUNDS, QUICK_ROUNDS = 4000, 200
 
@@ -137,7 +138,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     return {"advice": figure(rows)}
 
 
-ADVICE = LabStudy(
+ADVICE = StreamStudy(
     name="advice",
     title="The parameter section, sentence by sentence",
     claim="how c, the KL weight, η, the ridge, κ, δ, α, K, τ and ρ should be set",
@@ -156,6 +157,6 @@ ADVICE = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

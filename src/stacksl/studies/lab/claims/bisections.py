@@ -21,11 +21,10 @@ from stacksl.game.bisection import (
     voluntary,
 )
 from stacksl.game.engines import run_stream
-from stacksl.studies.lab.trial import Line, Numbers
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.lab.worlds.streams import World
-
-__all__ = ["bisected", "budget_of", "demand_uncut"]
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 PRECISION = 0.005
 CEILING = 2

@@ -10,17 +10,18 @@ import numpy as np
 
 from stacksl.game.calibration import clip_at_median, clip_at_quantile
 from stacksl.studies.lab.drawing.clipping import CHANGING, HEADS, figures, layout
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.heavy import heavy_world
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.rows import Row, pooled
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
     from stacksl.game.engines import StreamResult
     from stacksl.game.inputs import Array
     from stacksl.studies.lab.worlds.streams import World
 
-__all__ = ["CLIPPING"]
 
 ROUNDS, QUICK_ROUNDS = 10_000, 300
 SHARES = (0.0, 0.02, 0.1)
@@ -146,7 +147,7 @@ def _change(samples: Samples, share: float, rate: float, name: str, metric: str)
     )  # fmt: skip
 
 
-CLIPPING = LabStudy(
+CLIPPING = StreamStudy(
     name="clipping",
     title="Clipping ρ on a stream with heavy-tailed losses",
     claim="clipping at 5 nats cuts the largest losses, leaves the mean, and stabilises learning",
@@ -156,6 +157,6 @@ CLIPPING = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

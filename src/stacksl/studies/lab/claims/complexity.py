@@ -22,10 +22,12 @@ import numpy as np
 from stacksl.game import generator
 from stacksl.game.engines import StreamResult
 from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import play
 from stacksl.studies.lab.worlds.streams import World, sphere
 from stacksl.studies.rows import Row
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -264,7 +266,7 @@ def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     return figures(rows)
 
 
-COMPLEXITY = LabStudy(
+COMPLEXITY = StreamStudy(
     name="complexity",
     title="Time and memory of a run",
     claim="time is O(BdK + (T − B)d) and memory O(d² + dK)",
@@ -274,6 +276,6 @@ COMPLEXITY = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=_layout,
+    table=_layout,
     figures=_figures,
 )

@@ -9,9 +9,11 @@ import numpy as np
 
 from stacksl.studies.lab.drawing.coverage import figure, layout
 from stacksl.studies.lab.measures.estimates import estimates, radii
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
+from stacksl.studies.lab.trial import StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.lab.worlds.streams import World, make_world
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from stacksl.game.inputs import Array
     from stacksl.studies.rows import Row
 
-__all__ = ["COVERAGE"]
 
 ROUNDS, QUICK_ROUNDS = 4000, 200
 BUDGETS = (0.02, 0.1, 0.25, 0.5)
@@ -144,7 +145,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     return {"coverage": figure(rows)}
 
 
-COVERAGE = LabStudy(
+COVERAGE = StreamStudy(
     name="coverage",
     title="Confidence sets and certificates",
     claim="θ* lies in the confidence set with probability 1 − δ, whatever enters V",
@@ -163,6 +164,6 @@ COVERAGE = LabStudy(
     seeds=100,
     trials=trials,
     play=measure,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

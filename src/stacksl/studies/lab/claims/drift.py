@@ -12,12 +12,12 @@ from stacksl.studies.lab.claims.drift_rows import GUARDS, STILL, Case, case_of
 from stacksl.studies.lab.drawing.drift import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.measures.shares import clopper_pearson
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
 from stacksl.studies.rows import Row
-
-__all__ = ["DRIFT", "alarms", "measure"]
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 300, 20
 BUDGETS = (0.02, 0.1)
@@ -171,7 +171,7 @@ def _share(case: Case, metric: str, counts: Sequence[float]) -> Row:
     return Row("drift", f"{case.row} / runs", metric, wrong / runs, seeds=runs, settings=settings)
 
 
-DRIFT = LabStudy(
+DRIFT = StreamStudy(
     name="drift",
     title="The guarded drift reset",
     claim="a reset that counts well-known directions alone finds a change of θ* and nothing else",
@@ -189,6 +189,6 @@ DRIFT = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

@@ -14,12 +14,12 @@ from stacksl.studies.lab.claims.learners_exact import exact_estimates
 from stacksl.studies.lab.claims.learners_steps import averaged, descent
 from stacksl.studies.lab.drawing.learners import METRICS, REFERENCE, figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row
-
-__all__ = ["LEARNERS", "RATES", "TUNED", "pilot"]
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 1000, 20
 BUDGETS = (0.02, 0.1, 1.0)
@@ -170,7 +170,7 @@ def pilot(
     return total
 
 
-LEARNERS = LabStudy(
+LEARNERS = StreamStudy(
     name="learners",
     title="Learners at equal labels: the first B of 20,000 rounds",
     claim="the gradient learner's regret is that of the estimate the theorems are about",
@@ -180,7 +180,7 @@ LEARNERS = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=layout,
+    table=layout,
     figures=figures,
 )
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from stacksl.errors import SettingsError
 from stacksl.game.inputs import Array
 
-__all__ = ["counts", "exact_estimates", "fit"]
-
 GROWTH = 1.1
 """The next fit has this many times the labels of the last: at worst so much of them is unused."""
 

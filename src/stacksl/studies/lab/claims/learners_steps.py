@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from stacksl.game.inputs import Array
 
-__all__ = ["averaged", "descent"]
-
 
 def descent(features: Array, labels: NDArray[np.int64], rate: float, power: float) -> Array:
     """θ before and after each of n labels, (n + 1, d), from 0, by one step a label on its log-loss.

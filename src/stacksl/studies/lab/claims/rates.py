@@ -15,7 +15,7 @@ import numpy as np
 
 from stacksl.game.inputs import Array
 from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.lower_bounds import (
     NOISE,
     blind_regret,
@@ -27,11 +27,12 @@ from stacksl.studies.lab.worlds.lower_bounds import (
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ACTIONS", "DIM", "FULL", "GATES", "NORMS", "QUICK", "RATES", "Grid", "theorem_a"]
 
 DIM, CUBE_DIM = 20, 5
 
@@ -259,7 +260,7 @@ def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     return figures(rows)
 
 
-RATES = LabStudy(
+RATES = StreamStudy(
     name="rates",
     title="How regret moves with budget and horizon",
     claim="regret is √(dB) + c√B under a budget (Theorem 2) and d√T with all labels (Theorem 1)",
@@ -269,6 +270,6 @@ RATES = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=_layout,
+    table=_layout,
     figures=_figures,
 )

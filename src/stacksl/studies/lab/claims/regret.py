@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.game import confidence
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row, pooled
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PAPER", "REGRET", "SWITCH", "SWITCH_PRINTED", "first_spread"]
 
 ROUNDS, QUICK_ROUNDS = 20_000, 1000
 
@@ -155,7 +156,7 @@ def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     return figures(rows)
 
 
-REGRET = LabStudy(
+REGRET = StreamStudy(
     name="regret",
     title="Synthetic linear bandit regret against budget",
     claim="LLF's regret is close to that of full information, random querying's ten times worse",
@@ -165,6 +166,6 @@ REGRET = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=_layout,
+    table=_layout,
     figures=_figures,
 )

@@ -25,9 +25,7 @@ from stacksl.studies.lab.measures.effects import (
     negative,
     shift_of_best,
 )
-from stacksl.studies.lab.trial import Line
-
-__all__ = ["SENTENCES"]
+from stacksl.studies.study import Line
 
 UCB: Mapping[str, Any] = {"action": "ucb"}
 FIRST: Mapping[str, Any] = {"scorer": "sgd", "gate": {"name": "first"}}

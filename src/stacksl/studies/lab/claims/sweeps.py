@@ -7,20 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stacksl.studies.lab.measures.effects import Effects, contrast
-from stacksl.studies.lab.trial import Line
-
-__all__ = [
-    "HEAVY",
-    "MANY",
-    "SCALAR",
-    "SOFTMAX",
-    "Sentence",
-    "ends",
-    "names",
-    "sgd",
-    "sides",
-    "sweep",
-]
+from stacksl.studies.study import Line
 
 SCALAR: Mapping[str, Any] = {"kind": "iid", "feedback": "scalar", "dim": 20}
 SOFTMAX: Mapping[str, Any] = {"kind": "iid", "feedback": "softmax", "dim": 20}

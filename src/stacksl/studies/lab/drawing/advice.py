@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["RULE", "figure", "layout", "verdict"]
 
 RULE = (
     "An effect is measured so that it is above 0 where the sentence is right. The verdict is"

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["CHANGING", "HEADS", "figures", "layout"]
 
 HEADS: Mapping[str, str] = {
     "mean_after": "mean loss, cut at ρ",

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "layout"]
 
 AXES = ("d", "K", "B", "T")
 LABELS: Mapping[str, str] = {"milliseconds": "milliseconds a run", "peak_mib": "MiB, the most held"}

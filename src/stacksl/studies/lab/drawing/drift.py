@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "layout"]
-
 
 def layout(rows: Sequence[Row]) -> str:
     """False alarms over all streams, then by stream; the change; regret with and without."""

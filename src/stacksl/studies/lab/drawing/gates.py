@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "layout"]
 
 TITLES: Mapping[str, str] = {
     "regret_per_round": "Regret a round on the way",

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["METRICS", "REFERENCE", "figures", "layout"]
 
 REFERENCE = "newton"
 """The learner whose mean the others' are divided by."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "layout"]
 
 _REGRET = "regret (mean, 95 % interval)"
 

@@ -11,7 +11,6 @@ from stacksl.studies.rows import Row, half_width
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "layout"]
 
 _HEADS = (
     "regret / T, ours", "paper", "ours / paper", "over first", "labels / T",

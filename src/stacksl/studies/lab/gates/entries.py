@@ -9,8 +9,6 @@ from typing import Any
 
 from stacksl.game import GATES
 
-__all__ = ["DEFAULTS", "RESET", "TUNED", "Entry", "Place", "entries", "place_of"]
-
 RESET = ", reset"
 """What the name of an entry ends with when its learner starts over at a drift."""
 

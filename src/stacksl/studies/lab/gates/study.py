@@ -15,11 +15,11 @@ from stacksl.game.inputs import PairFeatures
 from stacksl.studies.lab.drawing.gates import figures, layout
 from stacksl.studies.lab.gates.entries import Entry, Place, entries
 from stacksl.studies.lab.gates.scores import derive, summary
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
+from stacksl.studies.lab.trial import StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
-
-__all__ = ["BUDGETS", "GATES_STUDY", "measure", "trial"]
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 300, 20
 BUDGETS = (0.02, 0.1)
@@ -95,7 +95,7 @@ def _calibrated(stream: World) -> float:
     return calibrate_gate_scale(warmup_spreads(scorer, block, shown)).value
 
 
-GATES_STUDY = LabStudy(
+GATES_STUDY = StreamStudy(
     name="gates",
     title="Gates at equal labels: regret on the way and of the final model",
     claim="LLF buys its labels where they matter, more cheaply than labels bought at random",
@@ -106,6 +106,6 @@ GATES_STUDY = LabStudy(
     play=measure,
     derive=derive,
     summary=summary,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

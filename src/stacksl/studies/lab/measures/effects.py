@@ -9,8 +9,6 @@ import numpy as np
 
 from stacksl.studies.lab.trial import Samples
 
-__all__ = ["CLOSE", "Effects", "between", "contrast", "near_budget", "negative", "shift_of_best"]
-
 Effects: TypeAlias = Callable[[Samples], Sequence[float]]
 """From the numbers of all lines to one number a seed."""
 

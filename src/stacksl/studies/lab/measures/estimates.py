@@ -11,8 +11,6 @@ from stacksl.game import radius
 from stacksl.game.engines import StreamResult
 from stacksl.game.inputs import Array
 
-__all__ = ["Estimates", "estimates", "radii"]
-
 _CHUNK = 500  # rounds whose images are held at a time
 
 

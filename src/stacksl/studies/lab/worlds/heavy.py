@@ -8,8 +8,6 @@ from stacksl.game import generator
 from stacksl.game.inputs import Array
 from stacksl.studies.lab.worlds.streams import World, sphere
 
-__all__ = ["heavy_world"]
-
 SHORTEST, TAIL = 0.1, 1.5
 SCALE = 8.0
 TESTS = 2000

@@ -19,17 +19,6 @@ from stacksl.game import confidence, generator
 from stacksl.game.inputs import Array
 from stacksl.studies.lab.worlds.streams import World
 
-__all__ = [
-    "LOWER_ANY",
-    "LOWER_BLIND",
-    "NOISE",
-    "blind_regret",
-    "cube",
-    "pairs",
-    "printed_bound",
-    "proved_bound",
-]
-
 LOWER_BLIND = math.erfc(1.0 / math.sqrt(2.0))
 """2Φ(−1) = 0.317."""
 

@@ -12,8 +12,6 @@ from stacksl.game.engines import StreamResult, run_stream
 from stacksl.game.inputs import Array
 from stacksl.studies.lab.worlds.streams import World
 
-__all__ = ["final_regret", "play", "regrets"]
-
 
 def play(
     world: World,

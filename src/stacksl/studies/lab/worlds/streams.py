@@ -18,8 +18,6 @@ from stacksl.errors import unknown_name
 from stacksl.game import generator
 from stacksl.game.inputs import Array
 
-__all__ = ["KINDS", "Feedback", "Kind", "World", "make_world", "sphere"]
-
 Feedback = Literal["scalar", "softmax"]
 Kind = Literal["iid", "follower", "near-tie", "rare", "shift-2", "shift-4", "concept"]
 
