@@ -10,21 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stacksl.errors import unknown_name
-from stacksl.studies.applications import MEDQA, MMLU
+from stacksl.studies.grids import LANGUAGE
 from stacksl.studies.lab import LABORATORY
-from stacksl.studies.label_efficiency import LABEL_EFFICIENCY
-from stacksl.studies.language import LanguageStudy
-from stacksl.studies.objectives import CLIPPING, OBJECTIVES
 from stacksl.studies.study import Study
-from stacksl.studies.sweeps import HARD_NEGATIVES, KL
 
 __all__ = ["LANGUAGE", "STUDIES", "listing", "study_named"]
-
-LANGUAGE: Mapping[str, LanguageStudy] = {
-    study.name: study
-    for study in (LABEL_EFFICIENCY, KL, HARD_NEGATIVES, OBJECTIVES, MEDQA, MMLU, CLIPPING)
-}
-"""The studies of language models."""
 
 STUDIES: Mapping[str, Study] = {**LANGUAGE, **LABORATORY}
 """Every study by the name that `stacksl reproduce` takes."""

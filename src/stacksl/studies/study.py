@@ -36,6 +36,10 @@ class Line:
     paper: Mapping[str, float] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
 
+    def budget(self, rounds: int) -> int:
+        """B: the labels that may be bought in so many rounds."""
+        return int((self.budget_fraction or 0.0) * rounds + 1e-9)
+
 
 Figures: TypeAlias = "Callable[[Sequence[Row]], Mapping[str, Figure]]"
 

@@ -178,7 +178,7 @@ def test_other_code_measures_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     path = tmp_path / "toy.jsonl"
     measured(TOY, range(1), Store(path))
     PLAYED.clear()
-    monkeypatch.setattr("stacksl.studies.lab.trial.program_hash", lambda play: "other")
+    monkeypatch.setattr("stacksl.studies.lab.trial.program_hash", lambda: "other")
     measured(TOY, range(1), Store(path))
     assert PLAYED == [("a", 0), ("b", 0), ("c", 0)]
 

@@ -12,8 +12,13 @@ from stacksl.game import ScorerSettings, make_scorer
 from stacksl.game.inputs import PairFeatures
 from stacksl.items import Label
 from stacksl.studies.lab.claims.learners import LEARNERS, RATES, TUNED, _replayed, derive, measure
-from stacksl.studies.lab.claims.learners_exact import counts, exact_estimates, fit
-from stacksl.studies.lab.claims.learners_steps import averaged, descent
+from stacksl.studies.lab.claims.learners_exact import (
+    averaged,
+    counts,
+    descent,
+    exact_estimates,
+    fit,
+)
 from stacksl.studies.lab.trial import Trial
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.lab.worlds.streams import make_world

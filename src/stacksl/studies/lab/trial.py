@@ -80,7 +80,7 @@ class StreamStudy(Study):
         Raises:
             Wanted: some are missing.
         """
-        trials, code = self.trials(bench.quick), program_hash(self.play)
+        trials, code = self.trials(bench.quick), program_hash()
         wanted = [j for t in trials for j in self._missing(t, seeds, bench.store, code)]
         if wanted:
             raise Wanted(wanted)

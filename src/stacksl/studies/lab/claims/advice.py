@@ -15,12 +15,12 @@ from stacksl.game import (
 )
 from stacksl.game.bisection import voluntary
 from stacksl.game.inputs import PairFeatures
-from stacksl.studies.lab.claims.bisections import bisected, budget_of
+from stacksl.studies.lab.claims.bisections import bisected
 from stacksl.studies.lab.claims.sentences import SENTENCES
 from stacksl.studies.lab.drawing.advice import figure, layout
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.heavy import heavy_world
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.playing import outcome, play
 from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row, pooled
 from stacksl.studies.store import Numbers
@@ -67,14 +67,9 @@ def _played(stream: World, line: Line, seed: int) -> Numbers:
     gate = dict(kept["gate"])
     if "kappa" in kept:
         gate["gate_scale"] = kept["kappa"] * _median_spread(stream, kept)
-    budget = budget_of(stream, line)
+    budget = line.budget(stream.horizon)
     played = play(shown, gate, budget, scorer=kept.get("scorer"), settings=settings, seed=seed)
-    return {
-        "demand": voluntary(played) / budget,
-        "regret_per_round": float(regrets(shown, played).mean()),
-        "final_regret": final_regret(shown, played.theta),
-        "asked_fraction": float(played.asked.mean()),
-    }
+    return {"demand": voluntary(played) / budget, **outcome(shown, played)}
 
 
 def _shrunk(stream: World, factor: float) -> World:

@@ -21,7 +21,7 @@ from stacksl.game.bisection import (
     voluntary,
 )
 from stacksl.game.engines import run_stream
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.playing import outcome, play
 from stacksl.studies.lab.worlds.streams import World
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
@@ -31,14 +31,9 @@ CEILING = 2
 """Labels that may be bought, in budgets, where it is counted what a gate asks for."""
 
 
-def budget_of(stream: World, line: Line) -> int:
-    """B of a line."""
-    return int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
-
-
 def bisected(stream: World, line: Line, seed: int) -> Numbers:
     """The level found on a simulated stream of warm-up items, and its labels on the real one."""
-    gate, budget = str(line.settings["bisect"]), budget_of(stream, line)
+    gate, budget = str(line.settings["bisect"]), line.budget(stream.horizon)
     found = _bracket(stream, gate, budget, seed)
     real = play(stream, _made(gate, found.low), budget, seed=seed)
     return {
@@ -48,9 +43,7 @@ def bisected(stream: World, line: Line, seed: int) -> Numbers:
         "demand": voluntary(real) / budget,
         "demand_uncut": demand_uncut(stream, gate, found.low, budget, seed),
         "demand_uncut_above": demand_uncut(stream, gate, found.high, budget, seed),
-        "regret_per_round": float(regrets(stream, real).mean()),
-        "final_regret": final_regret(stream, real.theta),
-        "asked_fraction": float(real.asked.mean()),
+        **outcome(stream, real),
     }
 
 

@@ -15,12 +15,13 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stacksl.game import generator
 from stacksl.game.engines import StreamResult
+from stacksl.studies.lab.drawing.complexity import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import play
@@ -28,10 +29,6 @@ from stacksl.studies.lab.worlds.streams import World, sphere
 from stacksl.studies.rows import Row
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 AXES: Sequence[str] = ("d", "K", "B", "T")
 BASE: Mapping[str, int] = {"d": 128, "K": 8, "B": 400, "T": 4000}
@@ -254,18 +251,6 @@ def _machine() -> str:
     return f"{name}, {os.cpu_count()} cores, {platform.system()}"
 
 
-def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.drawing.complexity import layout
-
-    return layout(rows)
-
-
-def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.drawing.complexity import figures
-
-    return figures(rows)
-
-
 COMPLEXITY = StreamStudy(
     name="complexity",
     title="Time and memory of a run",
@@ -276,6 +261,6 @@ COMPLEXITY = StreamStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    table=_layout,
-    figures=_figures,
+    table=layout,
+    figures=figures,
 )

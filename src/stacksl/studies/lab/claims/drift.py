@@ -13,7 +13,7 @@ from stacksl.studies.lab.drawing.drift import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.measures.shares import clopper_pearson
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.playing import outcome, play
 from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
 from stacksl.studies.rows import Row
 from stacksl.studies.store import Numbers
@@ -67,7 +67,7 @@ def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[
 
 
 def _numbers(stream: World, line: Line, seed: int, moves: bool) -> Numbers:
-    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+    budget = line.budget(stream.horizon)
     guard = {
         "no reset": None,
         "guarded": DriftGuard(),
@@ -81,12 +81,8 @@ def _numbers(stream: World, line: Line, seed: int, moves: bool) -> Numbers:
         seed=seed,
         drift=guard,
     )
-    return {
-        "regret_per_round": float(regrets(stream, played).mean()),
-        "final_regret": final_regret(stream, played.theta),
-        **(alarms(played, stream.horizon // 2 if moves else None) if guard else {}),
-        "asked_fraction": float(played.asked.mean()),
-    }
+    found = outcome(stream, played)
+    return found | alarms(played, stream.horizon // 2 if moves else None) if guard else found
 
 
 def alarms(played: StreamResult, change: int | None) -> dict[str, float | None]:

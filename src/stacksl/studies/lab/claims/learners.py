@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.claims.learners_exact import exact_estimates
-from stacksl.studies.lab.claims.learners_steps import averaged, descent
+from stacksl.studies.lab.claims.learners_exact import averaged, descent, exact_estimates
 from stacksl.studies.lab.drawing.learners import METRICS, REFERENCE, figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
@@ -91,7 +90,7 @@ def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[
 def _numbers(stream: World, line: Line, seed: int) -> Numbers:
     settings = dict(line.settings)
     learner = settings.pop("learner")
-    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+    budget = line.budget(stream.horizon)
     rate = settings.get("learning_rate", 0.0)
     if learner in ("exact", "decaying", "averaged"):
         lost, theta = _replayed(stream, *_estimates(stream, learner, budget, rate))

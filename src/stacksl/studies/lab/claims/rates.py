@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stacksl.game.inputs import Array
+from stacksl.studies.lab.drawing.rates import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.lower_bounds import (
@@ -23,16 +24,13 @@ from stacksl.studies.lab.worlds.lower_bounds import (
     pairs,
     printed_bound,
     proved_bound,
+    theorem_a,
 )
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 DIM, CUBE_DIM = 20, 5
 
@@ -200,11 +198,6 @@ def _pairs_slopes(grid: Grid, gate: str, regret: Mapping[str, Sequence[float]]) 
         yield _slope(f"pairs: {gate}, slope in {name}", places, over, printed, beside)
 
 
-def theorem_a(labels: int, rounds: int) -> float:
-    """Theorem A (4) on `pairs`, with all its constants; ‖θ*‖ = σd/√B there."""
-    return proved_bound(labels, rounds + labels / 4, DIM, NOISE * DIM / math.sqrt(labels))
-
-
 def _cube_rows(
     grid: Grid, action: str, name: str, regret: Mapping[str, Sequence[float]]
 ) -> Iterator[Row]:
@@ -248,18 +241,6 @@ def _slope(
     return Row("rates", row, "slope", value, error, len(over[0]), paper=printed, settings=settings)
 
 
-def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.drawing.rates import layout
-
-    return layout(rows)
-
-
-def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.drawing.rates import figures
-
-    return figures(rows)
-
-
 RATES = StreamStudy(
     name="rates",
     title="How regret moves with budget and horizon",
@@ -270,6 +251,6 @@ RATES = StreamStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    table=_layout,
-    figures=_figures,
+    table=layout,
+    figures=figures,
 )

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stacksl.game import confidence
+from stacksl.studies.lab.drawing.regret import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.playing import outcome, play
 from stacksl.studies.lab.worlds.streams import World, make_world
 from stacksl.studies.rows import Row, pooled
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 ROUNDS, QUICK_ROUNDS = 20_000, 1000
 
@@ -109,13 +106,9 @@ def _measure(stream: World, line: Line, seed: int) -> Numbers:
     gate["name"] = gate.pop("gate")
     if "first_spreads" in gate:
         gate["gate_scale"] = gate.pop("first_spreads") * first_spread(stream)
-    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+    budget = line.budget(stream.horizon)
     played = play(stream, gate, budget, settings=line.settings["scorer_settings"], seed=seed)
-    return {
-        "regret_per_round": float(regrets(stream, played).mean()),
-        "final_regret": final_regret(stream, played.theta),
-        "asked_fraction": float(played.asked.mean()),
-    }
+    return outcome(stream, played)
 
 
 def derive(found: Samples) -> list[Row]:
@@ -144,18 +137,6 @@ def _derived(
     return Row("regret", name, metric, value, se=se, seeds=seeds, budget_fraction=budget)
 
 
-def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.drawing.regret import layout
-
-    return layout(rows)
-
-
-def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.drawing.regret import figures
-
-    return figures(rows)
-
-
 REGRET = StreamStudy(
     name="regret",
     title="Synthetic linear bandit regret against budget",
@@ -166,6 +147,6 @@ REGRET = StreamStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    table=_layout,
-    figures=_figures,
+    table=layout,
+    figures=figures,
 )

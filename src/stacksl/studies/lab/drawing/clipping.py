@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.studies.rows import Row, half_width
+from stacksl.studies.tables import estimate, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,20 +44,13 @@ def layout(rows: Sequence[Row]) -> str:
 
 
 def _table(rows: Sequence[Row], heads: Mapping[str, str]) -> str:
-    lines = ["| η | | " + " | ".join(heads.values()) + " |", "|" + "---|" * (len(heads) + 2)]
+    lines = []
     for name in dict.fromkeys(row.row for row in rows):
         mine = {row.metric: row for row in rows if row.row == name}
         known = next(iter(mine.values())).settings
-        cells = [_cell(mine.get(metric)) for metric in heads]
-        lines.append(f"| {known['learning_rate']:g} | {known['name']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _cell(row: Row | None) -> str:
-    if row is None or row.value is None:
-        return ""
-    half = half_width(row)
-    return f"{row.value:.4g}" + ("" if half is None else f" ± {half:.2g}")
+        cells = [estimate(mine.get(metric), ".4g", ".2g") for metric in heads]
+        lines.append([f"{known['learning_rate']:g}", known["name"], *cells])
+    return table(["η", "", *heads.values()], lines)
 
 
 def _verdict(rows: Sequence[Row]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stacksl.studies.lab.measures.shares import held, interval_of
 from stacksl.studies.rows import Row, half_width
+from stacksl.studies.tables import estimate, pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,19 +48,13 @@ def _table(rows: Sequence[Row], title: str, metric: str, shown: Callable[[Row], 
     found = [row for row in rows if row.metric == metric]
     if len({shown(row) for row in found}) == 1:
         return f"**{title}:** {shown(found[0])} in each of {len(found)} settings."
-    budgets = list(dict.fromkeys(row.budget_fraction for row in found))
-    lines = [f"**{title}**", "", "| | " + " | ".join(f"β = {b:g}" for b in budgets) + " |"]
-    lines.append("|" + "---|" * (len(budgets) + 1))
-    for family in dict.fromkeys(str(row.settings["family"]) for row in found):
-        cells = [
-            next((shown(r) for r in found if _at(r, family, budget)), "") for budget in budgets
-        ]
-        lines.append(f"| {family} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _at(row: Row, family: str, budget: float | None) -> bool:
-    return row.settings["family"] == family and row.budget_fraction == budget
+    return pivot(
+        found,
+        lambda row: str(row.settings["family"]),
+        lambda row: f"β = {row.budget_fraction:g}",
+        shown,
+        title=title,
+    )
 
 
 def _share(row: Row) -> str:
@@ -68,24 +63,17 @@ def _share(row: Row) -> str:
 
 
 def _number(row: Row) -> str:
-    half = half_width(row)
-    return f"{row.value or 0.0:.3g}" + ("" if half is None else f" ± {half:.2g}")
+    return estimate(row, ".3g", ".2g")
 
 
 def _verdicts(rows: Sequence[Row]) -> str:
     """A line for each learner and V: at how many settings each promise of 1 − δ is kept."""
-    heads = " | ".join(PROMISES.values())
-    lines = [
-        "**Settings in which a promise holds / fails / is open**",
-        "",
-        f"| | {heads} |",
-        "|" + "---|" * (len(PROMISES) + 1),
-    ]
+    lines = []
     for group in dict.fromkeys(str(row.settings["group"]) for row in rows):
         mine = [row for row in rows if row.settings["group"] == group]
-        cells = [_kept([row for row in mine if row.metric == metric]) for metric in PROMISES]
-        lines.append(f"| {group} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append([group, *(_kept([r for r in mine if r.metric == m]) for m in PROMISES)])
+    title = "Settings in which a promise holds / fails / is open"
+    return table(["", *PROMISES.values()], lines, title)
 
 
 def _kept(rows: Sequence[Row]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.studies.lab.claims.drift_rows import GUARDS, Case, case_of
 from stacksl.studies.rows import Row, half_width
+from stacksl.studies.tables import estimate, pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,22 +16,29 @@ if TYPE_CHECKING:
 
 def layout(rows: Sequence[Row]) -> str:
     """False alarms over all streams, then by stream; the change; regret with and without."""
-    blocks = [_alarmed(rows), _by_stream(rows), _change(rows), _regret(rows)]
-    return "\n\n".join("\n".join(block) for block in blocks)
+    return "\n\n".join([_alarmed(rows), _by_stream(rows), _change(rows), _regret(rows)])
 
 
 def _cases(rows: Sequence[Row], metric: str) -> dict[Case, Row]:
     return {case_of(row.row): row for row in rows if row.metric == metric}
 
 
-def _alarmed(rows: Sequence[Row]) -> Iterator[str]:
-    yield "**Runs in which θ\\* never moves: those with an alarm, of how many**"
-    yield ""
-    yield "| | with an alarm | share (95 % interval) | alarms a run |"
-    yield "|---|---|---|---|"
-    for case, row in _cases(rows, "runs_with_a_false_alarm").items():
-        alarms = row.settings["alarms"] / row.seeds
-        yield f"| {case.player} | {_count(row)} | {_share(row)} | {alarms:.2f} |"
+def _player(row: Row) -> str:
+    return case_of(row.row).player
+
+
+def _kind(row: Row) -> str:
+    return case_of(row.row).kind
+
+
+def _alarmed(rows: Sequence[Row]) -> str:
+    lines = [
+        (_player(row), _count(row), _share(row), f"{row.settings['alarms'] / row.seeds:.2f}")
+        for row in rows
+        if row.metric == "runs_with_a_false_alarm"
+    ]
+    title = "Runs in which θ\\* never moves: those with an alarm, of how many"
+    return table(["", "with an alarm", "share (95 % interval)", "alarms a run"], lines, title)
 
 
 def _count(row: Row) -> str:
@@ -42,66 +50,43 @@ def _share(row: Row) -> str:
     return f"{row.value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _by_stream(rows: Sequence[Row]) -> Iterator[str]:
+def _by_stream(rows: Sequence[Row]) -> str:
     """Mean alarms a run while θ* had not moved."""
-    found = _cases(rows, "false_alarms")
-    kinds = list(dict.fromkeys(case.kind for case in found))
-    yield "**False alarms a run, by stream** (`concept`: before its change)"
-    yield ""
-    yield f"| | {' | '.join(kinds)} |"
-    yield "|---|" + "---|" * len(kinds)
-    for name, mine in _grouped(found):
-        cells = [f"{mine[kind].value:.2f}" if kind in mine else "" for kind in kinds]
-        yield f"| {name} | {' | '.join(cells)} |"
+    title = "**False alarms a run, by stream** (`concept`: before its change)"
+    found = [row for row in rows if row.metric == "false_alarms"]
+    return f"{title}\n\n" + pivot(found, _player, _kind, lambda row: f"{row.value:.2f}")
 
 
-def _grouped(found: Mapping[Case, Row]) -> list[tuple[str, dict[str, Row]]]:
-    """Rows by everything but the stream, whose kind is the inner key."""
-    groups: dict[str, dict[str, Row]] = {}
-    for case, row in found.items():
-        groups.setdefault(case.player, {})[case.kind] = row
-    return list(groups.items())
-
-
-def _change(rows: Sequence[Row]) -> Iterator[str]:
+def _change(rows: Sequence[Row]) -> str:
     """Alarms after the change and as long before it, and the delays of those after it."""
     before, rounds, labels = (
         _cases(rows, name) for name in ("runs_alarmed_before", "delay_rounds", "delay_labels")
     )
-    yield "**The change of θ\\* halfway: runs with an alarm in the half after it, and before it**"
-    yield ""
-    yield "| | after | share | before | share | found: rounds later | found: labels later |"
-    yield "|---|---|---|---|---|---|---|"
-    for case, row in _cases(rows, "runs_alarmed_after").items():
-        shares = " | ".join(f"{_count(one)} | {_share(one)}" for one in (row, before[case]))
-        delays = f"{_shown(rounds.get(case), 0)} | {_shown(labels.get(case), 0)}"
-        yield f"| {case.player} | {shares} | {delays} |"
+    lines = [
+        (case.player, _count(row), _share(row), _count(before[case]), _share(before[case]),
+         *(estimate(delay.get(case), ".0f") or "never" for delay in (rounds, labels)))
+        for case, row in _cases(rows, "runs_alarmed_after").items()
+    ]  # fmt: skip
+    head = (
+        "", "after", "share", "before", "share", "found: rounds later", "found: labels later",
+    )  # fmt: skip
+    title = "The change of θ\\* halfway: runs with an alarm in the half after it, and before it"
+    return table(head, lines, title)
 
 
-def _regret(rows: Sequence[Row]) -> Iterator[str]:
+def _regret(rows: Sequence[Row]) -> str:
     """Regret a round without a reset, and each guard's over it, stream by stream."""
-    plain = _cases(rows, "regret_per_round")
     over = _cases(rows, "regret_per_round_over_none")
-    kinds = list(dict.fromkeys(case.kind for case in plain))
-    yield "**Regret a round on the way: without a reset × 1000; with one, over that without**"
-    yield ""
-    yield f"| | {' | '.join(kinds)} |"
-    yield "|---|" + "---|" * len(kinds)
-    for name, mine in _grouped(plain):
-        if name.startswith(GUARDS[0]):
-            cells = [_shown(mine[kind], 3, 1000.0) for kind in kinds]
-        else:
-            again = {case.kind: row for case, row in over.items() if case.player == name}
-            cells = [_shown(again[kind], 2) for kind in kinds]
-        yield f"| {name} | {' | '.join(cells)} |"
 
+    def cell(row: Row) -> str:
+        case = case_of(row.row)
+        if case.guard == GUARDS[0]:
+            return estimate(row, ".3f", times=1000.0)
+        return estimate(over[case], ".2f") or "never"
 
-def _shown(row: Row | None, digits: int, times: float = 1.0) -> str:
-    if row is None or row.value is None:
-        return "never"
-    half = half_width(row)
-    number = f"{times * row.value:.{digits}f}"
-    return number if half is None else f"{number} ± {times * half:.{digits}f}"
+    title = "Regret a round on the way: without a reset × 1000; with one, over that without"
+    plain = [row for row in rows if row.metric == "regret_per_round"]
+    return pivot(plain, _player, _kind, cell, title=title)
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:

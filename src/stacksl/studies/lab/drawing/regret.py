@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stacksl.studies.lab.drawing.style import COLOURS, bars, canvas, curve, styled
-from stacksl.studies.rows import Row, half_width
+from stacksl.studies.rows import Row
+from stacksl.studies.tables import estimate, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,35 +24,25 @@ def layout(rows: Sequence[Row]) -> str:
     named: dict[str, dict[str, Row]] = {}
     for row in rows:
         named.setdefault(row.row.partition(" / ")[0], {})[row.metric] = row
-    head = ["", *_HEADS]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(_cells(name, mine)) + " |" for name, mine in named.items()]
+    shown = table(["", *_HEADS], [_cells(name, mine) for name, mine in named.items()])
     first = next(iter(next(iter(named.values())).values()))
     marks = [str(mark) for mark in first.settings.get("marks", [])]
     below = (
         f"Means of {first.seeds} seeds with 95 % intervals. Δ₁ is the spread of the first round."
     )
-    return "\n".join([*lines, "", " ".join([below, *(f"({mark})" for mark in marks)])])
+    return "\n\n".join([shown, " ".join([below, *(f"({mark})" for mark in marks)])])
 
 
 def _cells(name: str, mine: Mapping[str, Row]) -> Iterator[str]:
     regret = mine["regret_per_round"]
     asked = regret.asked_fraction
     yield name
-    yield _number(regret, 5)
+    yield estimate(regret, ".5f")
     yield "" if regret.paper is None else f"{regret.paper:.5f}"
-    yield _number(mine.get("over_paper"), 2)
-    yield _number(mine.get("over_first"), 3)
+    yield estimate(mine.get("over_paper"), ".2f")
+    yield estimate(mine.get("over_first"), ".3f")
     yield "" if asked is None else f"{asked:.4f}"
-    yield _number(mine.get("final_regret"), 5)
-
-
-def _number(row: Row | None, digits: int) -> str:
-    if row is None or row.value is None:
-        return ""
-    half = half_width(row)
-    shown = f"{row.value:.{digits}f}"
-    return shown if half is None else f"{shown} ± {half:.{digits}f}"
+    yield estimate(mine.get("final_regret"), ".5f")
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:

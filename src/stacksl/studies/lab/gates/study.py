@@ -16,7 +16,7 @@ from stacksl.studies.lab.drawing.gates import figures, layout
 from stacksl.studies.lab.gates.entries import Entry, Place, entries
 from stacksl.studies.lab.gates.scores import derive, summary
 from stacksl.studies.lab.trial import StreamStudy, Trial
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
+from stacksl.studies.lab.worlds.playing import outcome, play
 from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
@@ -72,14 +72,10 @@ def _numbers(stream: World, line: Line, seed: int) -> Numbers:
     if gate.get("gate_scale") == "calibrated":
         gate["gate_scale"] = _calibrated(stream)
     drift = DriftGuard() if line.settings["reset"] else None
-    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+    budget = line.budget(stream.horizon)
     settings = {"action": line.settings["action"]}
     played = play(stream, gate, budget, settings=settings, seed=seed, drift=drift)
-    return {
-        "regret_per_round": float(regrets(stream, played).mean()),
-        "final_regret": final_regret(stream, played.theta),
-        "asked_fraction": float(played.asked.mean()),
-    }
+    return outcome(stream, played)
 
 
 def _calibrated(stream: World) -> float:

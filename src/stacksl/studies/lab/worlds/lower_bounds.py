@@ -80,6 +80,11 @@ def proved_bound(labels: float, rounds: float, dim: int, norm: float) -> float:
     return beta * math.sqrt(8.0 * dim * math.log1p(labels / dim) / labels) * rounds
 
 
+def theorem_a(labels: int, rounds: int, dim: int = 20) -> float:
+    """Theorem A (4) on `pairs`, with all its constants; ‖θ*‖ = σd/√B there."""
+    return proved_bound(labels, rounds + labels / 4, dim, NOISE * dim / math.sqrt(labels))
+
+
 def blind_regret(labels: int, rounds: int, dim: int, gate: str) -> float:
     """Mean regret on `pairs` of ridge where answers do not choose the labels; `gate` is their law.
 

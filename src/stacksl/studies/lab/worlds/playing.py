@@ -61,6 +61,15 @@ def regrets(world: World, played: StreamResult) -> Array:
     return gap
 
 
+def outcome(world: World, played: StreamResult) -> dict[str, float | None]:
+    """Regret a round on the way and of the last estimate, and the share of labels asked."""
+    return {
+        "regret_per_round": float(regrets(world, played).mean()),
+        "final_regret": final_regret(world, played.theta),
+        "asked_fraction": float(played.asked.mean()),
+    }
+
+
 def final_regret(world: World, theta: Array) -> float:
     """Mean regret of choosing by `theta`, (d,), in the test rounds, where nothing is learnt.
 
