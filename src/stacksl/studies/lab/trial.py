@@ -92,7 +92,7 @@ class StreamStudy(Study):
 
     def rows_from(self, found: Mapping[str, Sequence[Numbers]], quick: bool = False) -> list[Row]:
         """The rows that these numbers make: means over seeds, then what is derived."""
-        rows = []
+        rows: list[Row] = []
         for trial in self.trials(quick):
             for line in trial.lines:
                 marks = [*line.marks, *([QUICK] if quick else [])]

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.studies.lab.measures.shares import held, interval_of
-from stacksl.studies.rows import Row, half_width
+from stacksl.studies.rows import Row
 from stacksl.studies.tables import estimate, pivot, table
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -50,7 +49,7 @@ def _table(rows: Sequence[Row], title: str, metric: str, shown: Callable[[Row], 
         return f"**{title}:** {shown(found[0])} in each of {len(found)} settings."
     return pivot(
         found,
-        lambda row: str(row.settings["family"]),
+        _family,
         lambda row: f"β = {row.budget_fraction:g}",
         shown,
         title=title,
@@ -83,57 +82,33 @@ def _kept(rows: Sequence[Row]) -> str:
 
 def figure(rows: Sequence[Row]) -> Figure:
     """Left the share of runs covered with its exact interval, right certificate / regret."""
-    from stacksl.studies.lab.drawing.style import canvas, styled
+    from stacksl.studies.lab.drawing.style import canvas, dots, ends_of, styled
 
-    families = list(dict.fromkeys(str(row.settings["family"]) for row in rows))
+    families = list(dict.fromkeys(_family(row) for row in rows))
+    always = "runs in which θ* is always in the set\n(exact 95 % interval; dotted: 1 − δ)"
+    ratio = "certificate / regret\n(mean, 95 % interval; dotted: 1)"
     with styled():
         drawn, axes = canvas(1, 2, width=8.6, height=1.4 + 0.34 * len(families))
         left, right = axes[0]
-        _dots(left, [r for r in rows if r.metric == "covered"], families, exact=True)
-        _dots(right, [r for r in rows if r.metric == "certificate_ratio"], families, exact=False)
+        covered = _by_budget(rows, "covered")
+        dots(left, covered, families, _family, interval_of)
+        dots(right, _by_budget(rows, "certificate_ratio"), families, _family, ends_of, named=False)
         right.set_xscale("log")
-        always = "runs in which θ* is always in the set\n(exact 95 % interval; dotted: 1 − δ)"
-        _framed(left, families, always, promised=0.95)
-        unnamed = [""] * len(families)
-        ratio = "certificate / regret\n(mean, 95 % interval; dotted: 1)"
-        _framed(right, unnamed, ratio, promised=1.0)
-        handles, names = left.get_legend_handles_labels()
-        drawn.legend(handles, names, loc="outside upper center", ncols=len(names))
+        for ax, promised, label in ((left, 0.95, always), (right, 1.0, ratio)):
+            ax.axvline(promised, color="black", lw=0.8, ls=":")
+            ax.set_xlabel(label)
+        names = left.get_legend_handles_labels()
+        drawn.legend(*names, loc="outside upper center", ncols=len(covered))
     return drawn
 
 
-def _framed(ax: Axes, names: Sequence[str], label: str, promised: float) -> None:
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.4, -0.6)
-    ax.axvline(promised, color="black", lw=0.8, ls=":")
-    ax.set_xlabel(label)
+def _family(row: Row) -> str:
+    return str(row.settings["family"])
 
 
-def _dots(ax: Axes, rows: Sequence[Row], families: Sequence[str], exact: bool) -> None:
-    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS
-
-    for number, budget in enumerate(dict.fromkeys(row.budget_fraction for row in rows)):
-        mine = [row for row in rows if row.budget_fraction == budget and row.value is not None]
-        places = [families.index(r.settings["family"]) + 0.18 * (number - 1.5) for r in mine]
-        values = [row.value or 0.0 for row in mine]
-        ax.errorbar(
-            values,
-            places,
-            xerr=list(zip(*(_reach(row, exact) for row in mine), strict=True)),
-            fmt=MARKERS[number],
-            color=COLOURS[number],
-            label=f"β = {budget:g}",
-            ms=3.5,
-            capsize=1.5,
-            lw=0.9,
-        )
-
-
-def _reach(row: Row, exact: bool) -> tuple[float, float]:
-    """How far the interval goes below and above the value."""
-    if not exact:
-        half = half_width(row) or 0.0
-        return half, half
-    low, high = interval_of(row)
-    value = row.value or 0.0
-    return max(value - low, 0.0), max(high - value, 0.0)
+def _by_budget(rows: Sequence[Row], metric: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.metric == metric:
+            found.setdefault(f"β = {row.budget_fraction:g}", []).append(row)
+    return found

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.studies.lab.claims.drift_rows import GUARDS, Case, case_of
-from stacksl.studies.rows import Row, half_width
+from stacksl.studies.rows import Row
 from stacksl.studies.tables import estimate, pivot, table
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -91,55 +90,22 @@ def _regret(rows: Sequence[Row]) -> str:
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Regret with a reset over that without, a panel for each feedback and budget."""
-    from stacksl.studies.lab.drawing.style import canvas, styled
+    from stacksl.studies.lab.drawing.style import canvas, dots, log_ratio, styled
 
-    found = _cases(rows, "regret_per_round_over_none")
-    panels = list(dict.fromkeys((case.feedback, case.budget) for case in found))
+    panels: dict[tuple[str, float], dict[str, list[Row]]] = {}
+    for case, row in _cases(rows, "regret_per_round_over_none").items():
+        panel = panels.setdefault((case.feedback, case.budget), {})
+        panel.setdefault(f"{case.guard}, {case.gate}", []).append(row)
     with styled():
         figure, axes = canvas(1, len(panels), 2.2 + 1.9 * len(panels), 3.6)
-        for ax, (feedback, budget) in zip(axes[0], panels, strict=True):
-            mine = {c: r for c, r in found.items() if (c.feedback, c.budget) == (feedback, budget)}
-            _panel(ax, mine, named=ax is axes[0, 0])
+        for ax, ((feedback, budget), series) in zip(axes[0], panels.items(), strict=True):
+            kinds = list(dict.fromkeys(_kind(row) for mine in series.values() for row in mine))
+            dots(ax, series, kinds, _kind, named=ax is axes[0, 0])
+            ax.axvline(1.0, color="#444444", lw=0.8)
+            log_ratio(ax)
             ax.set_title(f"{feedback}, budget {budget:g}")
         figure.supxlabel("regret a round with a reset / without (95 % interval over seeds)",
                          fontsize=9)  # fmt: skip
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncol=len(labels), fontsize=8)
     return {"drift": figure}
-
-
-def _panel(ax: Axes, found: Mapping[Case, Row], *, named: bool) -> None:
-    """Each guard and gate over the streams, whose names stand on the left where `named`."""
-    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS
-
-    kinds = list(dict.fromkeys(case.kind for case in found))
-    for number, (guard, gate) in enumerate(dict.fromkeys((c.guard, c.gate) for c in found)):
-        mine = {case.kind: row for case, row in found.items() if (guard, gate) == _which(case)}
-        ax.errorbar(
-            [mine[kind].value or float("nan") for kind in kinds],
-            [place + 0.16 * (number - 1.5) for place in range(len(kinds))],
-            xerr=[half_width(mine[kind]) or 0.0 for kind in kinds],
-            fmt=MARKERS[number],
-            color=COLOURS[number],
-            ms=4,
-            capsize=2,
-            label=f"{guard}, {gate}",
-        )
-    _ruled(ax, kinds if named else [""] * len(kinds))
-
-
-def _which(case: Case) -> tuple[str, str]:
-    return case.guard, case.gate
-
-
-def _ruled(ax: Axes, names: Sequence[str]) -> None:
-    """Streams from the top down, a line at the ratio 1."""
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
-
-    ax.axvline(1.0, color="#444444", lw=0.8)
-    ax.set_yticks(range(len(names)), names)
-    ax.invert_yaxis()
-    ax.set_xscale("log")
-    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
-    ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-    ax.xaxis.set_minor_formatter(NullFormatter())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -142,46 +142,28 @@ def _shaded(ax: Axes, over: Array) -> None:
 
 
 def _summary(rows: Sequence[Row]) -> Figure:
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
-
-    from stacksl.studies.lab.drawing.style import canvas, styled
+    """Geometric means and worst ratios with their 95 % bootstrap intervals."""
+    from stacksl.studies.lab.drawing.style import canvas, dots, log_ratio, styled
 
     names = _ranked(rows)
+    kinds = {"geometric_mean": "geometric mean", "worst": "worst cell"}
+    mine = [row for row in rows if row.settings.get("feedback") == "both"]
     with styled():
         figure, axes = canvas(1, 2, 8.4, 1.2 + 0.24 * len(names))
         for ax, start, title in zip(axes[0], STARTS.values(), TITLES.values(), strict=True):
-            _points(ax, rows, names, start)
+            series = {
+                f"{said}, 95 % interval": [row for row in mine if row.metric == f"{start}{kind}"]
+                for kind, said in kinds.items()
+            }
+            dots(ax, series, names, lambda row: row.row, _interval, named=ax is axes[0, 0])
+            log_ratio(ax)
             ax.set_title(title)
-            ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [""] * len(names))
-            ax.invert_yaxis()
-            ax.set_xscale("log")
-            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-            ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-            ax.xaxis.set_minor_formatter(NullFormatter())
             ax.set_xlabel("ratio to the best gate of a cell")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncol=2)
     return figure
 
 
-def _points(ax: Any, rows: Sequence[Row], names: Sequence[str], start: str) -> None:
-    """Geometric means and worst ratios with their 95 % bootstrap intervals."""
-    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS
-
-    mine = {(r.row, r.metric): r for r in rows if r.settings.get("feedback") == "both"}
-    for number, (kind, said) in enumerate(
-        (("geometric_mean", "geometric mean"), ("worst", "worst cell"))
-    ):
-        picked = [mine[name, f"{start}{kind}"] for name in names]
-        values = np.array([row.value for row in picked], dtype=float)
-        ends = np.array([row.settings["interval"] for row in picked], dtype=float)
-        ax.errorbar(
-            values,
-            range(len(names)),
-            xerr=[np.maximum(values - ends[:, 0], 0.0), np.maximum(ends[:, 1] - values, 0.0)],
-            fmt=MARKERS[number],
-            color=COLOURS[number],
-            ms=4,
-            capsize=2,
-            label=f"{said}, 95 % interval",
-        )
+def _interval(row: Row) -> tuple[float, float]:
+    low, high = row.settings["interval"]
+    return low, high

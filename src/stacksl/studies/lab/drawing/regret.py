@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stacksl.studies.lab.drawing.style import COLOURS, bars, canvas, curve, styled
+from stacksl.studies.lab.drawing.style import COLOURS, canvas, curve, dots, styled
 from stacksl.studies.rows import Row
 from stacksl.studies.tables import estimate, table
 
@@ -50,9 +50,24 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     found = [row for row in rows if row.metric == "regret_per_round"]
     plain = [row for row in found if "Δ₁" not in row.row]
     return {
-        "regret": bars(plain, "regret a round", log=True),
+        "regret": _rows(plain),
         "regret-switch": _switch(found),
     }
+
+
+def _rows(rows: Sequence[Row]) -> Figure:
+    """Regret of every row with its interval, the paper's number as a cross."""
+    names = [row.row for row in rows]
+    with styled():
+        figure, axes = canvas(height=0.8 + 0.22 * len(rows))
+        ax = axes[0, 0]
+        dots(ax, {"": rows}, names, lambda row: row.row)
+        printed = [(row.paper, place) for place, row in enumerate(rows) if row.paper is not None]
+        for paper, place in printed:
+            ax.plot(paper, place, "x", color=COLOURS[1], ms=6, mew=1.6)
+        ax.set_xlabel("regret a round (mean, 95 % interval over seeds; × the paper)")
+        ax.set_xscale("log")
+    return figure
 
 
 def _switch(rows: Sequence[Row]) -> Figure:
