@@ -23,14 +23,14 @@ from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
 
 
-def play(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    if world.get("stop"):
+def play(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+    if source.get("stop"):
         raise KeyboardInterrupt
     return [{"regret_per_round": 0.1 + 0.01 * seed, "asked_fraction": 0.25} for _ in lines]
 
 
-def study(**world: Any) -> StreamStudy:
-    trial = Trial(world, (Line("one", budget_fraction=0.25, paper={"regret_per_round": 0.2}),))
+def study(**source: Any) -> StreamStudy:
+    trial = Trial(source, (Line("one", budget_fraction=0.25, paper={"regret_per_round": 0.2}),))
     return StreamStudy(
         "toy", "Toy", "it works", "1 s", ("regret_per_round",), 3, lambda _: [trial], play
     )

@@ -329,7 +329,7 @@ def test_a_theta_that_explodes_is_told_from_bad_features(engine) -> None:
         (
             {"present": 2, "classes": K, "features": np.zeros((ROUNDS, DIM))},
             SettingsError,
-            "came with classes",
+            "present = 2 with classes",
         ),
         ({"utilities": np.zeros(ROUNDS)}, SettingsError, r"utilities should be .* \(80, 4\)"),
         ({"drift": DriftGuard(), "scorer": "ridge"}, SettingsError, "one-hot scores"),

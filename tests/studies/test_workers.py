@@ -125,9 +125,9 @@ STUDY = """
     def trials(quick):
         return [Trial({"out": str(Path(sys.argv[1]))}, (Line("one"),))]
 
-    def play(world, lines, seed):
+    def play(source, lines, seed):
         if seed > 1:
-            Path(world["out"], f"runs-{seed}").touch()
+            Path(source["out"], f"runs-{seed}").touch()
             time.sleep(600)
         return [{"height": 1.0} for _ in lines]
 

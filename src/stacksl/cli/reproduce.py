@@ -218,7 +218,7 @@ def _pairs(pairs: Sequence[str]) -> list[tuple[str, Any]]:
 
 
 def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Path) -> Result:
-    """Play a run in `folder`, or go on with the one that lies there; what it came to.
+    """Play a run in `folder`, or continue the one that is there; its result.
 
     Raises:
         KeyboardInterrupt: it was stopped, and can be gone on with.

@@ -1,4 +1,4 @@
-"""A cell: one adaptation run (or one look at the base model), and the numbers that came of it."""
+"""A cell: one adaptation run, or one measurement of the base model, and its numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a cell came to.
+    """What was measured of a cell.
 
     Attributes:
         accuracy, macro_f1: on the `n` items that it is measured on; F1 is averaged over the gold

@@ -151,18 +151,3 @@ CANNOT: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Sentences on the cells of a study that contradict each other or what they are of (D18)."""
-
-
-def possible(accuracy: float, items: int, decimals: int = 4) -> bool:
-    """Whether some count of right answers of `items` gives `accuracy`, rounded or cut off.
-
-    >>> possible(0.3509, 100), possible(0.3660, 265)
-    (False, True)
-    """
-    scale = 10**decimals
-    printed = round(accuracy * scale)
-    near = round(accuracy * items)
-    return any(
-        printed in (round(count * scale / items), int(count * scale / items))
-        for count in (near - 1, near, near + 1)
-    )

@@ -57,7 +57,7 @@ def setup_of(
         data: a folder with the official files of MedQA (for `mmlu`: of MMLU), a file of items, or
             `hf:NAME`; absent with `model`: the sample model's own questions.
         test: the file to test on, where `data` is a file.
-        medqa: for `mmlu`, where MedQA lies, on which kl_weight and k are chosen; beside `data`
+        medqa: for `mmlu`, the folder of MedQA, on which kl_weight and k are chosen; beside `data`
             where it is not said.
         settings: of every run, before those of the study.
 

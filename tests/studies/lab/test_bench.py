@@ -28,15 +28,15 @@ def trials(quick: bool) -> Sequence[Trial]:
         Line("a", {"slope": 1.0}, 0.5, paper={"height": 3.0}),
         Line("b", {"slope": 2.0}, marks=("odd",)),
     )
-    worlds = (Trial({"base": 10}, lines), Trial({"base": 20}, (Line("c", {"slope": 0.0}),)))
-    return worlds[:1] if quick else worlds
+    sources = (Trial({"base": 10}, lines), Trial({"base": 20}, (Line("c", {"slope": 0.0}),)))
+    return sources[:1] if quick else sources
 
 
-def play(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def play(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     PLAYED.extend((line.row, seed) for line in lines)
     return [
         {
-            "height": world["base"] + line.settings["slope"] * seed,
+            "height": source["base"] + line.settings["slope"] * seed,
             "depth": None if seed == 1 else float("inf") if line.row == "b" else 0.25,
             "asked_fraction": 0.5,
         }
@@ -220,7 +220,7 @@ def test_every_line_has_its_own_name_and_plain_settings(name: str, quick: bool) 
     found = study.trials(quick)
     rows = [line.row for trial in found for line in trial.lines]
     assert len(rows) == len(set(rows))
-    json.dumps([[t.world, [[n.settings, n.budget_fraction] for n in t.lines]] for t in found])
+    json.dumps([[t.source, [[n.settings, n.budget_fraction] for n in t.lines]] for t in found])
     keyed = {line.row: trial.key(line, 0, "") for trial in found for line in trial.lines}
     for one, other in itertools.combinations(keyed, 2):
         assert keyed[one] != keyed[other] or {one, other} == TWINS, "the same measurement twice"

@@ -39,7 +39,7 @@ def made_up() -> Samples:
     """Times that are exactly the paper's count, memory exactly what is held."""
     found = {}
     for trial in trials(False):
-        sizes = (trial.world["d"], trial.world["K"], trial.world["B"], trial.world["T"])
+        sizes = (trial.source["d"], trial.source["K"], trial.source["B"], trial.source["T"])
         for line in trial.lines:
             found[line.row] = {
                 "milliseconds": [0.5 * paper_time(*sizes), 1.5 * paper_time(*sizes)],

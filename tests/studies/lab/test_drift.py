@@ -110,10 +110,12 @@ def test_rows_are_named_by_what_they_were_measured_under() -> None:
 
 
 def test_a_small_study_gives_rows_tables_and_a_figure() -> None:
-    small = [Trial({**one.world, "rounds": 240, "dim": 4}, one.lines) for one in DRIFT.trials(True)]
+    small = [
+        Trial({**one.source, "rounds": 240, "dim": 4}, one.lines) for one in DRIFT.trials(True)
+    ]
     study = replace(DRIFT, trials=lambda quick: small)
     found = {
-        line.row: [measure(one.world, [line], seed)[0] for seed in (0, 1)]
+        line.row: [measure(one.source, [line], seed)[0] for seed in (0, 1)]
         for one in small
         for line in one.lines
     }

@@ -11,7 +11,7 @@ from stacksl.studies.bench import Bench
 from stacksl.studies.lab.claims.regret import PAPER, REGRET, derive, first_spread, lines
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio, slope_over
 from stacksl.studies.lab.trial import Samples
-from stacksl.studies.lab.worlds.streams import make_world
+from stacksl.studies.lab.worlds.streams import make_stream
 from stacksl.studies.rows import KEYS, Row
 from stacksl.studies.store import Store
 
@@ -57,9 +57,9 @@ def test_as_printed_it_asks_nothing_and_with_a_large_c_the_first(
 
 
 def test_the_first_spread_by_hand() -> None:
-    world = make_world("iid", "scalar", 3, rounds=5, dim=4)
-    wanted = 2 * (0.3 * math.sqrt(2 * math.log(20)) + np.linalg.norm(world.truth))
-    assert first_spread(world) == pytest.approx(wanted)
+    source = make_stream("iid", "scalar", 3, rounds=5, dim=4)
+    wanted = 2 * (0.3 * math.sqrt(2 * math.log(20)) + np.linalg.norm(source.truth))
+    assert first_spread(source) == pytest.approx(wanted)
 
 
 def test_ratios_of_made_up_samples() -> None:

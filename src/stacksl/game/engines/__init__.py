@@ -1,6 +1,6 @@
 """Compiled loops over array streams: the same decisions as `learner`, without its steps.
 
-Everything numba compiles lies in modules that only `run_stream` loads, when it plays.
+What numba compiles is in modules that only `run_stream` loads, at its first use.
 """
 
 from stacksl.game.engines.arrays import Mark, StreamResult

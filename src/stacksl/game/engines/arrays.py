@@ -71,7 +71,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamResult:
-    """What came of a stream of T rounds: one entry a round, (T,) each, and the last estimate.
+    """The result of a stream of T rounds: one entry a round, (T,) each, and the last estimate.
 
     Attributes:
         choices: the index of the action played, among all candidates.
@@ -146,7 +146,7 @@ def checked_stream(
 def expect_finite(rows: Array, stopped: int, start: int) -> None:
     """Refuse what made the scores of a round no finite numbers; `stopped` is that round, or −1.
 
-    A feature that is not finite makes its score NaN or infinite, whatever θ is.
+    A feature that is not finite makes its score NaN or infinite, for every θ.
     """
     if stopped < 0:
         return

@@ -52,8 +52,8 @@ def _play(
         if not _show(memory, space, out, phi[i], follows, t):
             return t
         rows = space.rows if follows else phi[i]
-        choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t)
-        asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
+        choice, fresh = _decide(plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t)
+        asks = judging.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
         if asks and plan.asked_choice:
             choice, fresh = _change(plan, memory, space, out, rows, fresh, t), True
         if judging.steadies(plan, asks, verdict):
@@ -69,7 +69,7 @@ def _play(
 
 
 @compiled
-def _judge(
+def _decide(
     plan: Plan,
     memory: Memory,
     space: Space,
@@ -94,9 +94,9 @@ def _judge(
         algebra.pair_norms(rows, space.products, choice, space.pairs)
     judging.certify(plan, out, space.scores, space.widths, space.pairs, reach, choice, t)
     if judging.known(plan, verdict):
-        told = informing.told(plan, space, rows, choice, rewarded)
+        from_policy = informing.policy_statistic(plan, space, rows, choice, rewarded)
         out.statistics[t] = judging.statistic(
-            plan, clock, space.scores, space.widths, space.pairs, reach, choice, told
+            plan, clock, space.scores, space.widths, space.pairs, reach, choice, from_policy
         )
     return choice, fresh
 

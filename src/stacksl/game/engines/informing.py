@@ -22,7 +22,7 @@ _LEAST = -700.0  # e to that is 1e-304, still a normal number
 
 
 @compiled
-def told(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> float:
+def policy_statistic(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> float:
     """The statistic of `entropy` or `information` for pair features (nats); NaN for other gates.
 
     `space` holds the scores, and for `information` the widths and the images of the rows.
@@ -42,7 +42,7 @@ def told(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> 
 
 
 @compiled
-def told_by_heads(plan: Plan, scores: Array, policy: Array, square: float) -> float:
+def heads_statistic(plan: Plan, scores: Array, policy: Array, square: float) -> float:
     """The same for ridge class heads, of which `square` is the width squared; sets `policy`."""
     if plan.gate == ENTROPY:
         _shares(scores, policy)

@@ -45,7 +45,7 @@ def learn(
     """One feedback: the label `gold`, or, where that is −1, the `reward` of the choice."""
     if plan.scorer == SGD:
         gradient_step(plan, memory, space, rows, gold)
-        _enter(plan, memory, space, rows, choice, fresh)
+        _add_row(plan, memory, space, rows, choice, fresh)
     elif plan.scorer == RIDGE:
         _regress(memory, space, rows, choice, gold, reward, fresh)
     else:
@@ -63,17 +63,19 @@ def count_skip(
     if plan.track != ALL:
         return
     if plan.scorer in (SGD, RIDGE):
-        _enter(plan, memory, space, rows, choice, fresh)
+        _add_row(plan, memory, space, rows, choice, fresh)
         if plan.scorer == RIDGE:
             image(memory.gram_inv, memory.moment, memory.theta)
         return
     if not fresh:
         images(memory.gram_inv, rows, space.products)
-    _inform(memory, space, rows)
+    _add_information(memory, space, rows)
 
 
 @compiled
-def _enter(plan: Plan, memory: Memory, space: Space, rows: Array, choice: int, fresh: bool) -> None:
+def _add_row(
+    plan: Plan, memory: Memory, space: Space, rows: Array, choice: int, fresh: bool
+) -> None:
     """V ← V + φφᵀ for the choice's row."""
     if plan.track == THETA:
         return
@@ -127,11 +129,11 @@ def _newton_step(memory: Memory, space: Space, rows: Array, gold: int, fresh: bo
     _solve(space.factors, space.spare, space.small, against)
     combine(memory.theta, -1.0, slope, space.products)
     combine(memory.theta, 1.0, against, space.spare)
-    _inform(memory, space, rows)
+    _add_information(memory, space, rows)
 
 
 @compiled
-def _inform(memory: Memory, space: Space, rows: Array) -> None:
+def _add_information(memory: Memory, space: Space, rows: Array) -> None:
     """H ← H + F(θ), from the rows' images under the present H⁻¹."""
     project(rows, memory.theta, space.scores)
     _weigh(space, rows)

@@ -56,7 +56,7 @@ class Terms:
             raise SettingsError(
                 f"the scorer '{self.scorer}' "
                 f"{'' if stream.classes is None else 'on class heads '}learns "
-                "from labels, but rewards came: take the scorer 'ridge' on pair features"
+                "from labels, got rewards: take the scorer 'ridge' on pair features"
             )
         if self.settings.track == "theta" and self.gate.needs_widths:
             raise SettingsError(
@@ -76,7 +76,7 @@ class Terms:
             raise SettingsError(
                 f"an adaptive follower presents 2 to all {stream.candidates} candidates of pair "
                 f"features, but present = {present}"
-                f"{'' if stream.classes is None else ' came with classes'}: leave it out to "
+                f"{'' if stream.classes is None else ' with classes'}: leave it out to "
                 "present every candidate"
             )
         if len(stream.labels):

@@ -25,7 +25,7 @@ _SQRT2 = math.sqrt(2.0)
 
 
 @compiled
-def _judge(
+def _decide(
     plan: Plan,
     memory: Memory,
     heads: Heads,
@@ -57,7 +57,7 @@ def _judge(
             heads.pairs,
             reach,
             choice,
-            informing.told_by_heads(plan, scores, heads.values, square),
+            informing.heads_statistic(plan, scores, heads.values, square),
         )
     return square
 
@@ -186,8 +186,8 @@ def _entry(mark: int) -> Any:
             _project_heads(memory.theta, h, heads.scores)
             if not judging.all_finite(heads.scores):
                 return t
-            square = _judge(plan, memory, heads, out, h, clock, verdict, t)
-            asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
+            square = _decide(plan, memory, heads, out, h, clock, verdict, t)
+            asks = judging.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
             memory.counts[ROUNDS] += 1
             if asks:
                 memory.counts[ASKED] += 1

@@ -1,4 +1,4 @@
-"""What the laboratory says in a few lines: claims of the paper, numbers, verdicts."""
+"""The results in a few lines: claims of the paper, numbers, verdicts."""
 
 from __future__ import annotations
 

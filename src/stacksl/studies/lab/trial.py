@@ -26,17 +26,17 @@ class Trial:
     """Lines that one process plays under one seed, on a stream that is made once.
 
     Attributes:
-        world: everything that fixes the stream but the seed; plain values that JSON can hold.
+        source: everything that fixes the stream but the seed; plain values that JSON can hold.
         lines: what is played on it.
     """
 
-    world: Mapping[str, Any]
+    source: Mapping[str, Any]
     lines: tuple[Line, ...]
 
     def key(self, line: Line, seed: int, code: str) -> str:
         """A hash of what fixes the numbers of `line` under `seed`, `code` being the program's."""
         text = json.dumps(
-            [self.world, line.settings, line.budget_fraction, seed, code], sort_keys=True
+            [self.source, line.settings, line.budget_fraction, seed, code], sort_keys=True
         )
         return blake2b(text.encode(), digest_size=12).hexdigest()
 
@@ -96,7 +96,7 @@ class StreamStudy(Study):
         for trial in self.trials(quick):
             for line in trial.lines:
                 marks = [*line.marks, *([QUICK] if quick else [])]
-                settings = {**trial.world, **line.settings, "marks": marks}
+                settings = {**trial.source, **line.settings, "marks": marks}
                 rows += rows_of(self, line, found[line.row], [settings], line.paper)
         return rows if self.derive is None else [*rows, *self.derive(samples(found))]
 
@@ -109,7 +109,7 @@ class StreamStudy(Study):
             wanted = [(key, line) for key, line in keyed if store.get(key) is None]
             if wanted:
                 keys, lines = zip(*wanted, strict=True)
-                yield Job(keys, self.play, (trial.world, lines, seed), f"seed {seed}")
+                yield Job(keys, self.play, (trial.source, lines, seed), f"seed {seed}")
 
 
 def _numbers(store: Store, key: str) -> Numbers:

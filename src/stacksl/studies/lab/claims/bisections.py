@@ -22,7 +22,7 @@ from stacksl.game.bisection import (
 )
 from stacksl.game.engines import run_stream
 from stacksl.studies.lab.worlds.playing import outcome, play
-from stacksl.studies.lab.worlds.streams import World
+from stacksl.studies.lab.worlds.streams import SyntheticStream
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
 
@@ -31,7 +31,7 @@ CEILING = 2
 """Labels that may be bought, in budgets, where it is counted what a gate asks for."""
 
 
-def bisected(stream: World, line: Line, seed: int) -> Numbers:
+def bisected(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     """The level found on a simulated stream of warm-up items, and its labels on the real one."""
     gate, budget = str(line.settings["bisect"]), line.budget(stream.horizon)
     found = _bracket(stream, gate, budget, seed)
@@ -47,7 +47,7 @@ def bisected(stream: World, line: Line, seed: int) -> Numbers:
     }
 
 
-def demand_uncut(stream: World, gate: str, level: float, budget: int, seed: int) -> float:
+def demand_uncut(stream: SyntheticStream, gate: str, level: float, budget: int, seed: int) -> float:
     """Labels that a gate asks for in T rounds, over B, where 2 B may be bought.
 
     Rounds that repeat the first follow the stream, so that the rule above every gate, which asks
@@ -70,7 +70,7 @@ def _rescaled(gate: str, dim: int, budget: int, most: int) -> float:
     return math.sqrt(few / many)
 
 
-def _followed(stream: World, count: int) -> World:
+def _followed(stream: SyntheticStream, count: int) -> SyntheticStream:
     """The stream, and its first `count` rounds once more."""
     assert stream.rewards is not None
     return replace(
@@ -85,7 +85,7 @@ def _made(gate: str, level: float) -> Gate:
     return make_gate(gate, **{LEVELS[gate]: level})
 
 
-def _bracket(stream: World, gate: str, budget: int, seed: int) -> BudgetLevel:
+def _bracket(stream: SyntheticStream, gate: str, budget: int, seed: int) -> BudgetLevel:
     """The two levels between which the gate ceases to spend B on the simulated stream."""
     warmup = stream.features[: warmup_length(stream.horizon)]
     known: Mapping[str, Any] = {"noise": stream.noise, "norm_bound": stream.norm_bound}

@@ -25,7 +25,7 @@ from stacksl.studies.lab.drawing.complexity import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import play
-from stacksl.studies.lab.worlds.streams import World, sphere
+from stacksl.studies.lab.worlds.streams import SyntheticStream, sphere
 from stacksl.studies.rows import Row
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
@@ -125,22 +125,24 @@ def trials(quick: bool) -> Sequence[Trial]:
     return found
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Seconds of one run, and the most memory it holds beside its input, for each line."""
-    stream = _stream(seed, world["d"], world["K"], world["T"])
-    return [_measure(stream, KINDS[line.settings["kind"]], world["B"], seed) for line in lines]
+    stream = _stream(seed, source["d"], source["K"], source["T"])
+    return [_measure(stream, KINDS[line.settings["kind"]], source["B"], seed) for line in lines]
 
 
-def _stream(seed: int, dim: int, candidates: int, rounds: int) -> World:
+def _stream(seed: int, dim: int, candidates: int, rounds: int) -> SyntheticStream:
     rng = generator(seed, "complexity", dim, candidates, rounds)
     features, truth = sphere(rng, rounds, candidates, dim), rng.normal(size=dim)
     values = features @ truth
     rewards = values + NOISE * rng.normal(size=(rounds, 1))
     tests = features[:1]
-    return World(features, values, rewards, None, truth, NOISE, candidates, tests, values[:1])
+    return SyntheticStream(
+        features, values, rewards, None, truth, NOISE, candidates, tests, values[:1]
+    )
 
 
-def _measure(stream: World, kind: Kind, budget: int, seed: int) -> Numbers:
+def _measure(stream: SyntheticStream, kind: Kind, budget: int, seed: int) -> Numbers:
     def run() -> StreamResult:
         settings = {"action": kind.action}
         return play(
@@ -231,8 +233,8 @@ def _slope_row(
     )  # fmt: skip
 
 
-def _sizes(world: Mapping[str, int]) -> tuple[int, int, int, int]:
-    return world["d"], world["K"], world["B"], world["T"]
+def _sizes(source: Mapping[str, int]) -> tuple[int, int, int, int]:
+    return source["d"], source["K"], source["B"], source["T"]
 
 
 def _slope_of(

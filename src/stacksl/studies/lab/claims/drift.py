@@ -14,7 +14,7 @@ from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.measures.shares import clopper_pearson
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import outcome, play
-from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
+from stacksl.studies.lab.worlds.streams import KINDS, SyntheticStream, make_stream
 from stacksl.studies.rows import Row
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
@@ -60,13 +60,13 @@ def _lines(kind: str, feedback: str) -> tuple[Line, ...]:
     )
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Alarms, delays and regret, for each line."""
-    stream = make_world(**world, seed=seed)
-    return [_numbers(stream, line, seed, world["kind"] == MOVES) for line in lines]
+    stream = make_stream(**source, seed=seed)
+    return [_numbers(stream, line, seed, source["kind"] == MOVES) for line in lines]
 
 
-def _numbers(stream: World, line: Line, seed: int, moves: bool) -> Numbers:
+def _numbers(stream: SyntheticStream, line: Line, seed: int, moves: bool) -> Numbers:
     budget = line.budget(stream.horizon)
     guard = {
         "no reset": None,

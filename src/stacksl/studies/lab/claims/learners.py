@@ -15,7 +15,7 @@ from stacksl.studies.lab.drawing.learners import METRICS, REFERENCE, figures, la
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
-from stacksl.studies.lab.worlds.streams import World, make_world
+from stacksl.studies.lab.worlds.streams import SyntheticStream, make_stream
 from stacksl.studies.rows import Row
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
@@ -81,13 +81,13 @@ def trials(quick: bool) -> Sequence[Trial]:
     ]
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Regret on the way and of the last estimate, for each line."""
-    stream = make_world(**world, seed=seed)
+    stream = make_stream(**source, seed=seed)
     return [_numbers(stream, line, seed) for line in lines]
 
 
-def _numbers(stream: World, line: Line, seed: int) -> Numbers:
+def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     settings = dict(line.settings)
     learner = settings.pop("learner")
     budget = line.budget(stream.horizon)
@@ -106,7 +106,7 @@ def _numbers(stream: World, line: Line, seed: int) -> Numbers:
 
 
 def _estimates(
-    stream: World, learner: str, budget: int, rate: float
+    stream: SyntheticStream, learner: str, budget: int, rate: float
 ) -> tuple[NDArray[np.int64], Array]:
     """The label counts from which on there is a new estimate, (n,), and the estimates, (n, d)."""
     features, labels = stream.features[:budget], stream.labels[:budget]
@@ -117,7 +117,9 @@ def _estimates(
     return np.arange(budget + 1), averaged(thetas) if learner == "averaged" else thetas
 
 
-def _replayed(stream: World, counts: NDArray[np.int64], thetas: Array) -> tuple[float, Array]:
+def _replayed(
+    stream: SyntheticStream, counts: NDArray[np.int64], thetas: Array
+) -> tuple[float, Array]:
     """Mean regret a round of the latest estimate, and the last one."""
     before = np.searchsorted(counts, np.arange(stream.horizon), side="right") - 1
     scores = np.einsum("tki,ti->tk", stream.features, thetas[before])
@@ -161,7 +163,7 @@ def pilot(
     """
     total = {(form, b, rate): 0.0 for form in RATES for b in BUDGETS for rate in RATES[form]}
     for seed in seeds:
-        stream = make_world("iid", "softmax", seed, rounds=rounds, dim=DIM)
+        stream = make_stream("iid", "softmax", seed, rounds=rounds, dim=DIM)
         for form, budget, rate in total:
             line = Line("pilot", _steps(form, rate), budget)
             lost = _numbers(stream, line, seed)["regret_per_round"]

@@ -10,7 +10,7 @@ from stacksl.studies.lab.drawing.regret import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import outcome, play
-from stacksl.studies.lab.worlds.streams import World, make_world
+from stacksl.studies.lab.worlds.streams import SyntheticStream, make_stream
 from stacksl.studies.rows import Row, pooled
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
@@ -89,19 +89,19 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [Trial({"kind": "iid", "feedback": "scalar", "rounds": rounds, "dim": 20}, lines())]
 
 
-def first_spread(world: World) -> float:
+def first_spread(stream: SyntheticStream) -> float:
     """Δ₁ = 2 × the first radius: at θ = 0 and V = I every score is 0 and every width ‖φ‖ = 1."""
-    dim = world.features.shape[2]
-    return 2.0 * confidence.radius(world.noise, dim, 0, 1.0, 0.05, world.norm_bound)
+    dim = stream.features.shape[2]
+    return 2.0 * confidence.radius(stream.noise, dim, 0, 1.0, 0.05, stream.norm_bound)
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Regret on the way and of the last estimate, for each line."""
-    stream = make_world(**world, seed=seed)
+    stream = make_stream(**source, seed=seed)
     return [_measure(stream, line, seed) for line in lines]
 
 
-def _measure(stream: World, line: Line, seed: int) -> Numbers:
+def _measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     gate = {k: v for k, v in line.settings.items() if k != "scorer_settings"}
     gate["name"] = gate.pop("gate")
     if "first_spreads" in gate:

@@ -53,7 +53,7 @@ def _table(rows: Sequence[Row], heads: Mapping[str, str]) -> str:
 
 
 def _verdict(rows: Sequence[Row]) -> str:
-    """At how many settings the intervals of the paired changes lie on either side of 0."""
+    """At how many settings the intervals of the paired changes are on either side of 0."""
     said = []
     for metric in ("max_loss_change", "accuracy_change", "final_regret_change"):
         mine = [row for row in rows if row.metric == metric and row.value is not None]

@@ -26,12 +26,12 @@ RULE = (
 
 def layout(rows: Sequence[Row]) -> str:
     """Sets, then certificates: a learner and its purchases a line, a budget a column; verdicts."""
-    shares = "Runs in which θ* lies in the set in every round"
+    shares = "Runs in which θ* is in the set in every round"
     bounds = "Runs in which the certificate bounds the regret"
     parts = [
         _table(rows, shares, "covered", _share),
         _table(rows, f"{shares}, its radius counting rounds", "covered_rounds", _share),
-        _table(rows, "Rounds in which θ* lies in the set, mean share", "covered_time", _number),
+        _table(rows, "Rounds in which θ* is in the set, mean share", "covered_time", _number),
         _table(rows, "Radius / ‖θ − θ*‖ in V before the last round", "radius_ratio", _number),
         _table(rows, bounds, "certified", _share),
         _table(rows, f"{bounds} of every single round", "certified_rounds", _share),

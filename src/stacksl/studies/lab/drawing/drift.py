@@ -1,4 +1,4 @@
-"""How `drift` is shown: false alarms, delays, and regret with and without a reset."""
+"""The tables and the figure of `drift`: alarms, delays, and regret with and without a reset."""
 
 from __future__ import annotations
 

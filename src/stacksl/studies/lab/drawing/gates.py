@@ -1,4 +1,4 @@
-"""How the battery is shown: gates against streams, the best of each stream in bold."""
+"""The tables and figures of `gates`: gates against streams, the best of each stream in bold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `learners` is shown: learners against budgets, with the ratio to online Newton."""
+"""The tables and the figure of `learners`: learners against budgets, over online Newton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of the laboratory: one style, intervals always drawn, colours all eyes tell apart."""
+"""Figures of the laboratory: one style, intervals always drawn, colours distinct for all eyes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C",
 )  # fmt: skip
-"""Okabe and Ito (2008), told apart under every common colour blindness, and a grey."""
+"""Okabe and Ito (2008), distinct under every common colour blindness, and a grey."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""Each colour's own marker, so that no line is told by its colour alone."""
+"""Each colour's own marker, so that no line depends on its colour alone."""
 
 _STYLE: Mapping[str, Any] = {
     "font.size": 9,
@@ -40,7 +40,7 @@ _STYLE: Mapping[str, Any] = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Whatever is drawn inside has the laboratory's style."""
+    """Figures drawn inside have the laboratory's style."""
     import matplotlib as mpl
 
     with mpl.rc_context(cast("Any", _STYLE)):

@@ -1,4 +1,4 @@
-"""Which gates stand in the battery, and under which settings: every gate of the registry."""
+"""The gates that are compared, and their settings: every gate of the registry."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a number of the battery stands.
+    """Where a number of the study stands.
 
     Attributes:
         entry: the name of its entry.

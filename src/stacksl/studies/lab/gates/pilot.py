@@ -64,7 +64,7 @@ def _name(gate: str, parameters: Mapping[str, Any]) -> str:
 def pilot_study(
     gates: Sequence[Entry], rounds: int = ROUNDS, kinds: Sequence[str] = KINDS
 ) -> StreamStudy:
-    """The battery's cells with these entries."""
+    """The study's cells with these entries."""
     trials = [trial(kind, feedback, rounds, gates) for feedback in NOISE for kind in kinds]
     return replace(GATES_STUDY, name="gates-pilot", trials=lambda quick: trials)
 

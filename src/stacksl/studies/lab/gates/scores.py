@@ -1,4 +1,4 @@
-"""Gates of the battery in one number each: ratios to the best of a cell, with intervals."""
+"""Gates in one number each: ratios to the best of a cell, with intervals."""
 
 from __future__ import annotations
 

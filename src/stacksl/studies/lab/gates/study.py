@@ -17,7 +17,7 @@ from stacksl.studies.lab.gates.entries import Entry, Place, entries
 from stacksl.studies.lab.gates.scores import derive, summary
 from stacksl.studies.lab.trial import StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import outcome, play
-from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
+from stacksl.studies.lab.worlds.streams import KINDS, SyntheticStream, make_stream
 from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
 
@@ -61,13 +61,13 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [trial(kind, fb, rounds, entries()) for fb in NOISE for kind in kinds]
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Regret on the way and of the last estimate, for each line."""
-    stream = make_world(**world, seed=seed)
+    stream = make_stream(**source, seed=seed)
     return [_numbers(stream, line, seed) for line in lines]
 
 
-def _numbers(stream: World, line: Line, seed: int) -> Numbers:
+def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     gate = dict(line.settings["gate"])
     if gate.get("gate_scale") == "calibrated":
         gate["gate_scale"] = _calibrated(stream)
@@ -78,7 +78,7 @@ def _numbers(stream: World, line: Line, seed: int) -> Numbers:
     return outcome(stream, played)
 
 
-def _calibrated(stream: World) -> float:
+def _calibrated(stream: SyntheticStream) -> float:
     """The c of `llf`: the median rule under its cap, from warm-up rounds at θ = 0."""
     settings = ScorerSettings(noise=stream.noise, norm_bound=stream.norm_bound)
     name = "newton" if stream.rewards is None else "ridge"

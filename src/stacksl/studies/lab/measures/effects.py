@@ -28,7 +28,7 @@ def contrast(metric: str, more: Sequence[str], less: Sequence[str]) -> Effects:
 
 
 def shift_of_best(small: Sequence[str], large: Sequence[str]) -> Effects:
-    """Steps of the sweep by which the best value lies higher in the rows `small` than in `large`.
+    """Steps of the sweep by which the best value is higher in the rows `small` than in `large`.
 
     The best has the least regret of the last θ under its seed; of equals the smallest.
     """

@@ -1,4 +1,4 @@
-"""The estimates a stream went through, and what follows from them: errors and certificates."""
+"""The estimates during a stream, and what follows from them: errors and certificates."""
 
 from __future__ import annotations
 

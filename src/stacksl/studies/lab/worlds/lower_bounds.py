@@ -17,7 +17,7 @@ import numpy as np
 
 from stacksl.game import confidence, generator
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.worlds.streams import World
+from stacksl.studies.lab.worlds.streams import SyntheticStream
 
 LOWER_BLIND = math.erfc(1.0 / math.sqrt(2.0))
 """2Φ(−1) = 0.317."""
@@ -29,7 +29,7 @@ NOISE = 0.3
 _NONE = np.zeros((0, 0))
 
 
-def pairs(rounds: int, labels: int, dim: int, seed: int) -> World:
+def pairs(rounds: int, labels: int, dim: int, seed: int) -> SyntheticStream:
     """The instance of the lower bound for `labels` = B: it changes with B and not with T."""
     rng = generator(seed, "rates/pairs", rounds, labels, dim)
     truth = NOISE * math.sqrt(dim / labels) * rng.choice([-1.0, 1.0], size=dim)
@@ -40,7 +40,7 @@ def pairs(rounds: int, labels: int, dim: int, seed: int) -> World:
     return _world(features, values, truth, rng)
 
 
-def cube(rounds: int, size: float, dim: int, seed: int) -> World:
+def cube(rounds: int, size: float, dim: int, seed: int) -> SyntheticStream:
     """The hypercube with |θ*_i| = `size` and random signs, the same 2^d candidates each round."""
     rng = generator(seed, "rates/cube", rounds, dim, round(size * 1e9))
     truth = size * rng.choice([-1.0, 1.0], size=dim)
@@ -49,10 +49,14 @@ def cube(rounds: int, size: float, dim: int, seed: int) -> World:
     return _world(features, np.broadcast_to(corners @ truth, features.shape[:2]), truth, rng)
 
 
-def _world(features: Array, values: Array, truth: Array, rng: np.random.Generator) -> World:
+def _world(
+    features: Array, values: Array, truth: Array, rng: np.random.Generator
+) -> SyntheticStream:
     rewards = values + NOISE * rng.normal(size=(len(values), 1))
     none = np.zeros((0, *features.shape[1:]))
-    return World(features, values, rewards, None, truth, NOISE, features.shape[1], none, _NONE)
+    return SyntheticStream(
+        features, values, rewards, None, truth, NOISE, features.shape[1], none, _NONE
+    )
 
 
 def printed_bound(labels: float, rounds: float, dim: int, scale: float = 1.0) -> float:
