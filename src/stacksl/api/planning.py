@@ -108,9 +108,9 @@ class Plan:
         """
         from stacksl.api.stored import Run
         from stacksl.data import write_rejected
-        from stacksl.runs.execution import execute
         from stacksl.runs.job import Job
         from stacksl.runs.record import begin
+        from stacksl.runs.session.session import Session
 
         if not self.fits:
             return self.claimed().start(progress)
@@ -126,7 +126,8 @@ class Plan:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
             begin(folder, self.warnings, self.labeler)
             job.write()  # run.toml last: with it the folder is a run
-        execute(job, progress or _silent, self.labeler)
+        with Session.open(job, progress or _silent, labeler=self.labeler) as session:
+            session.play()
         return Run(folder.path)
 
 

@@ -29,10 +29,11 @@ from stacksl.runs.erasing import (
     left_untouched,
     rewrite,
 )
-from stacksl.runs.execution import catch_up
 from stacksl.runs.folder import RunFolder, read_facts
+from stacksl.runs.items.identity import unseal
 from stacksl.runs.job import Job
 from stacksl.runs.people import ask_folder
+from stacksl.runs.session.views import catch_up
 from stacksl.runs.tables import write_rounds
 from stacksl.runs.tombstones import Tombstones, finish
 
@@ -127,6 +128,7 @@ def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Fo
     """
     folder = RunFolder.open(run, forgetting=True)
     with folder.locked(forgetting=True):
+        unseal(folder)
         if not folder.ledger.exists():
             raise RunError(
                 f"the run {run} has no ledger yet, it stopped before round 1: delete the row from"
