@@ -11,10 +11,10 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import live
-from stacksl.cli.printing import MICRO, as_json, count, dollars
+from stacksl.cli.printing import as_json, count, dollars
 from stacksl.cli.running import shown_run, somebody_is_there, word
 from stacksl.errors import SettingsError
-from stacksl.report.wording import plural
+from stacksl.report.wording import MICRO, plural
 
 if TYPE_CHECKING:
     from stacksl.runs.changing import Outcome

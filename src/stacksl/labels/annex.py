@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 500  # keys that are asked for in one statement
 
-_AT_ONCE: Final = 500  # keys that are asked for in one statement
-
 
 @dataclass(slots=True)
 class _Waiting:
