@@ -3,7 +3,7 @@
     python benchmarks/end_to_end.py [--json FILE] [--cores 2]
 
 T = 10,178 items with K = 5 options and synthetic pair features of d = 384, at budget 0.1 and the
-default settings: `stacksl.runs.execution.execute`, which is what `stacksl run` calls, over features
+default settings: `Session.play`, which is what `stacksl run` calls, over features
 that lie frozen in the run's folder. Ledger, certificates, checkpoints, the refit and the report are
 all in the time. The run is played at T and at 2T, each in a process of its own, to see what memory
 does: `anonymous` is what the run itself adds, beyond the items and the memory-mapped features.
@@ -79,7 +79,7 @@ def job_of(rounds: int, folder: Path) -> Any:
     ]
     plan = prepare(items, gold, out=folder, settings={"budget": BUDGET})
     run = RunFolder.create(plan.out)
-    job = Job(run, plan.resolved, plan.dataset, None, plan.budget, "memory", None)
+    job = Job(run, plan.resolved, plan.stock, plan.budget, "memory", None)
     job.write()
     features = make_features("hashing", classes=None, seed=0)
     features.fit(items[:500])
@@ -100,7 +100,7 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
     gc.collect()
 
     from stacksl.labels.ledger import Ledger
-    from stacksl.runs.execution import execute
+    from stacksl.runs.session.session import Session
 
     ledgers: list[Ledger] = []
     create = Ledger.create
@@ -117,7 +117,8 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
         phases[progress.phase] = [time.perf_counter() - start, memory]
 
     peak, start, cpu = Peak(), time.perf_counter(), time.process_time()
-    execute(job, told)
+    with Session.open(job, told) as session:
+        session.play()
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     ledger = ledgers[0]
     return {

@@ -2,8 +2,8 @@
 
 It imports everything once, the modules named as its further arguments too, and then reads one order
 a line from stdin: a job, and perhaps a moment. The moment is either `after` so many seconds, or the
-n-th call of a function, `before` or `after` it. The child dies by SIGKILL: nothing of the package
-gets to clean up. One reply a line.
+n-th call of a function, or of any of several, `before` or `after` it. The child dies by SIGKILL:
+nothing of the package gets to clean up. One reply a line.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from stacksl import api
 from stacksl.labels.purchases import Answer
+from stacksl.runs.forgetting import forget
 
 
 class PaidLabeler:
@@ -48,32 +49,43 @@ class PaidLabeler:
         given, self._ready = self._ready, []
         return given
 
+    def pending(self) -> list[Any]:
+        return []
 
-def arm(where: str, call: int, when: str) -> None:
-    """Die at the `call`-th call of `module:name` or `module:Class.name`."""
-    module, _, path = where.partition(":")
-    owner: Any = importlib.import_module(module)
-    *classes, name = path.split(".")
-    for each in classes:
-        owner = getattr(owner, each)
-    original, calls = getattr(owner, name), 0
 
-    def deadly(*words: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == call and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*words, **named)
-        if calls == call and when == "after":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
+def arm(where: str | list[str], call: int, when: str) -> None:
+    """Die at the `call`-th call of `module:name` or `module:Class.name`, or of any in a list."""
+    calls = 0
 
-    setattr(owner, name, deadly)
+    def armed(original: Any) -> Any:
+        def deadly(*words: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            mine = calls
+            if mine == call and when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = original(*words, **named)
+            if mine == call and when == "after":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return deadly
+
+    for each in [where] if isinstance(where, str) else where:
+        module, _, path = each.partition(":")
+        owner: Any = importlib.import_module(module)
+        *classes, name = path.split(".")
+        for part in classes:
+            owner = getattr(owner, part)
+        setattr(owner, name, armed(getattr(owner, name)))
 
 
 def play(order: dict[str, Any]) -> None:
-    """Start the job, or take it up where it was cut off."""
+    """Start the job, or take it up where it was cut off; or forget an item of it."""
     out = Path(order["out"])
+    if "forget" in order:
+        forget(out, order["forget"])
+        return
     labeler = None
     if order.get("paid"):
         labeler = PaidLabeler(Path(order["paid"]), order["answers"])
@@ -120,7 +132,7 @@ def main() -> None:
     import scipy.optimize  # noqa: F401
     import sklearn.linear_model  # noqa: F401
 
-    for name in ("execution", "job", "tables", "summary", "status", "evaluation"):
+    for name in ("session.session", "job", "tables", "summary", "status", "evaluation"):
         importlib.import_module(f"stacksl.runs.{name}")
     fault = Path(sys.argv[1])
     for name in sys.argv[2:]:

@@ -9,6 +9,8 @@ from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord
 
+from .conftest import lessons
+
 
 def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
     ledger = book(budget=1, price=10)
@@ -111,7 +113,7 @@ def test_a_class_is_one_more_candidate_of_every_item(book, decision, path):
             ledger.add_class("maybe", size)
     ledger.add_class("maybe", 5)
     assert ledger.correct("q0", 4, "mapped") == (posted[0], Label(4))
-    assert len(ledger.take([Answer("q1", 0, 1, 4, "me")])) == 1
+    assert len(lessons(ledger.take([Answer("q1", 0, 1, 4, "me")]))) == 1
     ledger.add_class("never", 6)
     assert ledger.own([("q5", 5)], "old")[0][0].presented == (0, 1, 2, 3, 4, 5)
     ledger.close()
@@ -150,3 +152,31 @@ def test_terms_that_cannot_be_written_do_not_change(book, decision, monkeypatch)
     assert len(ledger.reserve(["q3"])) == 1
     assert len(ledger.own([("q4", 4)], "old")) == 1
     ledger.verify([ledger.head])
+
+
+def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision, path):
+    ledger = book(budget=9)
+    ledger.post([decision(1)])
+
+    def change(last: str) -> None:
+        assert ledger.add_items([ItemRecord("n1", "new", 4)]) == 1
+        ledger.add_class("maybe", 5)
+        ledger.own([("n1", 4)], "old")
+        ledger.set_budget(7, None, {})
+        ledger.reserve([last])
+
+    rows, commits = len(list(ledger.rows())), ledger.fsyncs
+    with pytest.raises(LedgerError, match="'q0' is open already"), ledger.together():
+        change("q0")
+    assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (9, None, 0, 1)
+    assert not ledger.knows("n1")
+    assert (len(list(ledger.rows())), ledger.fsyncs) == (rows, commits)
+    with ledger.together():
+        change("q3")
+    assert ledger.fsyncs == commits + 1
+    assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (7, 5, 1, 2)
+    ledger.close()
+    with Ledger.open(path) as again:
+        again.verify([again.head])
+        assert again.knows("n1")
+        assert [p.item for p in again.open_purchases()] == ["q0", "q3"]

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stacksl.cli import asking, options
+from stacksl.cli import options
 from stacksl.cli.entry import Stopped
 from stacksl.cli.live import live
-from stacksl.cli.printing import MICRO, as_json, count, dollars, facts, share, spent, warn
+from stacksl.cli.printing import as_json, count, dollars, facts, share, spent, warn
 from stacksl.errors import SettingsError
-from stacksl.report.wording import plural
+from stacksl.report.wording import MICRO, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
 
-__all__ = ["plan_facts", "resume", "run", "run_facts", "setting_of", "shown_run"]
 
-
+@options.takes()
 def run(
     context: typer.Context,
     data: Annotated[
@@ -33,58 +32,17 @@ def run(
             "sample.",
         ),
     ] = None,
-    budget: options.Budget = None,
-    price: options.Price = None,
+    test: options.Test = None,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
-    labeler: options.Labeler = None,
-    batch: asking.Batch = None,
-    annotators: asking.Annotators = None,
-    overlap: asking.Overlap = None,
-    ask_dir: asking.AskDir = None,
-    ask_mode: asking.AskMode = None,
-    audit: asking.Audit = None,
-    min_per_class: asking.MinPerClass = None,
-    owned: asking.Owned = None,
-    classes: options.Classes = None,
-    names: options.Names = None,
-    aim: options.Aim = None,
-    gate: options.Gate = None,
-    scorer: options.Scorer = None,
-    follower: options.Follower = None,
-    k: options.K = None,
-    features: options.Features = None,
-    mode: options.Mode = None,
-    order: options.Order = None,
     preset: options.Preset = None,
     config: options.Config = None,
     set_: options.Set = None,
-    seed: options.Seed = None,
-    test: options.Test = None,
-    format: options.Format = None,
-    prompt_column: options.PromptColumn = None,
-    label_column: options.LabelColumn = None,
-    rounds: options.Rounds = None,
-    max_candidates: options.MaxCandidates = None,
-    strict: options.Strict = None,
-    model: options.Model = None,
-    adapt: options.Adapt = None,
-    protocol: options.Protocol = None,
-    template: options.Template = None,
-    chat: options.Chat = None,
-    normalisation: options.Normalisation = None,
-    temperature: options.Temperature = None,
-    max_len_prompt: options.MaxLenPrompt = None,
-    max_len_choice: options.MaxLenChoice = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    objective: options.Objective = None,
-    refit_at: options.RefitAt = None,
-    epochs: options.Epochs = None,
     out: options.Out = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
+    help_all: options.HelpAll = False,
 ) -> None:
     """Buy labels under a hard budget, train, and write a model with a report.
 
@@ -97,7 +55,7 @@ def run(
 
     table = _config(config)
     named = table.pop("data", None), table.pop("test", None)  # a run.toml names its files
-    resolved = resolve(_flags(context, set_ or []), table, preset)
+    resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
     plan = prepare(data or named[0], test=test or named[1], out=out, settings=resolved)
     warn(plan.warnings)
     if dry_run:
@@ -131,12 +89,7 @@ def resume(
             "out of memory.",
         ),
     ] = None,
-    owned: Annotated[
-        Path | None,
-        typer.Option(
-            "--owned", metavar="FILE", help="Items with labels that you hold: learnt, not paid."
-        ),
-    ] = None,
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -144,15 +97,12 @@ def resume(
     """Go on with a run that was stopped, killed or is waiting.
 
     It ends as the undisturbed run would have: the same purchases, the same model. A finished run
-    is left as it is, unless `budget`, `extend` or --owned has given it more to do. With --set a
-    language model is trained otherwise from here on, and the report says so; no label is bought
-    twice.
+    is left as it is, unless `change --later` has given it more to do. With --set a language model
+    is trained otherwise from here on, and the report says so; no label is bought twice.
     """
     from stacksl.api import Run
 
     opened = Run.open(run)
-    if owned is not None:
-        opened.extend(owned, owned=True)
     if opened.folder.read_state()["state"] == "interrupted":
         warn([_killed(opened)])
     try:
@@ -168,13 +118,6 @@ def _killed(run: Run) -> str:
     adapts = "model" in run.folder.read_toml("resolved.toml")
     more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
     return f"this run was killed, or the machine went down; it goes on where it was{more}"
-
-
-def _flags(context: typer.Context, pairs: list[str]) -> dict[str, Any]:
-    """The settings that were typed: flags of their own, and NAME=VALUE pairs."""
-    typed = {name: context.params[name] for name in options.SETTINGS}
-    given = {name: value for name, value in typed.items() if value is not None}
-    return {**dict(setting_of(pair) for pair in pairs), **given}
 
 
 def setting_of(text: str) -> tuple[str, Any]:
@@ -223,11 +166,12 @@ def _agree(plan: Plan, yes: bool) -> None:
     """
     bought = f"{count(plan.labels)} labels for {dollars(plan.money)} at most"
     print(bought, file=sys.stderr)
-    if not yes and _somebody_is_there():
+    if not yes and somebody_is_there():
         typer.confirm("Buy them?", abort=True, err=True)
 
 
-def _somebody_is_there() -> bool:
+def somebody_is_there() -> bool:
+    """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -271,14 +215,14 @@ def _shown_plan(plan: Plan) -> str:
 
 def _stopped(folder: Path) -> Stopped:
     if (folder / "run.toml").exists():
-        return Stopped(f"stopped; go on with: stacksl resume {_word(folder)}")
+        return Stopped(f"stopped; go on with: stacksl resume {word(folder)}")
     return Stopped("stopped before the run began; nothing was bought")
 
 
-def run_facts(run: Run) -> dict[str, Any]:
+def run_facts(run: Run, status: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a run came to, as the JSON of `run` and `resume`."""
     return {
-        **run.status(),
+        **(run.status() if status is None else status),
         "report": run.path / "report.html",
         "model": run.path / "model",
     }
@@ -292,14 +236,17 @@ def _finish(run: Run, json: bool) -> None:
     print(as_json(result) if json else shown_run(run))
 
 
-def shown_run(run: Run) -> str:
-    """What a run came to, or what it waits for, with the commands that go on."""
-    result = run_facts(run)
+def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
+    """What a run came to, or what it waits for, with the commands that go on.
+
+    `status` is that of the run, where it is known already.
+    """
+    result = run_facts(run, status)
     return _waiting(run.path, result) if result["sheets"] else _shown(run.path, result)
 
 
 def _waiting(folder: Path, result: dict[str, Any]) -> str:
-    word = _word(folder)
+    path = word(folder)
     lines = facts(
         [
             ("Run", f"{result['run']}, {result['state']} for answers"),
@@ -308,11 +255,11 @@ def _waiting(folder: Path, result: dict[str, Any]) -> str:
             *((f"{plural(sheet['open'], 'row')} in", sheet["file"]) for sheet in result["sheets"]),
         ]
     )
-    return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {word} FILE..."
+    return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
 
 
 def _shown(folder: Path, result: dict[str, Any]) -> str:
-    word = _word(folder)
+    path = word(folder)
     lines = facts(
         [
             ("Run", f"{result['run']}, {result['state']}"),
@@ -329,9 +276,9 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ("Model", result["model"]),
         ]
     )
-    commands = [f"stacksl evaluate {word} FILE", f"stacksl predict {word} FILE"]
+    commands = [f"stacksl evaluate {path} FILE", f"stacksl predict {path} FILE"]
     if left := _left_over(folder, result):
-        commands.append(f"stacksl budget {word} {left}")
+        commands.append(f"stacksl change {path} --budget {left}")
     return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
 
 
@@ -373,7 +320,7 @@ def _accuracy(test: dict[str, Any] | None) -> str | None:
     return f"{share(test['accuracy'])} (95 % interval {low:.3f} to {high:.3f}, {test['n']:,} items)"
 
 
-def _word(path: Path) -> str:
+def word(path: Path) -> str:
     """A path as it is typed in a shell."""
     import shlex
 

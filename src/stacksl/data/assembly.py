@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stacksl.data.dataset import Rejected
 from stacksl.data.shapes import ClassShape, Draft, Shape
@@ -12,8 +13,6 @@ from stacksl.data.tables import Row
 from stacksl.data.values import RowFault, named, one_line, text
 from stacksl.errors import DataError
 from stacksl.items import Item
-
-__all__ = ["Harvest", "harvest"]
 
 _MANY = 10  # fewer distinct labels than this never look like free text
 
@@ -30,8 +29,7 @@ class Harvest:
     mixed: int = 0  # items with options of their own in a file of classes
 
 
-@dataclass(frozen=True, slots=True)
-class _Sound:
+class _Sound(NamedTuple):
     """A row without a fault of its own."""
 
     number: int

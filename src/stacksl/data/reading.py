@@ -18,8 +18,6 @@ from stacksl.data.tables import Table, open_table
 from stacksl.data.values import one_line
 from stacksl.errors import DataError, SettingsError, unknown_name
 
-__all__ = ["read"]
-
 _GUESSED = ("classes", "options")  # shapes whose columns are not fixed by the format
 CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")
 
@@ -34,6 +32,7 @@ def read(
     seed: int = 0,
     strict: bool = False,
     lenient: bool = False,
+    warn: bool = True,
 ) -> Dataset:
     """The items and answers in a file, recognised by its content and then by its name.
 
@@ -50,6 +49,7 @@ def read(
         strict: the first unusable row is an error.
         lenient: rows are set aside however many they are (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
+        warn: whether oddities are looked for; not of a file that was read before.
 
     Returns:
         The items in the order of the file. Where the file gives no id, row 17 is `row-000017`.
@@ -84,7 +84,8 @@ def read(
             guessed="label" not in given,
         )
         _check_enough(str(path), result, lenient)
-    return _dataset(name, table, shape, result, given)
+    warnings = warnings_of(table, shape, result, given) if warn else ()
+    return _dataset(name, table, shape, result, given, tuple(map(one_line, warnings)))
 
 
 @contextmanager
@@ -97,7 +98,12 @@ def _one_sentence() -> Iterator[None]:
 
 
 def _dataset(
-    name: str, table: Table, shape: Shape, result: Harvest, given: Mapping[str, str]
+    name: str,
+    table: Table,
+    shape: Shape,
+    result: Harvest,
+    given: Mapping[str, str],
+    warnings: tuple[str, ...],
 ) -> Dataset:
     return Dataset(
         name=name,
@@ -107,7 +113,7 @@ def _dataset(
         classes=None if result.mixed else result.classes,
         columns=shape.columns if shape.name in _GUESSED else dict(given),
         rejected=tuple(result.rejected),
-        warnings=tuple(map(one_line, warnings_of(table, shape, result, given))),
+        warnings=warnings,
         unknown=result.unknown,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -13,20 +14,18 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.items import Decision
 from stacksl.labels.accounts import Accounts
 from stacksl.labels.annex import Annex
-from stacksl.labels.chain import Link, chain, genesis, walk
+from stacksl.labels.chain import Heads, Link, chain, genesis, walk
 from stacksl.labels.drafts import Drafts
 from stacksl.labels.giving import let_go
-from stacksl.labels.migrations import migrate
 from stacksl.labels.purchases import Head, ItemRecord
 from stacksl.labels.register import Register
 from stacksl.labels.rows import Row, read_certificate
-from stacksl.labels.schema import runs
+from stacksl.labels.schema import make_tables, runs, typed
 from stacksl.labels.store import Store, place_file, remove_file
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Book", "Terms"]
 
 T = TypeVar("T")
 
@@ -63,9 +62,10 @@ class Book:
     def __init__(self, store: Store, run: str | None, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
+        self._open: Connection | None = None  # of the transaction that is being built
         with store.sentences():
             self.terms = _terms(store, run)
-            self.register = Register(store.connection, self.terms.run)
+            self.register = Register(store, self.terms.run)
             self.annex = Annex(store.connection, self.terms.run, self.register)
         self.head = Head(0, self.terms.genesis)
         self.drafts = self._empty()
@@ -98,6 +98,38 @@ class Book:
             remove_file(draft)
             raise
 
+    @contextmanager
+    def together(self) -> Iterator[Connection]:
+        """One transaction for all that is recorded inside: committed whole, or nothing of it.
+
+        Inside another such block it is part of that block's transaction.
+
+        Raises:
+            LedgerError: nothing was written, and nothing is counted that was not before.
+        """
+        if self._open is not None:
+            yield self._open
+            return
+        try:
+            with self._store.writing(self.terms.run) as self._open:
+                self._catch_up()
+                with self.drafts.tentative():
+                    yield self._open
+                    links = chain(self.terms.run, self.head, self.drafts.entries)
+                    self._store.append(self.terms.run, links)
+                    self.annex.write()
+                    self._store.commit()
+        except BaseException:
+            self._open = None
+            with suppress(LedgerError), self._store.sentences():
+                self.register.read()  # the error that is on its way says more than a second one
+            raise
+        self._open = None
+        if links:
+            self.head = Head(links[-1].seq, links[-1].hash)
+        self.drafts.entries.clear()
+        self.annex.written()
+
     def durably(
         self, build: Callable[[Drafts], T], beside: Callable[[Connection], None] | None = None
     ) -> T:
@@ -108,20 +140,10 @@ class Book:
         Raises:
             LedgerError: nothing was written, and nothing is counted that was not before.
         """
-        with self._store.writing(self.terms.run) as connection:
-            self._catch_up()
-            with self.drafts.tentative():
-                result = build(self.drafts)
-                links = chain(self.terms.run, self.head, self.drafts.entries)
-                self._store.append(self.terms.run, links)
-                self.annex.write()
-                if beside is not None:
-                    beside(connection)
-                self._store.commit()
-        if links:
-            self.head = Head(links[-1].seq, links[-1].hash)
-        self.drafts.entries.clear()
-        self.annex.written()
+        with self.together() as connection:
+            result = build(self.drafts)
+            if beside is not None:
+                beside(connection)
         return result
 
     def later(self, build: Callable[[Drafts], T]) -> T:
@@ -141,6 +163,8 @@ class Book:
     def add_items(self, records: Iterable[ItemRecord]) -> int:
         """Enter the records that are not entered yet; how many those were."""
         records, added = list(records), 0
+        if not self.register.fresh(records):
+            return 0
 
         def enter(connection: Connection) -> None:
             nonlocal added
@@ -186,7 +210,7 @@ class Book:
             )
         return read_certificate(round, item, entry.data())
 
-    def verify(self, heads: Iterable[Head]) -> None:
+    def verify(self, heads: Heads) -> None:
         """Walk the chain on disk; see `Ledger.verify`."""
         accounts = self._empty().accounts
         links = self._store.links(self.terms.run)
@@ -201,7 +225,8 @@ class Book:
         entry = link.entry
         if entry.item is None:
             return
-        if entry.event == "round":
+        self.register.expect_row(entry.item, link.seq)
+        if entry.event == "round" or (entry.event == "reserved" and entry.purpose != "train"):
             self.register.check(entry.item, entry.data().get("item"), link.seq)
         elif entry.event in ("answered", "late"):
             words = entry.data().get("words")
@@ -280,7 +305,7 @@ def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> 
     store = Store(where)
     try:
         with store.writing() as tx:
-            migrate(tx)
+            make_tables(tx)
             tx.execute(insert(runs).values(asdict(terms)))
             Register.write(tx, terms.run, items)
             store.commit()
@@ -290,7 +315,8 @@ def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> 
 
 def _terms(store: Store, run: str | None) -> Terms:
     """The row of `runs` that is meant."""
-    found = {row.run: Terms(**row._mapping) for row in store.connection.execute(select(runs))}
+    rows = typed(runs.c, store.connection.execute(select(runs)))
+    found = {row.run: Terms(**row._mapping) for row in rows}
     if run is None and len(found) == 1:
         return next(iter(found.values()))
     if run is None or run not in found:

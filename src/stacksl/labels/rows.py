@@ -13,19 +13,6 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.items import Decision, Label
 from stacksl.labels.purchases import Said, Word
 
-__all__ = [
-    "EVENTS",
-    "LATER_EVENTS",
-    "PURPOSES",
-    "Entry",
-    "Row",
-    "canonical",
-    "certificate",
-    "owned_decision",
-    "tombstone",
-    "word_in",
-]
-
 EVENTS: Final = (
     "round",
     "reserved",
@@ -180,6 +167,12 @@ def tombstone(surrogate: str) -> str:
     return f"forgotten-{surrogate}"
 
 
+def buried(id: str) -> str | None:
+    """The surrogate that a tombstone's id names; None where `id` is of another form."""
+    name = tombstone("")
+    return id.removeprefix(name) if id.startswith(name) else None
+
+
 def word_in(data: Mapping[str, Any]) -> Word:
     """What the payload of an answer says: a candidate's index, or one of the other answers.
 
@@ -235,19 +228,29 @@ def certificate(decision: Decision, **more: object) -> str:
 
 
 def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision:
-    """The decision that `certificate` wrote."""
-    presented = data["presented"]
-    return Decision(
-        round=round,
-        item=item,
-        presented=_first(presented) if isinstance(presented, int) else tuple(presented),
-        choice=int(data["choice"]),
-        reason=data["reason"],
-        state=tuple(float(x) for x in data["state"]),
-        skip_state=tuple(float(x) for x in data["skip_state"]),
-        status=data["status"],
-        **{name: float(data[name]) for name in _FLOATS},
-    )
+    """The decision that `certificate` wrote.
+
+    Raises:
+        LedgerCorrupt: it wrote none of this kind.
+    """
+    try:
+        presented = data["presented"]
+        return Decision(
+            round=round,
+            item=item,
+            presented=_first(presented) if isinstance(presented, int) else tuple(presented),
+            choice=int(data["choice"]),
+            reason=data["reason"],
+            state=tuple(float(x) for x in data["state"]),
+            skip_state=tuple(float(x) for x in data["skip_state"]),
+            status=data["status"],
+            **{name: float(data[name]) for name in _FLOATS},
+        )
+    except (KeyError, TypeError, ValueError):
+        raise LedgerCorrupt(
+            f"the certificate of round {round} should hold a decision, but does not: the ledger "
+            "was edited or damaged, restore the file from a copy"
+        ) from None
 
 
 @lru_cache(maxsize=256)

@@ -1,76 +1,55 @@
-"""Taking one item out of the files of a run: its id, its texts, its rows.
+"""Removal of one item from the files of a run: its id, its texts, its rows.
 
-Every function may be called again after a crash, and then has nothing left to do.
+Every function may be called again after an interruption, and does what is left to do.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from csv import Error as TornCells
 from csv import reader as cells_of
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from stacksl.errors import RunError
-from stacksl.runs.folder import RunFolder, write_atomic
+from stacksl.runs.finish import NO_TEXT, write_pages
+from stacksl.runs.folder import RunFolder, read_facts, write_atomic
 from stacksl.runs.frozen import erase, is_frozen, items_in
 
-__all__ = [
-    "Marks",
-    "erase_features",
-    "erase_lines",
-    "erase_records",
-    "erase_sheets",
-    "erase_tables",
-]
-
 ERASED: Final = "(forgotten)"
-LONG = 12  # characters from which a text is looked for inside others, too
-NOTHING: Final = object()
+LONG: Final = 12  # characters from which a text is looked for inside others
+LARGE: Final = 100_000_000  # bytes from which a file is not searched
+BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
+
+Line = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What tells that something is of the forgotten item.
+    """What identifies the forgotten item in files.
 
     Attributes:
         id: the item's id.
-        name: that of its tombstone, which takes the id's place.
-        texts: its prompt, its own options, and what was said of it in words.
-        keys: of the rows of sheets on which it was asked.
+        name: the id of its tombstone, which replaces the id.
+        prompt: of the item.
+        texts: its prompt, its own options, right texts and notes of its answers.
+        keys: of its rows in sheets.
     """
 
     id: str
     name: str
+    prompt: str
     texts: frozenset[str]
     keys: frozenset[str]
 
-    def clean(self, value: Any) -> Any:
-        """A JSON value without what is of the item: entries of it are left out."""
-        kept = self._clean(value)
-        return None if kept is NOTHING else kept
-
-    def _clean(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            if self.id in (value.get("item"), value.get("id")):
-                return NOTHING
-            pairs = {key: self._clean(each) for key, each in value.items()}
-            return {key: each for key, each in pairs.items() if each is not NOTHING}
-        if isinstance(value, list):
-            return [each for each in map(self._clean, value) if each is not NOTHING]
-        return self._said(value) if isinstance(value, str) else value
-
-    def _said(self, sentence: str) -> str:
-        """A sentence without the item's texts and its id; a bare number is no id by itself."""
+    def clean(self, sentence: str) -> str:
+        """A sentence without the item's texts and id; a bare number is not taken for an id."""
         for text in self.texts:
-            whole = sentence == text or (len(sentence) >= LONG and text.startswith(sentence))
-            if whole:  # a report shows the beginning of a long prompt
-                return ERASED
             if len(text) >= LONG:
                 sentence = sentence.replace(text, ERASED)
         sentence = sentence.replace(f"'{self.id}'", f"'{self.name}'")
@@ -81,7 +60,10 @@ class Marks:
 def erase_features(
     folder: RunFolder, parts: Mapping[str, slice], row: int, ids: Sequence[str]
 ) -> None:
-    """Zero the features of item number `row` everywhere, and drop trainings that were cut off.
+    """Zero the features of item number `row` everywhere, and drop interrupted trainings.
+
+    They are not computed again: the map was fitted on this item too, and an encoder or a language
+    model need not give the others the same bits.
 
     Args:
         folder: of the run.
@@ -96,88 +78,91 @@ def erase_features(
         began = items_in(epoch) if is_frozen(epoch) else 0
         if row < began:
             erase(epoch, row, ids[:began])
-        for name, part in parts.items():  # of items that came in the middle of it
+        for name, part in parts.items():  # of items added during the epoch
             if began <= part.start <= row < part.stop and is_frozen(epoch / name):
                 erase(epoch / name, row - part.start, ids[part])
     for training in folder.adapters.glob("*.part"):
         shutil.rmtree(training, ignore_errors=True)
 
 
-def erase_records(folder: RunFolder, marks: Marks) -> list[str]:
-    """Clean the JSON files of a run; the names of those that changed."""
-    changed = []
-    for name in ("facts.json", "state.json"):
-        path = folder.path / name
-        if path.is_file():
-            before = _json(path)
-            after = marks.clean(before)
-            if after != before:
-                write_atomic(path, json.dumps(after, indent=1, ensure_ascii=False))
-                changed.append(name)
+def erase_state(folder: RunFolder, marks: Marks) -> list[str]:
+    """Clean the sentences of `state.json`; its name where any differs."""
+    before = folder.read_state()
+    sentences = {"warnings": [marks.clean(each) for each in before.get("warnings", [])]}
+    after = before | (sentences if "warnings" in before else {})
+    if isinstance(before.get("sentence"), str):
+        after["sentence"] = marks.clean(before["sentence"])
+    if after == before:
+        return []
+    folder.write_state(after.pop("state"), **after)
+    return ["state.json"]
+
+
+def erase_facts(folder: RunFolder, marks: Marks) -> list[str]:
+    """Leave the item out of the facts, then make the pages again; what changed.
+
+    The pages are made whether the facts change or not: an interrupted call may have cleaned the
+    facts alone.
+    """
+    if not (folder.path / "facts.json").is_file():
+        return []
+    before = read_facts(folder)
+    after = replace(
+        before,
+        contested=tuple(each for each in before.contested if each.item != marks.id),
+        warnings=tuple(map(marks.clean, before.warnings)),
+    )
+    changed = ["report.html", "README.md"]
+    if after != before:
+        write_atomic(folder.path / "facts.json", after.to_json())
+        changed.insert(0, "facts.json")
+    write_pages(folder)
+    if (folder.path / NO_TEXT).is_dir():
+        write_pages(folder, text=False)
+        changed.append(f"{NO_TEXT}/")
     return changed
 
 
 def erase_tables(folder: RunFolder, marks: Marks) -> list[str]:
-    """Put the tombstone's name in the place of the id in the tables of a run."""
-    changed = []
-    for name, field in (("metrics.jsonl", "item"), ("rejected.jsonl", "id")):
-        given = marks.name if field == "item" else None
+    """Clean the JSONL files of a run but its copy of the data; the names of those that changed."""
 
-        def renamed(row: dict[str, Any], field: str = field, given: str | None = given) -> Any:
-            return {**row, field: given} if row.get(field) == marks.id else row
+    def is_asked(row: Line) -> Line | None:
+        return {**row, "item": marks.name} if row.get("item") == marks.id else row
 
-        if _rewrite(folder.path / name, renamed):
-            changed.append(name)
-    if _rename_rounds(folder.path / "rounds.parquet", marks):
-        changed.append("rounds.parquet")
-    return changed
+    def is_rejected(row: Line) -> Line | None:
+        return {**row, "id": None} if row.get("id") == marks.id else row
 
+    def is_tested(row: Line) -> Line | None:
+        return None if row.get("prompt") == marks.prompt else row
 
-def erase_lines(path: Path, is_mine: Callable[[dict[str, Any]], bool]) -> bool:
-    """Leave the items that are the forgotten one out of a JSONL file of the run's own."""
-    return _rewrite(path, lambda row: None if is_mine(row) else row)
+    changes = {"metrics": is_asked, "rejected": is_rejected, "test": is_tested}
+    names = {f"{stem}.jsonl": change for stem, change in changes.items()}
+    return [name for name, change in names.items() if rewrite(folder.path / name, change)]
 
 
-def _rewrite(path: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> bool:
-    """Write the lines of a JSONL file anew, each as `change` gives it; whether any differs."""
+def rewrite(path: Path, change: Callable[[Line], Line | None]) -> bool:
+    """Rewrite a JSONL file, each line as `change` makes it; whether any differs.
+
+    A line that becomes None is left out; a file that is not there has no lines.
+    """
     if not path.is_file():
         return False
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    written, changed = [], False
+    written = []
     for line in lines:
-        row = json.loads(line) if line.strip() else None
-        after = change(row) if isinstance(row, dict) else row
-        if after == row:
-            written.append(line)
-            continue
-        changed = True
-        if after is not None:
-            written.append(json.dumps(after, ensure_ascii=False) + "\n")
-    if changed:
-        write_atomic(path, "".join(written))
-    return changed
-
-
-def _rename_rounds(path: Path, marks: Marks) -> bool:
-    if not path.is_file():
+        row = json.loads(line)
+        after = change(row)
+        if after != row:
+            line = "" if after is None else json.dumps(after, ensure_ascii=False) + "\n"
+        written.append(line)
+    if written == lines:
         return False
-    import pyarrow as pa
-    from pyarrow import compute, parquet
-
-    table = parquet.read_table(path)
-    at = table.column_names.index("item")
-    mine = compute.equal(table["item"], marks.id)
-    if not compute.any(mine).as_py():
-        return False
-    renamed = compute.if_else(mine, pa.scalar(marks.name), table["item"])
-    buffer = io.BytesIO()
-    parquet.write_table(table.set_column(at, table.schema.field(at), renamed), buffer)
-    write_atomic(path, buffer.getvalue())
+    write_atomic(path, "".join(written))
     return True
 
 
 def erase_sheets(folder: Path, marks: Marks) -> list[str]:
-    """Leave the item's rows out of every sheet in the folder they were handed out in.
+    """Delete the item's rows from every sheet in the folder where sheets are handed out.
 
     A sheet that somebody saved there keeps its encoding, its separator and all other rows.
     """
@@ -192,18 +177,15 @@ def erase_sheets(folder: Path, marks: Marks) -> list[str]:
         before = path.read_bytes()
         after = _without_rows(before, marks.keys)
         if after != before:
-            mode = path.stat().st_mode & 0o777
-            write_atomic(path, after)
-            path.chmod(mode)
+            write_atomic(path, after, mode=path.stat().st_mode & 0o777)
             changed.append(path.name)
     return changed
 
 
 def _without_rows(payload: bytes, keys: Iterable[str]) -> bytes:
     """A sheet without the rows of `keys`; every other byte stays."""
-    wide = payload[:2] in (b"\xff\xfe", b"\xfe\xff")
     # keys are ASCII, and Latin-1 gives every byte back as it was
-    encoding = ("utf-16-le" if payload[:1] == b"\xff" else "utf-16-be") if wide else "latin-1"
+    encoding = _wide(payload) or "latin-1"
     lines = _physical(payload.decode(encoding, "surrogatepass"))
     head = lines[0] if lines else ""
     separator = max(",;\t", key=head.count)
@@ -227,8 +209,38 @@ def _physical(text: str) -> list[str]:
     return io.StringIO(text, newline="\n").readlines()
 
 
-def _json(path: Path) -> Any:
+def _wide(payload: bytes) -> str | None:
+    """The UTF-16 encoding of a file that begins with its mark, else None."""
+    if payload[:2] not in BOMS:
+        return None
+    return "utf-16-le" if payload[:1] == b"\xff" else "utf-16-be"
+
+
+def left_untouched(folder: Path, marks: Marks) -> Iterator[str]:
+    """The files below the folder of sheets that hold the item, or may, after `erase_sheets`.
+
+    These are copies in subfolders, under other names, or without their keys, in which the prompt, a
+    long note or a key is found; and files that cannot be searched (large, or no Unicode text).
+    """
+    texts = {marks.prompt, *(text for text in marks.texts if len(text) >= LONG), *marks.keys}
+    wanted = {_letters(text) for text in texts}
+    for root, _, names in os.walk(folder):
+        for path in sorted(Path(root) / name for name in names):
+            if path.is_file() and _may_hold(path, wanted):
+                yield path.relative_to(folder).as_posix()
+
+
+def _may_hold(path: Path, wanted: Iterable[str]) -> bool:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as fault:
-        raise RunError(f"{path} cannot be read ({fault}): restore it from a copy") from fault
+        if path.stat().st_size > LARGE:
+            return True
+        payload = path.read_bytes()
+        found = _letters(path.stem + " " + payload.decode(_wide(payload) or "utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return True
+    return any(text in found for text in wanted)
+
+
+def _letters(text: str) -> str:
+    """Letters and digits alone: quotes, escapes and line breaks differ between copies."""
+    return "".join(filter(str.isalnum, text.casefold()))

@@ -1,7 +1,9 @@
-"""Forgetting one item of a run: its texts, its id and its features, wherever the run keeps them.
+"""Forgetting one item of a run: its texts, its id and its features, in every file of the run.
 
-The order makes a crash harmless: the ledger is last, and until then the same call goes on where the
-last one stopped. What was learnt from the item stays in the models, which are named.
+`forgetting.json` is written first and becomes `forgotten.json` last. While it is there, every other
+command refuses the run, and another call of `forget` does what is left to do. The ledger forgets
+late, since its keys and notes are needed to find the item in other files. What was learnt from the
+item stays in the models; they are named.
 """
 
 from __future__ import annotations
@@ -10,43 +12,48 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stacksl.errors import LedgerError, RunError
+from stacksl.errors import RunError
 from stacksl.features.cache import erase_texts
 from stacksl.items import Item
 from stacksl.labels.ledger import Ledger
+from stacksl.labels.rows import Row, tombstone
 from stacksl.runs import checkpoints
 from stacksl.runs.erasing import (
+    Line,
     Marks,
+    erase_facts,
     erase_features,
-    erase_lines,
-    erase_records,
     erase_sheets,
+    erase_state,
     erase_tables,
+    left_untouched,
+    rewrite,
 )
-from stacksl.runs.execution import catch_up
-from stacksl.runs.finish import NO_TEXT, write_pages
 from stacksl.runs.folder import RunFolder, read_facts
+from stacksl.runs.items.identity import unseal
 from stacksl.runs.job import Job
 from stacksl.runs.people import ask_folder
-from stacksl.runs.tombstones import Tombstones
+from stacksl.runs.session.views import catch_up
+from stacksl.runs.tables import write_rounds
+from stacksl.runs.tombstones import Tombstones, finish
 
-__all__ = ["Forgotten", "forget"]
-
-OWN = "data.jsonl"  # the run's own copy of items that came from no file
+OWN = "data.jsonl"  # the run's own copy of items that are from no file
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What came of forgetting one item.
+    """The result of forgetting one item.
 
     Attributes:
-        name: the id by which its place goes from now on.
-        round: the round that saw it; None where none had.
+        name: the id of its tombstone.
+        round: the round that saw it; None without one.
         learnt: whether its label was learnt.
-        changed: what was rewritten, by file; the ledger and the features always are.
+        changed: the files that were rewritten, besides the ledger and the features.
         models: a sentence for each model that the item had a part in.
-        alike: how many other items of the run have the very same text.
-        yours: what is not the run's to erase, a sentence each.
+        alike: how many other items of the run have the same text.
+        untouched: files among the sheets that hold the item, or cannot be searched for it; they
+            are as they were.
+        yours: a sentence for each place that is not the run's to erase.
     """
 
     name: str
@@ -55,185 +62,246 @@ class Forgotten:
     changed: tuple[str, ...]
     models: tuple[str, ...]
     alike: int
+    untouched: tuple[str, ...]
     yours: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One item that is being forgotten, and what the ledger knows of it.
+    """One item that is being forgotten.
 
-    `item` is None where an earlier call that was cut off has placed the tombstone already: texts
-    are gone then. `round` saw it, and row `learnt` of the ledger is its lesson.
+    `name` is the id of its tombstone and `rows` are those of the ledger that concern it. `row` is
+    its number in the data and `item` the item; both are None where the ledger has forgotten it, in
+    a call that was interrupted.
     """
 
     job: Job
-    id: str
+    ledger: Ledger
     name: str
-    row: int
+    row: int | None
     item: Item | None
-    round: int | None
-    learnt: int | None
+    rows: tuple[Row, ...]
     keys: frozenset[str]
+
+    @classmethod
+    def of(cls, job: Job, ledger: Ledger, name: str) -> _Case:
+        """The item that goes by `name` once it is forgotten."""
+        row = next((n for n, item in enumerate(job.dataset.items) if _is(ledger, item, name)), None)
+        item = None if row is None else job.dataset.items[row]
+        rows = (each for each in ledger.rows() if each.surrogate is not None)
+        mine = tuple(each for each in rows if tombstone(str(each.surrogate)) == name)
+        keys = (each.key for each in ledger.handed() if item is not None and each.item == item.id)
+        return cls(job, ledger, name, row, item, mine, frozenset(keys))
 
     @property
     def folder(self) -> RunFolder:
         """The run's folder."""
         return self.job.folder
 
+    @property
+    def round(self) -> int | None:
+        """The round that saw it; None without one."""
+        return next((row.round for row in self.rows if row.event == "round"), None)
 
-def forget(run: Path, item: str, *, data: str | None = None) -> Forgotten:
-    """Erase one item everywhere in a run's folder and in the cache of text vectors.
+    @property
+    def learnt(self) -> int | None:
+        """The number of the ledger's row that learnt its label; None without one."""
+        return next((row.seq for row in self.rows if row.event == "learnt"), None)
+
+
+def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Forgotten:
+    """Erase one item in every file of a run's folder and in the cache of text vectors.
 
     The chain of the ledger keeps its numbers under a random name, and the item keeps its place, so
-    that `verify` and `resume` go on to work, whether the row is deleted from the data or not.
+    that `verify` and `resume` still work, whether the row is deleted from the data or not.
 
     Args:
         run: the run's folder.
-        item: its id, as the data or the report gives it.
-        data: where the data file lies now, if it was moved.
+        item: its id, as the data or the report gives it; not needed to finish an interrupted call.
+        data: where the data file is now, if it was moved.
 
     Raises:
         RunLocked: another process holds the run.
-        RunError: the run knows no such item, the data has lost it, or there is no ledger yet.
+        RunError: the run knows no such item, the data has lost it, there is no ledger yet, or
+            forgetting another item was interrupted.
         DataError, LedgerError, FeatureError: the data, the ledger or a cache cannot be used.
     """
-    folder = RunFolder.open(run)
-    with folder.locked():
+    folder = RunFolder.open(run, forgetting=True)
+    with folder.locked(forgetting=True):
+        unseal(folder)
         if not folder.ledger.exists():
             raise RunError(
                 f"the run {run} has no ledger yet, it stopped before round 1: delete the row from"
                 " the data and the folder of the run, and run again"
             )
-        job = Job.open(folder, data, forgetting=True)
-        known = Tombstones.read(folder) or Tombstones.over(job.stock)
+        job = Job.open(folder, data)
         with Ledger.open(folder.ledger) as ledger:
-            case = _case(job, ledger, item)
-            changed: list[str] = []
-            if case.item is not None:
-                start = catch_up(job, ledger)  # while the features are there
-                changed = _erase_texts(case, case.item, ledger)
-                known = known.with_stone(job.stock, case.row, case.name)
-                known = known if known.gate_state is not None else replace(known, **start)
-                known.write(folder)
-            changed += _erase_rows(case)
-            told = _told(case, changed, ledger)
-            ledger.forget(item)
-        checkpoints.keep_latest(folder.checkpoints)
-        return told
+            begun = Tombstones.begun(folder)
+            if begun is None:
+                case = _new(job, ledger, item)
+                _begin(case)
+            else:
+                case = _interrupted(job, ledger, item, begun)
+            result = _result(case)
+            if case.item is not None and case.row is not None:
+                result = _erase(case, case.row, case.item, result)
+                ledger.forget(case.item.id)
+            result = replace(result, changed=(*result.changed, *_made_again(case)))
+        finish(folder)
+        return result
 
 
-def _case(job: Job, ledger: Ledger, item: str) -> _Case:
-    """The item as the run knows it.
+def _new(job: Job, ledger: Ledger, item: str | None) -> _Case:
+    """The item to forget.
 
     Raises:
-        RunError: it does not, or the data has lost it.
+        RunError: none is named, the run does not know it, or the data has lost it.
     """
-    try:
-        name = ledger.tombstone(item)
-    except LedgerError:
-        name = item
-    if name == item:  # unknown, or the name of a tombstone
+    run = job.folder.path
+    if item is None:
+        raise RunError(f"name the item of the run {run} to forget with --id ID")
+    if not ledger.knows(item) or ledger.tombstone(item) == item:
         raise RunError(
-            f"the run {job.folder.path} knows no item '{item}': give its id as the data or the"
-            " report has it; what was forgotten before has none"
+            f"the run {run} knows no item '{item}': give its id as the data or the report has it;"
+            " forgotten items have none"
         )
-    row, text = _found(job, item, name)
-    seen = [row.round for row in ledger.rows() if row.event == "round" and row.item == item]
-    learnt = [row.seq for row in ledger.rows() if row.event == "learnt" and row.item == item]
-    keys = frozenset(handed.key for handed in ledger.handed() if handed.item == item)
-    return _Case(
-        job, item, name, row, text, seen[0] if seen else None, learnt[0] if learnt else None, keys
+    case = _Case.of(job, ledger, ledger.tombstone(item))
+    if case.item is None:
+        raise _lost(f"the item '{item}'")
+    return case
+
+
+def _interrupted(job: Job, ledger: Ledger, item: str | None, begun: Tombstones) -> _Case:
+    """The item that an interrupted call was forgetting.
+
+    Raises:
+        RunError: another item is named, or the data has lost the one.
+    """
+    run, known = job.folder.path, Tombstones.read(job.folder)
+    (name,) = begun.names - (frozenset() if known is None else known.names)
+    if item is not None and ledger.knows(item) and ledger.tombstone(item) != name:
+        raise RunError(
+            f"forgetting another item of the run {run} was interrupted: finish that first with"
+            f" `stacksl forget {run}`"
+        )
+    case = _Case.of(job, ledger, name)
+    if case.item is None and not ledger.knows(name):
+        raise _lost("the item that was being forgotten")
+    return case
+
+
+def _is(ledger: Ledger, item: Item, name: str) -> bool:
+    return ledger.knows(item.id) and ledger.tombstone(item.id) == name != item.id
+
+
+def _lost(what: str) -> RunError:
+    return RunError(
+        f"the data no longer has {what}, and its text is needed to find all copies of it: put the"
+        " row back, or name a copy of the file that has it with --data"
     )
 
 
-def _found(job: Job, item: str, name: str) -> tuple[int, Item | None]:
-    for row, each in enumerate(job.dataset.items):
-        if each.id in (item, name):
-            return row, each if each.id == item else None
-    raise RunError(
-        f"the data no longer has the item '{item}', and its text is needed to find all that was"
-        " kept of it: put the row back, or name a copy of the file that has it with --data"
-    )
+def _begin(case: _Case) -> None:
+    """Save the learner and the initial values while the features are there; then announce it."""
+    job, row = case.job, case.row
+    assert row is not None
+    start = catch_up(job, case.ledger)
+    known = Tombstones.read(job.folder) or Tombstones.over(job.stock)
+    known = known.with_stone(job.stock, row, case.name)
+    known = known if known.gate_state is not None else replace(known, **start)
+    known.begin(job.folder)
 
 
-def _erase_texts(case: _Case, item: Item, ledger: Ledger) -> list[str]:
-    """Take out what can be found by the item's texts alone; the names of the files that changed."""
+def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
+    """Erase the item in all files but the ledger and what is made again from it."""
     folder, job = case.folder, case.job
     own = () if job.dataset.classes is not None else item.candidates
-    said = [word for a in ledger.texts(case.id) for word in (a.text, a.note) if word]
-    marks = Marks(case.id, case.name, frozenset((item.prompt, *own, *said)), case.keys)
+    said = [word for a in case.ledger.texts(item.id) for word in (a.text, a.note) if word]
+    texts = frozenset((item.prompt, *own, *said))
+    marks = Marks(item.id, case.name, item.prompt, texts, case.keys)
     place = ask_folder(job.settings, folder.path)
     where = "ask" if job.settings.ask_dir is None else str(place)
+
+    checkpoints.keep_latest(folder.checkpoints)  # the difference of two is what came between
+    for path in _older_model(case):
+        path.unlink()
     changed = [f"{where}/{name}" for name in erase_sheets(place, marks)]
     changed += erase_tables(folder, marks)
-    records = erase_records(folder, marks)
-    changed += records
-    if erase_lines(folder.path / "test.jsonl", lambda row: row.get("prompt") == item.prompt):
-        changed.append("test.jsonl")
-    if "facts.json" in records:
-        changed += _write_pages(folder)
+    changed += erase_state(folder, marks)
+    changed += erase_facts(folder, marks)
     if erase_texts((item.prompt, *own)):
         changed.append("the cache of text vectors")
+    ids = [each.id for each in job.dataset.items]
+    ids[row] = case.name
+    erase_features(folder, job.stock.features, row, ids)
+    untouched = tuple(f"{where}/{name}" for name in left_untouched(place, marks))
+    return replace(result, changed=tuple(changed), untouched=untouched)
+
+
+def _older_model(case: _Case) -> list[Path]:
+    """The files of a model from before the label was learnt, where the run has gone on since.
+
+    Its difference from the checkpoint is what was learnt between.
+    """
+    folder = case.folder
+    if case.learnt is None or case.job.settings.adapts or not (folder.path / "facts.json").exists():
+        return []
+    ledger = next(each for each in read_facts(folder).fingerprints if each.name == "ledger")
+    counted = int(ledger.value.split()[0])  # "N rows, last HASH"
+    return sorted(folder.model.iterdir()) if case.learnt > counted else []
+
+
+def _made_again(case: _Case) -> list[str]:
+    """Make again what follows from the ledger, which has forgotten the item; what changed."""
+    folder, ledger, changed = case.folder, case.ledger, []
+
+    def known(row: Line) -> Line | None:
+        return row if ledger.knows(str(row.get("id"))) else None
+
+    if rewrite(folder.path / OWN, known):
+        changed.append(OWN)
+    if (folder.path / "rounds.parquet").is_file():
+        write_rounds(ledger, folder.path / "rounds.parquet")
+        changed.append("rounds.parquet")
     return changed
 
 
-def _write_pages(folder: RunFolder) -> list[str]:
-    """The report and the card anew, and those to forward where there were some."""
-    write_pages(folder)
-    if not (folder.path / NO_TEXT).is_dir():
-        return ["report.html", "README.md"]
-    write_pages(folder, text=False)
-    return ["report.html", "README.md", f"{NO_TEXT}/"]
-
-
-def _erase_rows(case: _Case) -> list[str]:
-    """Take out what is found by the item's id and its place."""
-    ids = [item.id for item in case.job.dataset.items]
-    ids[case.row] = case.name
-    erase_features(case.folder, case.job.stock.features, case.row, ids)
-    mine = erase_lines(case.folder.path / OWN, lambda row: row.get("id") == case.id)
-    return [OWN] if mine else []
-
-
-def _told(case: _Case, changed: list[str], ledger: Ledger) -> Forgotten:
-    items = case.job.dataset.items
+def _result(case: _Case) -> Forgotten:
+    """What is known before anything is erased."""
     alike = 0
     if case.item is not None:
         text = (case.item.prompt, case.item.candidates)
-        alike = sum((item.prompt, item.candidates) == text for item in items) - 1
-    return Forgotten(
-        case.name,
-        case.round,
-        case.learnt is not None,
-        tuple(changed),
-        tuple(_models(case, ledger)),
-        alike,
-        tuple(_yours(case)),
-    )
+        alike = sum((item.prompt, item.candidates) == text for item in case.job.dataset.items) - 1
+    learnt = case.learnt is not None
+    models, yours = tuple(_models(case)), tuple(_yours(case))
+    return Forgotten(case.name, case.round, learnt, (), models, alike, (), yours)
 
 
-def _models(case: _Case, ledger: Ledger) -> Iterator[str]:
+def _models(case: _Case) -> Iterator[str]:
     """A sentence for each model that the item had a part in."""
     yield "the feature map was fitted on the texts of all items, this one among them"
     if case.learnt is None:
-        if _taught_by_audit(case, ledger):
+        if _taught_by_audit(case):
             yield "the head in model/ was trained on the audit's labels, this one among them"
         return
     yield "the online model and its checkpoint learnt its label"
-    after = [row for row in ledger.rows(case.learnt) if row.event == "refit"]
+    older = _older_model(case)
+    if older:
+        yield (
+            "model/ was made before that and is deleted, since the difference of the two shows the"
+            " item's features: `resume` makes it again"
+        )
+    after = [row for row in case.ledger.rows(case.learnt) if row.event == "refit"]
     adapters = [str(row.payload["adapter"]) for row in after if "adapter" in row.payload]
     if adapters:
         yield f"the adapters of the refits {', '.join(adapters)} were trained on it"
-    elif after:
+    elif after and not older:
         yield f"{len(after)} refits of the head were on it, the one in model/ among them"
 
 
-def _taught_by_audit(case: _Case, ledger: Ledger) -> bool:
+def _taught_by_audit(case: _Case) -> bool:
     """Whether it was an item of the audit, and the final model was trained on that afterwards."""
-    names = {case.id, case.name}
-    audited = any(
-        bought["purpose"] == "audit" and bought["item"] in names for bought in ledger.export()
-    )
+    audited = any(row.purpose == "audit" for row in case.rows)
     if not audited or not (case.folder.path / "facts.json").is_file():
         return False
     audit = read_facts(case.folder).audit
@@ -247,5 +315,5 @@ def _yours(case: _Case) -> Iterator[str]:
         yield f"delete the row from {source}: the run goes on without it"
     if case.keys:
         keys = ", ".join(sorted(case.keys))
-        yield f"files of answers that lie elsewhere hold its rows {keys}"
+        yield f"files of answers in other places hold its rows {keys}"
     yield "copies of the run, backups, exports and predictions are as they were"

@@ -1,4 +1,4 @@
-"""What a replay cannot rebuild, since items were forgotten after the run had begun."""
+"""The rounds that a replay cannot compute again, since items were forgotten."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from stacksl.labels.rows import Row
-
-__all__ = ["Gaps", "spans"]
 
 
 def _never(seq: int) -> bool:
@@ -17,19 +15,18 @@ def _never(seq: int) -> bool:
 
 @dataclass(slots=True)
 class Gaps:
-    """The rounds of a replay that cannot be computed again, and whether the learner is lost.
+    """The rounds of a replay that cannot be computed again, and whether the state is lost.
 
-    The round of a forgotten item cannot, for its features are gone. The learner is lost where it
-    would have learnt from such an item, and with it every round up to the next row whose
-    checkpoint is kept.
+    The round of a forgotten item cannot, since its features are gone. Where the learner learnt from
+    such an item its state is lost, and with it every round up to the next row with a checkpoint.
 
     Attributes:
-        moves: whether a round moves the learner without a label, too.
-        renews: whether renewed features make a learner that knew the forgotten item.
-        reach: told a row's number while the learner is lost; True where it brought the learner back
-            from the checkpoint of that row.
+        moves: whether rounds without a label change the learner too.
+        renews: whether renewed features build the head again from forgotten items.
+        reach: called with a row's number while the state is lost; True where it restored the
+            learner from the checkpoint of that row.
         rounds: those that cannot be computed again, in order.
-        lost: whether the learner is lost now.
+        lost: whether the learner's state is lost now.
     """
 
     moves: bool = False
@@ -39,7 +36,7 @@ class Gaps:
     lost: bool = False
 
     def rebuilds(self, row: Row) -> bool:
-        """Whether the certificate in `row` can be computed again; noted where it cannot."""
+        """Whether the certificate in `row` can be computed again; its round is noted if not."""
         whole = not (self.lost or row.forgotten)
         if not whole and row.round is not None:
             self.rounds.append(row.round)
@@ -47,17 +44,17 @@ class Gaps:
         return whole
 
     def renewed(self) -> None:
-        """The features were renewed and the head built anew from all items learnt."""
+        """The features were renewed and the head was built again from all items learnt."""
         self.lost |= self.renews
 
     def passed(self, seq: int) -> None:
-        """Row `seq` has had its effect."""
+        """Row `seq` was replayed."""
         if self.lost and self.reach(seq):
             self.lost = False
 
 
 def spans(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Rising numbers as (first, last) of each stretch without a gap.
+    """Ascending numbers as (first, last) of each stretch without a gap.
 
     >>> spans([3, 7, 8, 9])
     [(3, 3), (7, 9)]

@@ -3,43 +3,57 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stacksl.features import FeatureMap
+from stacksl.game.inputs import Array
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.runs.adapted import AdaptedModel
-from stacksl.runs.adapting import Adaptation
+from stacksl.runs.adapting import LanguageTrainer
 from stacksl.runs.evaluation import Evaluation, Point, Tested, judge_scores, point
 from stacksl.runs.job import Job
+from stacksl.runs.loop.game import Game
 from stacksl.runs.progress import Progress, Report
 from stacksl.runs.refitting import history
 
-__all__ = ["card_facts", "epochs_of", "hand_over", "training_of"]
+__all__ = ["card_facts", "epochs_of", "hand_over", "policies", "training_of"]
 
 
-def hand_over(job: Job, adaptation: Adaptation, report: Report) -> Tested:
+def hand_over(job: Job, game: Game, features: FeatureMap, report: Report) -> Tested:
     """Write the last adapter into `model/` and test the base, every refit and the last one."""
-    assert isinstance(adaptation.model, LanguageModel)
-    model = AdaptedModel(adaptation.model, job.dataset.classes, job.dataset.columns)
-    tested = _tested(job, adaptation, model, report)
-    adaptation.adapters.take(adaptation.refits)
-    model.save(job.folder.model, card_facts(job, adaptation, tested), job.test)
+    trainer, model = _parts(job, game, features)
+    tested = _tested(job, trainer, model, report)
+    trainer.adapters.take(trainer.refits)
+    model.save(job.folder.model, card_facts(job, trainer, tested), job.test)
     return tested
 
 
-def _tested(job: Job, adaptation: Adaptation, model: AdaptedModel, report: Report) -> Tested:
+def policies(job: Job, game: Game, features: FeatureMap, rows: Sequence[int]) -> list[Array]:
+    """The final model's (K,) probabilities of the items in `rows`."""
+    _, model = _parts(job, game, features)
+    return model.policies([job.dataset.items[row] for row in rows])
+
+
+def _parts(job: Job, game: Game, features: FeatureMap) -> tuple[LanguageTrainer, AdaptedModel]:
+    assert isinstance(features, LanguageModel)
+    assert isinstance(game.trainer, LanguageTrainer)
+    return game.trainer, AdaptedModel(features, job.dataset.classes, job.dataset.columns)
+
+
+def _tested(job: Job, trainer: LanguageTrainer, model: AdaptedModel, report: Report) -> Tested:
     if job.test is None:
         return Tested()
     own = model.model.choices.normalisation
-    total = (adaptation.refits + 1) * len(job.test.items)
-    made = history(job.folder.adapters, adaptation.refits)
+    total = (trainer.refits + 1) * len(job.test.items)
+    made = history(job.folder.adapters, trainer.refits)
     labels = [0, *(each.labels for each in made)]
     curve: list[Point] = []
     before: dict[str, Evaluation] = {}
     last: dict[str, Evaluation] = {}
     for number, count in enumerate(labels):
-        adaptation.adapters.take(number)
+        trainer.adapters.take(number)
         done = number * len(job.test.items)
 
         def tell(n: int, _: int, done: int = done) -> None:
@@ -51,25 +65,25 @@ def _tested(job: Job, adaptation: Adaptation, model: AdaptedModel, report: Repor
     return Tested(last[own], tuple(curve), last, before)
 
 
-def card_facts(job: Job, adaptation: Adaptation, tested: Tested) -> dict[str, Any]:
+def card_facts(job: Job, trainer: LanguageTrainer, tested: Tested) -> dict[str, Any]:
     """What the model's card tells of the run that made it (`lm.card.card_text`)."""
-    table, evaluation = adaptation.table, tested.evaluation
-    assert isinstance(adaptation.model, LanguageModel)
-    choices = adaptation.model.choices
+    evaluation = tested.evaluation
+    assert isinstance(trainer.model, LanguageModel)
+    choices = trainer.model.choices
     return {
         "run": job.folder.path.name,
         "data": job.dataset.name,
         "budget": job.terms.labels,
         "audit": sum(job.terms.audits),
-        "bought": len(table.bought),
+        "bought": len(trainer.examples.bought),
         "gate": job.settings.gate,
         "objective": choices.training.objective,
-        "epochs": epochs_of(table.ledger.rows()),
+        "epochs": epochs_of(trainer.ledger.rows()),
         "accuracy": None if evaluation is None else evaluation.accuracy,
         "n": None if evaluation is None else evaluation.n,
         "base_accuracy": _accuracies(tested.before).get(choices.normalisation),
         "accuracies": _accuracies(tested.by_normalisation),
-        "training": {"Refits": adaptation.refits, **training_of(choices)},
+        "training": {"Refits": trainer.refits, **training_of(choices)},
         "warnings": list(job.folder.read_state().get("warnings", ())),
     }
 

@@ -7,8 +7,9 @@ where the data came from, and the versions.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,22 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.items import Item
 from stacksl.runs.budget import Budget
 from stacksl.runs.folder import RunFolder, write_atomic
-from stacksl.runs.settings import Resolved, Settings, resolve
+from stacksl.runs.settings import Resolved, Settings, resolve, settings_type
 from stacksl.runs.sources import CLASSES, More, Stock, given_classes, load, with_more
 from stacksl.runs.tombstones import as_it_was
 
-__all__ = ["Job", "Terms", "content", "versions"]
+__all__ = ["PENDING", "REOPEN", "Job", "Terms", "content", "versions"]
+
+PENDING = "pending"  # in `resolved.toml`: a change that is not recorded yet; its names begin so
+REOPEN = "pending_reopen"
 
 CHANGEABLE = {
     "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
     "weight_decay",
 }  # fmt: skip
 """What a run may change on the way: how its refits are trained."""
+
+CLASSES_DIGEST = "classes_sha256"  # in `resolved.toml`: of the file of classes
 
 LIBRARIES = (
     "numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers",
@@ -62,7 +68,8 @@ class Job:
     `data` and `test` name the sources: a path, or `sample`; in-memory items are written into the
     run's folder first and are then files like any other. `budget` and `audit` (how many of its
     labels measure the final model) are those the run began with, `more` the files that came since
-    and `now` what it may spend by now, where that was changed.
+    and `now` what it may spend by now, where that was changed. With `pending` the last change is
+    still to be recorded, and with `reopen` it asks again for items answered with no class.
     """
 
     folder: RunFolder
@@ -74,6 +81,8 @@ class Job:
     audit: int = 0
     more: tuple[More, ...] = ()
     now: Terms | None = None
+    pending: bool = False
+    reopen: bool = False
 
     @property
     def terms(self) -> Terms:
@@ -99,7 +108,7 @@ class Job:
         """Write `run.toml` and `resolved.toml`, and the classes that were given."""
         if self.settings.classes is not None and self.stock.classes is not None:
             write_atomic(self.folder.path / CLASSES, write_classes(self.stock.classes))
-        facts: dict[str, Any] = {"data": self.data}
+        facts: dict[str, Any] = {"data": self.data, CLASSES_DIGEST: _classes_digest(self.folder)}
         if self.test_source is not None:
             facts["test"] = self.test_source
         preset = {} if self.resolved.preset is None else {"preset": self.resolved.preset}
@@ -120,20 +129,19 @@ class Job:
         )
 
     @classmethod
-    def open(cls, folder: RunFolder, data: str | None = None, *, forgetting: bool = False) -> Job:
+    def open(cls, folder: RunFolder, data: str | None = None) -> Job:
         """The job of an existing run; `data` says where its file lies now, if it was moved.
 
-        Only `forgetting` goes on with a run that has forgotten an item by halves.
-
         Raises:
-            RunError: if the settings cannot be read, or an item is forgotten by halves.
+            RunError: if the settings cannot be read.
             DataError: if the data file is gone.
         """
         table = folder.read_toml("resolved.toml")
         try:
-            values = {k: table[k] for k in Settings.model_fields if k in table}
-            origin = {k: str(table.get(f"origin_{k}", "default")) for k in Settings.model_fields}
-            settings = Settings(**values)
+            kind = settings_type(table["gate"])
+            values = {k: table[k] for k in kind.model_fields if k in table}
+            origin = {k: str(table.get(f"origin_{k}", "default")) for k in kind.model_fields}
+            settings = kind(**values)
             budget = Budget(
                 int(table["labels"]), table.get("money_micro"), int(table["price_micro"])
             )
@@ -147,38 +155,34 @@ class Job:
             k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
         }
         held = None if table.get("test") is None else _beside(folder, str(table["test"]))
+        _expect_classes(folder, table)
         kept = given_classes(folder, settings)
         classes = _began(kept, table)
-        stock = load(source, held, settings, columns=columns, classes=classes)
+        stock = load(source, held, settings, columns=columns, classes=classes, warn=False)
         stock = stock if kept is None else stock.grown(kept)
+        stock = stock.joined_by(_pending_classes(table, stock.classes))
         resolved = Resolved(settings, origin, table.get("preset"))
         more = tuple(_more(table))
         for each in more:
             stock = with_more(stock, each, settings)
-        stock = as_it_was(folder, stock, forgetting=forgetting)
+        stock = as_it_was(folder, stock)
         audit = int(table.get("audit_labels", 0))
         now = _terms(table)
-        return cls(folder, resolved, stock, budget, source, held, audit, more, now)
+        pending = bool(table.get(PENDING)), bool(table.get(REOPEN))
+        return cls(folder, resolved, stock, budget, source, held, audit, more, now, *pending)
 
-    def renewed(
-        self,
-        *,
-        more: More | None = None,
-        terms: Terms | None = None,
-        classes_began: int | None = None,
-    ) -> None:
-        """Write into `resolved.toml` what a run is to go on with: for who holds the run."""
+    def announce_classes(self, text: str) -> None:
+        """Say in `resolved.toml` what the file of classes is to have next.
+
+        Until it is written the present one counts as well, so that a kill between the two files
+        loses nothing.
+        """
         table = self.folder.read_toml("resolved.toml")
-        if more is not None:
-            number = len(self.more) + 1
-            table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
-        if classes_began is not None:
-            table["classes_began"] = classes_began
-        if terms is not None:
-            table |= {"labels_now": terms.labels, "audits_now": _listed(terms.audits)}
-            if terms.money is not None:
-                table["money_now"] = terms.money
-        self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+        known = str(table.get(CLASSES_DIGEST, "")).split(",")
+        new = sha256(text.encode()).hexdigest()
+        if new not in known:
+            table[CLASSES_DIGEST] = f"{_classes_digest(self.folder)},{new}"
+            self.folder.write_toml("resolved.toml", table, "everything this run was made with")
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Add `facts` on how the run computes to `resolved.toml`; those known stay as they are."""
@@ -240,12 +244,41 @@ class Job:
         ]
 
 
+def _classes_digest(folder: RunFolder) -> str:
+    """The SHA-256 of a run's file of classes, empty where it has none."""
+    path = folder.path / CLASSES
+    return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _expect_classes(folder: RunFolder, table: Mapping[str, Any]) -> None:
+    """Hold that a run's file of classes is the one it wrote.
+
+    Raises:
+        RunError: it is not.
+    """
+    if _classes_digest(folder) not in str(table.get(CLASSES_DIGEST, "")).split(","):
+        raise RunError(
+            f"{CLASSES} of the run {folder.path} was edited, damaged or deleted (its content does"
+            " not match its SHA-256): restore it from a copy"
+        )
+
+
 def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
     """Of the classes in a run's folder those it began with: some may have been added since."""
     first = table.get("classes_began")
     if kept is None or first is None:
         return kept
     return Classes(kept.names[: int(first)], kept.descriptions[: int(first)])
+
+
+def _pending_classes(table: Mapping[str, Any], known: Classes | None) -> dict[str, str]:
+    """The classes, with their descriptions, that a change adds and the list does not have yet."""
+    if f"{PENDING}_class_1" not in table or known is None:
+        return {}
+    missing = int(table["classes_now"]) - len(known.names)
+    numbers = range(1, missing + 1)  # the list is written with all of them or none
+    names = (f"{PENDING}_class_{number}" for number in numbers)
+    return {str(table[name]): str(table[f"{name}_means"]) for name in names}
 
 
 def _more(table: Mapping[str, Any]) -> Iterator[More]:
@@ -262,10 +295,6 @@ def _terms(table: Mapping[str, Any]) -> Terms | None:
         return None
     audits = tuple(int(size) for size in str(table["audits_now"]).split(",") if size)
     return Terms(int(table["labels_now"]), table.get("money_now"), audits)
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ",".join(str(number) for number in numbers)
 
 
 def _beside(folder: RunFolder, source: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.data import Dataset
+from stacksl.labels.reading import LedgerReader
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
 from stacksl.lm.handover import About
 from stacksl.lm.paths import load_torch
@@ -22,13 +23,12 @@ from stacksl.runs.handing import epochs_of, training_of
 from stacksl.runs.job import Job
 from stacksl.runs.metrics import wilson
 from stacksl.runs.refitting import Refitted, history
-from stacksl.runs.rounds import Table
 
 __all__ = ["language_facts"]
 
 
 def language_facts(
-    job: Job, table: Table, model: LanguageModel, tested: Tested, state: Mapping[str, Any]
+    job: Job, ledger: LedgerReader, model: LanguageModel, tested: Tested, state: Mapping[str, Any]
 ) -> f.LanguageModel:
     """The facts of the language `model` of a run; `tested` is what its test file says, if any."""
     about = AdaptedModel(model, job.dataset.classes, job.dataset.columns).about()
@@ -48,8 +48,8 @@ def language_facts(
         training=tuple(Named(k, _shown(v)) for k, v in training_of(model.choices).items()),
         cuts=_cuts(job, model, about),
         normalisations=_normalisations(about.normalisation, tested),
-        refits=_refits(_history(job, table), tested.curve),
-        epochs=tuple(f.Epoch(**epoch) for epoch in epochs_of(table.ledger.rows())),
+        refits=_refits(_history(job, ledger), tested.curve),
+        epochs=tuple(f.Epoch(**epoch) for epoch in epochs_of(ledger.rows())),
     )
 
 
@@ -155,9 +155,9 @@ def _normalisation(
     )
 
 
-def _history(job: Job, table: Table) -> list[Refitted]:
+def _history(job: Job, ledger: LedgerReader) -> list[Refitted]:
     """The refits that the ledger names, as their records have them."""
-    refits = (row for row in table.ledger.rows() if row.event == "refit")
+    refits = (row for row in ledger.rows() if row.event == "refit")
     count = max((int(row.payload.get("adapter", 0)) for row in refits), default=0)
     return history(job.folder.adapters, count)
 

@@ -1,74 +1,95 @@
-"""What a run is played with: its features, ledger, labeler, players and table.
+"""What a run is played with: its features, ledger, labeler, learner and trainer.
 
 Each is made or found on disk, whichever the run's folder asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from stacksl.errors import LedgerError, RunError
 from stacksl.features import FeatureMap, make_features
 from stacksl.game.inputs import Block, joined
+from stacksl.game.learner import Learner
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Head, ItemRecord
-from stacksl.runs import arrays, checkpoints
-from stacksl.runs.adapting import language_model
+from stacksl.lm import LanguageModel
+from stacksl.runs import arrays
+from stacksl.runs.adapting import LanguageTrainer, changed_facts, language_model
+from stacksl.runs.anchors import anchors
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.frozen import freeze, is_frozen, thaw
-from stacksl.runs.job import Job, content
-from stacksl.runs.opening import Rows
-from stacksl.runs.people import FILE, Answered, Desk, annotators_of, ask_folder, away_from
+from stacksl.runs.items.corpus import Corpus
+from stacksl.runs.items.identity import expect_same_items, records_of, seal
+from stacksl.runs.job import Job
+from stacksl.runs.loop.batches import Batches
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.trainer import Trainer
+from stacksl.runs.names import class_names
+from stacksl.runs.people import FILE, SheetLabeler, annotators_of, ask_folder, away_from
 from stacksl.runs.private import make_private
-from stacksl.runs.progress import Progress, Report, throttled
-from stacksl.runs.rounds import Table
+from stacksl.runs.progress import Progress, Report, silent, throttled
+from stacksl.runs.refits import LinearTrainer
 from stacksl.runs.tombstones import Tombstones
 
 __all__ = [
+    "batches_of",
     "cut_texts",
-    "desk_of",
     "feature_map",
     "features_again",
     "features_of",
     "labeler_of",
     "ledger_of",
+    "note_model",
     "players_of",
-    "silent",
-    "table_of",
+    "sheet_labeler",
+    "trainer_of",
 ]
 
 
-def players_of(job: Job, block: Block, rows: Rows) -> Players:
+def players_of(job: Job, block: Block, corpus: Corpus) -> Players:
     """The players of a run, as they were before any item was forgotten."""
     known, settings = Tombstones.read(job.folder), job.settings
     if known is not None and known.gate_scale is not None:
         settings = settings.model_copy(update={"gate_scale": known.gate_scale})
-    players = assemble(settings, block, rows.order, job.budget.labels - job.audit)
+    players = assemble(settings, block, corpus.began, job.budget.labels - job.audit)
     if known is not None and known.gate_state is not None:
         players.learner.gate_state = known.gate_state
     return players
 
 
-def table_of(
-    job: Job, players: Players, block: Block, ledger: Ledger, who: Labeler, rows: Rows
-) -> Table:
-    """The players at their table, before any row of the ledger."""
-    ids = [item.id for item in job.dataset.items]
-    row = {name: index for index, name in enumerate(ids)}
+def batches_of(job: Job) -> Batches:
+    """How many labels a run asks for at a time."""
     share = -(-job.settings.batch * job.audit // job.budget.labels)  # of a batch, rounded up
-    return Table(
-        players.follower, players.learner, ledger, who, ids, block, row, rows.aside,
-        batch=job.settings.batch, audit_share=share, overlap=_overlap(job),
-        min_per_class=job.settings.min_per_class,
-    )  # fmt: skip
-
-
-def _overlap(job: Job) -> int:
-    """How many rows go to two annotators; none are added while fewer than two are there."""
     known, away = annotators_of(job.settings.annotators), away_from(job.folder)
-    return job.settings.overlap if len(known) - len(away) > 1 else 0
+    several = len(known) - len(away) > 1  # no row goes to two while fewer than two are there
+    return Batches(job.settings.batch, share, job.settings.overlap if several else 0)
+
+
+def trainer_of(
+    job: Job,
+    examples: Examples,
+    learner: Learner,
+    ledger: Ledger,
+    features: FeatureMap | None,
+    report: Report,
+) -> Trainer:
+    """What refits the model of a run; without `features`, as in a replay, nothing is trained."""
+    settings = job.settings
+    head = LinearTrainer(
+        examples,
+        learner,
+        ledger,
+        class_names(job, features),
+        settings.seed,
+        on_the_way=settings.mode == "pool",
+        at_end=settings.refit,
+        report=report,
+    )
+    if not settings.adapts:
+        return head
+    model = features if isinstance(features, LanguageModel) else None
+    return LanguageTrainer(job, head, model, report)
 
 
 def feature_map(job: Job) -> FeatureMap:
@@ -76,6 +97,15 @@ def feature_map(job: Job) -> FeatureMap:
     if job.settings.adapts:
         return language_model(job)
     return make_features(job.settings.features, classes=job.dataset.classes, seed=job.settings.seed)
+
+
+def note_model(job: Job, features: FeatureMap) -> list[str]:
+    """Record how a language model computes; a sentence for each thing it did otherwise before."""
+    if not isinstance(features, LanguageModel):
+        return []
+    changed = changed_facts(job, features)
+    job.note(features.facts())
+    return changed
 
 
 def features_of(job: Job, features: FeatureMap, report: Report) -> Block:
@@ -135,21 +165,12 @@ def cut_texts(features: FeatureMap) -> list[str]:
     return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
 
 
-FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
-
-
 def ledger_of(job: Job, *, began: bool) -> Ledger:
     """The run's ledger, made once; the items are checked against it ever after.
 
     Raises:
         LedgerError: the run `began` and its ledger is gone, or the items are not its own.
     """
-    own = job.settings.labeler.partition(":")[0] in FILE_LABELERS
-    answers = job.dataset.answers if own else {}
-    records = [
-        ItemRecord(item.id, content(item, answer), len(item.candidates))
-        for item, answer in job.stock.as_begun(answers)
-    ]
     path = job.folder.ledger
     if not path.exists():
         if began:
@@ -157,27 +178,26 @@ def ledger_of(job: Job, *, began: bool) -> Ledger:
                 f"the ledger {path} of this run is gone, and without it nobody knows what was"
                 " bought: restore it from a copy"
             )
-        return Ledger.create(
+        ledger = Ledger.create(
             path,
             run=job.folder.path.name,
             budget=job.budget.labels,
             money=job.budget.money,
             price=job.budget.price,
-            items=records,
+            items=records_of(job),
         )
+        seal(job, ledger)
+        return ledger
     ledger = Ledger.open(path)
-    later = range(job.stock.first, len(records))
-    if new := [records[row] for row in later if row not in job.stock.gone]:
-        ledger.add_items(new)
-    ledger.check_items(records)
-    ledger.verify(Head(*mark) for mark in checkpoints.heads(job.folder.checkpoints))
+    expect_same_items(job, ledger)
+    ledger.verify(anchors(job.folder))
     return ledger
 
 
-def labeler_of(job: Job, answers: Sequence[Answer]) -> Labeler:
-    """Who answers, by the settings; people have given their `answers` already."""
+def labeler_of(job: Job, ledger: Ledger) -> Labeler:
+    """Who answers, by the settings."""
     if job.settings.labeler == FILE:
-        return Answered(answers)
+        return sheet_labeler(job, ledger)
     return make_labeler(
         job.settings.labeler,
         answers=job.dataset.answers,
@@ -186,15 +206,12 @@ def labeler_of(job: Job, answers: Sequence[Answer]) -> Labeler:
     )
 
 
-def desk_of(job: Job, ledger: Ledger) -> Desk:
-    """Where the rows of a run are handed out to people."""
+def sheet_labeler(job: Job, ledger: Ledger) -> SheetLabeler:
+    """The people who answer a run by file."""
     items = job.dataset.items
     row = {item.id: index for index, item in enumerate(items)}
     place = ask_folder(job.settings, job.folder.path)
     began = None if job.stock.began is None else len(job.stock.began)
     classes, away = job.stock.classes, away_from(job.folder)
-    return Desk(ledger, place, job.settings, items, row, classes, began, away)
-
-
-def silent(progress: Progress) -> None:
-    """Tell nobody."""
+    alone = int(job.folder.read_toml("resolved.toml").get("sheets_alone", 0))
+    return SheetLabeler(ledger, place, job.settings, items, row, classes, began, away, alone)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from stacksl.game.scorers.refits import CHOICES
 from stacksl.lm import LanguageModel
 from stacksl.report import facts as f
 from stacksl.runs.abstaining import unnamed, words_on_threshold
+from stacksl.runs.anchors import naming
 from stacksl.runs.budget import parse_prices
 from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
@@ -22,6 +23,8 @@ from stacksl.runs.conflicts import OF_MODEL
 from stacksl.runs.evaluation import Tested
 from stacksl.runs.job import Job, versions
 from stacksl.runs.language import language_facts
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Game
 from stacksl.runs.measured import (
     audit_fact,
     calibration,
@@ -30,9 +33,8 @@ from stacksl.runs.measured import (
     source,
     test_fact,
 )
-from stacksl.runs.refits import Refits
+from stacksl.runs.refits import LinearTrainer, linear_trainer
 from stacksl.runs.responses import asking_of
-from stacksl.runs.rounds import Table
 from stacksl.runs.sources import Stock
 
 __all__ = ["facts_of"]
@@ -47,16 +49,15 @@ HELD = -1  # the choice that stands beside a label that was held before
 
 def facts_of(
     job: Job,
-    table: Table,
-    refits: Refits,
+    game: Game,
     features: FeatureMap,
     tested: Tested,
     state: Mapping[str, Any],
 ) -> f.Facts:
     """The facts of a run as it stands; `tested` is what its test file and its audit say, if any."""
-    seen = Chronicle.read(table.ledger.rows(), table.row)
+    seen = Chronicle.read(game.ledger.rows(), game.corpus.row)
     language = (
-        language_facts(job, table, features, tested, state)
+        language_facts(job, game.ledger, features, tested, state)
         if isinstance(features, LanguageModel)
         else None
     )
@@ -67,36 +68,36 @@ def facts_of(
         created=str(state["created"]),
         finished=str(state.get("finished", "")),
         data=_data(job),
-        budget=_budget(job, table, seen),
-        method=_method(job, table, features),
+        budget=_budget(job, game, seen),
+        method=_method(job, game, features),
         interruptions=tuple(state["interruptions"]),
         test=test_fact(job.test, tested.evaluation),
         audit=audit_fact(tested.audited),
         asking=replace(
-            asking_of(table.ledger, seen.changes, seen.added, priced=job.budget.money is not None),
+            asking_of(game.ledger, seen.changes, seen.added, priced=job.budget.money is not None),
             abstaining=words_on_threshold(
                 tested.threshold,
-                len(unnamed(table.ledger)),
-                possible=language is None and refits.head is not None,
+                len(unnamed(game.ledger)),
+                possible=language is None and game.trainer.head is not None,
             ),
         ),
         curve=tuple(f.CurvePoint(*point) for point in tested.curve),
         rounds=_rounds(seen),
-        before_label=_before(table),
-        gate_score=None if language else _gate_score(job, table, seen),
-        classes=class_rows(job.dataset, table, tested),
+        before_label=_before(game),
+        gate_score=None if language else _gate_score(job, game, seen),
+        classes=class_rows(job.dataset, game.examples, tested),
         confusions=confusion_rows(job.dataset, tested),
         measured_on=source(tested),
         calibration=calibration(tested),
-        contested=_contested(job.stock, table, seen),
-        refit=_refit_of_adapter(language) if language else _refit(job, refits),
-        clipped_share=_clipped(table),
+        contested=_contested(job.stock, game, seen),
+        refit=_refit_of_adapter(language) if language else _refit(job, linear_trainer(game)),
+        clipped_share=_clipped(game),
         gold_outside=seen.outside if job.settings.follower != "given" else None,
-        settings=_settings(job, table),
+        settings=_settings(job, game),
         versions=tuple(
             f.Named(name.removeprefix("version_"), value) for name, value in versions().items()
         ),
-        fingerprints=_fingerprints(table, features),
+        fingerprints=_fingerprints(game, features),
         warnings=tuple(state["warnings"]),
         language=language,
     )
@@ -121,16 +122,16 @@ def _data(job: Job) -> f.DataCard:
     )
 
 
-def _budget(job: Job, table: Table, seen: Chronicle) -> f.Budget:
-    ledger = table.ledger
+def _budget(job: Job, game: Game, seen: Chronicle) -> f.Budget:
+    ledger = game.ledger
     priced = job.budget.money is not None
-    owned = _owned(table)
+    owned = _owned(game.examples)
     items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
-    unseen = len(set(range(len(table.ids))) - table.aside - set(seen.item.tolist()))
+    unseen = len(set(game.corpus.unbought(())) - set(seen.item.tolist()))
     return f.Budget(
         labels=ledger.budget,
         asked=ledger.asked,
-        answered=len(table.bought) - owned,
+        answered=len(game.examples.bought) - owned,
         left=ledger.left,
         rounds=items,
         horizon=items + unseen,
@@ -144,20 +145,20 @@ def _budget(job: Job, table: Table, seen: Chronicle) -> f.Budget:
     )
 
 
-def _owned(table: Table) -> int:
+def _owned(examples: Examples) -> int:
     """The labels that were held before: nothing was chosen before they were seen."""
-    return sum(choice == HELD for _, _, choice in table.bought)
+    return sum(choice == HELD for _, _, choice in examples.bought)
 
 
-def _method(job: Job, table: Table, features: FeatureMap) -> f.Method:
+def _method(job: Job, game: Game, features: FeatureMap) -> f.Method:
     settings = job.settings
     return f.Method(
         aim=settings.aim,
         gate=settings.gate,
-        scorer=table.learner.scorer.name,
+        scorer=game.learner.scorer.name,
         features=features.spec,
         follower=settings.follower,
-        labeler=table.labeler.name,
+        labeler=game.labeler.name,
         mode=settings.mode,
         order=settings.order,
         seed=settings.seed,
@@ -185,8 +186,8 @@ def _thin(count: int, points: int) -> list[int]:
     return sorted({round(i * (count - 1) / (points - 1)) for i in range(points)})
 
 
-def _before(table: Table) -> f.BeforeLabel | None:
-    asked = [(label, choice) for _, label, choice in table.bought if choice != HELD]
+def _before(game: Game) -> f.BeforeLabel | None:
+    asked = [(label, choice) for _, label, choice in game.examples.bought if choice != HELD]
     right = np.array([label == choice for label, choice in asked], dtype=float)
     if not len(right):
         return None
@@ -205,7 +206,7 @@ def _before(table: Table) -> f.BeforeLabel | None:
     )
 
 
-def _gate_score(job: Job, table: Table, seen: Chronicle) -> f.GateScore | None:
+def _gate_score(job: Job, game: Game, seen: Chronicle) -> f.GateScore | None:
     scores = seen.gate_score
     if not len(scores) or np.isnan(scores).all():
         return None
@@ -216,19 +217,19 @@ def _gate_score(job: Job, table: Table, seen: Chronicle) -> f.GateScore | None:
         total=float(running[-1]),
         asked=float(costs[seen.asked].sum()),
         rounds=len(costs),
-        width_scale=width_scale(job.settings, table.block.dim),
+        width_scale=width_scale(job.settings, game.examples.block.dim),
         round=tuple(i + 1 for i in kept),
         cumulative=tuple(float(running[i]) for i in kept),
     )
 
 
-def _contested(stock: Stock, table: Table, seen: Chronicle) -> tuple[f.Contested, ...]:
+def _contested(stock: Stock, game: Game, seen: Chronicle) -> tuple[f.Contested, ...]:
     """The rounds of the second half with the largest gate score (statistic without a matrix).
 
     In the first half every width is large, so that being early would count as being hard.
     """
-    labels = {row: label for row, label, _ in table.bought}
-    said = {row["item"]: row["said"] for row in table.ledger.export() if row["slot"] == 0}
+    labels = {row: label for row, label, _ in game.examples.bought}
+    said = {row["item"]: row["said"] for row in game.ledger.export() if row["slot"] == 0}
     scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     half = seen.rounds // 2
@@ -252,32 +253,32 @@ def _contested(stock: Stock, table: Table, seen: Chronicle) -> tuple[f.Contested
     return tuple(found)
 
 
-def _refit(job: Job, refits: Refits) -> f.Refit | None:
+def _refit(job: Job, trainer: LinearTrainer) -> f.Refit | None:
     if not job.settings.refit:
         return f.Refit("The last online state is the final model, as the preset asks.", False)
-    if refits.head is None:
+    if trainer.head is None:
         return f.Refit(
-            f"There was no refit: the {len(refits.table.bought)} labels name fewer than two"
+            f"There was no refit: the {len(trainer.examples.bought)} labels name fewer than two"
             " classes, so the online state is the final model.",
             False,
         )
-    chosen = refits.head.strength
+    chosen = trainer.head.strength
     how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-    sentence = f"The final model was refitted on {_learnt(refits.table)}, with C = "
+    sentence = f"The final model was refitted on {_learnt(trainer.examples)}, with C = "
     return f.Refit(
         f"{sentence}{chosen.value:g}, {how}.",
         True,
         c=chosen.value,
         log_loss=min(chosen.tried, default=None),
         tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
-        made_by="" if refits.names is None else refits.made_by,
-        compared=tuple(refits.tried.items()),
+        made_by="" if trainer.names is None else trainer.made_by,
+        compared=tuple(trainer.tried.items()),
     )
 
 
-def _learnt(table: Table) -> str:
-    owned = _owned(table)
-    bought = f"all {len(table.bought) - owned:,} labels bought"
+def _learnt(examples: Examples) -> str:
+    owned = _owned(examples)
+    bought = f"all {len(examples.bought) - owned:,} labels bought"
     return f"{bought} and {owned:,} held before" if owned else bought
 
 
@@ -298,8 +299,7 @@ def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
     )
 
 
-def _fingerprints(table: Table, features: FeatureMap) -> tuple[f.Named, ...]:
-    head = table.ledger.head
+def _fingerprints(game: Game, features: FeatureMap) -> tuple[f.Named, ...]:
     base = (
         (f.Named("base model", features.base_fingerprint),)
         if isinstance(features, LanguageModel)
@@ -309,23 +309,23 @@ def _fingerprints(table: Table, features: FeatureMap) -> tuple[f.Named, ...]:
     return (
         *base,
         f.Named(name, features.fingerprint),
-        f.Named("ledger", f"{head.count} rows, last {head.hash}"),
+        f.Named("ledger", naming(game.ledger.head)),
     )
 
 
-def _clipped(table: Table) -> float | None:
-    clipped = getattr(table.learner.scorer, "clipped", None)
-    learnt = len(table.bought)
+def _clipped(game: Game) -> float | None:
+    clipped = getattr(game.learner.scorer, "clipped", None)
+    learnt = len(game.examples.bought)
     return None if clipped is None or not learnt else clipped / learnt
 
 
-def _settings(job: Job, table: Table) -> tuple[f.SettingRow, ...]:
+def _settings(job: Job, game: Game) -> tuple[f.SettingRow, ...]:
     """Every setting; those left open with what was chosen for them."""
+    gate: Any = game.learner.gate
     chosen = {
-        "scorer": table.learner.scorer.name,
-        "gate_scale": getattr(table.learner.gate, "gate_scale", None),
-        "pace": getattr(table.learner.gate, "pace", None),
-        "width_scale": table.learner.width_scale,
+        **{each.name: getattr(gate, each.name) for each in fields(gate)},
+        "scorer": game.learner.scorer.name,
+        "width_scale": game.learner.width_scale,
     }
     rows = []
     for name, given in job.settings.model_dump().items():

@@ -1,13 +1,13 @@
-"""What is left of forgotten items: their places, so that all other rows keep theirs.
+"""The places of forgotten items, so that all other items keep theirs.
 
-A row of the features, the shuffled order and the ledger's rounds count on every item having its
-place. A forgotten one keeps it under a name that says nothing, whether the user has deleted the row
-from the data by now or not: which of the two it is, the items behind it tell.
+Rows of features, the shuffled order and the rounds of the ledger refer to items by place. A
+forgotten item keeps its place under a random name, whether or not the user has deleted its row from
+the data; a salted hash of the items behind it shows which of the two is the case.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -15,20 +15,18 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, TypeVar
 
+from stacksl import formats
 from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.items import Item
-from stacksl.labels.ledger import Ledger
-from stacksl.runs.folder import RunFolder, write_atomic
+from stacksl.runs.folder import FORGETTING, RunFolder, sync_folder, write_atomic
 from stacksl.runs.sources import Stock
-
-__all__ = ["TOMBSTONES", "Tombstone", "Tombstones", "as_it_was"]
 
 TOMBSTONES = "forgotten.json"
 T = TypeVar("T")
 
 NUMBERED = re.compile(r"(.*?)row-(\d{6,})", re.DOTALL)  # an id that is the number of a row
-AHEAD = 8  # items behind a tombstone that are held against the file's; as many may be alike
+AHEAD = 8  # items behind a tombstone that are compared with the file's; as many may be alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +34,13 @@ class Tombstone:
     """The place of one forgotten item.
 
     Attributes:
-        file: which of the run's files it is of, 0 for the data, others in the order they came.
+        file: number of the file it was in: 0 for the data, then files in the order of adding.
         place: its place among the items of that file, from 0.
-        name: the id by which it goes.
+        name: its id since.
         size: how many candidates it had.
-        numbered: whether its id was the number of its row: those behind a deleted one move up.
-        ahead, mark: how many items follow before the next tombstone, and a salted hash of them.
+        numbered: whether its id was the number of its row: ids behind a deleted row move up.
+        ahead, mark: how many items follow before the next tombstone (at most 8), and a salted
+            hash of them.
     """
 
     file: int
@@ -53,22 +52,22 @@ class Tombstone:
     mark: str = ""
 
     def item(self, classes: tuple[str, ...] | None) -> Item:
-        """What stands in its place: no word of it, and as many candidates."""
+        """The item in its place: without its text, with as many candidates."""
         options = tuple(f"option {number + 1}" for number in range(self.size))
         return Item(self.name, "(forgotten)", classes or options)
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The forgotten items of a run, and what of its beginning their features had a part in.
+    """The forgotten items of a run, and those initial values that depended on their features.
 
     Attributes:
         salt: of the marks.
-        stones: by file and place.
-        classes: the fixed label set, None where items brought their own options.
-        aside, aside_at_first: rows that no label was to be bought of when an item was forgotten.
-        gate_scale: c as the first items gave it, None where they did not.
-        gate_state: of the gate before round 1.
+        stones: sorted by file and place.
+        classes: the fixed label set, None where items have their own options.
+        aside, aside_at_first: rows excluded from buying when an item was forgotten.
+        gate_scale: c as computed from the first items, None where it was not.
+        gate_state: state of the gate before round 1.
     """
 
     salt: str
@@ -81,21 +80,21 @@ class Tombstones:
 
     @classmethod
     def over(cls, stock: Stock) -> Tombstones:
-        """None yet, over the items of `stock`."""
+        """No tombstones yet, over the items of `stock`."""
         return cls(secrets.token_hex(16), (), stock.pool.classes)
 
     @classmethod
-    def read(cls, folder: RunFolder) -> Tombstones | None:
+    def read(cls, folder: RunFolder, name: str = TOMBSTONES) -> Tombstones | None:
         """Those of a run; None where nothing was forgotten.
 
         Raises:
             RunError: the file cannot be read.
         """
-        path = folder.path / TOMBSTONES
+        path = folder.path / name
         if not path.exists():
             return None
         try:
-            table: dict[str, Any] = json.loads(path.read_text())
+            table = formats.from_json(path.read_bytes())
             stones = tuple(Tombstone(**stone) for stone in table.pop("stones"))
             plain: dict[str, Any] = {
                 k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
@@ -104,13 +103,26 @@ class Tombstones:
         except (OSError, ValueError, TypeError, KeyError) as fault:
             raise RunError(f"{path} cannot be read ({fault}): restore it from a copy") from fault
 
-    def write(self, folder: RunFolder) -> None:
+    @classmethod
+    def begun(cls, folder: RunFolder) -> Tombstones | None:
+        """Those that a call of `forget` which has not ended is to leave; None without one."""
+        return cls.read(folder, FORGETTING)
+
+    def write(self, folder: RunFolder, name: str = TOMBSTONES) -> None:
         """Write them into the run's folder."""
-        text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
-        write_atomic(folder.path / TOMBSTONES, text)
+        write_atomic(folder.path / name, formats.to_json(asdict(self)))
+
+    def begin(self, folder: RunFolder) -> None:
+        """Announce them: from now on the run is refused to everybody but `forget`."""
+        self.write(folder, FORGETTING)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The ids of the tombstones."""
+        return frozenset(stone.name for stone in self.stones)
 
     def with_stone(self, stock: Stock, row: int, name: str) -> Tombstones:
-        """These and one more, of item number `row` of `stock`, where each item is in its place."""
+        """These and one for item number `row` of `stock`, in which each item is in its place."""
         files = _files(stock)
         file = next(n for n, rows in enumerate(files) if row in rows)
         item = stock.dataset.items[row]
@@ -128,7 +140,7 @@ class Tombstones:
         )
 
     def _marked(self, stone: Tombstone, items: Sequence[Item], places: set[int]) -> Tombstone:
-        """The stone with what stands behind it now, in the same file."""
+        """The stone with a mark of the items behind it in the same file."""
         start = stone.place + 1
         stop = next((p for p in range(start, len(items)) if p in places), len(items))
         behind = items[start : min(stop, start + AHEAD)]
@@ -142,7 +154,7 @@ class Tombstones:
         return sha256(f"{self.salt}{texts}".encode("utf-8", "surrogatepass")).hexdigest()
 
     def place(self, stock: Stock) -> Stock:
-        """`stock` as the files have it now, with each item in its place and under its name."""
+        """`stock` as read from the files, with each item in its place and under its first id."""
         stock = _widened(stock, self.classes)
         classes = stock.pool.classes
         everything: list[Item] = []
@@ -155,7 +167,6 @@ class Tombstones:
             everything += placed
             names |= known
             stops.append(len(everything))
-        gone = {stone.name for stone in self.stones}
         began = sum(stop <= stock.first for stop in (len(stock.pool.items), *_stops(stock)))
         return replace(
             stock,
@@ -164,7 +175,7 @@ class Tombstones:
             owned=_renamed(stock.owned, names),
             parts=tuple(zip(stops[1:], (kind for _, kind in stock.parts), strict=True)),
             first=stops[began - 1],
-            gone=frozenset(row for row, item in enumerate(everything) if item.id in gone),
+            gone=frozenset(row for row, item in enumerate(everything) if item.id in self.names),
             stays=frozenset(self.aside),
             stays_at_first=frozenset(self.aside_at_first),
         )
@@ -175,10 +186,10 @@ class Tombstones:
         waiting: Mapping[int, Tombstone],
         classes: tuple[str, ...] | None,
     ) -> tuple[list[Item], dict[str, str]]:
-        """The items with tombstones among them, and their ids: as the file has them, as they were.
+        """The items with tombstones among them, and their first ids by those in the file.
 
-        Tombstones without an item between them are taken together: how many of them the file
-        still has is told by what follows the last one.
+        Adjacent tombstones form a group: how many of its rows are still in the file is found from
+        the items behind the last one.
         """
         placed: list[Item] = []
         names: dict[str, str] = {}
@@ -208,34 +219,24 @@ class Tombstones:
         return min(len(group), len(items) - at)
 
 
-def as_it_was(folder: RunFolder, stock: Stock, *, forgetting: bool = False) -> Stock:
+def finish(folder: RunFolder) -> None:
+    """Put the tombstones that were announced in force; the run is open to everybody again."""
+    os.replace(folder.path / FORGETTING, folder.path / TOMBSTONES)
+    sync_folder(folder.path)
+
+
+def as_it_was(folder: RunFolder, stock: Stock) -> Stock:
     """The `stock` of a run with the items in their places that were forgotten since it began.
 
     Raises:
-        RunError: what is known of forgotten items cannot be read; or one of them is forgotten by
-            halves, and it is not `forgetting` that goes on.
+        RunError: the tombstones cannot be read.
     """
     known = Tombstones.read(folder)
-    if known is None:
-        return stock
-    if not forgetting and folder.ledger.exists():
-        _expect_forgotten(known, folder)
-    return known.place(stock)
-
-
-def _expect_forgotten(known: Tombstones, folder: RunFolder) -> None:
-    """Hold that the ledger, which forgets last, has forgotten all of them."""
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        waiting = [stone.name for stone in known.stones if not ledger.knows(stone.name)]
-    if waiting:
-        raise RunError(
-            f"a call that was to forget an item of the run {folder.path} was cut off, and the"
-            f" ledger still holds it: repeat `stacksl forget {folder.path} --id ID` with its id"
-        )
+    return stock if known is None else known.place(stock)
 
 
 def _widened(stock: Stock, classes: tuple[str, ...] | None) -> Stock:
-    """`stock` with all `classes`, where the only item with one of them was deleted."""
+    """`stock` with all `classes`, where the only item of a class was deleted."""
     found = stock.pool.classes
     if classes is None or found is None or not set(found) < set(classes):
         return stock
@@ -252,7 +253,7 @@ def _widened(stock: Stock, classes: tuple[str, ...] | None) -> Stock:
 
 
 def _stops(stock: Stock) -> list[int]:
-    """Where the items of each file behind the first one stop."""
+    """Where the items of each file but the first end."""
     return [stop for stop, _ in stock.parts]
 
 

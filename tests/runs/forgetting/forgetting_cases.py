@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from stacksl.api import Run
+from stacksl import Item
+from stacksl.api import Run, run
+from stacksl.labels.labelers import Pending
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Head, Purchase
 from stacksl.runs.checkpoints import heads
 
 from ..conftest import pair_items
 
-CANARY = "zyx"
+CANARY = "zyxwvutzyx"
 ID, PROMPT, OPTION, RIGHT, NOTE = (CANARY + w for w in ("id", "prompt", "option", "right", "note"))
 
 
 def write_items(path: Path, count: int, canary: int | None) -> Path:
     """Questions with options of their own; item number `canary` is the one to forget."""
-    items, answers = pair_items(count)
+    plain, answers = pair_items(count)
+    items = plain if canary is None else with_canary(plain, canary)
     with path.open("w", encoding="utf-8") as file:
-        for n, item in enumerate(items):
-            row = {"id": item.id, "prompt": item.prompt, "candidates": list(item.candidates)}
-            if n == canary:
-                row |= {"id": ID, "prompt": f"{item.prompt}, {PROMPT} at length"}
-                row["candidates"] = [f"{OPTION} {k}" for k in range(len(item.candidates))]
-            file.write(json.dumps({**row, "answer": answers[item.id]}) + "\n")
+        for item, before in zip(items, plain, strict=True):
+            row = {"id": item.id, "prompt": item.prompt, "candidates": item.candidates}
+            file.write(json.dumps({**row, "answer": answers[before.id]}) + "\n")
     return path
+
+
+def with_canary(items: Sequence[Item], place: int) -> list[Item]:
+    """Items in which number `place` is the one to forget."""
+    found = list(items)
+    options = tuple(f"{OPTION} {k}" for k in range(len(items[place].candidates)))
+    found[place] = Item(ID, f"{items[place].prompt}, {PROMPT} at length", options)
+    return found
 
 
 def drop(path: Path, id: str = ID) -> None:
@@ -82,6 +94,9 @@ class Stopping:
             for p in asked.values()
         ]
 
+    def pending(self) -> list[Pending]:
+        return []
+
 
 def oracle_of(data: Path) -> Mapping[str, int]:
     from stacksl.data import read
@@ -94,3 +109,45 @@ def learnt_of(made: Run) -> dict[str, int]:
     with made.ledger as ledger:
         rounds = {r.item: r.round for r in ledger.rows() if r.event == "round"}
         return {str(r.item): rounds[r.item] or 0 for r in ledger.rows() if r.event == "learnt"}
+
+
+def fill(sheet: Path) -> Path:
+    """The colleague's copy of a sheet: notes everywhere, and of the canary none is right once."""
+    with sheet.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        mine = PROMPT in row["prompt"]
+        wrong = mine and sheet.name.endswith("anna.csv")
+        row["answer"] = f"[none]: {RIGHT}" if wrong else "a"
+        row["note"] = NOTE if mine else "fine"
+    copy = sheet.parents[2] / "answers" / sheet.name
+    copy.parent.mkdir(exist_ok=True)
+    with copy.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    return copy
+
+
+def asked_by_people(folder: Path, *, until: str) -> tuple[Path, Run]:
+    """A run whose two people were both asked for the canary, and its data."""
+    plan: dict[str, Any] = {"mode": "pool", "batch": 6, "budget": 16, "audit": 0, "labeler": "file"}
+    plan |= {"annotators": "anna,ben", "overlap": 3}
+    plain = run(write_items(folder / "plain.jsonl", 24, None), out=folder / "plain", **plan)
+    with plain.ledger as ledger:
+        asked = Counter(row.item for row in ledger.handed())
+    for canary in (int(item[1:]) for item, times in asked.items() if times == 2):
+        data = write_items(folder / "data.jsonl", 24, canary)  # another prompt: it may be left out
+        made = run(data, out=folder / "r", **plan)
+        sheets = sorted((folder / "r" / "ask").glob("*-*.csv"))
+        if sum(PROMPT in sheet.read_text(encoding="utf-8") for sheet in sheets) == 2:
+            break
+        shutil.rmtree(folder / "r")
+    done: set[Path] = set()
+    while until == "finished" and made.status()["state"] == "waiting":
+        new = [s for s in sorted((folder / "r" / "ask").glob("0*.csv")) if s not in done]
+        assert new, "the run waits, and nobody is asked"
+        done.update(new)
+        made.answer(*map(fill, new))
+    assert made.status()["state"] == until
+    return data, made

@@ -11,13 +11,12 @@ import pytest
 from stacksl.errors import FeatureError
 from stacksl.features.cache import VectorCache, erase_texts, text_key
 from stacksl.game.inputs import PairBlock
+from stacksl.runs.erasing import Marks, erase_sheets, left_untouched
 from stacksl.runs.frozen import erase, freeze, thaw
 
 
 def test_a_sheet_keeps_every_other_byte(tmp_path: Path) -> None:
-    from stacksl.runs.erasing import Marks, erase_sheets
-
-    marks = Marks("q", "forgotten-1", frozenset(), frozenset({"k7f3-q"}))
+    marks = Marks("q", "forgotten-1", "", frozenset(), frozenset({"k7f3-q"}))
     rows = ["key;prompt;answer\r\n", 'a2a2-a;"two\nlines; ümläut";b\r\n', "K7F3-Q;zyx\u2028y;a\r\n"]
     rows += ['c3c3-c;"he said ""x""";\r\n']
     ask = tmp_path / "ask"
@@ -34,6 +33,26 @@ def test_a_sheet_keeps_every_other_byte(tmp_path: Path) -> None:
     assert (ask / "u.csv").stat().st_mode & 0o777 == 0o640
     assert sorted(p.name for p in ask.iterdir()) == ["README.txt", "u.csv", "w.csv", "x.csv"]
     assert erase_sheets(ask, marks) == []
+
+
+def test_copies_among_the_sheets_are_named(tmp_path: Path) -> None:
+    prompt = 'He said "yes",\nthen; nothing else'
+    marks = Marks("q", "forgotten-1", prompt, frozenset({prompt, "short"}), frozenset({"k7f3-q"}))
+    ask = tmp_path / "ask"
+    (ask / "old").mkdir(parents=True)
+    quoted = '"' + prompt.replace('"', '""') + '"'
+    sheet = f"key,prompt,answer\nk7f3-q,{quoted},a\na2a2-a,another,b\n"
+    (ask / "0001.csv").write_text(sheet)
+    (ask / "old" / "0001.csv").write_text(sheet)
+    (ask / "0001.csv.bak").write_bytes(sheet.encode("utf-16"))
+    (ask / "without-keys.csv").write_text(f"prompt,answer\n{quoted},a\n")
+    (ask / "mail.txt").write_text("about K7F3-Q: a")
+    (ask / "0001.xlsx").write_bytes(b"PK\x03\x04\xff\xfe\x00")
+    (ask / "README.txt").write_text("how to answer, short")
+    assert erase_sheets(ask, marks) == ["0001.csv"]
+    wanted = ["0001.csv.bak", "0001.xlsx", "mail.txt", "without-keys.csv", "old/0001.csv"]
+    assert list(left_untouched(ask, marks)) == wanted
+    assert list(left_untouched(tmp_path / "none", marks)) == []
 
 
 def test_the_rows_of_an_item_are_zero_and_the_others_stand(tmp_path: Path) -> None:

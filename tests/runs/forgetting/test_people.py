@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import shutil
 from pathlib import Path
-from typing import Any
 
-from stacksl.api import Run, run
 from stacksl.labels.ledger import Ledger
 from stacksl.runs.forgetting import forget
 
-from .forgetting_cases import ID, NOTE, PROMPT, RIGHT, drop, holding, verify, write_items
-
-
-def fill(sheet: Path) -> Path:
-    """The colleague's copy of a sheet: notes everywhere, and of the canary none is right once."""
-    with sheet.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    for row in rows:
-        mine = PROMPT in row["prompt"]
-        wrong = mine and sheet.name.endswith("anna.csv")
-        row["answer"] = f"[none]: {RIGHT}" if wrong else "a"
-        row["note"] = NOTE if mine else "fine"
-    copy = sheet.parents[2] / "answers" / sheet.name
-    copy.parent.mkdir(exist_ok=True)
-    with copy.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    return copy
-
-
-def asked_by_people(folder: Path, *, until: str) -> tuple[Path, Run]:
-    """A run whose people were asked for the canary, both of them, and the data."""
-    plan: dict[str, Any] = {"mode": "pool", "batch": 6, "budget": 16, "audit": 0, "labeler": "file"}
-    for canary in range(24):  # the one whose item is in the first sheets is as good as any other
-        data = write_items(folder / "data.jsonl", 24, canary)
-        made = run(data, out=folder / "r", annotators="anna,ben", overlap=3, **plan)
-        sheets = sorted((folder / "r" / "ask").glob("*-*.csv"))
-        if sum(PROMPT in sheet.read_text(encoding="utf-8") for sheet in sheets) == 2:
-            break
-        shutil.rmtree(folder / "r")
-    done: set[Path] = set()
-    while until == "finished" and made.status()["state"] == "waiting":
-        new = [s for s in sorted((folder / "r" / "ask").glob("0*.csv")) if s not in done]
-        assert new, "the run waits, and nobody is asked"
-        done.update(new)
-        made.answer(*map(fill, new))
-    assert made.status()["state"] == until
-    return data, made
+from .forgetting_cases import (
+    ID,
+    NOTE,
+    PROMPT,
+    RIGHT,
+    asked_by_people,
+    drop,
+    fill,
+    holding,
+    verify,
+)
 
 
 def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: Path) -> None:
@@ -64,7 +32,12 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
         texts = ledger.texts(ID)
     assert {(RIGHT, NOTE), (None, NOTE)} == {(a.text, a.note) for a in texts}
 
+    copy = path / "ask" / "old" / "anna.txt"
+    copy.parent.mkdir()
+    copy.write_bytes((path / "ask" / "0001-anna.csv").read_bytes())
     told = forget(path, ID)
+    assert told.untouched == ("ask/old/anna.txt",)
+    copy.unlink()
     assert holding(path, cache) == set()
     assert told.learnt
     assert {"rounds.parquet", "ask/0001-anna.csv", "ask/0001-ben.csv"} <= set(told.changed)

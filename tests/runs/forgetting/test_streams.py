@@ -98,3 +98,24 @@ def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path) 
     assert learnt_of(made) == learnt_of(other)
     (round,) = made.replay()["lost_rounds"]
     assert round[0] == round[1]
+
+
+def test_a_model_from_before_the_label_is_deleted(tmp_path: Path) -> None:
+    """Its difference from the checkpoint would show the features."""
+    data = write_items(tmp_path / "data.jsonl", 40, None)
+    plan: dict[str, Any] = {"budget": 6, "audit": 0, "mode": "pool", "batch": 1}
+    made = run(data, out=tmp_path / "r", **plan)
+    first = next(iter(learnt_of(made)))
+    made.change_budget("8")
+    kept = Run(shutil.copytree(made.path, tmp_path / "kept"))
+    forget(kept.path, first)
+    assert kept.folder.model.joinpath("model.json").is_file(), "it knows the item, too"
+    with pytest.raises(KeyboardInterrupt):
+        made.resume(labeler=Stopping(oracle_of(data), 1))
+    assert len(learnt_of(made)) == 7
+    last = list(learnt_of(made))[-1]
+    told = forget(made.path, last)
+    assert any("model/ was made before that and is deleted" in each for each in told.models)
+    assert not list(made.folder.model.iterdir())
+    made.resume(labeler=Stopping(oracle_of(data), None))
+    assert made.folder.model.joinpath("model.json").is_file()

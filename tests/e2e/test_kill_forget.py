@@ -1,0 +1,205 @@
+"""After kill -9 at any moment of `forget` the item is untouched, or the next call finishes it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.cli.entry import call
+from stacksl.errors import RunError
+from stacksl.runs.folder import FORGETTING, RunFolder, read_facts, write_atomic
+from stacksl.runs.frozen import thaw
+from stacksl.runs.job import Job
+from stacksl.runs.tombstones import Tombstones
+
+from ..runs.conftest import pair_items
+from ..runs.forgetting.forgetting_cases import (
+    ID,
+    asked_by_people,
+    holding,
+    verify,
+    with_canary,
+)
+from .conftest import Worker, write_classes
+
+RUNS, LABELS = "stacksl.runs", "stacksl.labels"
+ITEMS, CANARY = 48, 40
+EVERY = [
+    *("os:replace", "os:unlink", "os:rmdir", "os:fsync", "os:fchmod", "os:ftruncate"),
+    f"{RUNS}.folder:opened_private",
+    "numpy:memmap.flush",
+    f"{LABELS}.store:Store.append",
+    f"{LABELS}.store:Store.commit",
+    f"{LABELS}.store:Store._pragma",
+    f"{LABELS}.store:Store.close",
+]
+MOMENTS = {
+    "before it is announced": (f"{RUNS}.tombstones:Tombstones.begin", 1, "before"),
+    "when it was announced": (f"{RUNS}.tombstones:Tombstones.begin", 1, "after"),
+    "before the first file is deleted": ("os:unlink", 1, "before"),
+    "between the facts and the report": (f"{RUNS}.erasing:write_pages", 1, "before"),
+    "in the middle of the features": ("numpy:memmap.flush", 1, "before"),
+    "before the ledger forgets": (f"{LABELS}.ledger:Ledger.forget", 1, "before"),
+    "before its file is built anew": (f"{LABELS}.store:Store.wipe", 1, "before"),
+    "when the ledger forgot": (f"{LABELS}.ledger:Ledger.forget", 1, "after"),
+    "before it ends": (f"{RUNS}.forgetting:finish", 1, "before"),
+}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A finished run with an item to forget, and the item's features as bytes."""
+
+    run: Path
+    features: bytes
+
+    @classmethod
+    def of(cls, path: Path) -> Planted:
+        job = Job.open(RunFolder(path))
+        (row,) = (n for n, item in enumerate(job.dataset.items) if item.id == ID)
+        block: Any = thaw(path / "features")
+        rows = block.phi[block.offsets[row] : block.offsets[row + 1]]
+        return cls(path, np.asarray(rows).tobytes())
+
+    def files(self, path: Path) -> dict[str, bytes]:
+        """The files that hold the item, but those that a run writes by itself."""
+        own = ("checkpoints", "ledger.db", "ledger.db-wal", "ledger.db-shm", ".lock")
+        found = {each.relative_to(path): each for each in path.rglob("*") if each.is_file()}
+        kept = {name: each for name, each in found.items() if name.parts[0] not in own}
+        return {str(name): each.read_bytes() for name, each in kept.items()}
+
+    def features_in(self, path: Path) -> list[str]:
+        """The names of the files that hold the item's features."""
+        every = (each for each in path.rglob("*") if each.is_file())
+        return [each.name for each in every if self.features in each.read_bytes()]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    """A run of items made in Python, with three checkpoints."""
+    items, answers = pair_items(ITEMS)
+    answers[ID] = answers.pop(f"p{CANARY}")
+    out = tmp_path_factory.mktemp("memory") / "r"
+    settings: dict[str, Any] = {"budget": ITEMS, "mode": "stream", "checkpoint_every": 8}
+    made = run(with_canary(items, CANARY), answers, out=out, **settings)
+    warned = replace(read_facts(made.folder), warnings=(f"see the item '{ID}'",))
+    write_atomic(out / "facts.json", warned.to_json())
+    made.report()
+    made.report(text=False)
+    assert {"facts.json", "report.html", "data.jsonl", "ledger.db"} <= holding(out)
+    assert len(list((out / "checkpoints").glob("*.json"))) == 3
+    return Planted.of(out)
+
+
+@pytest.fixture(scope="module")
+def by_people(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    """A run whose labels are from sheets, with notes."""
+    return Planted.of(asked_by_people(tmp_path_factory.mktemp("people"), until="finished")[1].path)
+
+
+@pytest.fixture
+def killed(worker: Worker, tmp_path: Path) -> Iterator[Callable[..., bool]]:
+    """Forget the item of a copy with a kill, look at the copy, and let the next call finish it."""
+
+    def play(planted: Planted, kill: tuple[object, int, str]) -> bool:
+        out = tmp_path / "r"
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(planted.run, out)
+        reply = worker.play(out=str(out), forget=ID, kill=kill)
+        expect_untouched_or_refused(planted, out)
+        if reply["killed"] and not is_forgotten(out):
+            worker.play(out=str(out), forget=ID)
+        expect_forgotten(planted, out)
+        return bool(reply["killed"])
+
+    yield play
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def is_forgotten(out: Path) -> bool:
+    """Whether a call has ended."""
+    return Tombstones.read(RunFolder(out)) is not None and not (out / FORGETTING).exists()
+
+
+def expect_untouched_or_refused(planted: Planted, out: Path) -> None:
+    if (out / FORGETTING).exists():
+        with pytest.raises(RunError, match=f"finish it with `stacksl forget {out}`"):
+            Run.open(out)
+    elif not is_forgotten(out):
+        drafts = {name for name in planted.files(out) if ".tmp-" in name}
+        left = {k: v for k, v in planted.files(out).items() if k not in drafts}
+        assert left == planted.files(planted.run)
+        verify(out)
+        assert Run.open(out).resume().status()["state"] == "finished"
+
+
+def expect_forgotten(planted: Planted, out: Path) -> None:
+    assert is_forgotten(out)
+    assert holding(out) == set()
+    assert planted.features_in(out) == []
+    assert len(list((out / "checkpoints").glob("*.json"))) == 1, "two differ by what came between"
+    verify(out)
+    made = Run.open(out)
+    assert made.resume().status()["state"] == "finished"
+    assert made.replay()["rounds"] > 0
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_forgetting_killed_at_a_step(killed, in_memory, moment) -> None:
+    assert killed(in_memory, MOMENTS[moment]), "the moment never came"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["in_memory", "by_people"])
+def test_forgetting_killed_at_every_write(killed, request, kind) -> None:
+    planted = request.getfixturevalue(kind)
+    for number in range(1, 400):
+        if not killed(planted, (EVERY, number, "before")):
+            assert number > 50, "no write was seen"
+            return
+    pytest.fail("forgetting writes fewer than 400 times")
+
+
+def test_every_command_refuses_an_item_forgotten_by_halves(
+    worker, in_memory, tmp_path, capsys
+) -> None:
+    out, file = tmp_path / "r", write_classes(tmp_path / "c.csv", 4)
+    shutil.copytree(in_memory.run, out)
+    worker.play(out=str(out), forget=ID, kill=MOMENTS["before the first file is deleted"])
+    for words in (
+        ["resume", out],
+        ["status", out],
+        ["report", out],
+        ["report", out, "--no-text"],
+        ["predict", out, file],
+        ["evaluate", out, file],
+        ["answer", out, file],
+        ["refit", out, "--with-audit"],
+        ["ledger", "verify", out],
+        ["ledger", "export", out],
+        ["ledger", "replay", out],
+        ["ledger", "path", out],
+    ):
+        assert call([str(word) for word in words]) == 2, words
+        assert f"finish it with `stacksl forget {out}`" in capsys.readouterr().err, words
+    assert call(["forget", str(out), "--id", "p1"]) == 2
+    assert "forgetting another item" in capsys.readouterr().err
+    assert call(["forget", str(out)]) == 0
+    assert "Forgotten" in capsys.readouterr().out
+    expect_forgotten(in_memory, out)
+    assert call(["forget", str(out)]) == 2
+    assert "with --id ID" in capsys.readouterr().err
