@@ -18,7 +18,7 @@ from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Head
 from stacksl.runs.checkpoints import heads, latest
 from stacksl.runs.forgetting import forget
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 
 from .conftest import CLASSES, Finished
 from .people_cases import Row, answer_all, begin, gold, play, read_rows, sheets, write_pool
@@ -322,15 +322,14 @@ def test_a_kill_between_the_settings_and_the_classes_loses_nothing(
     else:
         shutil.copytree(classes.run.path, tmp_path / "run")
         made = Run(tmp_path / "run")
-    before = Job.open(made.folder).dataset.classes
-    for _ in range(2):
-        with monkeypatch.context() as patch:
-            patch.setattr("stacksl.runs.adding.write_atomic", cut)
-            with pytest.raises(Cut):
-                made.add_class("dusk")
-        assert Job.open(made.folder).dataset.classes == before
-    made.add_class("dawn")
-    assert Job.open(made.folder).dataset.classes == (*(before or ()), "dawn")
+    before = RunSpec.open(made.folder).dataset.classes or ()
+    with monkeypatch.context() as patch:
+        patch.setattr("stacksl.runs.pending.write_atomic", cut)
+        with pytest.raises(Cut):
+            made.change(classes="dusk", later=True)
+    assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk"), "it was announced"
+    made.change(classes="dawn", later=True)
+    assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk", "dawn")
     verify(made)
 
 

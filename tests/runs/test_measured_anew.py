@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import RunError, SettingsError
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 
 from .changing_cases import MODES, audits, facts_of, finished, labelled
 from .conftest import class_items
@@ -116,7 +116,7 @@ def test_an_audit_that_was_leased_stays_with_further_changes(tmp_path: Path) -> 
     assert "20 of the 100 labels are kept" in str(found.measures)
     for labels in (140, 120):
         assert done.change(budget=labels, later=True).audit == 20
-    assert Job.open(done.folder).terms.audits == (6, 20)
+    assert RunSpec.open(done.folder).terms.audits == (6, 20)
     with pytest.raises(SettingsError, match="give at least 40"):
         done.change(budget=20)
     done.resume()

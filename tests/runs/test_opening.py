@@ -11,7 +11,7 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.runs.items.corpus import Role
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.opening import corpus_of, order_of
 
 from ..e2e.worker import arm
@@ -84,7 +84,7 @@ def test_a_waiting_run_that_is_resumed_waits_on(tmp_path: Path) -> None:
 
 def test_rows_to_measure_are_none_to_choose_from(tmp_path: Path) -> None:
     waiting = begin(tmp_path, audit=9)
-    corpus = corpus_of(Job.open(waiting.folder))
+    corpus = corpus_of(RunSpec.open(waiting.folder))
     assert len(corpus.drawn) == 9
     assert sorted([*corpus.order, *corpus.drawn]) == list(range(60))
     assert corpus.aside() == frozenset(corpus.drawn)

@@ -157,7 +157,7 @@ class Run:
             RunLocked: another process holds the run.
             StackslError: the data, the ledger or the features are not the run's own.
         """
-        from stacksl.runs.job import Job
+        from stacksl.runs.job import RunSpec
         from stacksl.runs.room import expect_room
         from stacksl.runs.session.session import Session
 
@@ -166,16 +166,17 @@ class Run:
         with self.folder.locked():
             if self._finished(settings):  # by whom the run was waited for
                 return self
-            job = Job.open(self.folder, None if data is None else str(data))
-            wanted = job.with_training(settings or {})
-            if job.settings.adapts:
-                expect_room(wanted, job.dataset.items, job.budget.labels)
+            spec = RunSpec.open(self.folder, None if data is None else str(data))
+            wanted = spec.with_training(settings or {})
+            if spec.settings.adapts:
+                expect_room(wanted, spec.dataset.items, spec.budget.labels)
             given: dict[str, Any] = {"labeler": labeler, "changes": settings}
-            with Session.open(job, progress or _silent, held=True, **given) as session:
+            with Session.open(spec, progress or _silent, held=True, **given) as session:
                 session.play()
         return self
 
     def _finished(self, settings: Mapping[str, Any] | None) -> bool:
+        """Whether the run is at its end and its results, if deleted, need not be made again."""
         from stacksl.runs.job import PENDING
 
         pending = PENDING in self.folder.read_toml("resolved.toml")
@@ -305,17 +306,17 @@ class Run:
         Raises:
             RunError: the run has not finished, or has no audit.
         """
-        from stacksl.runs.job import Job
+        from stacksl.runs.job import RunSpec
         from stacksl.runs.session.views import train_on_audit
 
-        return train_on_audit(Job.open(self.folder))
+        return train_on_audit(RunSpec.open(self.folder))
 
     def replay(self) -> dict[str, Any]:
         """Play the ledger again and compare; `rows` replayed, `rounds`, `labels`."""
-        from stacksl.runs.job import Job
+        from stacksl.runs.job import RunSpec
         from stacksl.runs.session.views import replay_run
 
-        return replay_run(Job.open(self.folder))
+        return replay_run(RunSpec.open(self.folder))
 
 
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:

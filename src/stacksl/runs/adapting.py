@@ -28,7 +28,7 @@ from stacksl.runs.adapted import choices_of
 from stacksl.runs.building import fresh_scorer, prime
 from stacksl.runs.conflicts import refit_shares
 from stacksl.runs.epochs import Epochs
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.lessons import labels_hash, lessons, loss_set_of
 from stacksl.runs.progress import Progress, Report, throttled
 from stacksl.runs.refits import LinearTrainer
@@ -57,16 +57,16 @@ def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
     return tuple(sorted({max(1, math.ceil(round(share * budget, 9))) for share in shares}))
 
 
-def language_model(job: Job) -> LanguageModel:
+def language_model(spec: RunSpec) -> LanguageModel:
     """The language model of a run, as its settings and what it recorded of itself have it."""
-    recorded = job.folder.read_toml("resolved.toml")
-    choices = choices_of(job.settings, recorded)
-    return LanguageModel(choices, seed=job.settings.seed, crew=present_crew())
+    recorded = spec.folder.read_toml("resolved.toml")
+    choices = choices_of(spec.settings, recorded)
+    return LanguageModel(choices, seed=spec.settings.seed, crew=present_crew())
 
 
-def changed_facts(job: Job, model: LanguageModel) -> list[str]:
+def changed_facts(spec: RunSpec, model: LanguageModel) -> list[str]:
     """A sentence for each thing that `model` computes otherwise than the run recorded of itself."""
-    table = job.folder.read_toml("resolved.toml")
+    table = spec.folder.read_toml("resolved.toml")
     return [
         f"this run began with {what} {table[name]} and goes on with {now}: its numbers may differ"
         " from an undisturbed run's"
@@ -79,7 +79,7 @@ class LanguageTrainer:
     """Refits a run's language model and begins the epochs of its features; see `Trainer`.
 
     Args:
-        job: the run.
+        spec: the run.
         head: refits the linear head on top, by which a pool is ranked.
         model: the language model; None for a replay, which trains nothing.
         report: told how far a refit is.
@@ -91,11 +91,11 @@ class LanguageTrainer:
     """
 
     def __init__(
-        self, job: Job, head: LinearTrainer, model: LanguageModel | None, report: Report
+        self, spec: RunSpec, head: LinearTrainer, model: LanguageModel | None, report: Report
     ) -> None:
-        self.job, self.model = job, model
+        self.spec, self.model = spec, model
         self.examples, self.learner, self.ledger = head.examples, head.learner, head.ledger
-        self.adapters = Adapters(job.folder.adapters, model)
+        self.adapters = Adapters(spec.folder.adapters, model)
         self.epoch, self.refits, self.trained_on = 0, 0, 0
         block = self.examples.block
         assert isinstance(block, PairBlock)
@@ -103,8 +103,8 @@ class LanguageTrainer:
         self._base = block  # of the initial adapter, whose scores are the reference
         # the rows in the order of the rounds, those that came later behind the others
         self._order = tuple(self.examples.corpus.order)
-        ids, parts = tuple(self.examples.corpus.ids), job.stock.features
-        self._epochs = Epochs(job.folder.features, ids, parts, block)
+        ids, parts = tuple(self.examples.corpus.ids), spec.stock.features
+        self._epochs = Epochs(spec.folder.features, ids, parts, block)
         self._tell = throttled(report)
 
     @property
@@ -122,7 +122,7 @@ class LanguageTrainer:
     @property
     def _owed(self) -> bool:
         learnt = len(self.examples.bought)
-        counts = due_at(self.job.settings.refit_at, self.learner.budget)  # it may change
+        counts = due_at(self.spec.settings.refit_at, self.learner.budget)  # it may change
         return any(self.trained_on < count <= learnt for count in counts)
 
     @property
@@ -167,7 +167,7 @@ class LanguageTrainer:
         self.adapters.take(number)
         fingerprint = self.adapters.model.fingerprint
         for name, part in missing.items():
-            items = self.job.dataset.items[part]
+            items = self.spec.dataset.items[part]
             block = self.adapters.model.transform(items, self._told("features"))
             self._epochs.add(epoch, name, block, fingerprint)
 
@@ -219,7 +219,7 @@ class LanguageTrainer:
             number,
             labels,
             labels_hash(self.examples),
-            lessons(self.job, self.examples, self.ledger, follower, self._base),
+            lessons(self.spec, self.examples, self.ledger, follower, self._base),
             self._told("refit"),
         )
         detail = {"tune": False, "adapter": number, "weights": made.fingerprint}
@@ -245,9 +245,9 @@ class LanguageTrainer:
         known = {row for row, _, _ in self.examples.bought}
         known |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
         gone = {row for row, item in enumerate(corpus.ids) if self._passed(item)}
-        gone |= self.job.stock.gone
+        gone |= self.spec.stock.gone
         rows = [row for row in range(len(corpus.ids)) if row in known or row not in gone]
-        items = [self.job.dataset.items[row] for row in rows]
+        items = [self.spec.dataset.items[row] for row in rows]
         fresh = self.adapters.model.transform(items, self._told("features"))
         phi = np.zeros(before.phi.shape, dtype=np.float32)
         base = np.zeros(len(before.phi), dtype=np.float64)
@@ -258,7 +258,7 @@ class LanguageTrainer:
 
     def _passed(self, item: str) -> bool:
         """Whether an item cannot be asked any more: a pool may come back to what it passed over."""
-        return self.job.settings.mode == "stream" and self.ledger.seen(item)
+        return self.spec.settings.mode == "stream" and self.ledger.seen(item)
 
     def _renew(self, fingerprint: str) -> None:
         """Play on with the features of this epoch."""
@@ -273,14 +273,14 @@ class LanguageTrainer:
         scorer = learner.scorer
         assert isinstance(scorer, PairNewton)
         rounds = scorer.rounds
-        scorer.restore(fresh_scorer(self.job.settings, examples.block).state())
+        scorer.restore(fresh_scorer(self.spec.settings, examples.block).state())
         for row, label, choice in examples.bought:
             inputs = examples.block[row]
             scores = scorer.scores(inputs)
             candidates = loss_set_of(examples, learner.follower, row, label, scores)
             scorer.step(inputs, candidates, choice, Label(label))
         scorer.rounds = rounds
-        if self.job.settings.mode == "stream":
+        if self.spec.settings.mode == "stream":
             measuring = self._measuring(seq)  # no rounds of theirs come
             order = [row for row in self._order if row not in measuring]
             rest = order[learner.round : learner.horizon]

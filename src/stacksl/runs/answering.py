@@ -10,7 +10,7 @@ from typing import Any
 
 from stacksl.errors import RunError
 from stacksl.runs.folder import RunFolder
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.people import FILE, SheetLabeler
 from stacksl.runs.progress import Report
 from stacksl.runs.session.session import Session
@@ -50,7 +50,7 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         DataError: a file cannot be read; nothing of any file was taken then.
     """
     _expect_people(folder)  # refused before the run is waited for
-    with folder.locked(), Session.open(Job.open(folder), report, held=True) as session:
+    with folder.locked(), Session.open(RunSpec.open(folder), report, held=True) as session:
         assert isinstance(session.labeler, SheetLabeler)
         sheets = session.labeler.read(files)
         session.play()
@@ -68,14 +68,14 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
     )
 
 
-def job_of_people(folder: RunFolder) -> Job:
-    """The job of a run whose labels come from people by file, and that has begun.
+def spec_of_people(folder: RunFolder) -> RunSpec:
+    """The spec of a run whose labels come from people by file, and that has begun.
 
     Raises:
         RunError: it is none.
     """
     _expect_people(folder)
-    return Job.open(folder)
+    return RunSpec.open(folder)
 
 
 def _expect_people(folder: RunFolder) -> None:

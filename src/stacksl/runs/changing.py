@@ -20,7 +20,7 @@ from stacksl.runs.budget import parse_prices
 from stacksl.runs.classes import added_classes, answered_none, in_common, named
 from stacksl.runs.conflicts import conflicts
 from stacksl.runs.folder import RunFolder
-from stacksl.runs.job import PENDING, REOPEN, Job, Terms
+from stacksl.runs.job import PENDING, REOPEN, RunSpec, Terms
 from stacksl.runs.opening import expect_items
 from stacksl.runs.pending import complete
 from stacksl.runs.people import FILE, annotators_of
@@ -97,8 +97,8 @@ def preview(folder: RunFolder, change: Change) -> Outcome:
     Raises:
         StackslError: see `change_run`.
     """
-    with _held(folder) as job, Ledger.open(folder.ledger, readonly=True) as ledger:
-        return _planned(job, ledger, change)[1]
+    with _held(folder) as spec, Ledger.open(folder.ledger, readonly=True) as ledger:
+        return _planned(spec, ledger, change)[1]
 
 
 def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None) -> Outcome:
@@ -117,60 +117,60 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
         RunError: the run has asked nothing yet, cannot be changed so, or its answers have changed
             since the change was agreed to.
     """
-    with _held(folder) as job:
+    with _held(folder) as spec:
         with Ledger.open(folder.ledger, readonly=True) as ledger:
-            wanted, found = _planned(job, ledger, change)
+            wanted, found = _planned(spec, ledger, change)
             sheets = max((row.sheet for row in ledger.handed()), default=0)
         if change.reopen and agreed is not None and not set(found.again) <= set(agreed.again):
             raise RunError(
                 f"answers were taken since the price was shown: {len(found.again)} items are to be"
                 f" asked for again instead of {len(agreed.again)}; repeat the command"
             )
-        _announce(job, wanted, change, sheets)
-        complete(Job.open(folder))
+        _announce(spec, wanted, change, sheets)
+        complete(RunSpec.open(folder))
     return found
 
 
 @contextmanager
-def _held(folder: RunFolder) -> Iterator[Job]:
-    """The job of a run that has begun, held by this process."""
+def _held(folder: RunFolder) -> Iterator[RunSpec]:
+    """The spec of a run that has begun, held by this process."""
     if not folder.ledger.exists():
         raise RunError(
             f"the run {folder.path} has asked nothing yet, so there is nothing to change:"
             f" `stacksl resume {folder.path}`, or start it anew"
         )
     with folder.locked():
-        yield complete(Job.open(folder))
+        yield complete(RunSpec.open(folder))
 
 
-def _planned(job: Job, ledger: Ledger, change: Change) -> tuple[Job, Outcome]:
-    """The job as it is after the change, and what the change comes to."""
+def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Outcome]:
+    """The spec as it is after the change, and what the change comes to."""
     if change == Change():
         raise SettingsError(
             "expected something to change, got nothing: give --budget, --items, --owned,"
             " --add-class, --reopen or --add-annotator"
         )
-    wanted = _with_annotators(job, change.annotators)
+    wanted = _with_annotators(spec, change.annotators)
     wanted = _with_classes(wanted, change.classes)
     if change.reopen:
-        _expect_classes(job)
+        _expect_classes(spec)
     for path in change.items:
         wanted = _with_file(wanted, More("pool", str(Path(path).resolve())))
-    pool = len(wanted.dataset.items) - len(job.dataset.items)
+    pool = len(wanted.dataset.items) - len(spec.dataset.items)
     for path in change.owned:
         wanted = _with_file(wanted, More("owned", str(Path(path).resolve())))
     if change.budget is not None:
         terms = new_terms(wanted, ledger, change.budget)
         expect_items(wanted, ledger, terms)
         wanted = replace(wanted, now=terms)
-    found = _outcome(job, wanted, ledger, change, pool)
+    found = _outcome(spec, wanted, ledger, change, pool)
     if change.reopen:
-        _expect_reopened(job, found)
+        _expect_reopened(spec, found)
     return wanted, found
 
 
-def _outcome(job: Job, wanted: Job, ledger: Ledger, change: Change, pool: int) -> Outcome:
-    before, terms = job.terms, wanted.terms
+def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, pool: int) -> Outcome:
+    before, terms = spec.terms, wanted.terms
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else max(0, (terms.money or 0) - before.money)
@@ -181,12 +181,12 @@ def _outcome(job: Job, wanted: Job, ledger: Ledger, change: Change, pool: int) -
         audit=0 if change.budget is None else fresh_audit(terms),
         measures=None if change.budget is None else what_measures(terms),
         items=pool,
-        owned=len(wanted.dataset.items) - len(job.dataset.items) - pool,
+        owned=len(wanted.dataset.items) - len(spec.dataset.items) - pool,
         classes=None if wanted.dataset.classes is None else len(wanted.dataset.classes),
         mapped=mapped,
         measured=measured,
         again=again,
-        price=None if job.budget.money is None else job.budget.price,
+        price=None if spec.budget.money is None else spec.budget.price,
         left=left_to_train(wanted, ledger),
         annotators=tuple(annotators_of(wanted.settings.annotators)),
     )
@@ -195,41 +195,41 @@ def _outcome(job: Job, wanted: Job, ledger: Ledger, change: Change, pool: int) -
 # Files ----------------------------------------------------------------------------------------
 
 
-def _with_file(job: Job, more: More) -> Job:
-    """The job with one more file of items.
+def _with_file(spec: RunSpec, more: More) -> RunSpec:
+    """The spec with one more file of items.
 
     Raises:
         StackslError: see `change_run`.
     """
-    known = [job.data, job.settings.owned, *(each.path for each in job.more)]
+    known = [spec.data, spec.settings.owned, *(each.path for each in spec.more)]
     if more.path in known:
         raise RunError(
-            f"the run {job.folder.path} has the file {Path(more.path).name} already and reads it"
+            f"the run {spec.folder.path} has the file {Path(more.path).name} already and reads it"
             " again when it goes on: give new items a file of their own"
         )
-    stock = with_more(job.stock, more, job.settings)
+    stock = with_more(spec.stock, more, spec.settings)
     if more.kind == "pool":
-        _expect_answers(job, stock)
-    return replace(job, stock=stock, more=(*job.more, more))
+        _expect_answers(spec, stock)
+    return replace(spec, stock=stock, more=(*spec.more, more))
 
 
-def _expect_answers(job: Job, stock: Stock) -> None:
+def _expect_answers(spec: RunSpec, stock: Stock) -> None:
     """Refuse early what the labeler of the settings cannot answer."""
-    if job.settings.labeler == FILE or "labeler" in job.folder.read_state():
+    if spec.settings.labeler == FILE or "labeler" in spec.folder.read_state():
         return
-    answers, seed = stock.dataset.answers, job.settings.seed
-    make_labeler(job.settings.labeler, answers=answers, sizes=stock.sizes, seed=seed)
+    answers, seed = stock.dataset.answers, spec.settings.seed
+    make_labeler(spec.settings.labeler, answers=answers, sizes=stock.sizes, seed=seed)
 
 
 # Classes --------------------------------------------------------------------------------------
 
 
-def _with_classes(job: Job, added: Mapping[str, str]) -> Job:
-    """The job with more classes."""
+def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
+    """The spec with more classes."""
     if not added:
-        return job
-    _expect_classes(job)
-    names = list(job.dataset.classes or ())
+        return spec
+    _expect_classes(spec)
+    names = list(spec.dataset.classes or ())
     if any("\t" in each or each != one_line(each).strip() for each in names):
         raise RunError(
             "a class of this run has tabs or line breaks in its name, which a list of classes"
@@ -239,20 +239,20 @@ def _with_classes(job: Job, added: Mapping[str, str]) -> Job:
         _expect_new(name, {in_common(each): index for index, each in enumerate(names)})
         names.append(_tidy(name))
     tidy = {_tidy(name): _tidy(said) for name, said in added.items()}
-    return replace(job, stock=job.stock.joined_by(tidy))
+    return replace(spec, stock=spec.stock.joined_by(tidy))
 
 
-def _expect_classes(job: Job) -> None:
+def _expect_classes(spec: RunSpec) -> None:
     """Hold that the run has fixed classes that may become more."""
-    if job.settings.adapts:
+    if spec.settings.adapts:
         raise RunError(
             "a language model's features are of the options it began with, so no class can be"
             " added to its run: start a new run with --classes, and give this one's labels to"
             " --owned"
         )
-    if job.dataset.classes is None:
+    if spec.dataset.classes is None:
         raise RunError(
-            f"the items of the run {job.folder.path} bring their own options, and a class is added"
+            f"the items of the run {spec.folder.path} bring their own options, and a class is added"
             " to a fixed list of classes: correct the options in the data, and start a new run"
         )
 
@@ -274,22 +274,24 @@ def _tidy(text: str) -> str:
     return " ".join(text.split())
 
 
-def _answers_that_name(job: Job, ledger: Ledger, added: bool) -> tuple[int, int, tuple[str, ...]]:
+def _answers_that_name(
+    spec: RunSpec, ledger: Ledger, added: bool
+) -> tuple[int, int, tuple[str, ...]]:
     """Answers that name an added class: to train on, of the audit; and items named by nobody."""
-    if job.dataset.classes is None:
+    if spec.dataset.classes is None:
         return 0, 0, ()
-    hits = named(ledger, added_classes(job))
+    hits = named(ledger, added_classes(spec))
     mapped = {each.item for each in hits if each.purpose == "train"}
     rest = answered_none(ledger, anew=added)
     measured = sum(each.purpose == "audit" for each in hits)
     return len(mapped), measured, tuple(item for item in rest if item not in mapped)
 
 
-def _expect_reopened(job: Job, found: Outcome) -> None:
+def _expect_reopened(spec: RunSpec, found: Outcome) -> None:
     """Hold that there is something to ask for again, and labels to buy it with."""
     if not found.again and found.mapped == 0:
         raise RunError(
-            f"the run {job.folder.path} has no item to ask for once more: items answered with none"
+            f"the run {spec.folder.path} has no item to ask for once more: items answered with none"
             " of the classes are offered again after a class was added, each once for every class"
         )
     if len(found.again) > found.left:
@@ -302,17 +304,17 @@ def _expect_reopened(job: Job, found: Outcome) -> None:
 # Annotators -----------------------------------------------------------------------------------
 
 
-def _with_annotators(job: Job, added: Mapping[str, str | None]) -> Job:
-    """The job with more people who answer by file; each gets rows that are handed out from now on.
+def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
+    """The spec with more people who answer by file; each gets rows that are handed out from now on.
 
     A row was promised at the highest price of those who were there before, so nobody may cost more.
     """
     if not added:
-        return job
-    settings = job.settings
+        return spec
+    settings = spec.settings
     if settings.labeler != FILE:
         raise RunError(
-            f"the labels of the run {job.folder.path} come from '{settings.labeler}', not from"
+            f"the labels of the run {spec.folder.path} come from '{settings.labeler}', not from"
             " people: annotators are added to runs with --labeler file"
         )
     names = annotators_of(settings.annotators)
@@ -336,14 +338,14 @@ def _with_annotators(job: Job, added: Mapping[str, str | None]) -> Job:
     if mistakes := conflicts(changed, {"annotators"}):
         raise SettingsError("; ".join(mistakes))
     for name in added:
-        if parse_prices(text).of(name) > job.budget.price:
+        if parse_prices(text).of(name) > spec.budget.price:
             raise SettingsError(
                 f"{name} should cost at most the price at which labels of this run are promised,"
                 f" the highest of the others, got {prices[name]}: the money kept for each label"
                 " does not suffice"
             )
-    origin = {**job.resolved.origin, **dict.fromkeys(values, "flag")}
-    return replace(job, resolved=replace(job.resolved, settings=changed, origin=origin))
+    origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
+    return replace(spec, resolved=replace(spec.resolved, settings=changed, origin=origin))
 
 
 def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
@@ -357,9 +359,9 @@ def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
 # On disk --------------------------------------------------------------------------------------
 
 
-def _announce(job: Job, wanted: Job, change: Change, sheets: int) -> None:
+def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> None:
     """Write into `resolved.toml` what the run is to go on with; `sheets` were handed out before."""
-    table = job.folder.read_toml("resolved.toml")
+    table = spec.folder.read_toml("resolved.toml")
     table |= {PENDING: True, REOPEN: change.reopen}
     for number, more in enumerate(wanted.more, start=1):
         table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
@@ -367,7 +369,7 @@ def _announce(job: Job, wanted: Job, change: Change, sheets: int) -> None:
         classes = wanted.stock.classes
         assert classes is not None  # `_expect_classes` has seen to it
         table |= {"classes_began": len(wanted.stock.began or ()), "classes_now": len(classes.names)}
-        first = len(job.dataset.classes or ())
+        first = len(spec.dataset.classes or ())
         added = zip(classes.names[first:], classes.descriptions[first:], strict=True)
         for number, (name, said) in enumerate(added, start=1):
             table |= {f"{PENDING}_class_{number}": name, f"{PENDING}_class_{number}_means": said}
@@ -377,9 +379,9 @@ def _announce(job: Job, wanted: Job, change: Change, sheets: int) -> None:
         table |= {"annotators": wanted.settings.annotators, "origin_annotators": "flag"}
         if wanted.settings.price is not None:
             table |= {"price": wanted.settings.price, "origin_price": "flag"}
-        if len(annotators_of(job.settings.annotators)) == 1:
+        if len(annotators_of(spec.settings.annotators)) == 1:
             table["sheets_alone"] = sheets
-    job.folder.write_toml("resolved.toml", table, "everything this run was made with")
+    spec.folder.write_toml("resolved.toml", table, "everything this run was made with")
 
 
 def _of_terms(terms: Terms) -> dict[str, object]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stacksl.labels.reading import LedgerReader
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.loop.game import Game
 
 
@@ -86,19 +86,19 @@ def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
     return asked, last
 
 
-def learn_named(job: Job, game: Game) -> None:
+def learn_named(spec: RunSpec, game: Game) -> None:
     """Learn the answers that name a class which was added: old sheets do not offer it."""
-    if job.stock.began is None:
+    if spec.stock.began is None:
         return
-    for each in named(game.ledger, added_classes(job)):
+    for each in named(game.ledger, added_classes(spec)):
         lesson = game.ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
         if lesson is not None:
             game.teach(*lesson)
 
 
-def added_classes(job: Job) -> dict[str, int]:
+def added_classes(spec: RunSpec) -> dict[str, int]:
     """The classes that were added, in common form, with their indices."""
-    began, classes = job.stock.began, job.dataset.classes or ()
+    began, classes = spec.stock.began, spec.dataset.classes or ()
     if began is None:
         return {}
     return {in_common(name): n for n, name in enumerate(classes) if n >= len(began)}

@@ -20,7 +20,7 @@ from stacksl.runs.audit import Audit, judge_audit
 from stacksl.runs.building import fresh_scorer, scorer_settings
 from stacksl.runs.evaluation import Evaluation, Tested, judge, point
 from stacksl.runs.folder import RunFolder, read_facts, write_atomic
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.loop.game import Game
 from stacksl.runs.model import Model
 from stacksl.runs.private import make_private
@@ -47,19 +47,19 @@ class Outcome(NamedTuple):
     `hand_over` saves and tests it; `policies` gives its (K,) probabilities of the items in `rows`.
     """
 
-    hand_over: Callable[[Job, Game, FeatureMap, Report], Tested]
-    policies: Callable[[Job, Game, FeatureMap, Sequence[int]], list[Array]]
+    hand_over: Callable[[RunSpec, Game, FeatureMap, Report], Tested]
+    policies: Callable[[RunSpec, Game, FeatureMap, Sequence[int]], list[Array]]
 
 
-def outcome_of(job: Job) -> Outcome:
+def outcome_of(spec: RunSpec) -> Outcome:
     """What is done with the final model of a run."""
-    if job.settings.adapts:
+    if spec.settings.adapts:
         return Outcome(handing.hand_over, handing.policies)
     return Outcome(_hand_over, _policies)
 
 
 def finish(
-    job: Job,
+    spec: RunSpec,
     game: Game,
     features: FeatureMap,
     report: Report,
@@ -70,27 +70,27 @@ def finish(
 
     Nothing that is written before this tells what the `audit` says.
     """
-    outcome = outcome_of(job)
-    tested = outcome.hand_over(job, game, features, report)
+    outcome = outcome_of(spec)
+    tested = outcome.hand_over(spec, game, features, report)
     if audit is not None:
         ids = [game.corpus.ids[row] for row in audit.rows]
-        policies = dict(zip(ids, outcome.policies(job, game, features, audit.rows), strict=True))
-        gone = {game.corpus.ids[row] for row in job.stock.gone}  # whose features are gone, too
+        policies = dict(zip(ids, outcome.policies(spec, game, features, audit.rows), strict=True))
+        gone = {game.corpus.ids[row] for row in spec.stock.gone}  # whose features are gone, too
         answers = {item: said for item, said in audit.answers.items() if item not in gone}
         found = judge_audit(policies, answers, passed_over=audit.passed_over)
         tested = replace(tested, audited=found)
     report(Progress("report", 0, 1))
-    write_rounds(game.ledger, job.folder.path / "rounds.parquet")
-    write_metrics(game.examples, job.folder.path / "metrics.jsonl")
+    write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
+    write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
-    facts = facts_of(job, game, features, tested, state)
+    facts = facts_of(spec, game, features, tested, state)
     if audit is not None:
         learnt = len(game.examples.bought)
-        facts = _continued(facts, _before(job.folder), audit.number, learnt)
-    write_atomic(job.folder.path / "facts.json", facts.to_json())
-    write_pages(job.folder)
+        facts = _continued(facts, _before(spec.folder), audit.number, learnt)
+    write_atomic(spec.folder.path / "facts.json", facts.to_json())
+    write_pages(spec.folder)
     if facts.audit is not None and facts.audit.trained_on:
-        refit_with_audit(job, game, features, audit)
+        refit_with_audit(spec, game, features, audit)
     report(Progress("report", 1, 1))
 
 
@@ -125,37 +125,37 @@ def _made_of(facts: Facts) -> tuple[object, ...]:
     return facts.data.items, facts.data.classes
 
 
-def _policies(job: Job, game: Game, features: FeatureMap, rows: Sequence[int]) -> list[Array]:
-    model = _model(job, game, features, game.trainer.head)
+def _policies(spec: RunSpec, game: Game, features: FeatureMap, rows: Sequence[int]) -> list[Array]:
+    model = _model(spec, game, features, game.trainer.head)
     return model.probabilities(game.examples.block.take(list(rows)))
 
 
-def _model(job: Job, game: Game, features: FeatureMap, head: Head | None) -> Model:
+def _model(spec: RunSpec, game: Game, features: FeatureMap, head: Head | None) -> Model:
     scorer = game.learner.scorer
-    return Model(features, scorer, head, job.dataset.classes, job.dataset.columns)
+    return Model(features, scorer, head, spec.dataset.classes, spec.dataset.columns)
 
 
-def _hand_over(job: Job, game: Game, features: FeatureMap, report: Report) -> Tested:
+def _hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
     """Save the head with its feature map, and test it."""
     trainer = linear_trainer(game)
-    model = _abstaining(job, _model(job, game, features, trainer.head), trainer)
-    model.save(job.folder.model, asdict(scorer_settings(job.settings)))
+    model = _abstaining(spec, _model(spec, game, features, trainer.head), trainer)
+    model.save(spec.folder.model, asdict(scorer_settings(spec.settings)))
     report(Progress("refit", 1, 1))
-    if job.test is None:
+    if spec.test is None:
         return Tested(threshold=model.abstaining)
-    block = features.transform(job.test.items, lambda n, of: report(Progress("test", n, of)))
-    evaluation = judge(model.probabilities(block), job.test)
-    curve = tuple(_curve(job, job.test, block, trainer, evaluation))
+    block = features.transform(spec.test.items, lambda n, of: report(Progress("test", n, of)))
+    evaluation = judge(model.probabilities(block), spec.test)
+    curve = tuple(_curve(spec, spec.test, block, trainer, evaluation))
     return Tested(evaluation, curve, threshold=model.abstaining)
 
 
-def _abstaining(job: Job, model: Model, trainer: LinearTrainer) -> Model:
+def _abstaining(spec: RunSpec, model: Model, trainer: LinearTrainer) -> Model:
     """The model with the threshold that the none-of-these have trained, if any."""
-    untouched = fresh_scorer(job.settings, trainer.examples.block)
-    return replace(model, abstaining=train_threshold(trainer, untouched, job.stock.gone))
+    untouched = fresh_scorer(spec.settings, trainer.examples.block)
+    return replace(model, abstaining=train_threshold(trainer, untouched, spec.stock.gone))
 
 
-def refit_with_audit(job: Job, game: Game, features: FeatureMap, audit: Audit | None) -> int:
+def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Audit | None) -> int:
     """Fit the final head on the training and the audit's labels, and save it as the run's model.
 
     It is made as the final model was (labels alone, with names, or with the neighbours as well).
@@ -163,7 +163,7 @@ def refit_with_audit(job: Job, game: Game, features: FeatureMap, audit: Audit | 
     left to measure this one by.
 
     Args:
-        job: a finished run.
+        spec: a finished run.
         game: with all that was learnt, and the final head.
         features: the run's own, fitted.
         audit: with its answers.
@@ -177,22 +177,22 @@ def refit_with_audit(job: Job, game: Game, features: FeatureMap, audit: Audit | 
     trainer = game.trainer
     if not (isinstance(trainer, LinearTrainer) and trainer.final and trainer.head is not None):
         raise RunError(
-            f"the audit's labels can join the final head of a run, but {job.folder.path} has none:"
+            f"the audit's labels can join the final head of a run, but {spec.folder.path} has none:"
             " finish it first; language models are not refitted with an audit"
         )
     labels = [] if audit is None else audit.labels(game.corpus.ids)
-    more = [(row, index) for row, index in labels if row not in job.stock.gone]
+    more = [(row, index) for row, index in labels if row not in spec.stock.gone]
     if not more:
         raise RunError(
-            f"the run {job.folder.path} has no audit with labels to train on: its model was"
+            f"the run {spec.folder.path} has no audit with labels to train on: its model was"
             " trained on all labels it has"
         )
     bought = [*game.examples.bought, *((row, index, index) for row, index in more)]
     wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
     wider.head = wider.as_if(len(bought), game.learner.scorer)
-    model = _abstaining(job, _model(job, game, features, wider.head), wider)
-    _tell_of_refit(job.folder, len(more))  # first: a model that is not told of would mislead
-    model.save(job.folder.model, asdict(scorer_settings(job.settings)))
+    model = _abstaining(spec, _model(spec, game, features, wider.head), wider)
+    _tell_of_refit(spec.folder, len(more))  # first: a model that is not told of would mislead
+    model.save(spec.folder.model, asdict(scorer_settings(spec.settings)))
     return len(more)
 
 
@@ -222,7 +222,7 @@ def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = Fal
 
 
 def _curve(
-    job: Job, test: Dataset, block: Block, trainer: LinearTrainer, last: Evaluation
+    spec: RunSpec, test: Dataset, block: Block, trainer: LinearTrainer, last: Evaluation
 ) -> list[tuple[int, float, float, float]]:
     """(labels, accuracy, low, high) of the final models that fewer labels would have made.
 
@@ -231,7 +231,7 @@ def _curve(
     bought = len(trainer.examples.bought)
     shares = CURVE if bought <= MANY else FEWER
     counts = sorted({round(share * bought) for share in shares} - {0, bought})
-    untouched = fresh_scorer(job.settings, trainer.examples.block)
+    untouched = fresh_scorer(spec.settings, trainer.examples.block)
     points = []
     for count in counts if trainer.final else []:
         head = trainer.as_if(count, untouched)

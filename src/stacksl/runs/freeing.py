@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from stacksl.errors import RunError
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Purchase
-from stacksl.runs.answering import job_of_people
+from stacksl.runs.answering import spec_of_people
 from stacksl.runs.folder import RunFolder
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.pending import complete
 from stacksl.runs.people import AWAY, annotators_of, away_from
 from stacksl.sheets.keys import clean_key, has_form
@@ -33,7 +33,7 @@ def people(folder: RunFolder) -> list[Annotator]:
     Raises:
         RunError: the run is not one that people answer, or it has asked nothing yet.
     """
-    job = job_of_people(folder)
+    spec = spec_of_people(folder)
     with Ledger.open(folder.ledger, readonly=True) as ledger:
         leases = {(lease.item, lease.slot, lease.token) for lease in ledger.open_purchases()}
         rows = ledger.handed()
@@ -43,7 +43,7 @@ def people(folder: RunFolder) -> list[Annotator]:
     away = away_from(folder)
     return [
         Annotator(name, waiting[name], done[name], name in away)
-        for name in annotators_of(job.settings.annotators)
+        for name in annotators_of(spec.settings.annotators)
     ]
 
 
@@ -75,11 +75,11 @@ def free_rows(
     named = [*away, *back, *([free] if isinstance(free, str) else [])]
     wanted = {clean_key(key) for key in keys}
     with folder.locked():
-        job = complete(job_of_people(folder))
-        _expect_known(job, named)
+        spec = complete(spec_of_people(folder))
+        _expect_known(spec, named)
         if drop and not (away or free or keys):
             raise RunError("dropping needs rows to drop: give --free, --key or --away with --drop")
-        gone = _all_away(job, away, back)
+        gone = _all_away(spec, away, back)
         with Ledger.open(folder.ledger) as ledger:
             leases = _leases(ledger, wanted, free, away)
             if not leases and (free or keys):
@@ -126,9 +126,9 @@ def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
     return found
 
 
-def _all_away(job: Job, away: Sequence[str], back: Sequence[str]) -> frozenset[str]:
+def _all_away(spec: RunSpec, away: Sequence[str], back: Sequence[str]) -> frozenset[str]:
     """Who is away, after some have left and some are back."""
-    known, before = annotators_of(job.settings.annotators), away_from(job.folder)
+    known, before = annotators_of(spec.settings.annotators), away_from(spec.folder)
     gone = (before | set(away)) - set(back)
     if away and gone >= set(known):
         raise RunError(
@@ -143,8 +143,8 @@ def _note_away(folder: RunFolder, away: frozenset[str]) -> None:
     folder.write_toml("resolved.toml", table, "everything this run was made with")
 
 
-def _expect_known(job: Job, names: Sequence[str]) -> None:
-    known = annotators_of(job.settings.annotators)
+def _expect_known(spec: RunSpec, names: Sequence[str]) -> None:
+    known = annotators_of(spec.settings.annotators)
     if unknown := [name for name in names if name not in known]:
         raise RunError(f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}")
 

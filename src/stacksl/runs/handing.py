@@ -13,7 +13,7 @@ from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.runs.adapted import AdaptedModel
 from stacksl.runs.adapting import LanguageTrainer
 from stacksl.runs.evaluation import Evaluation, Point, Tested, judge_scores, point
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.loop.game import Game
 from stacksl.runs.progress import Progress, Report
 from stacksl.runs.refitting import history
@@ -21,62 +21,62 @@ from stacksl.runs.refitting import history
 __all__ = ["card_facts", "epochs_of", "hand_over", "policies", "training_of"]
 
 
-def hand_over(job: Job, game: Game, features: FeatureMap, report: Report) -> Tested:
+def hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
     """Write the last adapter into `model/` and test the base, every refit and the last one."""
-    trainer, model = _parts(job, game, features)
-    tested = _tested(job, trainer, model, report)
+    trainer, model = _parts(spec, game, features)
+    tested = _tested(spec, trainer, model, report)
     trainer.adapters.take(trainer.refits)
-    model.save(job.folder.model, card_facts(job, trainer, tested), job.test)
+    model.save(spec.folder.model, card_facts(spec, trainer, tested), spec.test)
     return tested
 
 
-def policies(job: Job, game: Game, features: FeatureMap, rows: Sequence[int]) -> list[Array]:
+def policies(spec: RunSpec, game: Game, features: FeatureMap, rows: Sequence[int]) -> list[Array]:
     """The final model's (K,) probabilities of the items in `rows`."""
-    _, model = _parts(job, game, features)
-    return model.policies([job.dataset.items[row] for row in rows])
+    _, model = _parts(spec, game, features)
+    return model.policies([spec.dataset.items[row] for row in rows])
 
 
-def _parts(job: Job, game: Game, features: FeatureMap) -> tuple[LanguageTrainer, AdaptedModel]:
+def _parts(spec: RunSpec, game: Game, features: FeatureMap) -> tuple[LanguageTrainer, AdaptedModel]:
     assert isinstance(features, LanguageModel)
     assert isinstance(game.trainer, LanguageTrainer)
-    return game.trainer, AdaptedModel(features, job.dataset.classes, job.dataset.columns)
+    return game.trainer, AdaptedModel(features, spec.dataset.classes, spec.dataset.columns)
 
 
-def _tested(job: Job, trainer: LanguageTrainer, model: AdaptedModel, report: Report) -> Tested:
-    if job.test is None:
+def _tested(spec: RunSpec, trainer: LanguageTrainer, model: AdaptedModel, report: Report) -> Tested:
+    if spec.test is None:
         return Tested()
     own = model.model.choices.normalisation
-    total = (trainer.refits + 1) * len(job.test.items)
-    made = history(job.folder.adapters, trainer.refits)
+    total = (trainer.refits + 1) * len(spec.test.items)
+    made = history(spec.folder.adapters, trainer.refits)
     labels = [0, *(each.labels for each in made)]
     curve: list[Point] = []
     before: dict[str, Evaluation] = {}
     last: dict[str, Evaluation] = {}
     for number, count in enumerate(labels):
         trainer.adapters.take(number)
-        done = number * len(job.test.items)
+        done = number * len(spec.test.items)
 
         def tell(n: int, _: int, done: int = done) -> None:
             report(Progress("test", done + n, total))
 
-        last = judge_scores(model, job.test, tell)
+        last = judge_scores(model, spec.test, tell)
         before = before or last
         curve.append(point(count, last[own]))
     return Tested(last[own], tuple(curve), last, before)
 
 
-def card_facts(job: Job, trainer: LanguageTrainer, tested: Tested) -> dict[str, Any]:
+def card_facts(spec: RunSpec, trainer: LanguageTrainer, tested: Tested) -> dict[str, Any]:
     """What the model's card tells of the run that made it (`lm.card.card_text`)."""
     evaluation = tested.evaluation
     assert isinstance(trainer.model, LanguageModel)
     choices = trainer.model.choices
     return {
-        "run": job.folder.path.name,
-        "data": job.dataset.name,
-        "budget": job.terms.labels,
-        "audit": sum(job.terms.audits),
+        "run": spec.folder.path.name,
+        "data": spec.dataset.name,
+        "budget": spec.terms.labels,
+        "audit": sum(spec.terms.audits),
         "bought": len(trainer.examples.bought),
-        "gate": job.settings.gate,
+        "gate": spec.settings.gate,
         "objective": choices.training.objective,
         "epochs": epochs_of(trainer.ledger.rows()),
         "accuracy": None if evaluation is None else evaluation.accuracy,
@@ -84,7 +84,7 @@ def card_facts(job: Job, trainer: LanguageTrainer, tested: Tested) -> dict[str, 
         "base_accuracy": _accuracies(tested.before).get(choices.normalisation),
         "accuracies": _accuracies(tested.by_normalisation),
         "training": {"Refits": trainer.refits, **training_of(choices)},
-        "warnings": list(job.folder.read_state().get("warnings", ())),
+        "warnings": list(spec.folder.read_state().get("warnings", ())),
     }
 
 

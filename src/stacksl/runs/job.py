@@ -1,4 +1,4 @@
-"""A job: everything a run needs to know before its first round, and how it is read back.
+"""The specification of a run: all that is known before its first round, and how it is read back.
 
 `run.toml` holds what differs from the defaults, `resolved.toml` every setting with its origin,
 where the data came from, and the versions.
@@ -24,7 +24,7 @@ from stacksl.runs.settings import Resolved, Settings, resolve, settings_type
 from stacksl.runs.sources import CLASSES, More, Stock, given_classes, load, with_more
 from stacksl.runs.tombstones import as_it_was
 
-__all__ = ["PENDING", "REOPEN", "Job", "Terms", "content", "versions"]
+__all__ = ["PENDING", "REOPEN", "RunSpec", "Terms", "content", "versions"]
 
 PENDING = "pending"  # in `resolved.toml`: a change that is not recorded yet; its names begin so
 REOPEN = "pending_reopen"
@@ -62,7 +62,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RunSpec:
     """One run to be made, resumed or looked at.
 
     `data` and `test` name the sources: a path, or `sample`; in-memory items are written into the
@@ -129,8 +129,8 @@ class Job:
         )
 
     @classmethod
-    def open(cls, folder: RunFolder, data: str | None = None) -> Job:
-        """The job of an existing run; `data` says where its file lies now, if it was moved.
+    def open(cls, folder: RunFolder, data: str | None = None) -> RunSpec:
+        """The spec of an existing run; `data` says where its file lies now, if it was moved.
 
         Raises:
             RunError: if the settings cannot be read.
@@ -207,8 +207,8 @@ class Job:
         resolved = resolve(dict(settings), self.resolved.explicit()).settings
         return self.settings.model_copy(update={name: getattr(resolved, name) for name in settings})
 
-    def changed(self, settings: Mapping[str, Any]) -> tuple[Job, list[str]]:
-        """This job with other settings of training, and a sentence for each that differs.
+    def changed(self, settings: Mapping[str, Any]) -> tuple[RunSpec, list[str]]:
+        """This spec with other settings of training, and a sentence for each that differs.
 
         The labels bought so far stay what they are, so that those which were paid for survive a
         refit that ran out of memory or diverged; which ones are bought next depends on the model

@@ -11,19 +11,19 @@ from stacksl.game.followers import Follower, loss_set
 from stacksl.game.inputs import Array, PairBlock
 from stacksl.labels.reading import LedgerReader
 from stacksl.lm import Lesson
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.loop.examples import Examples
 
 __all__ = ["labels_hash", "lessons", "loss_set_of"]
 
 
 def lessons(
-    job: Job, examples: Examples, ledger: LedgerReader, follower: Follower, base: PairBlock
+    spec: RunSpec, examples: Examples, ledger: LedgerReader, follower: Follower, base: PairBlock
 ) -> list[Lesson]:
     """The lessons of the next refit, in the order in which their labels were learnt.
 
     Args:
-        job: the run.
+        spec: the run.
         examples: what was learnt.
         ledger: has the rounds that were skipped.
         follower: who is displaced from a loss set.
@@ -34,10 +34,10 @@ def lessons(
     for row, label, _ in examples.bought:
         reference = _reference(base, row)
         candidates = loss_set_of(examples, follower, row, label, np.array(reference))
-        found.append(Lesson(job.dataset.items[row], label, candidates, reference))
-    if job.settings.kl_on_skips:
-        for row in _skipped(examples, ledger, job.stock.gone):
-            item = job.dataset.items[row]
+        found.append(Lesson(spec.dataset.items[row], label, candidates, reference))
+    if spec.settings.kl_on_skips:
+        for row in _skipped(examples, ledger, spec.stock.gone):
+            item = spec.dataset.items[row]
             everything = tuple(range(len(item.candidates)))
             found.append(Lesson(item, None, everything, _reference(base, row)))
     return found

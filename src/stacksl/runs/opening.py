@@ -15,33 +15,33 @@ from stacksl.labels.reading import LedgerReader
 from stacksl.labels.rows import Row
 from stacksl.runs.audit import Audit, draw
 from stacksl.runs.items.corpus import Corpus, Role
-from stacksl.runs.job import Job, Terms
+from stacksl.runs.job import RunSpec, Terms
 from stacksl.runs.loop.game import Game
 
 
-def corpus_of(job: Job) -> Corpus:
+def corpus_of(spec: RunSpec) -> Corpus:
     """The items of a run with their roles before round 1, and the order of all there are by now.
 
     It is a function of the settings and the data alone; `hold` goes on to what the ledger says.
     """
-    settings, first = job.settings, len(job.stock.pool.items)
-    held = job.stock.aside_at_first
-    drawn = draw(first, job.audit, settings.seed, frozenset(row for row in held if row < first))
-    corpus = Corpus.of(job.dataset.items)
+    settings, first = spec.settings, len(spec.stock.pool.items)
+    held = spec.stock.aside_at_first
+    drawn = draw(first, spec.audit, settings.seed, frozenset(row for row in held if row < first))
+    corpus = Corpus.of(spec.dataset.items)
     corpus.assign(Role.DUPLICATE, held)
-    corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in job.stock.owned))
+    corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.stock.owned))
     corpus.assign(Role.AUDIT, drawn)
     aside = corpus.aside()
     began = [row for row in order_of(settings.order, settings.seed, first) if row not in aside]
-    corpus.began, corpus.drawn, corpus.order = began, drawn, _everything(job, began)
+    corpus.began, corpus.drawn, corpus.order = began, drawn, _everything(spec, began)
     return corpus
 
 
-def _everything(job: Job, began: Sequence[int]) -> list[int]:
+def _everything(spec: RunSpec, began: Sequence[int]) -> list[int]:
     """The whole order: as the run began, then each file that came later, shuffled for itself."""
     found = list(began)
-    for number, part in enumerate(job.stock.segments[1:], start=1):
-        shuffled = order_of(job.settings.order, job.settings.seed, len(part), number)
+    for number, part in enumerate(spec.stock.segments[1:], start=1):
+        shuffled = order_of(spec.settings.order, spec.settings.seed, len(part), number)
         found += [part[place] for place in shuffled]
     return found
 
@@ -53,25 +53,25 @@ def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
     return [int(i) for i in generator(seed, "order", *keys).permutation(items)]
 
 
-def hold(job: Job, game: Game) -> None:
+def hold(spec: RunSpec, game: Game) -> None:
     """Learn the labels that are owned and lease the audit's; the corpus has its roles after it.
 
     The audit's labels are reserved before any other, so that none can be spent elsewhere.
     """
-    corpus, ledger, gone = game.corpus, game.ledger, job.stock.gone
+    corpus, ledger, gone = game.corpus, game.ledger, spec.stock.gone
     audited = _purchased(ledger).get("audit", set())
-    new = new_owned(job, ledger, asked_by_audit(corpus, audited))
+    new = new_owned(spec, ledger, asked_by_audit(corpus, audited))
     for decision, label in ledger.own(new, "owned") if new else ():
         game.teach(decision, label)
     if corpus.drawn and not audited:
         drawn = [corpus.ids[row] for row in corpus.drawn if row not in gone]
         audited = set(drawn)
         ledger.reserve(drawn, "audit")
-    _lease_again(job, game, audited)
-    order = kept(job, ledger, corpus)
+    _lease_again(spec, game, audited)
+    order = kept(spec, ledger, corpus)
     measuring = frozenset(corpus.row[item] for item in audited)
-    corpus.assign(Role.DUPLICATE, job.stock.aside - corpus.aside())
-    corpus.assign(Role.OWNED, (corpus.row[item] for item in job.stock.owned))
+    corpus.assign(Role.DUPLICATE, spec.stock.aside - corpus.aside())
+    corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.stock.owned))
     corpus.assign(Role.AUDIT, measuring)
     corpus.assign(Role.ERASED, gone)
     passed = measuring | {row for row in gone if not ledger.seen(corpus.ids[row])}
@@ -91,46 +91,46 @@ def asked_by_audit(corpus: Corpus, audited: Set[str]) -> set[int]:
     return {corpus.row[item] for item in audited} or set(corpus.drawn)
 
 
-def new_owned(job: Job, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
+def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
     """Labels that are held and not learnt; none that the audit asks: it would know the answer."""
-    if not job.stock.owned:
+    if not spec.stock.owned:
         return []
     known = _purchased(ledger).get("owned", set())
-    items = {item.id: item for item in job.dataset.items}
-    asked = {(items[name].prompt, items[name].candidates) for name in _ids(job, audit)}
+    items = {item.id: item for item in spec.dataset.items}
+    asked = {(items[name].prompt, items[name].candidates) for name in _ids(spec, audit)}
     return [
         (name, label)
-        for name, label in job.stock.owned.items()
+        for name, label in spec.stock.owned.items()
         if name not in known and (items[name].prompt, items[name].candidates) not in asked
     ]
 
 
-def _ids(job: Job, rows: Set[int]) -> list[str]:
-    return [job.dataset.items[row].id for row in rows]
+def _ids(spec: RunSpec, rows: Set[int]) -> list[str]:
+    return [spec.dataset.items[row].id for row in rows]
 
 
-def _lease_again(job: Job, game: Game, audited: Set[str]) -> None:
+def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
     """Lease what the audit asks and was cut off between being freed and being handed out anew."""
-    gone = {game.corpus.ids[row] for row in job.stock.gone}
+    gone = {game.corpus.ids[row] for row in spec.stock.gone}
     for bought in game.ledger.export():
         item = str(bought["item"])
         if item in audited - gone and bought["state"] == "released":
             game.ledger.lease(item)
 
 
-def kept(job: Job, ledger: LedgerReader, corpus: Corpus) -> list[int]:
+def kept(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
     """The order without what came to be owned before its turn came; what was seen stays seen."""
-    late = job.stock.aside - corpus.aside()
+    late = spec.stock.aside - corpus.aside()
     return [row for row in corpus.order if row not in late or ledger.seen(corpus.ids[row])]
 
 
 def next_terms(
-    job: Job, ledger: Ledger, order: list[int], audited: Set[str], *, first: int
+    spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str], *, first: int
 ) -> None:
     """Write another budget or more items into the ledger, and lease the audit that comes with it.
 
     Args:
-        job: the run, with its new terms.
+        spec: the run, with its new terms.
         ledger: the run's.
         order: the items to choose from.
         audited: the items of the audits so far.
@@ -139,9 +139,9 @@ def next_terms(
     Raises:
         SettingsError: a new audit needs more items than are left.
     """
-    terms = job.terms
+    terms = spec.terms
     wanted = sum(terms.audits) - len(audited)
-    free = _free(job, ledger, order, audited)
+    free = _free(spec, ledger, order, audited)
     if wanted > 0 and len(free) < wanted:
         raise SettingsError(_too_few(wanted, len(free)))
     items = next((int(row.payload["items"]) for row in _budgets(ledger)), first)
@@ -150,9 +150,9 @@ def next_terms(
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
         ledger.set_budget(terms.labels, terms.money, detail)
     if wanted > 0:
-        ids = [item.id for item in job.dataset.items]
+        ids = [item.id for item in spec.dataset.items]
         passed = frozenset(range(len(ids))) - frozenset(free)
-        drawn = draw(len(ids), wanted, job.settings.seed, passed, len(terms.audits) - 1)
+        drawn = draw(len(ids), wanted, spec.settings.seed, passed, len(terms.audits) - 1)
         ledger.reserve([ids[row] for row in drawn], "audit")
 
 
@@ -161,19 +161,19 @@ def _budgets(ledger: Ledger) -> list[Row]:
     return [row for row in ledger.rows() if row.event == "budget"][::-1]
 
 
-def expect_items(job: Job, ledger: Ledger, terms: Terms) -> None:
+def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:
     """Hold that there is something to buy with what is wanted, before anything is written.
 
     Raises:
         SettingsError: more labels than before, but no item that can still be chosen, or too few
             for the audit that comes with them.
     """
-    ids = [item.id for item in job.dataset.items]
-    if job.settings.mode == "stream":
+    ids = [item.id for item in spec.dataset.items]
+    if spec.settings.mode == "stream":
         gone = {str(row.item) for row in ledger.rows() if row.event == "round"}
     else:
         gone = {str(bought["item"]) for bought in ledger.export()}
-    aside = job.stock.aside | job.stock.gone
+    aside = spec.stock.aside | spec.stock.gone
     free = sum(row not in aside and name not in gone for row, name in enumerate(ids))
     audited = sum(bought["purpose"] == "audit" for bought in ledger.export())
     wanted = sum(terms.audits) - audited
@@ -193,10 +193,10 @@ def _too_few(wanted: int, free: int) -> str:
     )
 
 
-def _free(job: Job, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
+def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
     """The rows that can still be chosen: of a stream those not seen, of a pool those not bought."""
-    aside, ids = job.stock.aside | job.stock.gone, [item.id for item in job.dataset.items]
-    if job.settings.mode == "stream":
+    aside, ids = spec.stock.aside | spec.stock.gone, [item.id for item in spec.dataset.items]
+    if spec.settings.mode == "stream":
         gone = {ids[row] for row in order if ledger.seen(ids[row])}
     else:
         gone = {str(purchase["item"]) for purchase in ledger.export()}
@@ -204,20 +204,20 @@ def _free(job: Job, ledger: Ledger, order: list[int], audited: Set[str]) -> list
     return [row for row in order if row not in aside and ids[row] not in gone]
 
 
-def measured(job: Job, game: Game) -> Audit | None:
+def measured(spec: RunSpec, game: Game) -> Audit | None:
     """The audit that speaks of the final model, with its answers: the newest that asked anything.
 
     A change of the budget that was too small for an audit leaves the one before it.
     """
     bought = game.ledger.export()
     leased = [str(p["item"]) for p in bought if p["purpose"] == "audit"]
-    sizes = (len(game.corpus.drawn), *job.terms.audits[1:])
+    sizes = (len(game.corpus.drawn), *spec.terms.audits[1:])
     number = max((at for at, size in enumerate(sizes, start=1) if size), default=0)
     if not number or not leased:
         return None
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
     said = {item: (answer.said, answer.index) for item, answer in game.ledger.audited().items()}
-    rest = len(job.dataset.items) - len(job.stock.aside)
+    rest = len(spec.dataset.items) - len(spec.stock.aside)
     passed_over = 0.0 if number == 1 else _before(bought, items[0]) / rest
     return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number)
 

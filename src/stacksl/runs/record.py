@@ -11,7 +11,7 @@ from typing import Any
 from stacksl.errors import RunError, StackslError, kind_and_place
 from stacksl.labels.labelers import Labeler
 from stacksl.runs.folder import TIMES, RunFolder, State
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 
 __all__ = ["Record", "begin", "expect_labeler", "now", "unique"]
 
@@ -40,14 +40,14 @@ class Record:
     _before: dict[str, Any]
 
     @classmethod
-    def take_up(cls, job: Job, labeler: Labeler | None) -> Record:
+    def take_up(cls, spec: RunSpec, labeler: Labeler | None) -> Record:
         """Say that the run goes on; what its state told already stays.
 
         Raises:
             RunError: an object answered before and none is given now.
         """
-        before = job.folder.read_state() if (job.folder.path / "state.json").exists() else {}
-        own = expect_labeler(job.folder, labeler)
+        before = spec.folder.read_state() if (spec.folder.path / "state.json").exists() else {}
+        own = expect_labeler(spec.folder, labeler)
         facts: dict[str, Any] = {
             "created": before.get("created", now()),
             "interruptions": list(before.get("interruptions", [])),
@@ -56,11 +56,11 @@ class Record:
         }
         if own is not None:
             facts["labeler"] = own
-        record = cls(job.folder, facts, before)
+        record = cls(spec.folder, facts, before)
         cut = before.get("state") in ("interrupted", "stopped", "failed", "running")
         if "created" in before and cut and not before.get("reopened"):
             facts["interruptions"].append(f"taken up again {now()} after it was {_was(before)}")
-            record.warn(job.changed_versions())
+            record.warn(spec.changed_versions())
         record.write("running")
         return record
 

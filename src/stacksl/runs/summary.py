@@ -21,7 +21,7 @@ from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
 from stacksl.runs.conflicts import OF_MODEL
 from stacksl.runs.evaluation import Tested
-from stacksl.runs.job import Job, versions
+from stacksl.runs.job import RunSpec, versions
 from stacksl.runs.language import language_facts
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
@@ -48,7 +48,7 @@ HELD = -1  # the choice that stands beside a label that was held before
 
 
 def facts_of(
-    job: Job,
+    spec: RunSpec,
     game: Game,
     features: FeatureMap,
     tested: Tested,
@@ -57,24 +57,24 @@ def facts_of(
     """The facts of a run as it stands; `tested` is what its test file and its audit say, if any."""
     seen = Chronicle.read(game.ledger.rows(), game.corpus.row)
     language = (
-        language_facts(job, game.ledger, features, tested, state)
+        language_facts(spec, game.ledger, features, tested, state)
         if isinstance(features, LanguageModel)
         else None
     )
     return f.Facts(
-        title=job.dataset.name,
-        run=job.folder.path.name,
+        title=spec.dataset.name,
+        run=spec.folder.path.name,
         state=str(state.get("state", "finished")),
         created=str(state["created"]),
         finished=str(state.get("finished", "")),
-        data=_data(job),
-        budget=_budget(job, game, seen),
-        method=_method(job, game, features),
+        data=_data(spec),
+        budget=_budget(spec, game, seen),
+        method=_method(spec, game, features),
         interruptions=tuple(state["interruptions"]),
-        test=test_fact(job.test, tested.evaluation),
+        test=test_fact(spec.test, tested.evaluation),
         audit=audit_fact(tested.audited),
         asking=replace(
-            asking_of(game.ledger, seen.changes, seen.added, priced=job.budget.money is not None),
+            asking_of(game.ledger, seen.changes, seen.added, priced=spec.budget.money is not None),
             abstaining=words_on_threshold(
                 tested.threshold,
                 len(unnamed(game.ledger)),
@@ -84,16 +84,16 @@ def facts_of(
         curve=tuple(f.CurvePoint(*point) for point in tested.curve),
         rounds=_rounds(seen),
         before_label=_before(game),
-        gate_score=None if language else _gate_score(job, game, seen),
-        classes=class_rows(job.dataset, game.examples, tested),
-        confusions=confusion_rows(job.dataset, tested),
+        gate_score=None if language else _gate_score(spec, game, seen),
+        classes=class_rows(spec.dataset, game.examples, tested),
+        confusions=confusion_rows(spec.dataset, tested),
         measured_on=source(tested),
         calibration=calibration(tested),
-        contested=_contested(job.stock, game, seen),
-        refit=_refit_of_adapter(language) if language else _refit(job, linear_trainer(game)),
+        contested=_contested(spec.stock, game, seen),
+        refit=_refit_of_adapter(language) if language else _refit(spec, linear_trainer(game)),
         clipped_share=_clipped(game),
-        gold_outside=seen.outside if job.settings.follower != "given" else None,
-        settings=_settings(job, game),
+        gold_outside=seen.outside if spec.settings.follower != "given" else None,
+        settings=_settings(spec, game),
         versions=tuple(
             f.Named(name.removeprefix("version_"), value) for name, value in versions().items()
         ),
@@ -103,8 +103,8 @@ def facts_of(
     )
 
 
-def _data(job: Job) -> f.DataCard:
-    dataset = job.dataset
+def _data(spec: RunSpec) -> f.DataCard:
+    dataset = spec.dataset
     sizes = [len(item.candidates) for item in dataset.items]
     reasons = Counter(row.kind for row in dataset.rejected)
     return f.DataCard(
@@ -118,13 +118,15 @@ def _data(job: Job) -> f.DataCard:
         rejected=tuple(f.Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(dataset.rejected),
         python=versions()["version_python"],
-        source="Python's own reference documentation (pydoc_data)." if job.data == "sample" else "",
+        source="Python's own reference documentation (pydoc_data)."
+        if spec.data == "sample"
+        else "",
     )
 
 
-def _budget(job: Job, game: Game, seen: Chronicle) -> f.Budget:
+def _budget(spec: RunSpec, game: Game, seen: Chronicle) -> f.Budget:
     ledger = game.ledger
-    priced = job.budget.money is not None
+    priced = spec.budget.money is not None
     owned = _owned(game.examples)
     items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
     unseen = len(set(game.corpus.unbought(())) - set(seen.item.tolist()))
@@ -135,7 +137,7 @@ def _budget(job: Job, game: Game, seen: Chronicle) -> f.Budget:
         left=ledger.left,
         rounds=items,
         horizon=items + unseen,
-        price=None if parse_prices(job.settings.price).by or not priced else job.budget.price,
+        price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
         owned=owned,
@@ -150,8 +152,8 @@ def _owned(examples: Examples) -> int:
     return sum(choice == HELD for _, _, choice in examples.bought)
 
 
-def _method(job: Job, game: Game, features: FeatureMap) -> f.Method:
-    settings = job.settings
+def _method(spec: RunSpec, game: Game, features: FeatureMap) -> f.Method:
+    settings = spec.settings
     return f.Method(
         aim=settings.aim,
         gate=settings.gate,
@@ -162,7 +164,7 @@ def _method(job: Job, game: Game, features: FeatureMap) -> f.Method:
         mode=settings.mode,
         order=settings.order,
         seed=settings.seed,
-        preset=job.resolved.preset or "",
+        preset=spec.resolved.preset or "",
     )
 
 
@@ -206,7 +208,7 @@ def _before(game: Game) -> f.BeforeLabel | None:
     )
 
 
-def _gate_score(job: Job, game: Game, seen: Chronicle) -> f.GateScore | None:
+def _gate_score(spec: RunSpec, game: Game, seen: Chronicle) -> f.GateScore | None:
     scores = seen.gate_score
     if not len(scores) or np.isnan(scores).all():
         return None
@@ -217,7 +219,7 @@ def _gate_score(job: Job, game: Game, seen: Chronicle) -> f.GateScore | None:
         total=float(running[-1]),
         asked=float(costs[seen.asked].sum()),
         rounds=len(costs),
-        width_scale=width_scale(job.settings, game.examples.block.dim),
+        width_scale=width_scale(spec.settings, game.examples.block.dim),
         round=tuple(i + 1 for i in kept),
         cumulative=tuple(float(running[i]) for i in kept),
     )
@@ -253,8 +255,8 @@ def _contested(stock: Stock, game: Game, seen: Chronicle) -> tuple[f.Contested, 
     return tuple(found)
 
 
-def _refit(job: Job, trainer: LinearTrainer) -> f.Refit | None:
-    if not job.settings.refit:
+def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit | None:
+    if not spec.settings.refit:
         return f.Refit("The last online state is the final model, as the preset asks.", False)
     if trainer.head is None:
         return f.Refit(
@@ -319,7 +321,7 @@ def _clipped(game: Game) -> float | None:
     return None if clipped is None or not learnt else clipped / learnt
 
 
-def _settings(job: Job, game: Game) -> tuple[f.SettingRow, ...]:
+def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:
     """Every setting; those left open with what was chosen for them."""
     gate: Any = game.learner.gate
     chosen = {
@@ -328,12 +330,12 @@ def _settings(job: Job, game: Game) -> tuple[f.SettingRow, ...]:
         "width_scale": game.learner.width_scale,
     }
     rows = []
-    for name, given in job.settings.model_dump().items():
-        if name in OF_MODEL and not job.settings.adapts:
+    for name, given in spec.settings.model_dump().items():
+        if name in OF_MODEL and not spec.settings.adapts:
             continue
         value = chosen.get(name) if given is None else given
         shown = "none" if value is None else str(value)
-        rows.append(f.SettingRow(name, shown, job.resolved.origin[name]))
+        rows.append(f.SettingRow(name, shown, spec.resolved.origin[name]))
     return tuple(rows)
 
 

@@ -12,10 +12,10 @@ from stacksl.report import facts
 from stacksl.runs.audit import SMALLEST, default_size, expected_width
 from stacksl.runs.budget import Budget, parse_budget
 from stacksl.runs.folder import RunFolder, read_facts
-from stacksl.runs.job import Job, Terms
+from stacksl.runs.job import RunSpec, Terms
 
 
-def new_terms(job: Job, ledger: Ledger, text: str) -> Terms:
+def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     """What a budget in words comes to for a run: labels, a share of its items, or money.
 
     Where the run had finished, and so had shown what its audit says, the change has an audit of
@@ -24,8 +24,8 @@ def new_terms(job: Job, ledger: Ledger, text: str) -> Terms:
     Raises:
         SettingsError: it is no budget, or below what is spent already.
     """
-    usable, spent, paid = _usable(job, ledger), ledger.spent, ledger.spent_money
-    wanted = parse_budget(text, usable, job.settings.price)
+    usable, spent, paid = _usable(spec, ledger), ledger.spent, ledger.spent_money
+    wanted = parse_budget(text, usable, spec.settings.price)
     if text.strip().startswith("$"):
         wanted = replace(wanted, labels=_affordable(wanted, usable, spent, paid))
     if wanted.labels < spent or (wanted.money is not None and wanted.money < paid):
@@ -35,17 +35,17 @@ def new_terms(job: Job, ledger: Ledger, text: str) -> Terms:
         )
     states = [row["state"] for row in ledger.export() if row["purpose"] == "audit"]
     lost = states.count("released")
-    audits = _audits(job, wanted.labels, spent=spent, leased=len(states), lost=lost)
+    audits = _audits(spec, wanted.labels, spent=spent, leased=len(states), lost=lost)
     return Terms(wanted.labels, wanted.money, audits)
 
 
-def left_to_train(job: Job, ledger: Ledger) -> int:
-    """The labels that can be bought to train on under the terms of the job."""
+def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
+    """The labels that can be bought to train on under the terms of the spec."""
     audited = sum(row["purpose"] == "audit" for row in ledger.export())
-    terms, kept = job.terms, max(0, sum(job.terms.audits) - audited)
+    terms, kept = spec.terms, max(0, sum(spec.terms.audits) - audited)
     left = terms.labels - ledger.spent
-    if terms.money is not None and job.budget.price > 0:
-        left = min(left, (terms.money - ledger.spent_money) // job.budget.price)
+    if terms.money is not None and spec.budget.price > 0:
+        left = min(left, (terms.money - ledger.spent_money) // spec.budget.price)
     return left - kept
 
 
@@ -75,26 +75,26 @@ def _affordable(wanted: Budget, usable: int, spent: int, paid: int) -> int:
     return wanted.labels if left < 0 else min(usable, spent + left // wanted.price)
 
 
-def _usable(job: Job, ledger: Ledger) -> int:
+def _usable(spec: RunSpec, ledger: Ledger) -> int:
     """The items that labels can be bought of, or were: those bought and forgotten since, too."""
     bought = {str(purchase["item"]) for purchase in ledger.export()}
-    lost = {row for row in job.stock.gone if job.dataset.items[row].id not in bought}
-    return len(job.dataset.items) - len(job.stock.aside | lost)
+    lost = {row for row in spec.stock.gone if spec.dataset.items[row].id not in bought}
+    return len(spec.dataset.items) - len(spec.stock.aside | lost)
 
 
-def _audits(job: Job, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:
+def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:
     """How many labels each audit takes of a budget of `labels`: one more where the last was shown.
 
     Args:
-        job: the run.
+        spec: the run.
         labels: the budget wanted, in all.
         spent: the labels bought or promised.
         leased: labels that audits asked for, and `lost` of them: their items were forgotten.
     """
-    shown = _shown(job.folder)
-    kept = (job.audit,) if shown is None else _up_to(job.terms.audits, shown.audit + lost)
-    own = job.settings.audit
-    if own == 0 or (own is None and job.test is not None) or (shown is None and job.audit):
+    shown = _shown(spec.folder)
+    kept = (spec.audit,) if shown is None else _up_to(spec.terms.audits, shown.audit + lost)
+    own = spec.settings.audit
+    if own == 0 or (own is None and spec.test is not None) or (shown is None and spec.audit):
         return kept
     if (begun := leased - sum(kept)) > 0:
         return (*kept, begun)

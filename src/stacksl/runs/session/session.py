@@ -27,7 +27,7 @@ from stacksl.runs.classes import learn_named, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
 from stacksl.runs.gaps import Gaps
 from stacksl.runs.items.corpus import Corpus
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
@@ -95,7 +95,7 @@ class Session(Game):
         receipts: of the answers that had arrived before it was played.
     """
 
-    spec: Job
+    spec: RunSpec
     features: FeatureMap | None
     report: Report = silent
     record: Record | None = None
@@ -105,7 +105,7 @@ class Session(Game):
     @classmethod
     def open(
         cls,
-        spec: Job,
+        spec: RunSpec,
         report: Report = silent,
         *,
         labeler: Labeler | None = None,
@@ -144,7 +144,12 @@ class Session(Game):
 
     @classmethod
     def _load(
-        cls, spec: Job, report: Report, labeler: Labeler | None, record: Record, parts: ExitStack
+        cls,
+        spec: RunSpec,
+        report: Report,
+        labeler: Labeler | None,
+        record: Record,
+        parts: ExitStack,
     ) -> Session:
         """The parts of a run that is held, before any row of the ledger."""
         features = feature_map(spec)
@@ -162,7 +167,7 @@ class Session(Game):
         return session
 
     @classmethod
-    def before_replay(cls, spec: Job, ledger: Ledger) -> Session:
+    def before_replay(cls, spec: RunSpec, ledger: Ledger) -> Session:
         """The initial state of a run, before any row of its ledger; nobody is asked.
 
         It holds nothing: the ledger is the caller's.
@@ -174,7 +179,7 @@ class Session(Game):
     @classmethod
     def _assemble(
         cls,
-        spec: Job,
+        spec: RunSpec,
         corpus: Corpus,
         players: Players,
         block: Block,
