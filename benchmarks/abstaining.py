@@ -21,8 +21,8 @@ import numpy as np
 
 from stacksl import Item
 from stacksl.api import run
+from stacksl.core.heads.abstaining import auroc
 from stacksl.data import Dataset, read
-from stacksl.game.abstaining import auroc
 from stacksl.labels.purchases import Answer, Purchase
 from stacksl.runs.model import Model
 

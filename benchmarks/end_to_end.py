@@ -60,8 +60,8 @@ def job_of(rounds: int, folder: Path) -> Any:
     import numpy as np
 
     from stacksl import Item, prepare
+    from stacksl.core.blocks import PairBlock
     from stacksl.features import make_features
-    from stacksl.game.inputs import PairBlock
     from stacksl.runs import arrays
     from stacksl.runs.folder import RunFolder
     from stacksl.runs.frozen import freeze

@@ -25,11 +25,10 @@ from typing import Any
 import numpy as np
 from label_efficiency import Cell, World, interval, load, order_for, save
 
+from stacksl.core.blocks import SharedBlock
+from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.features import make_features
-from stacksl.game.inputs import SharedBlock
-from stacksl.game.threads import one_thread
-from stacksl.items import Item
 from stacksl.labels.labelers import OracleLabeler
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import ItemRecord
@@ -42,6 +41,7 @@ from stacksl.runs.loop.game import Game, play
 from stacksl.runs.names import name_rows, name_texts
 from stacksl.runs.refits import LinearTrainer, linear_trainer
 from stacksl.runs.settings import Settings
+from stacksl.types import Item
 
 BARS = {("shuffled", "500"): 0.860, ("shuffled", "1000"): 0.893, ("rare", "0.1"): 0.71}
 OVER_RANDOM = {("rare", "0.1"): 0.09, ("late", "0.1"): 0.015}

@@ -23,12 +23,12 @@ from label_efficiency import Cell, World, buy
 from label_efficiency_pool import game_of
 
 from stacksl import __version__
+from stacksl.core.blocks import SharedBlock
+from stacksl.core.scorers import Scorer
+from stacksl.core.threads import one_thread
 from stacksl.data import Dataset, read
 from stacksl.data.sample import sample
 from stacksl.features import make_features
-from stacksl.game.inputs import SharedBlock
-from stacksl.game.scorers import Scorer
-from stacksl.game.threads import one_thread
 from stacksl.runs.building import assemble
 from stacksl.runs.final import Source, make_final
 from stacksl.runs.loop.choosers import Pool

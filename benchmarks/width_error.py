@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from stacksl.game import Always, ConfidenceSet, ScorerSettings
+from stacksl.core import Always, ConfidenceSet, ScorerSettings
 from stacksl.game.engines import run_stream
 
 DIM = 20

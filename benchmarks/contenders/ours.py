@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.game import LLF, radius
+from stacksl.core import LLF, radius
 from stacksl.game.engines import run_stream
 
 from .cases import SETTINGS, Case, Contender, Job

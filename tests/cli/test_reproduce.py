@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from stacksl.cli import reproduce as verb
 from stacksl.data import Dataset
-from stacksl.items import Item
 from stacksl.studies import examining, sources
 from stacksl.studies.cells import Result
 from stacksl.studies.rows import KEYS
 from stacksl.studies.tasks import Setup, Task
+from stacksl.types import Item
 
 
 def dataset(name: str, count: int) -> Dataset:

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import ENCODERS
-from stacksl.game import FOLLOWERS, GATES, SCORERS
 from stacksl.labels.labelers import LABELERS
 from stacksl.lm import OBJECTIVES
 from stacksl.runs.presets import AIMS, PRESETS

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import stacksl
+from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import ENCODERS
-from stacksl.game import FOLLOWERS, GATES, SCORERS
 from stacksl.labels.labelers import LABELERS
 
 from .pages_cases import BLOCK, PAGES, ROOT

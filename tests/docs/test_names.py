@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from stacksl.game import GATES
+from stacksl.core import GATES
 from stacksl.lm import OBJECTIVES
 from stacksl.lm.normalise import NORMALISATIONS
 from stacksl.lm.prompts import PROTOCOLS, TEMPLATES

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import stacksl
-from stacksl.game import PAPER_RANGES, RECIPES
+from stacksl.core import PAPER_RANGES, RECIPES
 from stacksl.lm.prompts import TEMPLATES, template
 from stacksl.lm.size import Size
 from stacksl.runs.building import default_scorer

@@ -32,7 +32,7 @@ SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "che
 ROUNDS = {
     "when the features of epoch 0 were frozen": (f"{RUNS}.seating:freeze", 1, "after"),
     "when a purchase is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
-    "when an answer was learnt": ("stacksl.game.learner:Learner.learn", 4, "after"),
+    "when an answer was learnt": ("stacksl.core.learner:Learner.learn", 4, "after"),
     "between a checkpoint's two files": (f"{RUNS}.checkpoints:write_atomic", 3, "after"),
 }
 REFIT = {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.items import Decision, Label
 from stacksl.labels.labelers import Labeler, Pending
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord, Purchase, Receipt
+from stacksl.types import Decision, Label
 
 ITEMS = 30
 SIZE = 4

@@ -346,7 +346,7 @@ def test_the_database_keeps_the_rules_too(book, decision, path):
 
 RACER = """
 import sys
-from stacksl.items import Decision
+from stacksl.types import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer
 

@@ -45,7 +45,7 @@ def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):
 
 TALKER = """
 import sys
-from stacksl.items import Decision
+from stacksl.types import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Handed
 

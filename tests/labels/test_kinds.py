@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
-from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer
+from stacksl.types import Label
 
 from .conftest import lessons
 

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from stacksl.errors import LabelerError, LedgerError
-from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer
+from stacksl.types import Label
 
 from .conftest import lessons
 

@@ -8,10 +8,10 @@ import sqlite3
 import pytest
 
 from stacksl.errors import LabelerError, LedgerError
-from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer
 from stacksl.labels.rows import owned_decision
+from stacksl.types import Label
 
 from .conftest import lessons
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from stacksl.errors import LedgerError
-from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Handed, Receipt
+from stacksl.types import Label
 
 FIRST = Answer("q0", 0, 1, 2, "me")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
-from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord
+from stacksl.types import Label
 
 from .conftest import lessons
 

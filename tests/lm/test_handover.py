@@ -15,7 +15,6 @@ import pytest
 from stacksl import formats
 from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
-from stacksl.items import Item
 from stacksl.lm import Likelihood, Tokenizing
 from stacksl.lm.handover import (
     About,
@@ -27,6 +26,7 @@ from stacksl.lm.handover import (
     write_model,
 )
 from stacksl.runs.adapted import AdaptedModel
+from stacksl.types import Item
 
 ITEMS = [
     Item("a", "Once upon a time there was a", ("girl", "little dog named Tim", "big red car")),

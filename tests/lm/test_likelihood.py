@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stacksl.errors import FeatureError, MissingExtra, SettingsError
-from stacksl.items import Item
 from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, TokenItem, Tokenizing, unfit
 from stacksl.lm.paths import checkpoints
+from stacksl.types import Item
 
 torch = pytest.importorskip("torch")
 

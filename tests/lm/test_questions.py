@@ -18,11 +18,11 @@ import pytest
 
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError, MissingExtra
-from stacksl.items import Item
 from stacksl.lm import PromptFormat, Tokenizing, docstrings, template
 from stacksl.lm import questions as module
 from stacksl.lm.docstrings import Described, described, made_from
 from stacksl.lm.questions import TEMPLATE, give_away, questions
+from stacksl.types import Item
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra lm)")
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.items import Item
 from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, TokenItem, Tokenizing, template
 from stacksl.lm.crew import blocks
 from stacksl.lm.features import StateMap
+from stacksl.types import Item
 
 torch = pytest.importorskip("torch")
 

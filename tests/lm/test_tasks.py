@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from stacksl.errors import DataError, RunError
-from stacksl.items import Item
 from stacksl.lm import NORMALISATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalised
 from stacksl.lm.handover import About, model_arguments, write_model
 from stacksl.lm.tasks import METRICS, Task, command, write_task
+from stacksl.types import Item
 
 CHAT = (
     "{% for message in messages %}<u>{{ message['content'] }}</u>{% endfor %}"

@@ -14,12 +14,11 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.game.followers import Follower, make_follower
-from stacksl.game.gates import make_gate
-from stacksl.game.inputs import Block, SharedBlock
-from stacksl.game.learner import Learner
-from stacksl.game.scorers import make_scorer
-from stacksl.items import Decision
+from stacksl.core.blocks import Block, SharedBlock
+from stacksl.core.followers import Follower, make_follower
+from stacksl.core.gates.registry import make_gate
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import make_scorer
 from stacksl.labels.labelers import Labeler, OracleLabeler
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import ItemRecord
@@ -30,6 +29,7 @@ from stacksl.runs.loop.choosers import Pool, Stream
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.refits import LinearTrainer
+from stacksl.types import Decision
 
 CLASSES = ("bread", "sea", "night")
 WORDS = {"bread": "flour dough oven loaf", "sea": "wave salt tide ship", "night": "star moon owl"}

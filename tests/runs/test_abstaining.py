@@ -11,7 +11,7 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.game.abstaining import FEWEST
+from stacksl.core.heads.abstaining import FEWEST
 from stacksl.labels.purchases import Answer, Purchase
 
 from .conftest import CLASSES, class_items, pair_items

@@ -12,8 +12,8 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
+from stacksl.core.followers import loss_set
 from stacksl.errors import LabelerError
-from stacksl.game.followers import loss_set
 from stacksl.labels.labelers import OracleLabeler
 from stacksl.labels.purchases import Answer, Purchase
 from stacksl.labels.rows import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stacksl.game import PairBlock
+from stacksl.core import PairBlock
 from stacksl.runs.building import assemble
 from stacksl.runs.settings import resolve
 

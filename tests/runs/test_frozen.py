@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.errors import FeatureError
-from stacksl.game.inputs import PairBlock, SharedBlock
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 
 ROWS = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)

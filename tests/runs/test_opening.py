@@ -20,7 +20,7 @@ from .people_cases import begin, bought, expect_sound, fill, sheets
 MOMENTS = [
     ("stacksl.labels.ledger:Ledger.take", 1, "before"),
     ("stacksl.labels.ledger:Ledger.take", 1, "after"),
-    ("stacksl.game.learner:Learner.learn", 2, "after"),
+    ("stacksl.core.learner:Learner.learn", 2, "after"),
     ("stacksl.labels.ledger:Ledger.post", 1, "after"),
     ("stacksl.labels.ledger:Ledger.hand_out", 1, "before"),
     ("stacksl.labels.ledger:Ledger.hand_out", 1, "after"),

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.items import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord
 from stacksl.report.asking import Agreement, BudgetChange, Cost
 from stacksl.runs.chronicle import Chronicle
 from stacksl.runs.responses import asking_of
+from stacksl.types import Decision
 
 PRICE = 2_500_000
 

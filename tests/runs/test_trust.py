@@ -165,7 +165,7 @@ def test_a_flag_replaces_the_preset_s_other_way_to_clip() -> None:
 
 
 def test_a_pool_with_the_kl_step_only_predicts_once_the_budget_is_gone(tmp_path) -> None:
-    from stacksl.game.scorers.gradient import GradientScorer
+    from stacksl.core.scorers.gradient import GradientScorer
 
     items, answers = class_items(40)
     calls = []

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from stacksl.data import Dataset
-from stacksl.items import Item
 from stacksl.studies.cells import Result
 from stacksl.studies.language import LanguageBench
 from stacksl.studies.store import Store
 from stacksl.studies.tasks import Setup, Task
+from stacksl.types import Item
 
 
 def dataset(name: str, count: int, options: int = 4) -> Dataset:

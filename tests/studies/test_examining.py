@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stacksl.data import Dataset
-from stacksl.items import Item
 from stacksl.lm import PromptFormat, template
 from stacksl.studies.examining import examine, with_examples
+from stacksl.types import Item
 
 ROOT = Path(__file__).resolve().parents[2]
 ITEMS = tuple(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.game.gates import GATES
+from stacksl.core.gates.registry import GATES
 from stacksl.lm.objectives import OBJECTIVES
 from stacksl.runs.settings import resolve
 from stacksl.studies import LANGUAGE, listing, study_named

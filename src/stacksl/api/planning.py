@@ -273,7 +273,7 @@ def run(
 
 def _recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
     """A sentence where a recipe of the paper is used outside its range of budgets."""
-    from stacksl.game.calibration import RECIPES, recipe
+    from stacksl.core.calibration import RECIPES, recipe
 
     fitting = recipe(share).name
     if preset is None or preset == fitting or preset not in {known.name for known in RECIPES}:
@@ -327,7 +327,7 @@ def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:
             f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
         )
     if settings.mode == "pool":
-        from stacksl.game.gates import GATES, require_ranking
+        from stacksl.core.gates.registry import GATES, require_ranking
 
         require_ranking(GATES[settings.gate]())
 

@@ -163,7 +163,7 @@ def _first(doc: str | None) -> str:
 
 
 def _gates() -> dict[str, str]:
-    from stacksl.game.gates import BASELINES, GATES
+    from stacksl.core.gates.registry import BASELINES, GATES
 
     return _first_lines({name: kind for name, kind in GATES.items() if name not in BASELINES})
 
@@ -177,13 +177,13 @@ def _settings() -> dict[str, str]:
 
 
 def _scorers() -> dict[str, str]:
-    from stacksl.game.scorers import SCORERS
+    from stacksl.core.scorers import SCORERS
 
-    return _first_lines(SCORERS, "stacksl.game.scorers")
+    return _first_lines(SCORERS, "stacksl.core.scorers")
 
 
 def _followers() -> dict[str, str]:
-    from stacksl.game.followers import FOLLOWERS
+    from stacksl.core.followers import FOLLOWERS
 
     return _first_lines(FOLLOWERS)
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stacksl.core.gates.registry import Gate, make_gate
+from stacksl.core.rng import generator
 from stacksl.errors import GateNeverOpens, SettingsError, unknown_name
-from stacksl.game.gates import Gate, make_gate
-from stacksl.game.randomness import generator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from stacksl.core.blocks import Array
     from stacksl.game.engines import StreamResult
-    from stacksl.game.inputs import Array
 
 __all__ = [
     "LEVELS",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from sqlalchemy import insert, select
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.items import Decision
 from stacksl.labels.accounts import Accounts
 from stacksl.labels.annex import Annex
 from stacksl.labels.chain import Heads, Link, chain, genesis, walk
@@ -22,6 +21,7 @@ from stacksl.labels.register import Register
 from stacksl.labels.rows import Row, read_certificate
 from stacksl.labels.schema import make_tables, runs, typed
 from stacksl.labels.store import Store, place_file, remove_file
+from stacksl.types import Decision
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

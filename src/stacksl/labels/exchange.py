@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stacksl.errors import LabelerError, LedgerError
-from stacksl.items import Decision
 from stacksl.labels.drafts import Drafts
 from stacksl.labels.purchases import Answer, Outcome, Purchase
 from stacksl.labels.rows import canonical, certificate
 from stacksl.labels.scrutiny import expect_candidate, expect_price, whole, whole_answer
 from stacksl.labels.state import Key, State
+from stacksl.types import Decision
 
 _REASONS = ("expired", "refused", "forgotten")
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
-from stacksl.items import Label
 from stacksl.labels.drafts import Drafts
 from stacksl.labels.exchange import lease, release, reserve_one, teach
 from stacksl.labels.purchases import Handed, Purchase
 from stacksl.labels.rows import canonical
 from stacksl.labels.scrutiny import expect_candidate, whole
 from stacksl.labels.state import State
+from stacksl.types import Label
 
 _COUNTED = "labels, classes and micro-units are counted"
 

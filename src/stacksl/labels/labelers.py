@@ -8,8 +8,8 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from stacksl.errors import LabelerError, SettingsError, unknown_name
-from stacksl.items import Item
 from stacksl.labels.purchases import Answer, Purchase
+from stacksl.types import Item
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from stacksl.items import Decision, Label
 from stacksl.labels import giving
 from stacksl.labels.book import Book, Terms
 from stacksl.labels.deadlines import Deadlines
@@ -21,6 +20,7 @@ from stacksl.labels.reading import LedgerReader
 from stacksl.labels.rows import canonical, owned_decision
 from stacksl.labels.schema import expect_format
 from stacksl.labels.store import Store, expect_file
+from stacksl.types import Decision, Label
 
 if TYPE_CHECKING:
     from types import TracebackType

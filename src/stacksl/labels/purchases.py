@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from stacksl.items import Decision, Label
+from stacksl.types import Decision, Label
 
 Purpose = Literal["train", "audit", "owned"]
 Outcome = Literal["accepted", "repeated", "late", "disputed"]

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any, Final, get_args
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.items import Decision, Label
 from stacksl.labels.purchases import Said, Word
+from stacksl.types import Decision, Label
 
 EVENTS: Final = (
     "round",

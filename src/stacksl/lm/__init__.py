@@ -5,17 +5,17 @@ Importing this loads neither torch nor transformers; using a model does (the ext
 
 from __future__ import annotations
 
-from .adapters import LoraSettings
-from .choices import ModelChoices
-from .crew import ALONE, Crew
-from .likelihood import PATHS, Likelihood, Path, unfit
-from .model import LanguageModel, Lesson
-from .normalise import NORMALISATIONS, Normalisation, normalised
-from .objectives import OBJECTIVES
-from .packing import Packed, Packing, pack
-from .prompts import PROTOCOLS, TEMPLATES, Prompt, PromptFormat, Protocol, template
-from .tokens import Cuts, Limits, TokenItem, Tokenizing
-from .training import Trained, TrainSettings
+from stacksl.lm.adapters import LoraSettings
+from stacksl.lm.choices import ModelChoices
+from stacksl.lm.crew import ALONE, Crew
+from stacksl.lm.likelihood import PATHS, Likelihood, Path, unfit
+from stacksl.lm.model import LanguageModel, Lesson
+from stacksl.lm.normalise import NORMALISATIONS, Normalisation, normalised
+from stacksl.lm.objectives import OBJECTIVES
+from stacksl.lm.packing import Packed, Packing, pack
+from stacksl.lm.prompts import PROTOCOLS, TEMPLATES, Prompt, PromptFormat, Protocol, template
+from stacksl.lm.tokens import Cuts, Limits, TokenItem, Tokenizing
+from stacksl.lm.training import Trained, TrainSettings
 
 __all__ = [
     "ALONE",

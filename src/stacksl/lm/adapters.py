@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ..errors import RunError, SettingsError, unknown_name
-from .folders import whole_folder
-from .loading import Loaded, hash_tensors, model_fingerprint
-from .lora import POLICY, LoraSettings, lora_model
-from .paths import Tensor, checkpoints, load_torch
-from .reading import quiet, read_config, read_weights, still_random
-from .reference import SecondAdapter
+from stacksl.errors import RunError, SettingsError, unknown_name
+from stacksl.lm.folders import whole_folder
+from stacksl.lm.loading import Loaded, hash_tensors, model_fingerprint
+from stacksl.lm.lora import POLICY, LoraSettings, lora_model
+from stacksl.lm.paths import Tensor, checkpoints, load_torch
+from stacksl.lm.reading import quiet, read_config, read_weights, still_random
+from stacksl.lm.reference import SecondAdapter
 
 __all__ = ["KINDS", "Adapter", "Kind", "LoraSettings"]
 

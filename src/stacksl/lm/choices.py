@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .adapters import LoraSettings
-from .normalise import Normalisation
-from .prompts import Protocol
-from .training import TrainSettings
+from stacksl.lm.adapters import LoraSettings
+from stacksl.lm.normalise import Normalisation
+from stacksl.lm.prompts import Protocol
+from stacksl.lm.training import TrainSettings
 
 __all__ = ["ModelChoices"]
 

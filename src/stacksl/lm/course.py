@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..errors import RunError
-from ..game.calibration import adjusted_kl_weight
-from ..game.losses import clip as clip_value
-from ..game.randomness import generator
-from .crew import Crew
-from .descent import NOT_FINITE, Descent
-from .interim import Interim
-from .likelihood import Likelihood
-from .memory import within_memory
-from .normalise import normalised
-from .objectives import ClipWindow, Part, clip, cross_entropy, kl
-from .paths import load_torch
-from .recipe import TrainSettings
+from stacksl.core.calibration import adjusted_kl_weight
+from stacksl.core.losses import clip as clip_value
+from stacksl.core.rng import generator
+from stacksl.errors import RunError
+from stacksl.lm.crew import Crew
+from stacksl.lm.descent import NOT_FINITE, Descent
+from stacksl.lm.interim import Interim
+from stacksl.lm.likelihood import Likelihood
+from stacksl.lm.memory import within_memory
+from stacksl.lm.normalise import normalised
+from stacksl.lm.objectives import ClipWindow, Part, clip, cross_entropy, kl
+from stacksl.lm.paths import load_torch
+from stacksl.lm.recipe import TrainSettings
 
 if TYPE_CHECKING:
-    from .adapters import Adapter
+    from stacksl.lm.adapters import Adapter
 
 __all__ = ["Course", "Progress"]
 

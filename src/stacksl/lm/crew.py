@@ -29,9 +29,9 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
-from .. import errors
-from ..errors import MissingExtra, RunError, StackslError
-from .paths import load_torch
+from stacksl import errors
+from stacksl.errors import MissingExtra, RunError, StackslError
+from stacksl.lm.paths import load_torch
 
 __all__ = ["ALONE", "Crew", "blocks", "crew", "present_crew", "serve"]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..errors import RunError
-from .paths import load_torch
+from stacksl.errors import RunError
+from stacksl.lm.paths import load_torch
 
 __all__ = ["NOT_FINITE", "Descent", "rate"]
 

@@ -16,7 +16,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ..errors import DataError
+from stacksl.errors import DataError
 
 __all__ = ["LIBRARIES", "Described", "Kind", "described", "made_from"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FeatureError, SettingsError
-from .normalise import own_temperature
+from stacksl.errors import FeatureError, SettingsError
+from stacksl.lm.normalise import own_temperature
 
 __all__ = ["StateMap", "own_temperature"]
 

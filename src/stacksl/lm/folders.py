@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 
-from ..errors import RunError
+from stacksl.errors import RunError
 
 __all__ = ["whole_folder"]
 

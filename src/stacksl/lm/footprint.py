@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
-from ..errors import SettingsError
-from .adapters import Adapter
-from .choices import ModelChoices
-from .crew import blocks
-from .likelihood import PATHS, unfit
-from .likelihood import Path as Way
-from .loading import Loaded
-from .packing import Packing
-from .paths import kv, load_torch, naive, packed, padded
-from .phantom import Alive, counted, phantom
-from .stage import BLOCK
-from .states import kv_states, naive_states, packed_states, padded_states
-from .tokens import TokenItem
+from stacksl.errors import SettingsError
+from stacksl.lm.adapters import Adapter
+from stacksl.lm.choices import ModelChoices
+from stacksl.lm.crew import blocks
+from stacksl.lm.likelihood import PATHS, unfit
+from stacksl.lm.likelihood import Path as Way
+from stacksl.lm.loading import Loaded
+from stacksl.lm.packing import Packing
+from stacksl.lm.paths import kv, load_torch, naive, packed, padded
+from stacksl.lm.phantom import Alive, counted, phantom
+from stacksl.lm.stage import BLOCK
+from stacksl.lm.states import kv_states, naive_states, packed_states, padded_states
+from stacksl.lm.tokens import TokenItem
 
 __all__ = ["Memory", "memories", "row_tokens", "way"]
 

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 
-from ..items import Item
-from .choices import ModelChoices
-from .crew import blocks
-from .footprint import row_tokens
-from .loading import _dtype, _place, _positions, _source
-from .paths import load_torch
-from .prompts import PromptFormat
-from .reading import load_transformers, read_config, read_tokenizer
-from .size import Size, plan
-from .stage import BLOCK, Stage
-from .tokens import Limits, TokenItem, Tokenizing
-from .training import Example
+from stacksl.lm.choices import ModelChoices
+from stacksl.lm.crew import blocks
+from stacksl.lm.footprint import row_tokens
+from stacksl.lm.loading import _dtype, _place, _positions, _source
+from stacksl.lm.paths import load_torch
+from stacksl.lm.prompts import PromptFormat
+from stacksl.lm.reading import load_transformers, read_config, read_tokenizer
+from stacksl.lm.size import Size, plan
+from stacksl.lm.stage import BLOCK, Stage
+from stacksl.lm.tokens import Limits, TokenItem, Tokenizing
+from stacksl.lm.training import Example
+from stacksl.types import Item
 
 __all__ = ["CALIBRATION", "forecast"]
 

@@ -14,20 +14,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .. import __version__, formats
-from ..errors import MissingExtra, RunError
-from .card import card_text
-from .folders import whole_folder
-from .normalise import Normalisation
-from .prompts import PromptFormat, Protocol
-from .reading import quiet, read_tokenizer
-from .tasks import write_task
-from .tokens import Limits
+from stacksl import __version__, formats
+from stacksl.errors import MissingExtra, RunError
+from stacksl.lm.card import card_text
+from stacksl.lm.folders import whole_folder
+from stacksl.lm.normalise import Normalisation
+from stacksl.lm.prompts import PromptFormat, Protocol
+from stacksl.lm.reading import quiet, read_tokenizer
+from stacksl.lm.tasks import write_task
+from stacksl.lm.tokens import Limits
 
 if TYPE_CHECKING:
-    from ..data import Dataset
-    from .adapters import Adapter
-    from .loading import Loaded
+    from stacksl.data import Dataset
+    from stacksl.lm.adapters import Adapter
+    from stacksl.lm.loading import Loaded
 
 ABOUT = "lm.json"
 FILES = "files"  # of lm.json: the SHA-256 of each file that decides a score, by name
@@ -247,7 +247,7 @@ def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
 
 def _whole(folder: Path, about: About) -> Loaded:
     """The model with the adapter added into its weights."""
-    from .loading import load
+    from stacksl.lm.loading import load
 
     if about.kind == "full":
         return load(str(folder), device="cpu", dtype=about.dtype)

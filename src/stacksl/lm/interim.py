@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..data.writing import write_whole
-from ..errors import RunError
-from ..formats import sign_arrays, verified_arrays
+from stacksl.data.writing import write_whole
+from stacksl.errors import RunError
+from stacksl.formats import sign_arrays, verified_arrays
 
 Tensor: TypeAlias = Any
 

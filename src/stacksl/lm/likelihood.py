@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from ..errors import FeatureError, SettingsError, unknown_name
-from .packing import Packing
-from .paths import (
+from stacksl.errors import FeatureError, SettingsError, unknown_name
+from stacksl.lm.packing import Packing
+from stacksl.lm.paths import (
     Rows,
     Tensor,
     accepts,
@@ -26,8 +26,8 @@ from .paths import (
     packed,
     padded,
 )
-from .states import Read, kv_states, naive_states, packed_states, padded_states
-from .tokens import TokenItem
+from stacksl.lm.states import Read, kv_states, naive_states, packed_states, padded_states
+from stacksl.lm.tokens import TokenItem
 
 __all__ = ["PATHS", "Likelihood", "Path", "unfit"]
 

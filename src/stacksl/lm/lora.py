@@ -7,10 +7,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import MissingExtra, SettingsError
-from .loading import Loaded
-from .paths import Tensor, load_torch
-from .reading import first_line, quiet, still_random
+from stacksl.errors import MissingExtra, SettingsError
+from stacksl.lm.loading import Loaded
+from stacksl.lm.paths import Tensor, load_torch
+from stacksl.lm.reading import first_line, quiet, still_random
 
 __all__ = ["POLICY", "LoraSettings", "linear_layers", "load_peft", "lora_model"]
 

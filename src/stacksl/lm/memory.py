@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import RunError
-from .paths import load_torch
+from stacksl.errors import RunError
+from stacksl.lm.paths import load_torch
 
 __all__ = ["within_memory"]
 

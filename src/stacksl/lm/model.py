@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FeatureError
-from ..game.inputs import Array, PairBlock
-from ..game.losses import softmax
-from ..items import Item
-from .choices import ModelChoices
-from .crew import ALONE, Crew
-from .features import StateMap, own_temperature
-from .normalise import NORMALISATIONS, Normalisation
-from .prompts import PromptFormat
-from .stage import BLOCK, Stage
-from .tokens import Cuts, Limits, TokenItem, Tokenizing
-from .training import Example, Trained, TrainSettings
+from stacksl.core.blocks import Array, PairBlock
+from stacksl.core.losses import softmax
+from stacksl.errors import FeatureError
+from stacksl.lm.choices import ModelChoices
+from stacksl.lm.crew import ALONE, Crew
+from stacksl.lm.features import StateMap, own_temperature
+from stacksl.lm.normalise import NORMALISATIONS, Normalisation
+from stacksl.lm.prompts import PromptFormat
+from stacksl.lm.stage import BLOCK, Stage
+from stacksl.lm.tokens import Cuts, Limits, TokenItem, Tokenizing
+from stacksl.lm.training import Example, Trained, TrainSettings
+from stacksl.types import Item
 
 __all__ = ["LanguageModel", "Lesson"]
 
@@ -235,7 +235,7 @@ class LanguageModel:
 
     def facts(self) -> dict[str, Any]:
         """How it was computed: what a resumed run must have alike, for `resolved.toml`."""
-        from .paths import load_torch
+        from stacksl.lm.paths import load_torch
 
         loaded, used = self._stage.loaded, self._stage.likelihood.used
         path = {"lm_path": used["states"]} if "states" in used else {}

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
-from ..errors import SettingsError, unknown_name
-from .tokens import TokenItem
+from stacksl.errors import SettingsError, unknown_name
+from stacksl.lm.tokens import TokenItem
 
 __all__ = ["NORMALISATIONS", "Normalisation", "check_scale", "normalised", "own_temperature"]
 

@@ -1,6 +1,6 @@
 """What a refit of the adapter minimises: one number an example, as a function of option scores.
 
-The same losses as `game.losses`, on tensors that carry gradients back into the model. Scores are
+The same losses as `core.losses`, on tensors that carry gradients back into the model. Scores are
 s = (normalised log-likelihood) / temperature and π = softmax(s).
 """
 
@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..errors import SettingsError, unknown_name
-from ..game.calibration import clip_at_median, clip_at_quantile
-from ..game.losses import Reading
-from .paths import load_torch
-from .tokens import TokenItem
+from stacksl.core.calibration import clip_at_median, clip_at_quantile
+from stacksl.core.losses import Reading
+from stacksl.errors import SettingsError, unknown_name
+from stacksl.lm.paths import load_torch
+from stacksl.lm.tokens import TokenItem
 
 __all__ = ["OBJECTIVES", "ClipWindow", "Example", "Part", "clip", "cross_entropy", "kl", "part"]
 
@@ -155,7 +155,7 @@ def kl(scores: Tensor, reference: Tensor) -> Tensor:
 
 
 def clip(loss: Tensor, level: float, reading: Reading) -> Tensor:
-    """The loss ℓ clipped at ρ = `level` nats, with the gradient of `game.losses.clip`.
+    """The loss ℓ clipped at ρ = `level` nats, with the gradient of `core.losses.clip`.
 
     `literal` is min(ℓ, ρ), whose gradient above ρ is zero; `scale` is ρ(1 + log(ℓ/ρ)) above ρ,
     whose gradient is that of ℓ times ρ/ℓ; `none` is ℓ.

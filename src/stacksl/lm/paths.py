@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import MissingExtra, SettingsError
-from ..telemetry import refuse_telemetry
-from .packing import Ints, Packed, pack
-from .tokens import TokenItem
+from stacksl.errors import MissingExtra, SettingsError
+from stacksl.lm.packing import Ints, Packed, pack
+from stacksl.lm.tokens import TokenItem
+from stacksl.telemetry import refuse_telemetry
 
 __all__ = [
     "Pair",

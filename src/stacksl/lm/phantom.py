@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .loading import Loaded
-from .lora import LoraSettings, lora_model
-from .paths import load_torch
-from .reading import load_transformers, quiet
+from stacksl.lm.loading import Loaded
+from stacksl.lm.lora import LoraSettings, lora_model
+from stacksl.lm.paths import load_torch
+from stacksl.lm.reading import load_transformers, quiet
 
 __all__ = ["Alive", "counted", "empty_model", "phantom"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from ..errors import DataError, SettingsError, unknown_name
-from ..items import Item
+from stacksl.errors import DataError, SettingsError, unknown_name
+from stacksl.types import Item
 
 __all__ = [
     "PROTOCOLS",

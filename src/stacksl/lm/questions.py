@@ -14,11 +14,11 @@ from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
-from ..data.dataset import Dataset
-from ..errors import DataError, MissingExtra
-from ..game.randomness import generator
-from ..items import Item
-from .docstrings import LIBRARIES, Described, described, made_from
+from stacksl.core.rng import generator
+from stacksl.data.dataset import Dataset
+from stacksl.errors import DataError, MissingExtra
+from stacksl.lm.docstrings import LIBRARIES, Described, described, made_from
+from stacksl.types import Item
 
 __all__ = ["TEMPLATE", "give_away", "made_from", "questions"]
 

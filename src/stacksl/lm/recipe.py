@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from ..errors import SettingsError
-from ..game.losses import Reading
-from .normalise import Normalisation, check_scale
-from .objectives import OBJECTIVES
+from stacksl.core.losses import Reading
+from stacksl.errors import SettingsError
+from stacksl.lm.normalise import Normalisation, check_scale
+from stacksl.lm.objectives import OBJECTIVES
 
 __all__ = ["Reference", "TrainSettings"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import SettingsError
-from .lora import POLICY
-from .paths import Tensor, load_torch
-from .reading import quiet, still_random
+from stacksl.errors import SettingsError
+from stacksl.lm.lora import POLICY
+from stacksl.lm.paths import Tensor, load_torch
+from stacksl.lm.reading import quiet, still_random
 
 __all__ = ["SecondAdapter"]
 

@@ -8,12 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..errors import SettingsError
-from .choices import ModelChoices
-from .footprint import Memory, memories, row_tokens, way
-from .paths import load_torch
-from .phantom import empty_model
-from .tokens import TokenItem
+from stacksl.errors import SettingsError
+from stacksl.lm.choices import ModelChoices
+from stacksl.lm.footprint import Memory, memories, row_tokens, way
+from stacksl.lm.paths import load_torch
+from stacksl.lm.phantom import empty_model
+from stacksl.lm.tokens import TokenItem
 
 __all__ = ["Disk", "Memory", "Size", "free_bytes", "plan", "require_room"]
 

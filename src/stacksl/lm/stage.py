@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from ..game.inputs import Array
-from .adapters import Adapter
-from .choices import ModelChoices
-from .crew import ALONE, Crew, blocks
-from .likelihood import Likelihood
-from .loading import Loaded, load
-from .memory import within_memory
-from .packing import Packing
-from .paths import load_torch
-from .tokens import TokenItem
-from .training import Example, Trained, TrainSettings, train
+from stacksl.core.blocks import Array
+from stacksl.lm.adapters import Adapter
+from stacksl.lm.choices import ModelChoices
+from stacksl.lm.crew import ALONE, Crew, blocks
+from stacksl.lm.likelihood import Likelihood
+from stacksl.lm.loading import Loaded, load
+from stacksl.lm.memory import within_memory
+from stacksl.lm.packing import Packing
+from stacksl.lm.paths import load_torch
+from stacksl.lm.tokens import TokenItem
+from stacksl.lm.training import Example, Trained, TrainSettings, train
 
 __all__ = ["BLOCK", "Stage"]
 

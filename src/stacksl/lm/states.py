@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..errors import FeatureError
-from .packing import Ints, pack
-from .paths import (
+from stacksl.errors import FeatureError
+from stacksl.lm.packing import Ints, pack
+from stacksl.lm.paths import (
     Rows,
     Tensor,
     chunks,
@@ -29,7 +29,7 @@ from .paths import (
     padded_batch,
     split,
 )
-from .tokens import TokenItem
+from stacksl.lm.tokens import TokenItem
 
 __all__ = ["Read", "kv_states", "naive_states", "packed_states", "padded_states"]
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
-from ..errors import DataError, RunError
-from ..items import Item
-from .prompts import Prompt, PromptFormat
-from .tokens import Cuts, Limits, Tokenizing
+from stacksl import __version__
+from stacksl.errors import DataError, RunError
+from stacksl.lm.prompts import Prompt, PromptFormat
+from stacksl.lm.tokens import Cuts, Limits, Tokenizing
+from stacksl.types import Item
 
 __all__ = ["METRICS", "Task", "command", "shell", "write_task"]
 

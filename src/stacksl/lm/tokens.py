@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import DataError, SettingsError
-from .prompts import Prompt, Span
+from stacksl.errors import DataError, SettingsError
+from stacksl.lm.prompts import Prompt, Span
 
 __all__ = ["Cuts", "Limits", "TokenItem", "Tokenizing"]
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import SettingsError
-from .course import Course
-from .crew import ALONE, Crew
-from .interim import Interim
-from .likelihood import Likelihood
-from .objectives import Example, part
-from .paths import load_torch
-from .recipe import Reference, TrainSettings
+from stacksl.errors import SettingsError
+from stacksl.lm.course import Course
+from stacksl.lm.crew import ALONE, Crew
+from stacksl.lm.interim import Interim
+from stacksl.lm.likelihood import Likelihood
+from stacksl.lm.objectives import Example, part
+from stacksl.lm.paths import load_torch
+from stacksl.lm.recipe import Reference, TrainSettings
 
 if TYPE_CHECKING:
-    from .adapters import Adapter
+    from stacksl.lm.adapters import Adapter
 
 __all__ = ["Example", "Reference", "TrainSettings", "Trained", "train"]
 

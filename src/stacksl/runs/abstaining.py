@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.abstaining import FEWEST, Threshold, best_threshold, stands_for
-from stacksl.game.inputs import Array
-from stacksl.game.randomness import generator
-from stacksl.game.scorers import Head, Scorer
-from stacksl.game.scorers.refits import folds_of
+from stacksl.core.blocks import Array
+from stacksl.core.heads.abstaining import FEWEST, Threshold, best_threshold, stands_for
+from stacksl.core.heads.logistic import folds_of
+from stacksl.core.rng import generator
+from stacksl.core.scorers import Head, Scorer
 from stacksl.labels.reading import LedgerReader
 from stacksl.runs.refits import LinearTrainer
 

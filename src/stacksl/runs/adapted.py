@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import DataError, RunError
-from stacksl.game.inputs import Array
-from stacksl.items import Item
 from stacksl.lm import ALONE, Crew, LanguageModel, LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.handover import ABOUT, About, expect_whole, read_about, write_model
 from stacksl.lm.prompts import template
 from stacksl.runs.settings import Settings
+from stacksl.types import Item
 
 CHUNK = 256  # items predicted at a time
 

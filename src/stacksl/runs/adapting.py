@@ -15,11 +15,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import PairBlock
+from stacksl.core.scorers import Head
+from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
-from stacksl.game.inputs import PairBlock
-from stacksl.game.scorers import Head
-from stacksl.game.scorers.newton import PairNewton
-from stacksl.items import Label
 from stacksl.labels.reading import LedgerReader
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
@@ -33,6 +32,7 @@ from stacksl.runs.lessons import labels_hash, lessons, loss_set_of
 from stacksl.runs.progress import Progress, Report, throttled
 from stacksl.runs.refits import LinearTrainer
 from stacksl.runs.refitting import Adapters, read_record
+from stacksl.types import Label
 
 __all__ = ["LanguageTrainer", "changed_facts", "due_at", "language_model"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import Array
+from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
-from stacksl.game.inputs import Array
-from stacksl.game.randomness import generator
 from stacksl.runs.metrics import calibration_bins, wilson
 
 __all__ = [

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.errors import unknown_name
-from stacksl.game.calibration import (
+from stacksl.core.blocks import Block, PairBlock, SharedBlock
+from stacksl.core.calibration import (
     calibrate_gate_scale,
     gate_scale_warning,
     warmup_length,
     warmup_spreads,
 )
-from stacksl.game.followers import Follower, make_follower
-from stacksl.game.gates import GATES, LLF, Gate, Margin, make_gate, require_ranking
-from stacksl.game.inputs import Block, PairBlock, SharedBlock
-from stacksl.game.learner import Learner
-from stacksl.game.rules import margin_statistic
-from stacksl.game.scorers import Scorer, ScorerSettings, make_scorer
+from stacksl.core.followers import Follower, make_follower
+from stacksl.core.gates.registry import GATES, LLF, Gate, Margin, make_gate, require_ranking
+from stacksl.core.gates.rules import margin_statistic
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
+from stacksl.errors import unknown_name
 from stacksl.runs.settings import Settings
 
 

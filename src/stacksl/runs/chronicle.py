@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.followers import gold_outside
-from stacksl.game.inputs import Array
+from stacksl.core.blocks import Array
+from stacksl.core.followers import gold_outside
 from stacksl.labels.rows import Row
 
 __all__ = ["Change", "Chronicle"]

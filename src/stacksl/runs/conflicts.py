@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
+from stacksl.core.gates.registry import BASELINES, GATES, make_gate
 from stacksl.errors import SettingsError
-from stacksl.game.gates import BASELINES, GATES, make_gate
 from stacksl.runs.budget import budget_mistake
 from stacksl.runs.fields import Settings, settings_for
 
@@ -26,9 +26,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def unknown_names(settings: Settings) -> list[str]:
     """A sentence for each name that no registry has, and for a budget that is none."""
+    from stacksl.core.followers import FOLLOWERS
+    from stacksl.core.scorers import SCORERS
     from stacksl.features import ENCODERS
-    from stacksl.game.followers import FOLLOWERS
-    from stacksl.game.scorers import SCORERS
     from stacksl.labels.labelers import LABELERS
 
     named: list[tuple[str, str | None, Any]] = [

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from stacksl.core.blocks import Block, PairBlock, joined
 from stacksl.errors import FeatureError
-from stacksl.game.inputs import Block, PairBlock, joined
 from stacksl.runs.frozen import freeze, is_frozen, items_in, thaw
 from stacksl.runs.private import make_private
 

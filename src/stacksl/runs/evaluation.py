@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import Array
+from stacksl.core.heads.abstaining import Threshold
+from stacksl.core.losses import softmax
 from stacksl.data import Dataset
 from stacksl.errors import DataError
-from stacksl.game.abstaining import Threshold
-from stacksl.game.inputs import Array
-from stacksl.game.losses import softmax
 from stacksl.runs.adapted import AdaptedModel
 from stacksl.runs.audit import Audited
 from stacksl.runs.metrics import calibration_bins, confusions, macro_f1, wilson

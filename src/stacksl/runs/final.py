@@ -16,18 +16,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.inputs import Array, SharedBlock
-from stacksl.game.randomness import generator
-from stacksl.game.scorers import Head, Scorer
-from stacksl.game.scorers.refits import (
-    ENOUGH,
-    Fit,
-    choose_strength,
-    fit_classes,
-    folds_of,
-)
-from stacksl.game.scorers.soft import Soft, together
-from stacksl.game.spreading import Graph, neighbour_graph, spread
+from stacksl.core.blocks import Array, SharedBlock
+from stacksl.core.heads.logistic import ENOUGH, Fit, choose_strength, fit_classes, folds_of
+from stacksl.core.heads.soft import Soft, together
+from stacksl.core.heads.spreading import Graph, neighbour_graph, spread
+from stacksl.core.rng import generator
+from stacksl.core.scorers import Head, Scorer
 
 __all__ = ["KINDS", "Kind", "Made", "Source", "beside_names", "make_final"]
 

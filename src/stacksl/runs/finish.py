@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from stacksl.core.blocks import Array, Block
+from stacksl.core.scorers import Head
 from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
-from stacksl.game.inputs import Array, Block
-from stacksl.game.scorers import Head
 from stacksl.runs import handing
 from stacksl.runs.abstaining import train_threshold
 from stacksl.runs.audit import Audit, judge_audit

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from stacksl.errors import RunError
 from stacksl.features.cache import erase_texts
-from stacksl.items import Item
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.rows import Row, tombstone
 from stacksl.runs import checkpoints
@@ -36,6 +35,7 @@ from stacksl.runs.people import ask_folder
 from stacksl.runs.session.views import catch_up
 from stacksl.runs.tables import write_rounds
 from stacksl.runs.tombstones import Tombstones, finish
+from stacksl.types import Item
 
 OWN = "data.jsonl"  # the run's own copy of items that are from no file
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl import formats
+from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.errors import FeatureError
-from stacksl.game.inputs import Block, PairBlock, SharedBlock
 from stacksl.runs.folder import write_atomic
 
 DIGEST = 16  # bytes of BLAKE2b per row

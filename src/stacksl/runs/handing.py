@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
-from stacksl.game.inputs import Array
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.runs.adapted import AdaptedModel

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stacksl.data import Dataset, overlap
 from stacksl.errors import DataError, SettingsError
-from stacksl.items import Item
 from stacksl.runs.settings import Resolved
+from stacksl.types import Item
 
 __all__ = ["absolute", "answered", "for_file", "for_model", "in_memory", "like", "warnings_of_test"]
 
@@ -65,7 +65,7 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     nothing was, where the decisions on the way count, where the gate ranks nothing, and where a
     labeler that answers at once would wait long for so many batches to be ranked.
     """
-    from stacksl.game.gates import GATES
+    from stacksl.core.gates.registry import GATES
 
     wanted = resolved.settings
     chooses = wanted.aim == "model" and GATES[wanted.gate].ranks and not wanted.adapts

@@ -17,12 +17,12 @@ from typing import Any
 from stacksl import __version__
 from stacksl.data import Classes, Dataset, write_classes
 from stacksl.errors import RunError, SettingsError
-from stacksl.items import Item
 from stacksl.runs.budget import Budget
 from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.settings import Resolved, Settings, resolve, settings_type
 from stacksl.runs.sources import CLASSES, More, Stock, given_classes, load, with_more
 from stacksl.runs.tombstones import as_it_was
+from stacksl.types import Item
 
 __all__ = ["PENDING", "REOPEN", "RunSpec", "Terms", "content", "versions"]
 

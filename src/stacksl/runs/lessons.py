@@ -7,8 +7,8 @@ from collections.abc import Set
 
 import numpy as np
 
-from stacksl.game.followers import Follower, loss_set
-from stacksl.game.inputs import Array, PairBlock
+from stacksl.core.blocks import Array, PairBlock
+from stacksl.core.followers import Follower, loss_set
 from stacksl.labels.reading import LedgerReader
 from stacksl.lm import Lesson
 from stacksl.runs.job import RunSpec

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from stacksl import __version__, formats
+from stacksl.core.blocks import Array, Block
+from stacksl.core.heads.abstaining import Threshold
+from stacksl.core.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
 from stacksl.errors import DataError, RunError
 from stacksl.features import FeatureMap, make_features
-from stacksl.game.abstaining import Threshold
-from stacksl.game.inputs import Array, Block
-from stacksl.game.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
-from stacksl.items import Item
 from stacksl.runs import arrays
 from stacksl.runs.folder import write_atomic
 from stacksl.runs.private import make_private
+from stacksl.types import Item
 
 ABOUT = "model.json"
 CHUNK = 1024  # items predicted at a time

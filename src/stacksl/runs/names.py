@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import SharedBlock
 from stacksl.features import FeatureMap
-from stacksl.game.inputs import SharedBlock
-from stacksl.items import Item
 from stacksl.runs import arrays
 from stacksl.runs.job import RunSpec
+from stacksl.types import Item
 
 FILE = "names.safetensors"
 

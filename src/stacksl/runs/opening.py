@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
+from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
-from stacksl.game.randomness import generator
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.reading import LedgerReader
 from stacksl.labels.rows import Row

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from stacksl.core.rng import generator
 from stacksl.data import Classes
 from stacksl.errors import DataError
-from stacksl.game.randomness import generator
-from stacksl.items import Item
 from stacksl.labels.labelers import Pending, Request
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Handed, Purchase
@@ -34,6 +33,7 @@ from stacksl.sheets import (
     write_howto,
     write_sheet,
 )
+from stacksl.types import Item
 
 __all__ = [
     "AWAY",

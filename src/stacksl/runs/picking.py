@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.inputs import Array, Block, PairBlock
-from stacksl.game.scorers import Head
+from stacksl.core.blocks import Array, Block, PairBlock
+from stacksl.core.scorers import Head
 
 __all__ = ["TWIN", "margins", "spread_out"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stacksl.game.calibration import RECIPES
+from stacksl.core.calibration import RECIPES
 
 AIMS: Mapping[str, Mapping[str, Any]] = {
     "model": {"gate": "margin"},

@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from stacksl.items import Decision
 from stacksl.runs import checkpoints
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.loop.game import Game
+from stacksl.types import Decision
 
 __all__ = ["Progress", "Report", "Watch", "checkpoint", "silent", "throttled"]
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stacksl.game.inputs import Block
-from stacksl.game.scorers import Head
+from stacksl.core.blocks import Block
+from stacksl.core.scorers import Head
 
 __all__ = ["MOST", "rare_picks", "share_of"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import Array, Block, SharedBlock
+from stacksl.core.heads.linear import ClassHead
+from stacksl.core.heads.logistic import Fit
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import Head, Scorer, restore_head
+from stacksl.core.scorers.widening import widened
 from stacksl.errors import LedgerError
-from stacksl.game.inputs import Array, Block, SharedBlock
-from stacksl.game.learner import Learner
-from stacksl.game.scorers import Head, Scorer, restore_head
-from stacksl.game.scorers.heads import ClassHead
-from stacksl.game.scorers.refits import Fit
-from stacksl.game.widening import widened
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.rows import Row
 from stacksl.runs.final import KINDS, Kind, Made, Source, beside_names, make_final

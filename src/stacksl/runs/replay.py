@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stacksl.errors import LedgerError, RunError
-from stacksl.items import Decision
 from stacksl.labels.rows import LATER_EVENTS, Row
 from stacksl.runs.gaps import Gaps
 from stacksl.runs.loop.game import Game
+from stacksl.types import Decision
 
 __all__ = ["replay"]
 

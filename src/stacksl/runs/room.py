@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stacksl.items import Item
 from stacksl.runs.adapted import choices_of
 from stacksl.runs.adapting import due_at
 from stacksl.runs.settings import Settings
+from stacksl.types import Item
 
 __all__ = ["expect_room"]
 

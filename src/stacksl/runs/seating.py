@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stacksl.core.blocks import Block, joined
+from stacksl.core.learner import Learner
 from stacksl.errors import LedgerError, RunError
 from stacksl.features import FeatureMap, make_features
-from stacksl.game.inputs import Block, joined
-from stacksl.game.learner import Learner
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
 from stacksl.lm import LanguageModel

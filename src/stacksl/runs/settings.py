@@ -12,9 +12,9 @@ from typing import Any, Optional, get_type_hints
 
 from pydantic import Field, ValidationError, create_model
 
+from stacksl.core.calibration import range_warnings
+from stacksl.core.gates.registry import GATES
 from stacksl.errors import SettingsError
-from stacksl.game.calibration import range_warnings
-from stacksl.game.gates import GATES
 from stacksl.runs.conflicts import conflicts, nearest, unknown_names, with_gate
 from stacksl.runs.fields import Settings
 from stacksl.runs.presets import AIMS, PRESETS

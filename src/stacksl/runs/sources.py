@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 
 from stacksl.data import Classes, Dataset, read, read_classes, sample
 from stacksl.errors import DataError
-from stacksl.items import Item
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.settings import Settings
+from stacksl.types import Item
 
 __all__ = [
     "CLASSES",

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from stacksl.core.heads.logistic import CHOICES
 from stacksl.features import FeatureMap
-from stacksl.game.scorers.refits import CHOICES
 from stacksl.lm import LanguageModel
 from stacksl.report import facts as f
 from stacksl.runs.abstaining import unnamed, words_on_threshold

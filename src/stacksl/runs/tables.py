@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from stacksl.items import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.runs.folder import write_atomic
 from stacksl.runs.loop.examples import Examples
+from stacksl.types import Decision
 
 __all__ = ["write_metrics", "write_rounds"]
 

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from stacksl import formats
 from stacksl.data import Dataset
 from stacksl.errors import RunError
-from stacksl.items import Item
 from stacksl.runs.folder import FORGETTING, RunFolder, sync_folder, write_atomic
 from stacksl.runs.sources import Stock
+from stacksl.types import Item
 
 TOMBSTONES = "forgotten.json"
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stacksl.data import Dataset
-from stacksl.items import Item
 from stacksl.studies.cells import Result
+from stacksl.types import Item
 
 if TYPE_CHECKING:
     from stacksl.lm import Likelihood, Prompt, PromptFormat, TokenItem

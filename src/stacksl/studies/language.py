@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from stacksl.data import Dataset
 from stacksl.errors import StackslError
-from stacksl.items import Item
 from stacksl.studies.asking import sample_of
 from stacksl.studies.bench import Bench, Job, Wanted
 from stacksl.studies.cells import Cell, Result
@@ -18,6 +17,7 @@ from stacksl.studies.rows import Row
 from stacksl.studies.store import Found, Store
 from stacksl.studies.study import Line, Study, rows_of
 from stacksl.studies.tasks import Setup, drawn, held_out, permuted
+from stacksl.types import Item
 
 if TYPE_CHECKING:
     from stacksl.studies.store import Numbers

@@ -9,14 +9,14 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from stacksl.core.rng import generator
 from stacksl.data import Dataset, read
 from stacksl.errors import DataError, SettingsError, StackslError
-from stacksl.game.randomness import generator
-from stacksl.items import Item
 from stacksl.runs.intake import OF_SAMPLE
 from stacksl.runs.settings import Settings
 from stacksl.studies.paper import SIZES, SUBJECTS
 from stacksl.studies.tasks import Setup, Task, only
+from stacksl.types import Item
 
 EXAMPLES = 5
 SMALL = (29, 16, 11)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
+from stacksl.core.rng import generator
 from stacksl.data import Dataset
 from stacksl.errors import DataError
-from stacksl.game.randomness import generator
-from stacksl.items import Item
+from stacksl.types import Item
 
 HELD_SHARE = 0.2
 """The share of bought labels on which kl_weight and k are chosen."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stacksl.core.blocks import PairBlock
 from stacksl.errors import FeatureError
 from stacksl.features.cache import VectorCache, erase_texts, text_key
-from stacksl.game.inputs import PairBlock
 from stacksl.runs.erasing import Marks, erase_sheets, left_untouched
 from stacksl.runs.frozen import erase, freeze, thaw
 

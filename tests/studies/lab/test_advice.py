@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from stacksl.game import make_gate
+from stacksl.core import make_gate
 from stacksl.game.engines import run_stream
 from stacksl.studies.lab.claims import bisections
 from stacksl.studies.lab.claims.advice import ADVICE, measure, trials

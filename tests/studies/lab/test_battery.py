@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stacksl.game import GATES, make_gate
-from stacksl.game.gates import First, Gate
+from stacksl.core import GATES, make_gate
+from stacksl.core.gates.registry import First, Gate
 from stacksl.studies.lab.gates.entries import (
     DEFAULTS,
     RESET,

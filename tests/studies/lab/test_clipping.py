@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from stacksl.core.losses import cross_entropy
 from stacksl.game.engines import run_stream
-from stacksl.game.losses import cross_entropy
 from stacksl.studies.lab.claims.clipping import CLIPPING, CLIPS, clipped, levels, losses, trials
 from stacksl.studies.lab.worlds import playing
 from stacksl.studies.lab.worlds.heavy import heavy_stream

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from stacksl.game import ConfidenceSet, make_gate, radius
+from stacksl.core import ConfidenceSet, make_gate, radius
 from stacksl.game.engines import run_stream
 from stacksl.studies.lab.claims.coverage import COVERAGE, covered
 from stacksl.studies.lab.measures.estimates import Estimates, estimates, radii
@@ -50,7 +50,7 @@ def test_a_promise_is_judged_by_the_whole_interval(share: float, said: str) -> N
 
 
 def stream(scorer: str, feedback: str, **settings: object):
-    from stacksl.game import ScorerSettings
+    from stacksl.core import ScorerSettings
 
     source = make_stream("iid", feedback, 3, rounds=60, dim=6, candidates=4)  # type: ignore[arg-type]
     given = {"rewards": source.rewards} if feedback == "scalar" else {"labels": source.labels}

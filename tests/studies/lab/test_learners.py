@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stacksl.game import ScorerSettings, make_scorer
-from stacksl.game.inputs import PairFeatures
-from stacksl.items import Label
+from stacksl.core import ScorerSettings, make_scorer
+from stacksl.core.blocks import PairFeatures
 from stacksl.studies.lab.claims.learners import LEARNERS, RATES, TUNED, _replayed, derive, measure
 from stacksl.studies.lab.claims.learners_exact import (
     averaged,
@@ -22,6 +21,7 @@ from stacksl.studies.lab.claims.learners_exact import (
 from stacksl.studies.lab.trial import Trial
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.lab.worlds.streams import make_stream
+from stacksl.types import Label
 
 
 def _stream(rounds: int = 60) -> tuple[np.ndarray, np.ndarray]:

@@ -37,7 +37,7 @@ def test_a_copy_of_the_same_text_has_the_same_hash(copy: Path) -> None:
     ("file", "counts"),
     [
         ("game/engines/loop.py", True),
-        ("game/scorers/ridge.py", True),
+        ("core/scorers/ridge.py", True),
         ("game/engines/another.py", True),
         ("studies/lab/worlds/streams.py", True),
         ("studies/lab/trial.py", True),

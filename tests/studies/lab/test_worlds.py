@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stacksl.core import make_gate
 from stacksl.errors import SettingsError
-from stacksl.game import make_gate
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.lab.worlds.streams import KINDS, Feedback, Kind, make_stream
 

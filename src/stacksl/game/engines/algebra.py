@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
+from stacksl.core.blocks import Array
 from stacksl.game.engines.compiling import allocating, compiled, summed
-from stacksl.game.inputs import Array
 
 _SMALL = 64  # columns up to which BLAS is faster than our loop for a handful of rows
 

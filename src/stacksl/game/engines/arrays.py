@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import Array
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.game.inputs import Array
 
 _CHUNK = 1 << 20  # numbers of features converted to float64 and played at a time: 8 MiB
 

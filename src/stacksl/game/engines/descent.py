@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from stacksl.game import losses
+from stacksl.core import losses
+from stacksl.core.blocks import Array
 from stacksl.game.engines.algebra import combine, project
 from stacksl.game.engines.compiling import compiled
 from stacksl.game.engines.informing import policy_of
 from stacksl.game.engines.plans import EMA, LITERAL_CLIP, NO_CLIP, PREVIOUS, Plan
 from stacksl.game.engines.rooms import CLIPPED, LEARNT, WINDOW, Memory, Space
-from stacksl.game.inputs import Array
 
 _above = compiled(losses.above)
 

@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from stacksl.core.blocks import Array
+from stacksl.core.rng import uniforms
 from stacksl.game.engines.arrays import Mark, Stream, StreamResult, expect_finite
 from stacksl.game.engines.plans import THETA, Plan, Terms, make_plan
 from stacksl.game.engines.rooms import (
@@ -19,8 +21,6 @@ from stacksl.game.engines.rooms import (
     make_memory,
     make_space,
 )
-from stacksl.game.inputs import Array
-from stacksl.game.randomness import uniforms
 
 Rounds: TypeAlias = Callable[[int, int, Array], int]
 """Plays the rounds start + 1 to stop with these features; gives where it stopped, or −1."""

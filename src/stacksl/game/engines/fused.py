@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game import confidence, drift, losses, measures, rules
+from stacksl.core import confidence, drift, losses
+from stacksl.core.blocks import Array
+from stacksl.core.gates import rules
+from stacksl.core.gates import statistics as measures
+from stacksl.core.gates.rules import Clock
 from stacksl.game.engines import (
     algebra,
     descent,
@@ -20,8 +24,6 @@ from stacksl.game.engines import (
 from stacksl.game.engines.compiling import compiled, kept, stamp
 from stacksl.game.engines.plans import THETA, Plan
 from stacksl.game.engines.rooms import ASKED, Certificates, Memory, Space
-from stacksl.game.inputs import Array
-from stacksl.game.rules import Clock
 
 
 @compiled

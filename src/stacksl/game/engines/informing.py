@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
-from stacksl.game import measures, rules
+from stacksl.core.blocks import Array
+from stacksl.core.gates import rules
+from stacksl.core.gates import statistics as measures
 from stacksl.game.engines.compiling import allocating, compiled, summed
 from stacksl.game.engines.judging import ENTROPY, INFORMATION
 from stacksl.game.engines.plans import NEWTON, RIDGE, Plan
 from stacksl.game.engines.rooms import Space
-from stacksl.game.inputs import Array
 
 _entropy_statistic = allocating(measures.entropy_statistic)
 

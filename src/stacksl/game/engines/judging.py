@@ -10,12 +10,14 @@ import math
 
 import numpy as np
 
-from stacksl.game import confidence, measures, rules
+from stacksl.core import confidence
+from stacksl.core.blocks import Array
+from stacksl.core.gates import rules
+from stacksl.core.gates import statistics as measures
+from stacksl.core.gates.rules import Clock, GateState
 from stacksl.game.engines.compiling import allocating, compiled
 from stacksl.game.engines.plans import SGD, Plan
 from stacksl.game.engines.rooms import LEARNT, ROUNDS, Certificates, Memory
-from stacksl.game.inputs import Array
-from stacksl.game.rules import Clock, GateState
 
 forced = allocating(rules.forced)
 _contested_statistic = allocating(rules.contested_statistic)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from stacksl.game import drift
+from stacksl.core import drift
+from stacksl.core.blocks import Array
 from stacksl.game.engines.algebra import (
     absorb,
     combine,
@@ -23,7 +24,6 @@ from stacksl.game.engines.informing import information, policy_of
 from stacksl.game.engines.judging import fill
 from stacksl.game.engines.plans import ALL, RIDGE, SGD, THETA, Plan
 from stacksl.game.engines.rooms import CLIPPED, LEARNT, ROUNDS, Memory, Space
-from stacksl.game.inputs import Array
 
 _advanced = allocating(drift.advanced)
 _alarmed = allocating(drift.alarmed)

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
+from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
+from stacksl.core.followers import Given, Hard
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import Scorer, make_scorer
 from stacksl.game.engines.arrays import Mark, Stream, StreamResult, expect_finite
 from stacksl.game.engines.plans import Terms
-from stacksl.game.followers import Given, Hard
-from stacksl.game.inputs import Array, Inputs, PairFeatures, SharedFeatures
-from stacksl.game.learner import Learner
-from stacksl.game.scorers import Scorer, make_scorer
-from stacksl.items import Decision, Feedback, Label, Reward
+from stacksl.types import Decision, Feedback, Label, Reward
 
 
 def play(stream: Stream, terms: Terms) -> StreamResult:

@@ -6,11 +6,21 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from stacksl.core.drift import DriftGuard
+from stacksl.core.gates.registry import (
+    ADPO,
+    DGS,
+    LLF,
+    LUCB,
+    Avoided,
+    Contested,
+    Gate,
+    Margin,
+    Width,
+)
+from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import SettingsError
-from stacksl.game.drift import DriftGuard
 from stacksl.game.engines.arrays import Stream
-from stacksl.game.gates import ADPO, DGS, LLF, LUCB, Avoided, Contested, Gate, Margin, Width
-from stacksl.game.scorers import ScorerSettings, make_scorer
 
 SGD, RIDGE, NEWTON = 0, 1, 2
 LABELLED, ALL, THETA = 0, 1, 2

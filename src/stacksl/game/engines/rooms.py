@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import Array
+from stacksl.core.gates.registry import Gate
 from stacksl.game.engines.plans import NEWTON, SGD, THETA, Plan
-from stacksl.game.gates import Gate
-from stacksl.game.inputs import Array
 
 WINDOW = 200  # losses that sgd's clip level is a quantile of
 LEARNT, ROUNDS, CLIPPED, ASKED = 0, 1, 2, 3  # the places in Memory.counts

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game import confidence, measures, rules
+from stacksl.core import confidence
+from stacksl.core.blocks import Array
+from stacksl.core.gates import rules
+from stacksl.core.gates import statistics as measures
+from stacksl.core.gates.rules import Clock
 from stacksl.game.engines import algebra, informing, judging, plans, rooms
 from stacksl.game.engines.compiling import compiled, kept, stamp, summed
 from stacksl.game.engines.plans import ALL, Plan
 from stacksl.game.engines.rooms import ASKED, LEARNT, ROUNDS, Certificates, Heads, Memory
-from stacksl.game.inputs import Array
-from stacksl.game.rules import Clock
 
 _SQRT2 = math.sqrt(2.0)
 

@@ -12,12 +12,12 @@ from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
+from stacksl.core.drift import DriftGuard
+from stacksl.core.gates.registry import COMPILED, Gate
+from stacksl.core.scorers import ScorerSettings
 from stacksl.errors import SettingsError
-from stacksl.game.drift import DriftGuard
 from stacksl.game.engines.arrays import Stream, StreamResult, checked_stream
 from stacksl.game.engines.plans import Terms
-from stacksl.game.gates import COMPILED, Gate
-from stacksl.game.scorers import ScorerSettings
 
 Engine: TypeAlias = Literal["auto", "fused", "loop"]
 
@@ -85,7 +85,7 @@ def run_stream(
 
     >>> import numpy as np
     >>> phi = np.eye(3)[None].repeat(6, axis=0)
-    >>> from stacksl.game.gates import First
+    >>> from stacksl.core.gates.registry import First
     >>> played = run_stream("ridge", phi, labels=np.zeros(6), gate=First(), budget=2, engine="loop")
     >>> played.asked.sum(), played.choices[-1]
     (np.int64(2), np.int64(0))

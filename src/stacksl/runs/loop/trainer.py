@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from stacksl.game.scorers import Head
+from stacksl.core.scorers import Head
 from stacksl.labels.rows import Row
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from stacksl.core.blocks import Block
+from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
-from stacksl.game.inputs import Block
-from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler, Pending
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Receipt

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
-from stacksl.game.threads import one_thread
 from stacksl.labels.ledger import Ledger
 from stacksl.runs import checkpoints
 from stacksl.runs.anchors import anchors

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stacksl.game import (
+from stacksl.core import (
     ScorerSettings,
     calibrate_gate_scale,
     make_scorer,
     warmup_length,
     warmup_spreads,
 )
+from stacksl.core.blocks import PairFeatures
 from stacksl.game.bisection import voluntary
-from stacksl.game.inputs import PairFeatures
 from stacksl.studies.lab.claims.bisections import bisected
 from stacksl.studies.lab.claims.sentences import SENTENCES
 from stacksl.studies.lab.drawing.advice import figure, layout

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.game import Gate, ScorerSettings, make_gate, warmup_length
+from stacksl.core import Gate, ScorerSettings, make_gate, warmup_length
 from stacksl.game.bisection import (
     LEVELS,
     BudgetLevel,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.game.calibration import clip_at_median, clip_at_quantile
+from stacksl.core.calibration import clip_at_median, clip_at_quantile
 from stacksl.studies.lab.drawing.clipping import CHANGING, HEADS, figures, layout
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.heavy import heavy_stream
@@ -18,8 +18,8 @@ from stacksl.studies.store import Numbers
 from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
+    from stacksl.core.blocks import Array
     from stacksl.game.engines import StreamResult
-    from stacksl.game.inputs import Array
     from stacksl.studies.lab.worlds.streams import SyntheticStream
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.game import generator
+from stacksl.core import generator
 from stacksl.game.engines import StreamResult
 from stacksl.studies.lab.drawing.complexity import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+    from stacksl.core.blocks import Array
     from stacksl.game.engines import StreamResult
-    from stacksl.game.inputs import Array
     from stacksl.studies.rows import Row
 
 

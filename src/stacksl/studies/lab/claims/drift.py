@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stacksl.game.drift import DriftGuard
+from stacksl.core.drift import DriftGuard
 from stacksl.game.engines import StreamResult
 from stacksl.studies.lab.claims.drift_rows import GUARDS, STILL, Case, case_of
 from stacksl.studies.lab.drawing.drift import figures, layout

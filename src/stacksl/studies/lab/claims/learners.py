@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.inputs import Array
+from stacksl.core.blocks import Array
 from stacksl.studies.lab.claims.learners_exact import averaged, descent, exact_estimates
 from stacksl.studies.lab.drawing.learners import METRICS, REFERENCE, figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio

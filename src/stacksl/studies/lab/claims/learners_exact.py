@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import Array
 from stacksl.errors import SettingsError
-from stacksl.game.inputs import Array
 
 GROWTH = 1.1
 """The next fit has this many times the labels of the last: at worst so much of them is unused."""

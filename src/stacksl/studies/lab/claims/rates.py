@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.game.inputs import Array
+from stacksl.core.blocks import Array
 from stacksl.studies.lab.drawing.rates import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stacksl.game import confidence
+from stacksl.core import confidence
 from stacksl.studies.lab.drawing.regret import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.trial import Samples, StreamStudy, Trial

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stacksl.game.inputs import Array
+from stacksl.core.blocks import Array
 from stacksl.studies.lab.gates.entries import RESET, Place, place_of
 from stacksl.studies.rows import Row, half_width
 from stacksl.studies.tables import pivot, table

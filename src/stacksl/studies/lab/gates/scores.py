@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.game import generator
-from stacksl.game.inputs import Array
+from stacksl.core import generator
+from stacksl.core.blocks import Array
 from stacksl.studies.lab.gates.entries import DEFAULTS, RESET, Place, place_of
 from stacksl.studies.lab.trial import Samples
 from stacksl.studies.rows import Row

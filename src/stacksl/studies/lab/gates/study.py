@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.game import ScorerSettings, make_scorer
-from stacksl.game.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
-from stacksl.game.drift import DriftGuard
-from stacksl.game.followers import Given, Hard
-from stacksl.game.inputs import PairFeatures
+from stacksl.core import ScorerSettings, make_scorer
+from stacksl.core.blocks import PairFeatures
+from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
+from stacksl.core.drift import DriftGuard
+from stacksl.core.followers import Given, Hard
 from stacksl.studies.lab.drawing.gates import figures, layout
 from stacksl.studies.lab.gates.entries import Entry, Place, entries
 from stacksl.studies.lab.gates.scores import derive, summary

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game import radius
+from stacksl.core import radius
+from stacksl.core.blocks import Array
 from stacksl.game.engines import StreamResult
-from stacksl.game.inputs import Array
 
 _CHUNK = 500  # rounds whose images are held at a time
 

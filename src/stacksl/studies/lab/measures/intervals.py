@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stacksl.game import generator
-from stacksl.game.inputs import Array
+from stacksl.core import generator
+from stacksl.core.blocks import Array
 
 DRAWS = 2000
 

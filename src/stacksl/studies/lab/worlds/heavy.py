@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stacksl.game import generator
-from stacksl.game.inputs import Array
+from stacksl.core import generator
+from stacksl.core.blocks import Array
 from stacksl.studies.lab.worlds.streams import SyntheticStream, sphere
 
 SHORTEST, TAIL = 0.1, 1.5

@@ -15,8 +15,8 @@ from itertools import product
 
 import numpy as np
 
-from stacksl.game import confidence, generator
-from stacksl.game.inputs import Array
+from stacksl.core import confidence, generator
+from stacksl.core.blocks import Array
 from stacksl.studies.lab.worlds.streams import SyntheticStream
 
 LOWER_BLIND = math.erfc(1.0 / math.sqrt(2.0))

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.game import Gate, ScorerSettings, make_gate
+from stacksl.core import Gate, ScorerSettings, make_gate
+from stacksl.core.blocks import Array
 from stacksl.game.engines import StreamResult, run_stream
-from stacksl.game.inputs import Array
 from stacksl.studies.lab.worlds.streams import SyntheticStream
 
 

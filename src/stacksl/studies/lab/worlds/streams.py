@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core import generator
+from stacksl.core.blocks import Array
 from stacksl.errors import unknown_name
-from stacksl.game import generator
-from stacksl.game.inputs import Array
 
 Feedback = Literal["scalar", "softmax"]
 Kind = Literal["iid", "follower", "near-tie", "rare", "shift-2", "shift-4", "concept"]
