@@ -23,7 +23,7 @@ from stacksl import Item
 from stacksl.api import run
 from stacksl.core.heads.abstaining import auroc
 from stacksl.data import Dataset, read
-from stacksl.labels.purchases import Answer, Purchase
+from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.runs.model import Model
 
 WITHHELD = 5

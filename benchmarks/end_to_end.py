@@ -99,7 +99,7 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
     spec = job_of(rounds, folder)
     gc.collect()
 
-    from stacksl.labels.ledger import Ledger
+    from stacksl.ledger.ledger import Ledger
     from stacksl.runs.session.session import Session
 
     ledgers: list[Ledger] = []

@@ -29,9 +29,9 @@ from stacksl.core.blocks import SharedBlock
 from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.features import make_features
-from stacksl.labels.labelers import OracleLabeler
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import ItemRecord
+from stacksl.labelers.labelers import OracleLabeler
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.budget import parse_budget
 from stacksl.runs.building import assemble
 from stacksl.runs.items.corpus import Corpus

@@ -8,7 +8,7 @@ from typing import Any
 
 from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import ENCODERS
-from stacksl.labels.labelers import LABELERS
+from stacksl.labelers.labelers import LABELERS
 from stacksl.lm import OBJECTIVES
 from stacksl.runs.presets import AIMS, PRESETS
 from stacksl.studies import STUDIES

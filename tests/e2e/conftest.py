@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Head
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Head
 from stacksl.runs.checkpoints import heads
 
 WORKER = Path(__file__).with_name("worker.py")

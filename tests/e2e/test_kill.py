@@ -18,7 +18,7 @@ from stacksl.api import Run
 
 from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound
 
-RUNS, LABELS = "stacksl.runs", "stacksl.labels"
+RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
 PURCHASE = {
     "before its reservation is on disk": (f"{LABELS}.store:Store.commit", 4, "before"),
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 11, "after"),

@@ -29,7 +29,7 @@ from ..runs.forgetting.forgetting_cases import (
 )
 from .conftest import Worker, write_classes
 
-RUNS, LABELS = "stacksl.runs", "stacksl.labels"
+RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
 ITEMS, CANARY = 48, 40
 EVERY = [
     *("os:replace", "os:unlink", "os:rmdir", "os:fsync", "os:fchmod", "os:ftruncate"),

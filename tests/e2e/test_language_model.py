@@ -25,7 +25,7 @@ pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
-RUNS, LABELS, LM = "stacksl.runs", "stacksl.labels", "stacksl.lm"
+RUNS, LABELS, LM = "stacksl.runs", "stacksl.ledger", "stacksl.lm"
 # 6 labels, refits at 1, 3 and 6; two epochs of steps of two: 2, 4 and 6 steps
 SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
 

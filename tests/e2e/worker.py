@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl import api
-from stacksl.labels.purchases import Answer
+from stacksl.ledger.purchases import Answer
 from stacksl.runs.forgetting import forget
 
 

@@ -19,9 +19,9 @@ from stacksl.core.followers import Follower, make_follower
 from stacksl.core.gates.registry import make_gate
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
-from stacksl.labels.labelers import Labeler, OracleLabeler
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import ItemRecord
+from stacksl.labelers.labelers import Labeler, OracleLabeler
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.items.corpus import Corpus as Items
 from stacksl.runs.loop.batches import Batches

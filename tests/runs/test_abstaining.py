@@ -12,7 +12,7 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.core.heads.abstaining import FEWEST
-from stacksl.labels.purchases import Answer, Purchase
+from stacksl.ledger.purchases import Answer, Purchase
 
 from .conftest import CLASSES, class_items, pair_items
 from .people_cases import answer_all, begin, truth

@@ -14,9 +14,9 @@ from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.core.followers import loss_set
 from stacksl.errors import LabelerError
-from stacksl.labels.labelers import OracleLabeler
-from stacksl.labels.purchases import Answer, Purchase
-from stacksl.labels.rows import Row
+from stacksl.labelers.labelers import OracleLabeler
+from stacksl.ledger.events import Row
+from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm.handover import merge
 from stacksl.lm.model import LanguageModel, Lesson
 from stacksl.runs import epochs

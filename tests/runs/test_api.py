@@ -71,7 +71,7 @@ def test_tables_of_a_run(classes) -> None:
 
 
 def test_a_crash_is_recorded_and_resumed_to_the_same_end(classes, tmp_path, monkeypatch) -> None:
-    from stacksl.labels.ledger import Ledger
+    from stacksl.ledger.ledger import Ledger
 
     class Cut(Exception):
         pass

@@ -13,7 +13,7 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import RunError, SettingsError, StackslError
-from stacksl.labels.store import Store
+from stacksl.ledger.store.database import Store
 from stacksl.runs import folder, pending
 from stacksl.runs.checkpoints import latest
 

@@ -14,8 +14,8 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import RunError, SettingsError
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Head
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Head
 from stacksl.runs.checkpoints import heads, latest
 from stacksl.runs.forgetting import forget
 from stacksl.runs.job import RunSpec
@@ -188,7 +188,7 @@ def test_a_run_that_is_cut_off_takes_the_class_up(
 
     with monkeypatch.context() as patch:
         place = {"event": "Ledger.add_class", "correction": "Ledger.correct"}.get(step.split()[-1])
-        home = "stacksl.labels.ledger" if place else "stacksl.runs.people"
+        home = "stacksl.ledger.ledger" if place else "stacksl.runs.people"
         patch.setattr(f"{home}.{place or 'SheetLabeler.pending'}", cut)
         with pytest.raises(Cut):
             made.change(classes=NEW)

@@ -11,8 +11,8 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.errors import LabelerError, RunError, SettingsError
-from stacksl.labels.labelers import NoisyLabeler, Pending
-from stacksl.labels.purchases import Answer, Purchase
+from stacksl.labelers.labelers import NoisyLabeler, Pending
+from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.settings import resolve
 from stacksl.types import Decision

@@ -18,12 +18,12 @@ from ..e2e.worker import arm
 from .people_cases import begin, bought, expect_sound, fill, sheets
 
 MOMENTS = [
-    ("stacksl.labels.ledger:Ledger.take", 1, "before"),
-    ("stacksl.labels.ledger:Ledger.take", 1, "after"),
+    ("stacksl.ledger.ledger:Ledger.take", 1, "before"),
+    ("stacksl.ledger.ledger:Ledger.take", 1, "after"),
     ("stacksl.core.learner:Learner.learn", 2, "after"),
-    ("stacksl.labels.ledger:Ledger.post", 1, "after"),
-    ("stacksl.labels.ledger:Ledger.hand_out", 1, "before"),
-    ("stacksl.labels.ledger:Ledger.hand_out", 1, "after"),
+    ("stacksl.ledger.ledger:Ledger.post", 1, "after"),
+    ("stacksl.ledger.ledger:Ledger.hand_out", 1, "before"),
+    ("stacksl.ledger.ledger:Ledger.hand_out", 1, "after"),
     ("stacksl.runs.people:write_sheet", 1, "after"),
     ("stacksl.runs.finish:write_pages", 1, "before"),
 ]

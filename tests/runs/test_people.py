@@ -11,7 +11,7 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import DataError
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.report.facts import Facts
 from stacksl.runs import people
 

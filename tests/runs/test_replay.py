@@ -11,8 +11,8 @@ import pytest
 
 from stacksl.core import Hard, Learner, SharedBlock, make_scorer
 from stacksl.errors import LedgerCorrupt, LedgerError, RunError
-from stacksl.labels.purchases import Answer
-from stacksl.labels.rows import Row
+from stacksl.ledger.events import Row
+from stacksl.ledger.purchases import Answer
 from stacksl.runs import arrays
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game

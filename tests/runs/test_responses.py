@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, ItemRecord
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.report.asking import Agreement, BudgetChange, Cost
 from stacksl.runs.chronicle import Chronicle
 from stacksl.runs.responses import asking_of

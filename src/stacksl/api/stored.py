@@ -11,8 +11,8 @@ from stacksl.errors import RunError, StackslError
 from stacksl.runs.folder import RunFolder
 
 if TYPE_CHECKING:
-    from stacksl.labels.labelers import Labeler
-    from stacksl.labels.ledger import Ledger
+    from stacksl.labelers.labelers import Labeler
+    from stacksl.ledger.ledger import Ledger
     from stacksl.runs.adapted import AdaptedModel
     from stacksl.runs.answering import Received
     from stacksl.runs.changing import Outcome
@@ -74,7 +74,7 @@ class Run:
     @property
     def ledger(self) -> Ledger:
         """The run's ledger, to read."""
-        from stacksl.labels.ledger import Ledger
+        from stacksl.ledger.ledger import Ledger
 
         if not self.folder.ledger.exists():
             raise RunError(f"the run {self.path} has no ledger yet: it stopped before round 1")

@@ -14,7 +14,7 @@ from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, facts
 
 if TYPE_CHECKING:
-    from stacksl.labels.purchases import Head
+    from stacksl.ledger.purchases import Head
 
 
 COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "labeler", "purpose")
@@ -70,7 +70,7 @@ def verify(
 
 def _head(text: str) -> Head:
     from stacksl.errors import SettingsError
-    from stacksl.labels.purchases import Head
+    from stacksl.ledger.purchases import Head
 
     rows, _, tip = text.strip().partition(":")
     if not re.fullmatch(r"\d{1,18}:[0-9a-f]{64}", f"{rows}:{tip}", re.ASCII):
@@ -89,7 +89,7 @@ def export(
     In CSV a text that a spreadsheet would run as a formula has an apostrophe before it.
     """
     from stacksl.api import Run
-    from stacksl.sheets.cells import inert
+    from stacksl.labelers.sheets.cells import inert
 
     with Run.open(run).ledger as ledger:
         rows = ledger.export()

@@ -51,7 +51,7 @@ def size(
     """
     from stacksl.api import prepare
     from stacksl.cli.running import setting_of
-    from stacksl.labels.labelers import OracleLabeler
+    from stacksl.labelers.labelers import OracleLabeler
     from stacksl.lm.forecast import CALIBRATION, forecast
     from stacksl.lm.size import free_bytes
     from stacksl.runs.adapted import choices_of

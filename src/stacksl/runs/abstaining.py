@@ -12,7 +12,7 @@ from stacksl.core.heads.abstaining import FEWEST, Threshold, best_threshold, sta
 from stacksl.core.heads.logistic import folds_of
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer
-from stacksl.labels.reading import LedgerReader
+from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.refits import LinearTrainer
 
 __all__ = ["train_threshold", "unnamed", "words_on_threshold"]

@@ -19,8 +19,8 @@ from stacksl.core.blocks import PairBlock
 from stacksl.core.scorers import Head
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
-from stacksl.labels.reading import LedgerReader
-from stacksl.labels.rows import Row
+from stacksl.ledger.events import Row
+from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.lm.crew import present_crew
 from stacksl.runs.adapted import choices_of

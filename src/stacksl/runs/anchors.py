@@ -9,7 +9,7 @@ import re
 from contextlib import suppress
 from typing import Final
 
-from stacksl.labels.purchases import Head
+from stacksl.ledger.purchases import Head
 from stacksl.runs import checkpoints
 from stacksl.runs.folder import RunFolder
 

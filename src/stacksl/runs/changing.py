@@ -14,8 +14,8 @@ from pathlib import Path
 
 from stacksl.data.values import one_line
 from stacksl.errors import RunError, SettingsError
-from stacksl.labels.labelers import make_labeler
-from stacksl.labels.ledger import Ledger
+from stacksl.labelers.labelers import make_labeler
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs.budget import parse_prices
 from stacksl.runs.classes import added_classes, answered_none, in_common, named
 from stacksl.runs.conflicts import conflicts

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.core.followers import gold_outside
-from stacksl.labels.rows import Row
+from stacksl.ledger.events import Row
 
 __all__ = ["Change", "Chronicle"]
 

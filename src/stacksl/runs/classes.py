@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stacksl.labels.reading import LedgerReader
+from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.job import RunSpec
 from stacksl.runs.loop.game import Game
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from stacksl.errors import RunError
 from stacksl.features.cache import erase_texts
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.rows import Row, tombstone
+from stacksl.ledger.events import Row, tombstone
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs import checkpoints
 from stacksl.runs.erasing import (
     Line,

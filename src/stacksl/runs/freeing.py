@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stacksl.errors import RunError
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Purchase
+from stacksl.labelers.sheets.keys import clean_key, has_form
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Purchase
 from stacksl.runs.answering import spec_of_people
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.job import RunSpec
 from stacksl.runs.pending import complete
 from stacksl.runs.people import AWAY, annotators_of, away_from
-from stacksl.sheets.keys import clean_key, has_form
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from stacksl.labels.rows import Row
+from stacksl.ledger.events import Row
 
 
 def _never(seq: int) -> bool:

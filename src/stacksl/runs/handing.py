@@ -8,7 +8,7 @@ from typing import Any
 
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
-from stacksl.labels.rows import Row
+from stacksl.ledger.events import Row
 from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.runs.adapted import AdaptedModel
 from stacksl.runs.adapting import LanguageTrainer

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.data import Dataset
-from stacksl.labels.reading import LedgerReader
+from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
 from stacksl.lm.handover import About
 from stacksl.lm.paths import load_torch

@@ -9,7 +9,7 @@ import numpy as np
 
 from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.followers import Follower, loss_set
-from stacksl.labels.reading import LedgerReader
+from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
 from stacksl.runs.job import RunSpec
 from stacksl.runs.loop.examples import Examples

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence, Set
 
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.reading import LedgerReader
-from stacksl.labels.rows import Row
+from stacksl.ledger.events import Row
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.audit import Audit, draw
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.job import RunSpec, Terms

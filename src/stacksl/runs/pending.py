@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stacksl.data import write_classes
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs.classes import added_classes, answered_none, named
 from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.items.identity import records_of

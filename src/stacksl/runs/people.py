@@ -16,14 +16,8 @@ from pathlib import Path
 from stacksl.core.rng import generator
 from stacksl.data import Classes
 from stacksl.errors import DataError
-from stacksl.labels.labelers import Pending, Request
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Handed, Purchase
-from stacksl.runs.budget import Prices, parse_prices
-from stacksl.runs.folder import RunFolder
-from stacksl.runs.private import make_private
-from stacksl.runs.settings import Settings
-from stacksl.sheets import (
+from stacksl.labelers.labelers import Pending, Request
+from stacksl.labelers.sheets import (
     Asked,
     Reply,
     Shown,
@@ -33,6 +27,12 @@ from stacksl.sheets import (
     write_howto,
     write_sheet,
 )
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, Handed, Purchase
+from stacksl.runs.budget import Prices, parse_prices
+from stacksl.runs.folder import RunFolder
+from stacksl.runs.private import make_private
+from stacksl.runs.settings import Settings
 from stacksl.types import Item
 
 __all__ = [

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stacksl.errors import RunError, StackslError, kind_and_place
-from stacksl.labels.labelers import Labeler
+from stacksl.labelers.labelers import Labeler
 from stacksl.runs.folder import TIMES, RunFolder, State
 from stacksl.runs.job import RunSpec
 

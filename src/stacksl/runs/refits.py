@@ -16,8 +16,8 @@ from stacksl.core.learner import Learner
 from stacksl.core.scorers import Head, Scorer, restore_head
 from stacksl.core.scorers.widening import widened
 from stacksl.errors import LedgerError
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.rows import Row
+from stacksl.ledger.events import Row
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs.final import KINDS, Kind, Made, Source, beside_names, make_final
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game

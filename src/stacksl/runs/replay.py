@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stacksl.errors import LedgerError, RunError
-from stacksl.labels.rows import LATER_EVENTS, Row
+from stacksl.ledger.events import LATER_EVENTS, Row
 from stacksl.runs.gaps import Gaps
 from stacksl.runs.loop.game import Game
 from stacksl.types import Decision

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
 from stacksl.runs.chronicle import Change
 from stacksl.runs.metrics import cohen_kappa

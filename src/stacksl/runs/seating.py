@@ -11,8 +11,8 @@ from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.errors import LedgerError, RunError
 from stacksl.features import FeatureMap, make_features
-from stacksl.labels.labelers import Labeler, make_labeler
-from stacksl.labels.ledger import Ledger
+from stacksl.labelers.labelers import Labeler, make_labeler
+from stacksl.ledger.ledger import Ledger
 from stacksl.lm import LanguageModel
 from stacksl.runs import arrays
 from stacksl.runs.adapting import LanguageTrainer, changed_facts, language_model

@@ -9,7 +9,7 @@ from stacksl.runs.budget import MICRO
 from stacksl.runs.folder import RunFolder, read_facts
 
 if TYPE_CHECKING:
-    from stacksl.labels.reading import LedgerReader
+    from stacksl.ledger.queries import LedgerReader
 
 
 def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _counts(folder: RunFolder) -> dict[str, int]:
     """Rounds, labels asked and learnt, right choices and money, from the ledger's rows."""
     if not folder.ledger.exists():
         return dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
-    from stacksl.labels.ledger import Ledger
+    from stacksl.ledger.ledger import Ledger
 
     try:
         with Ledger.open(folder.ledger, readonly=True) as ledger:

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs.folder import write_atomic
 from stacksl.runs.loop.examples import Examples
 from stacksl.types import Decision

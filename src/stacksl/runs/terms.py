@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from stacksl.errors import SettingsError
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.report import facts
 from stacksl.runs.audit import SMALLEST, default_size, expected_width
 from stacksl.runs.budget import Budget, parse_budget

@@ -12,9 +12,9 @@ from typing import Any
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.labels.labelers import Pending
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Head, Purchase
+from stacksl.labelers.labelers import Pending
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, Head, Purchase
 from stacksl.runs.checkpoints import heads
 
 from ..conftest import pair_items

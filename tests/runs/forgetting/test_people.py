@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs.forgetting import forget
 
 from .forgetting_cases import (

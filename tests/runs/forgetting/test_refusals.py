@@ -9,7 +9,7 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import RunError, RunLocked
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs.folder import WAIT
 from stacksl.runs.forgetting import forget
 from stacksl.runs.tombstones import TOMBSTONES

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from itertools import islice
 
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import ItemRecord
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.folder import RunFolder, write_atomic
 from stacksl.runs.job import RunSpec, content
 

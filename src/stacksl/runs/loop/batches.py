@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stacksl.labels.reading import LedgerReader
+from stacksl.ledger.queries import LedgerReader
 from stacksl.types import Decision
 
 

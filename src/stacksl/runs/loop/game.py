@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from stacksl.core.learner import Learner
-from stacksl.labels.labelers import Labeler, Request
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Purchase, Receipt
+from stacksl.labelers.labelers import Labeler, Request
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Purchase, Receipt
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.examples import Examples

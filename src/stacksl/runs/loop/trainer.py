@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from stacksl.core.scorers import Head
-from stacksl.labels.rows import Row
+from stacksl.ledger.events import Row
 
 
 class Trainer(Protocol):

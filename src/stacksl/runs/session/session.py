@@ -18,9 +18,9 @@ from stacksl.core.blocks import Block
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
-from stacksl.labels.labelers import Labeler, Pending
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Receipt
+from stacksl.labelers.labelers import Labeler, Pending
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Receipt
 from stacksl.runs import checkpoints
 from stacksl.runs.building import Players
 from stacksl.runs.classes import learn_named, widen_to

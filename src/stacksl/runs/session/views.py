@@ -6,7 +6,7 @@ from typing import Any
 
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs import checkpoints
 from stacksl.runs.anchors import anchors
 from stacksl.runs.gaps import Gaps, spans
