@@ -10,8 +10,8 @@ import pytest
 
 from stacksl.core import GATES
 from stacksl.lm import OBJECTIVES
-from stacksl.lm.normalise import NORMALISATIONS
-from stacksl.lm.prompts import PROTOCOLS, TEMPLATES
+from stacksl.lm.prompt.format import PROTOCOLS, TEMPLATES
+from stacksl.lm.scoring.normalise import NORMALISATIONS
 from stacksl.runs.settings import known_settings, settings_type
 
 from .pages_cases import PAGES, REGISTRIES, ROOT, prose, rows_under, spans

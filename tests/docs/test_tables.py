@@ -9,8 +9,8 @@ import pytest
 
 import stacksl
 from stacksl.core import PAPER_RANGES, RECIPES
-from stacksl.lm.prompts import TEMPLATES, template
-from stacksl.lm.size import Size
+from stacksl.lm.memory.size import Size
+from stacksl.lm.prompt.format import TEMPLATES, template
 from stacksl.runs.building import default_scorer
 from stacksl.runs.conflicts import OF_MODEL
 from stacksl.runs.settings import Settings, resolve

@@ -12,7 +12,7 @@ import pytest
 import stacksl
 from stacksl.data import Dataset
 from stacksl.lm import LanguageModel, Lesson, ModelChoices, TrainSettings
-from stacksl.lm.questions import questions
+from stacksl.lm.sample.questions import questions
 from stacksl.runs.intake import OF_SAMPLE
 
 pytest.importorskip("peft")

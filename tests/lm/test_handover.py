@@ -16,7 +16,7 @@ from stacksl import formats
 from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
 from stacksl.lm import Likelihood, Tokenizing
-from stacksl.lm.handover import (
+from stacksl.lm.export.folder import (
     About,
     card_text,
     merge,
@@ -86,8 +86,8 @@ def adapter_of(folder: Path, kind: str = "lora") -> Any:
     """An adapter whose weights have moved, on the model in `folder`."""
     torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
     pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-    from stacksl.lm.adapters import Adapter, LoraSettings
     from stacksl.lm.loading import load
+    from stacksl.lm.training.adapters import Adapter, LoraSettings
 
     loaded = load(str(folder), device="cpu", dtype="float32")
     adapter = Adapter.attach(loaded, kind, LoraSettings(rank=4, alpha=8.0), seed=1)

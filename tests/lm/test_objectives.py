@@ -8,7 +8,7 @@ import pytest
 from stacksl.core import losses
 from stacksl.errors import SettingsError
 from stacksl.lm import TokenItem
-from stacksl.lm.objectives import (
+from stacksl.lm.training.objectives import (
     OBJECTIVES,
     ClipWindow,
     Example,

@@ -9,8 +9,8 @@ import pytest
 from stacksl.core import losses
 from stacksl.errors import SettingsError
 from stacksl.lm import Likelihood, Packing, normalised
-from stacksl.lm.paths import naive
-from stacksl.lm.training import TrainSettings, train
+from stacksl.lm.scoring.paths import naive
+from stacksl.lm.training.refit import TrainSettings, train
 
 from .training_cases import FAST, attached, made, moved, recorded, same
 

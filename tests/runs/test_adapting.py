@@ -17,7 +17,7 @@ from stacksl.errors import LabelerError
 from stacksl.labelers.labelers import OracleLabeler
 from stacksl.ledger.events import Row
 from stacksl.ledger.purchases import Answer, Purchase
-from stacksl.lm.handover import merge
+from stacksl.lm.export.folder import merge
 from stacksl.lm.model import LanguageModel, Lesson
 from stacksl.runs import epochs
 from stacksl.runs.adapting import due_at

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stacksl.core.gates.registry import GATES
-from stacksl.lm.objectives import OBJECTIVES
+from stacksl.lm.training.objectives import OBJECTIVES
 from stacksl.runs.settings import resolve
 from stacksl.studies import LANGUAGE, listing, study_named
 from stacksl.studies.asking import cell_of

@@ -66,7 +66,7 @@ class Run:
         Raises:
             RunError: there is no model yet.
         """
-        from stacksl.lm.handover import read_about
+        from stacksl.lm.export.folder import read_about
         from stacksl.runs.adapted import is_adapted
 
         return read_about(self.folder.model) if is_adapted(self.folder.model) else self.model

@@ -13,8 +13,8 @@ from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.lm.handover import About
-    from stacksl.lm.tasks import Task
+    from stacksl.lm.export.folder import About
+    from stacksl.lm.export.tasks import Task
 
 __all__ = ["export"]
 
@@ -51,8 +51,8 @@ def export(
     the same predictions; its folder may be moved, and lm-eval be started anywhere.
     """
     from stacksl.api import Run
-    from stacksl.lm.handover import expect_empty, read_about
-    from stacksl.lm.handover import merge as merge_into
+    from stacksl.lm.export.folder import expect_empty, read_about
+    from stacksl.lm.export.folder import merge as merge_into
 
     if merge is None and task is None:
         raise SettingsError(
@@ -80,8 +80,8 @@ def _task(
     merge: Path | None,
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
-    from stacksl.lm.handover import model_arguments, tokenizer_of
-    from stacksl.lm.tasks import command, write_task
+    from stacksl.lm.export.folder import model_arguments, tokenizer_of
+    from stacksl.lm.export.tasks import command, write_task
     from stacksl.runs.sources import read_again
 
     file, out = wanted

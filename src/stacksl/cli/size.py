@@ -12,7 +12,7 @@ from stacksl.cli.printing import as_json, count, facts
 
 if TYPE_CHECKING:
     from stacksl.api import Plan
-    from stacksl.lm.size import Size
+    from stacksl.lm.memory.size import Size
 
 _GIGA, _MEGA = 1e9, 1e6
 
@@ -52,8 +52,8 @@ def size(
     from stacksl.api import prepare
     from stacksl.cli.running import setting_of
     from stacksl.labelers.labelers import OracleLabeler
-    from stacksl.lm.forecast import CALIBRATION, forecast
-    from stacksl.lm.size import free_bytes
+    from stacksl.lm.memory.forecast import CALIBRATION, forecast
+    from stacksl.lm.memory.size import free_bytes
     from stacksl.runs.adapted import choices_of
     from stacksl.runs.adapting import due_at
     from stacksl.runs.settings import resolve

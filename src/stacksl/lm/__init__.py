@@ -5,17 +5,17 @@ Importing this loads neither torch nor transformers; using a model does (the ext
 
 from __future__ import annotations
 
-from stacksl.lm.adapters import LoraSettings
-from stacksl.lm.choices import ModelChoices
-from stacksl.lm.crew import ALONE, Crew
-from stacksl.lm.likelihood import PATHS, Likelihood, Path, unfit
+from stacksl.lm.distributed import ALONE, Crew
 from stacksl.lm.model import LanguageModel, Lesson
-from stacksl.lm.normalise import NORMALISATIONS, Normalisation, normalised
-from stacksl.lm.objectives import OBJECTIVES
-from stacksl.lm.packing import Packed, Packing, pack
-from stacksl.lm.prompts import PROTOCOLS, TEMPLATES, Prompt, PromptFormat, Protocol, template
-from stacksl.lm.tokens import Cuts, Limits, TokenItem, Tokenizing
-from stacksl.lm.training import Trained, TrainSettings
+from stacksl.lm.prompt.format import PROTOCOLS, TEMPLATES, Prompt, PromptFormat, Protocol, template
+from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
+from stacksl.lm.scoring.likelihood import PATHS, Likelihood, Path, unfit
+from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, normalised
+from stacksl.lm.scoring.packing import Packed, Packing, pack
+from stacksl.lm.settings import ModelChoices
+from stacksl.lm.training.adapters import LoraSettings
+from stacksl.lm.training.objectives import OBJECTIVES
+from stacksl.lm.training.refit import Trained, TrainSettings
 
 __all__ = [
     "ALONE",

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.lm.paths import Tensor, load_torch
 from stacksl.lm.reading import (
     load_transformers,
     read_config,
@@ -19,6 +18,7 @@ from stacksl.lm.reading import (
     read_tokenizer,
     read_weights,
 )
+from stacksl.lm.scoring.paths import Tensor, load_torch
 
 __all__ = ["DTYPES", "SAMPLE", "Loaded", "hash_tensors", "load", "model_fingerprint"]
 

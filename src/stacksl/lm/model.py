@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.losses import softmax
 from stacksl.errors import FeatureError
-from stacksl.lm.choices import ModelChoices
-from stacksl.lm.crew import ALONE, Crew
-from stacksl.lm.features import StateMap, own_temperature
-from stacksl.lm.normalise import NORMALISATIONS, Normalisation
-from stacksl.lm.prompts import PromptFormat
-from stacksl.lm.stage import BLOCK, Stage
-from stacksl.lm.tokens import Cuts, Limits, TokenItem, Tokenizing
-from stacksl.lm.training import Example, Trained, TrainSettings
+from stacksl.lm.distributed import ALONE, Crew
+from stacksl.lm.prompt.format import PromptFormat
+from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
+from stacksl.lm.scoring.features import StateMap, own_temperature
+from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation
+from stacksl.lm.settings import ModelChoices
+from stacksl.lm.training.refit import Example, Trained, TrainSettings
+from stacksl.lm.worker import BLOCK, Stage
 from stacksl.types import Item
 
 __all__ = ["LanguageModel", "Lesson"]
@@ -235,7 +235,7 @@ class LanguageModel:
 
     def facts(self) -> dict[str, Any]:
         """How it was computed: what a resumed run must have alike, for `resolved.toml`."""
-        from stacksl.lm.paths import load_torch
+        from stacksl.lm.scoring.paths import load_torch
 
         loaded, used = self._stage.loaded, self._stage.likelihood.used
         path = {"lm_path": used["states"]} if "states" in used else {}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from stacksl.errors import MissingExtra, SettingsError
-from stacksl.lm.paths import load_torch
+from stacksl.lm.scoring.paths import load_torch
 from stacksl.telemetry import refuse_telemetry
 
 __all__ = [

@@ -14,8 +14,8 @@ from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import DataError, RunError
 from stacksl.lm import ALONE, Crew, LanguageModel, LoraSettings, ModelChoices, TrainSettings
-from stacksl.lm.handover import ABOUT, About, expect_whole, read_about, write_model
-from stacksl.lm.prompts import template
+from stacksl.lm.export.folder import ABOUT, About, expect_whole, read_about, write_model
+from stacksl.lm.prompt.format import template
 from stacksl.runs.settings import Settings
 from stacksl.types import Item
 

@@ -22,7 +22,7 @@ from stacksl.errors import RunError
 from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
-from stacksl.lm.crew import present_crew
+from stacksl.lm.distributed import present_crew
 from stacksl.runs.adapted import choices_of
 from stacksl.runs.building import fresh_scorer, prime
 from stacksl.runs.conflicts import refit_shares

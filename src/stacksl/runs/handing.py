@@ -66,7 +66,7 @@ def _tested(spec: RunSpec, trainer: LanguageTrainer, model: AdaptedModel, report
 
 
 def card_facts(spec: RunSpec, trainer: LanguageTrainer, tested: Tested) -> dict[str, Any]:
-    """What the model's card tells of the run that made it (`lm.card.card_text`)."""
+    """What the model's card tells of the run that made it (`lm.export.card.card_text`)."""
     evaluation = tested.evaluation
     assert isinstance(trainer.model, LanguageModel)
     choices = trainer.model.choices

@@ -11,9 +11,9 @@ from typing import Any
 from stacksl.data import Dataset
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
-from stacksl.lm.handover import About
-from stacksl.lm.paths import load_torch
-from stacksl.lm.reference import REFERENCE
+from stacksl.lm.export.folder import About
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.training.reference import REFERENCE
 from stacksl.report import language as f
 from stacksl.report.facts import Named
 from stacksl.runs.adapted import AdaptedModel

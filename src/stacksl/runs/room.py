@@ -19,10 +19,10 @@ def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
         SettingsError: it needs more than nine tenths of what is free; the sentence says what to
             set, or the model cannot be had.
     """
-    from stacksl.lm.crew import present_crew
-    from stacksl.lm.forecast import forecast
-    from stacksl.lm.paths import load_torch
-    from stacksl.lm.size import free_bytes, require_room
+    from stacksl.lm.distributed import present_crew
+    from stacksl.lm.memory.forecast import forecast
+    from stacksl.lm.memory.size import free_bytes, require_room
+    from stacksl.lm.scoring.paths import load_torch
 
     if settings.device == "auto" and load_torch().cuda.is_available():
         return

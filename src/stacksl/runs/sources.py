@@ -343,7 +343,7 @@ def _like(path: str, train: Dataset, settings: Settings, what: str) -> Dataset:
 
 
 def _questions() -> tuple[Dataset, Dataset]:
-    from stacksl.lm.questions import questions
+    from stacksl.lm.sample.questions import questions
 
     return questions()
 

@@ -104,7 +104,7 @@ def _predicted(
 ) -> list[int]:
     """The option of the highest score for each row; of equals the first."""
     from stacksl.lm import normalised
-    from stacksl.lm.paths import load_torch
+    from stacksl.lm.scoring.paths import load_torch
 
     with load_torch().no_grad():
         own = None if alone is None else likelihood.sums(alone)

@@ -117,7 +117,7 @@ def _setup(model: str, tasks: Sequence[Task], settings: Mapping[str, Any] | None
 
 def _sample_tasks() -> tuple[Task, ...]:
     """The sample model's questions, and three small streams of them, none of an item in two."""
-    from stacksl.lm.questions import questions
+    from stacksl.lm.sample.questions import questions
 
     whole, test = questions()
     main = _apart("docstrings", whole, test)
@@ -131,7 +131,7 @@ def _sample_tasks() -> tuple[Task, ...]:
 
 
 def _template() -> str:
-    from stacksl.lm.questions import TEMPLATE
+    from stacksl.lm.sample.questions import TEMPLATE
 
     return TEMPLATE
 

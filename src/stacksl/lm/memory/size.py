@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError
-from stacksl.lm.choices import ModelChoices
-from stacksl.lm.footprint import Memory, memories, row_tokens, way
-from stacksl.lm.paths import load_torch
-from stacksl.lm.phantom import empty_model
-from stacksl.lm.tokens import TokenItem
+from stacksl.lm.memory.footprint import Memory, memories, row_tokens, way
+from stacksl.lm.memory.meta import empty_model
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.settings import ModelChoices
 
 __all__ = ["Disk", "Memory", "Size", "free_bytes", "plan", "require_room"]
 

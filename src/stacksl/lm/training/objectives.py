@@ -16,8 +16,8 @@ import numpy as np
 from stacksl.core.calibration import clip_at_median, clip_at_quantile
 from stacksl.core.losses import Reading
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.lm.paths import load_torch
-from stacksl.lm.tokens import TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.paths import load_torch
 
 __all__ = ["OBJECTIVES", "ClipWindow", "Example", "Part", "clip", "cross_entropy", "kl", "part"]
 

@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stacksl.errors import FeatureError
-from stacksl.lm.packing import Ints, pack
-from stacksl.lm.paths import (
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.packing import Ints, pack
+from stacksl.lm.scoring.paths import (
     Rows,
     Tensor,
     chunks,
@@ -29,7 +30,6 @@ from stacksl.lm.paths import (
     padded_batch,
     split,
 )
-from stacksl.lm.tokens import TokenItem
 
 __all__ = ["Read", "kv_states", "naive_states", "packed_states", "padded_states"]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.lm.tokens import TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
 
 __all__ = ["NORMALISATIONS", "Normalisation", "check_scale", "normalised", "own_temperature"]
 

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from stacksl.errors import FeatureError, SettingsError, unknown_name
-from stacksl.lm.packing import Packing
-from stacksl.lm.paths import (
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.packing import Packing
+from stacksl.lm.scoring.paths import (
     Rows,
     Tensor,
     accepts,
@@ -26,8 +27,7 @@ from stacksl.lm.paths import (
     packed,
     padded,
 )
-from stacksl.lm.states import Read, kv_states, naive_states, packed_states, padded_states
-from stacksl.lm.tokens import TokenItem
+from stacksl.lm.scoring.states import Read, kv_states, naive_states, packed_states, padded_states
 
 __all__ = ["PATHS", "Likelihood", "Path", "unfit"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stacksl.errors import DataError, SettingsError
-from stacksl.lm.prompts import Prompt, Span
+from stacksl.lm.prompt.format import Prompt, Span
 
 __all__ = ["Cuts", "Limits", "TokenItem", "Tokenizing"]
 

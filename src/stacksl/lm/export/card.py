@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stacksl.lm.handover import About
+    from stacksl.lm.export.folder import About
 
 __all__ = ["card_text"]
 
@@ -169,8 +169,8 @@ def _evaluating(about: About, tasks: Iterable[str], merged: bool) -> list[str]:
     lines = ["## Evaluate with lm-eval", ""]
     names = ",".join(tasks)
     if names and not merged:
-        from stacksl.lm.handover import model_arguments
-        from stacksl.lm.tasks import shell
+        from stacksl.lm.export.folder import model_arguments
+        from stacksl.lm.export.tasks import shell
 
         line = shell(model_arguments(about, "."), names.split(","), "lm_eval")
         lines += ["In this folder:", "", "```sh", line, "```", ""]

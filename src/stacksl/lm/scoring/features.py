@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.lm.normalise import own_temperature
+from stacksl.lm.scoring.normalise import own_temperature
 
 __all__ = ["StateMap", "own_temperature"]
 

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from stacksl import __version__, formats
 from stacksl.errors import MissingExtra, RunError
-from stacksl.lm.card import card_text
-from stacksl.lm.folders import whole_folder
-from stacksl.lm.normalise import Normalisation
-from stacksl.lm.prompts import PromptFormat, Protocol
+from stacksl.lm.export.atomic import whole_folder
+from stacksl.lm.export.card import card_text
+from stacksl.lm.export.tasks import write_task
+from stacksl.lm.prompt.format import PromptFormat, Protocol
+from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.reading import quiet, read_tokenizer
-from stacksl.lm.tasks import write_task
-from stacksl.lm.tokens import Limits
+from stacksl.lm.scoring.normalise import Normalisation
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
-    from stacksl.lm.adapters import Adapter
     from stacksl.lm.loading import Loaded
+    from stacksl.lm.training.adapters import Adapter
 
 ABOUT = "lm.json"
 FILES = "files"  # of lm.json: the SHA-256 of each file that decides a score, by name

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 
-from stacksl.lm.choices import ModelChoices
-from stacksl.lm.crew import blocks
-from stacksl.lm.footprint import row_tokens
+from stacksl.lm.distributed import blocks
 from stacksl.lm.loading import _dtype, _place, _positions, _source
-from stacksl.lm.paths import load_torch
-from stacksl.lm.prompts import PromptFormat
+from stacksl.lm.memory.footprint import row_tokens
+from stacksl.lm.memory.size import Size, plan
+from stacksl.lm.prompt.format import PromptFormat
+from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
 from stacksl.lm.reading import load_transformers, read_config, read_tokenizer
-from stacksl.lm.size import Size, plan
-from stacksl.lm.stage import BLOCK, Stage
-from stacksl.lm.tokens import Limits, TokenItem, Tokenizing
-from stacksl.lm.training import Example
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.settings import ModelChoices
+from stacksl.lm.training.refit import Example
+from stacksl.lm.worker import BLOCK, Stage
 from stacksl.types import Item
 
 __all__ = ["CALIBRATION", "forecast"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from stacksl.errors import RunError
-from stacksl.lm.paths import load_torch
+from stacksl.lm.scoring.paths import load_torch
 
 __all__ = ["NOT_FINITE", "Descent", "rate"]
 

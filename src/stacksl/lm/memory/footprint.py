@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from stacksl.errors import SettingsError
-from stacksl.lm.adapters import Adapter
-from stacksl.lm.choices import ModelChoices
-from stacksl.lm.crew import blocks
-from stacksl.lm.likelihood import PATHS, unfit
-from stacksl.lm.likelihood import Path as Way
+from stacksl.lm.distributed import blocks
 from stacksl.lm.loading import Loaded
-from stacksl.lm.packing import Packing
-from stacksl.lm.paths import kv, load_torch, naive, packed, padded
-from stacksl.lm.phantom import Alive, counted, phantom
-from stacksl.lm.stage import BLOCK
-from stacksl.lm.states import kv_states, naive_states, packed_states, padded_states
-from stacksl.lm.tokens import TokenItem
+from stacksl.lm.memory.meta import Alive, counted, phantom
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.likelihood import PATHS, unfit
+from stacksl.lm.scoring.likelihood import Path as Way
+from stacksl.lm.scoring.packing import Packing
+from stacksl.lm.scoring.paths import kv, load_torch, naive, packed, padded
+from stacksl.lm.scoring.states import kv_states, naive_states, packed_states, padded_states
+from stacksl.lm.settings import ModelChoices
+from stacksl.lm.training.adapters import Adapter
+from stacksl.lm.worker import BLOCK
 
 __all__ = ["Memory", "memories", "row_tokens", "way"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.errors import MissingExtra, SettingsError
-from stacksl.lm.packing import Ints, Packed, pack
-from stacksl.lm.tokens import TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.packing import Ints, Packed, pack
 from stacksl.telemetry import refuse_telemetry
 
 __all__ = [

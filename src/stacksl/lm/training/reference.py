@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from stacksl.errors import SettingsError
-from stacksl.lm.lora import POLICY
-from stacksl.lm.paths import Tensor, load_torch
 from stacksl.lm.reading import quiet, still_random
+from stacksl.lm.scoring.paths import Tensor, load_torch
+from stacksl.lm.training.lora import POLICY
 
 __all__ = ["SecondAdapter"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.lm.loading import Loaded
-from stacksl.lm.paths import Tensor, load_torch
 from stacksl.lm.reading import first_line, quiet, still_random
+from stacksl.lm.scoring.paths import Tensor, load_torch
 
 __all__ = ["POLICY", "LoraSettings", "linear_layers", "load_peft", "lora_model"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from stacksl.core.rng import generator
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError, MissingExtra
-from stacksl.lm.docstrings import LIBRARIES, Described, described, made_from
+from stacksl.lm.sample.docstrings import LIBRARIES, Described, described, made_from
 from stacksl.types import Item
 
 __all__ = ["TEMPLATE", "give_away", "made_from", "questions"]

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.lm.adapters import Adapter
-from stacksl.lm.choices import ModelChoices
-from stacksl.lm.crew import ALONE, Crew, blocks
-from stacksl.lm.likelihood import Likelihood
+from stacksl.lm.distributed import ALONE, Crew, blocks
 from stacksl.lm.loading import Loaded, load
-from stacksl.lm.memory import within_memory
-from stacksl.lm.packing import Packing
-from stacksl.lm.paths import load_torch
-from stacksl.lm.tokens import TokenItem
-from stacksl.lm.training import Example, Trained, TrainSettings, train
+from stacksl.lm.memory.errors import within_memory
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.packing import Packing
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.settings import ModelChoices
+from stacksl.lm.training.adapters import Adapter
+from stacksl.lm.training.refit import Example, Trained, TrainSettings, train
 
 __all__ = ["BLOCK", "Stage"]
 

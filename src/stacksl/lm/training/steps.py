@@ -15,18 +15,18 @@ from stacksl.core.calibration import adjusted_kl_weight
 from stacksl.core.losses import clip as clip_value
 from stacksl.core.rng import generator
 from stacksl.errors import RunError
-from stacksl.lm.crew import Crew
-from stacksl.lm.descent import NOT_FINITE, Descent
-from stacksl.lm.interim import Interim
-from stacksl.lm.likelihood import Likelihood
-from stacksl.lm.memory import within_memory
-from stacksl.lm.normalise import normalised
-from stacksl.lm.objectives import ClipWindow, Part, clip, cross_entropy, kl
-from stacksl.lm.paths import load_torch
-from stacksl.lm.recipe import TrainSettings
+from stacksl.lm.distributed import Crew
+from stacksl.lm.memory.errors import within_memory
+from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.normalise import normalised
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.training.checkpoint import Interim
+from stacksl.lm.training.objectives import ClipWindow, Part, clip, cross_entropy, kl
+from stacksl.lm.training.optimizer import NOT_FINITE, Descent
+from stacksl.lm.training.recipe import TrainSettings
 
 if TYPE_CHECKING:
-    from stacksl.lm.adapters import Adapter
+    from stacksl.lm.training.adapters import Adapter
 
 __all__ = ["Course", "Progress"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from stacksl.errors import RunError, SettingsError, unknown_name
-from stacksl.lm.folders import whole_folder
+from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.loading import Loaded, hash_tensors, model_fingerprint
-from stacksl.lm.lora import POLICY, LoraSettings, lora_model
-from stacksl.lm.paths import Tensor, checkpoints, load_torch
 from stacksl.lm.reading import quiet, read_config, read_weights, still_random
-from stacksl.lm.reference import SecondAdapter
+from stacksl.lm.scoring.paths import Tensor, checkpoints, load_torch
+from stacksl.lm.training.lora import POLICY, LoraSettings, lora_model
+from stacksl.lm.training.reference import SecondAdapter
 
 __all__ = ["KINDS", "Adapter", "Kind", "LoraSettings"]
 

@@ -31,7 +31,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from stacksl import errors
 from stacksl.errors import MissingExtra, RunError, StackslError
-from stacksl.lm.paths import load_torch
+from stacksl.lm.scoring.paths import load_torch
 
 __all__ = ["ALONE", "Crew", "blocks", "crew", "present_crew", "serve"]
 

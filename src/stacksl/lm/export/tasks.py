@@ -19,8 +19,8 @@ from typing import Any
 
 from stacksl import __version__
 from stacksl.errors import DataError, RunError
-from stacksl.lm.prompts import Prompt, PromptFormat
-from stacksl.lm.tokens import Cuts, Limits, Tokenizing
+from stacksl.lm.prompt.format import Prompt, PromptFormat
+from stacksl.lm.prompt.tokens import Cuts, Limits, Tokenizing
 from stacksl.types import Item
 
 __all__ = ["METRICS", "Task", "command", "shell", "write_task"]

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias, get_args
 
 from stacksl.core.losses import Reading
 from stacksl.errors import SettingsError
-from stacksl.lm.normalise import Normalisation, check_scale
-from stacksl.lm.objectives import OBJECTIVES
+from stacksl.lm.scoring.normalise import Normalisation, check_scale
+from stacksl.lm.training.objectives import OBJECTIVES
 
 __all__ = ["Reference", "TrainSettings"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from stacksl.errors import RunError
-from stacksl.lm.paths import load_torch
+from stacksl.lm.scoring.paths import load_torch
 
 __all__ = ["within_memory"]
 

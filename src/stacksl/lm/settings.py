@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from stacksl.lm.adapters import LoraSettings
-from stacksl.lm.normalise import Normalisation
-from stacksl.lm.prompts import Protocol
-from stacksl.lm.training import TrainSettings
+from stacksl.lm.prompt.format import Protocol
+from stacksl.lm.scoring.normalise import Normalisation
+from stacksl.lm.training.adapters import LoraSettings
+from stacksl.lm.training.refit import TrainSettings
 
 __all__ = ["ModelChoices"]
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stacksl.errors import SettingsError
-from stacksl.lm.course import Course
-from stacksl.lm.crew import ALONE, Crew
-from stacksl.lm.interim import Interim
-from stacksl.lm.likelihood import Likelihood
-from stacksl.lm.objectives import Example, part
-from stacksl.lm.paths import load_torch
-from stacksl.lm.recipe import Reference, TrainSettings
+from stacksl.lm.distributed import ALONE, Crew
+from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.training.checkpoint import Interim
+from stacksl.lm.training.objectives import Example, part
+from stacksl.lm.training.recipe import Reference, TrainSettings
+from stacksl.lm.training.steps import Course
 
 if TYPE_CHECKING:
-    from stacksl.lm.adapters import Adapter
+    from stacksl.lm.training.adapters import Adapter
 
 __all__ = ["Example", "Reference", "TrainSettings", "Trained", "train"]
 

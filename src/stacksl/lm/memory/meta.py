@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from stacksl.lm.loading import Loaded
-from stacksl.lm.lora import LoraSettings, lora_model
-from stacksl.lm.paths import load_torch
 from stacksl.lm.reading import load_transformers, quiet
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.training.lora import LoraSettings, lora_model
 
 __all__ = ["Alive", "counted", "empty_model", "phantom"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.lm.tokens import TokenItem
+from stacksl.lm.prompt.tokens import TokenItem
 
 __all__ = ["Packed", "Packing", "pack"]
 
