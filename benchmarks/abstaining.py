@@ -24,7 +24,7 @@ from stacksl.api import run
 from stacksl.core.heads.abstaining import auroc
 from stacksl.data import Dataset, read
 from stacksl.ledger.purchases import Answer, Purchase
-from stacksl.runs.model import Model
+from stacksl.models.linear import Model
 
 WITHHELD = 5
 

@@ -62,10 +62,10 @@ def job_of(rounds: int, folder: Path) -> Any:
     from stacksl import Item, prepare
     from stacksl.core.blocks import PairBlock
     from stacksl.features import make_features
-    from stacksl.runs import arrays
-    from stacksl.runs.folder import RunFolder
-    from stacksl.runs.frozen import freeze
-    from stacksl.runs.job import RunSpec
+    from stacksl.features.store import freeze
+    from stacksl.files import arrays
+    from stacksl.runs.spec import RunSpec
+    from stacksl.runs.storage.folder import RunFolder
 
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(rounds * K, DIM)).astype(np.float32)

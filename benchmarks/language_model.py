@@ -57,7 +57,7 @@ def measure(cell: Row, more: Row, pilot: bool) -> Row:
     """Play one cell in a folder of its own; its numbers."""
     import stacksl
     from stacksl.lm.sample.questions import questions
-    from stacksl.runs.intake import OF_SAMPLE
+    from stacksl.runs.items.intake import OF_SAMPLE
 
     begin = time.monotonic()
     data, test = questions()

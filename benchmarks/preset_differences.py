@@ -43,8 +43,8 @@ from stacksl.core import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.runs.building import assemble
-from stacksl.runs.settings import resolve
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Decision
 
 FIRST_SEED = 7000

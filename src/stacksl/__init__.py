@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stacksl.api import Run, list_runs, prepare, run
     from stacksl.errors import StackslError
-    from stacksl.runs.settings import Settings
+    from stacksl.runs.settings.resolve import Settings
     from stacksl.types import Item, Label
 
 __version__ = "0.1.0"
@@ -36,7 +36,7 @@ _HOME = {
     "Item": "stacksl.types",
     "Label": "stacksl.types",
     "Run": "stacksl.api",
-    "Settings": "stacksl.runs.settings",
+    "Settings": "stacksl.runs.settings.resolve",
     "StackslError": "stacksl.errors",
     "list_runs": "stacksl.api",
     "prepare": "stacksl.api",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder
 
 ROWS = [
     {"id": "a", "prompt": "Once upon a time", "candidates": ["there was", "a"], "answer": 0},

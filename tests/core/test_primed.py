@@ -9,8 +9,8 @@ import pytest
 
 from stacksl.core.blocks import PairBlock
 from stacksl.core.gates.registry import Margin
-from stacksl.runs.building import assemble
-from stacksl.runs.settings import Settings
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.resolve import Settings
 
 ITEMS, OPTIONS = 400, 3
 

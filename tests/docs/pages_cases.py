@@ -10,7 +10,7 @@ from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import ENCODERS
 from stacksl.labelers.labelers import LABELERS
 from stacksl.lm import OBJECTIVES
-from stacksl.runs.presets import AIMS, PRESETS
+from stacksl.runs.settings.presets import AIMS, PRESETS
 from stacksl.studies import STUDIES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from stacksl.core import GATES
 from stacksl.lm import OBJECTIVES
 from stacksl.lm.prompt.format import PROTOCOLS, TEMPLATES
 from stacksl.lm.scoring.normalise import NORMALISATIONS
-from stacksl.runs.settings import known_settings, settings_type
+from stacksl.runs.settings.resolve import known_settings, settings_type
 
 from .pages_cases import PAGES, REGISTRIES, ROOT, prose, rows_under, spans
 

@@ -11,9 +11,9 @@ import stacksl
 from stacksl.core import PAPER_RANGES, RECIPES
 from stacksl.lm.memory.size import Size
 from stacksl.lm.prompt.format import TEMPLATES, template
-from stacksl.runs.building import default_scorer
-from stacksl.runs.conflicts import OF_MODEL
-from stacksl.runs.settings import Settings, resolve
+from stacksl.runs.session.build_learner import default_scorer
+from stacksl.runs.settings.conflicts import OF_MODEL
+from stacksl.runs.settings.resolve import Settings, resolve
 from stacksl.studies.methods import FIXED
 from stacksl.studies.rows import KEYS
 

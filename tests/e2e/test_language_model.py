@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl import formats
 from stacksl.api import Run
-from stacksl.runs.checkpoints import latest
+from stacksl.files import formats
+from stacksl.runs.storage.checkpoints import latest
 
 from ..runs.lm_cases import QUICK, questions, tiny_model
 from .conftest import Kind, Worker, budget_of, chain, expect_sound, facts

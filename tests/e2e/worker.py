@@ -21,7 +21,7 @@ from typing import Any
 
 from stacksl import api
 from stacksl.ledger.purchases import Answer
-from stacksl.runs.forgetting import forget
+from stacksl.runs.changes.forgetting import forget
 
 
 class PaidLabeler:

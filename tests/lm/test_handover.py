@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from stacksl import formats
 from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
+from stacksl.files import formats
 from stacksl.lm import Likelihood, Tokenizing
 from stacksl.lm.export.folder import (
     About,
@@ -25,7 +25,7 @@ from stacksl.lm.export.folder import (
     tokenizer_of,
     write_model,
 )
-from stacksl.runs.adapted import AdaptedModel
+from stacksl.models.adapted import AdaptedModel
 from stacksl.types import Item
 
 ITEMS = [

@@ -22,13 +22,13 @@ from stacksl.core.scorers import make_scorer
 from stacksl.labelers.labelers import Labeler, OracleLabeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
-from stacksl.runs.folder import RunFolder
 from stacksl.runs.items.corpus import Corpus as Items
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.choosers import Pool, Stream
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
-from stacksl.runs.refits import LinearTrainer
+from stacksl.runs.loop.linear_trainer import LinearTrainer
+from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision
 
 CLASSES = ("bread", "sea", "night")

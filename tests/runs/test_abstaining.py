@@ -154,7 +154,7 @@ def test_the_rates_of_what_people_say_stand_in_the_report(tmp_path: Path) -> Non
 
 def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:
     """Neighbours spread labels over the rest of a pool, but not to an answered item."""
-    from stacksl.runs import refits
+    from stacksl.runs.loop import linear_trainer as refits
 
     seen: list[frozenset[int]] = []
     source = refits.Source

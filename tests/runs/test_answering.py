@@ -12,7 +12,7 @@ from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
 from stacksl.ledger.pending import Drafts
 from stacksl.report.facts import Facts
-from stacksl.runs.folder import WAIT
+from stacksl.runs.storage.folder import WAIT
 
 from .conftest import CLASSES, class_items
 from .people_cases import (

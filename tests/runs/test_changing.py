@@ -11,7 +11,7 @@ import pytest
 from stacksl.api import run
 from stacksl.cli.running import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
-from stacksl.runs.forgetting import forget
+from stacksl.runs.changes.forgetting import forget
 
 from .changing_cases import MODES, audits, facts_of, finished, labelled
 from .people_cases import (

@@ -11,9 +11,9 @@ from stacksl.api import Run, prepare
 from stacksl.core import GATES
 from stacksl.core.gates.rules import GateState
 from stacksl.errors import SettingsError
-from stacksl.runs.building import assemble
-from stacksl.runs.job import RunSpec
-from stacksl.runs.settings import Settings, resolve, settings_type
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.resolve import Settings, resolve, settings_type
+from stacksl.runs.spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)

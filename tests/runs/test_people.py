@@ -13,7 +13,7 @@ from stacksl.api import Run
 from stacksl.errors import DataError
 from stacksl.ledger.ledger import Ledger
 from stacksl.report.facts import Facts
-from stacksl.runs import people
+from stacksl.runs.session import assignment as people
 
 from .conftest import CLASSES
 from .people_cases import (

@@ -10,8 +10,8 @@ import pytest
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.report.asking import Agreement, BudgetChange, Cost
-from stacksl.runs.chronicle import Chronicle
-from stacksl.runs.responses import asking_of
+from stacksl.runs.finish.answers import asking_of
+from stacksl.runs.finish.rounds import Chronicle
 from stacksl.types import Decision
 
 PRICE = 2_500_000

@@ -11,7 +11,7 @@ import pytest
 
 from stacksl.core.gates.registry import GATES
 from stacksl.lm.training.objectives import OBJECTIVES
-from stacksl.runs.settings import resolve
+from stacksl.runs.settings.resolve import resolve
 from stacksl.studies import LANGUAGE, listing, study_named
 from stacksl.studies.asking import cell_of
 from stacksl.studies.language import LanguageBench, Setting

@@ -17,7 +17,7 @@ from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, plural
 
 if TYPE_CHECKING:
-    from stacksl.runs.changing import Outcome
+    from stacksl.runs.changes.change import Outcome
 
 Budget = Annotated[
     str | None,

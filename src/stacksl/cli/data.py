@@ -33,7 +33,7 @@ def check(
     """
     from stacksl.data import check as described
     from stacksl.data import read, read_classes
-    from stacksl.runs.settings import resolve
+    from stacksl.runs.settings.resolve import resolve
 
     chosen = resolve(context.obj).settings
     named = {"prompt": chosen.prompt_column, "label": chosen.label_column}

@@ -82,7 +82,7 @@ def _task(
     """The keys `task` and `command`: what was written, and the line that scores on it."""
     from stacksl.lm.export.folder import model_arguments, tokenizer_of
     from stacksl.lm.export.tasks import command, write_task
-    from stacksl.runs.sources import read_again
+    from stacksl.runs.items.sources import read_again
 
     file, out = wanted
     dataset = read_again(opened.folder, about, file, given)

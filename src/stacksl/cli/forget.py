@@ -12,7 +12,7 @@ from stacksl.cli import options
 from stacksl.cli.printing import as_json, facts
 
 if TYPE_CHECKING:
-    from stacksl.runs.forgetting import Forgotten
+    from stacksl.runs.changes.forgetting import Forgotten
 
 SHOWN = 5  # untouched files named on the screen
 
@@ -46,7 +46,7 @@ def forget(
     verifies, and `ledger replay` names the rounds it can no longer rebuild. After an interrupted
     call every other command refuses the run until `stacksl forget RUN` has finished it.
     """
-    from stacksl.runs.forgetting import forget as erase
+    from stacksl.runs.changes.forgetting import forget as erase
 
     result = erase(run, id, data=data)
     print(as_json({"run": run, **asdict(result)}) if json else _shown(result))

@@ -22,7 +22,7 @@ COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "lab
 
 def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
     """Where a run's ledger lies."""
-    from stacksl.runs.folder import RunFolder
+    from stacksl.runs.storage.folder import RunFolder
 
     where = RunFolder.open(run).ledger
     print(as_json({"run": run, "ledger": where}) if json else where)
@@ -50,7 +50,7 @@ def verify(
     elsewhere, since whoever rewrites the whole folder is found by it alone.
     """
     from stacksl.api import Run
-    from stacksl.runs.anchors import RECORDS, anchors
+    from stacksl.runs.storage.anchors import RECORDS, anchors
 
     opened = Run.open(run)
     kept = anchors(opened.folder)

@@ -17,7 +17,7 @@ from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.runs.answering import Received
+    from stacksl.runs.session.answering import Received
 
 EVERYBODY = ""  # the value of --free without a name
 

@@ -51,7 +51,7 @@ def run(
     every purchase, and a report.
     """
     from stacksl.api import prepare
-    from stacksl.runs.settings import resolve
+    from stacksl.runs.settings.resolve import resolve
 
     table = _config(config)
     named = table.pop("data", None), table.pop("test", None)  # a run.toml names its files
@@ -153,7 +153,7 @@ def _config(path: Path | None) -> dict[str, Any]:
 
 def _expected(plan: Plan) -> str:
     """What the run will tell of its model, and what that takes of the budget."""
-    from stacksl.runs.audit import expected_width
+    from stacksl.models.audit import expected_width
 
     return expected_width(plan.audit, plan.labels)
 
@@ -284,7 +284,7 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
 
 def _left_over(folder: Path, result: dict[str, Any]) -> str | None:
     """The budget in money that buys more where answers cost less than the highest price."""
-    from stacksl.runs.folder import RunFolder, read_facts
+    from stacksl.runs.storage.folder import RunFolder, read_facts
 
     money = result["money"]
     if money is None or result["left"] or not money["price"]:

@@ -169,7 +169,7 @@ def _gates() -> dict[str, str]:
 
 
 def _settings() -> dict[str, str]:
-    from stacksl.runs.settings import Settings, known_settings, owners_of
+    from stacksl.runs.settings.resolve import Settings, known_settings, owners_of
 
     about = {name: field.description or "" for name, field in Settings.model_fields.items()}
     own = (name for name in known_settings() if name not in about)
@@ -189,7 +189,7 @@ def _followers() -> dict[str, str]:
 
 
 def _presets() -> dict[str, str]:
-    from stacksl.runs.presets import PRESETS
+    from stacksl.runs.settings.presets import PRESETS
 
     return {
         name: ", ".join(f"{key} {value}" for key, value in settings.items())

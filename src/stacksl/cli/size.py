@@ -54,9 +54,9 @@ def size(
     from stacksl.labelers.labelers import OracleLabeler
     from stacksl.lm.memory.forecast import CALIBRATION, forecast
     from stacksl.lm.memory.size import free_bytes
-    from stacksl.runs.adapted import choices_of
-    from stacksl.runs.adapting import due_at
-    from stacksl.runs.settings import resolve
+    from stacksl.models.adapted import choices_of
+    from stacksl.runs.loop.language_trainer import due_at
+    from stacksl.runs.settings.resolve import resolve
 
     pairs = dict(setting_of(pair) for pair in set_ or [])
     resolved = resolve({"adapt": "lora", **pairs, **context.obj})

@@ -32,7 +32,7 @@ def examine(
         SettingsError, MissingExtra, DataError: the model cannot be had, or an item not be put.
     """
     from stacksl.lm import Limits, Tokenizing
-    from stacksl.runs.metrics import macro_f1
+    from stacksl.models.metrics import macro_f1
 
     start = time.monotonic()
     loaded, likelihood = _model(

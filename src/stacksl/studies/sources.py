@@ -12,8 +12,8 @@ from typing import Any
 from stacksl.core.rng import generator
 from stacksl.data import Dataset, read
 from stacksl.errors import DataError, SettingsError, StackslError
-from stacksl.runs.intake import OF_SAMPLE
-from stacksl.runs.settings import Settings
+from stacksl.runs.items.intake import OF_SAMPLE
+from stacksl.runs.settings.resolve import Settings
 from stacksl.studies.paper import SIZES, SUBJECTS
 from stacksl.studies.tasks import Setup, Task, only
 from stacksl.types import Item

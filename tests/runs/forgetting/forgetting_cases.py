@@ -15,7 +15,7 @@ from stacksl.api import Run, run
 from stacksl.labelers.labelers import Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Head, Purchase
-from stacksl.runs.checkpoints import heads
+from stacksl.runs.storage.checkpoints import heads
 
 from ..conftest import pair_items
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from stacksl.ledger.ledger import Ledger
-from stacksl.runs.forgetting import forget
+from stacksl.runs.changes.forgetting import forget
 
 from .forgetting_cases import (
     ID,

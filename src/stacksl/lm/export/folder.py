@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from stacksl import __version__, formats
+from stacksl import __version__
 from stacksl.errors import MissingExtra, RunError
+from stacksl.files import formats
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.export.card import card_text
 from stacksl.lm.export.tasks import write_task

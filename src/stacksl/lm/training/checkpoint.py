@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from stacksl.data.writing import write_whole
 from stacksl.errors import RunError
-from stacksl.formats import sign_arrays, verified_arrays
+from stacksl.files.formats import sign_arrays, verified_arrays
 
 Tensor: TypeAlias = Any
 

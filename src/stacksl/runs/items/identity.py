@@ -16,8 +16,8 @@ from itertools import islice
 
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
-from stacksl.runs.folder import RunFolder, write_atomic
-from stacksl.runs.job import RunSpec, content
+from stacksl.runs.spec import RunSpec, content
+from stacksl.runs.storage.folder import RunFolder, write_atomic
 
 FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
 KEPT = "items.json"

@@ -19,9 +19,9 @@ from stacksl.core.followers import Given
 from stacksl.core.gates.registry import Margin
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head
+from stacksl.runs.loop.batch_selection import margins, spread_out
+from stacksl.runs.loop.class_minimum import rare_picks, share_of
 from stacksl.runs.loop.game import Chooser, Game
-from stacksl.runs.picking import margins, spread_out
-from stacksl.runs.quotas import rare_picks, share_of
 from stacksl.types import Decision
 
 _AT_ONCE = 256  # certificates a transaction
