@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stacksl.core import Always, ConfidenceSet, ScorerSettings
-from stacksl.game.engines import run_stream
+from stacksl.lab.engines import run_stream
 
 DIM = 20
 GENERIC, REPEATS = 1_000_000, 100_000

@@ -31,14 +31,14 @@ from stacksl.core import (
     warmup_spreads,
 )
 from stacksl.errors import GateNeverOpens, SettingsError
-from stacksl.game.bisection import (
+from stacksl.lab.bisection import (
     LEVELS,
     bracket_level,
     calibrate_to_budget,
     simulated_stream,
     voluntary,
 )
-from stacksl.game.engines import run_stream
+from stacksl.lab.engines import run_stream
 
 spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)
 

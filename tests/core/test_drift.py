@@ -12,7 +12,7 @@ from stacksl.core import Always, First, Learner, PairFeatures, ScorerSettings, m
 from stacksl.core.blocks import SharedFeatures
 from stacksl.core.drift import DriftGuard, label_surprise, reward_surprise, surprise
 from stacksl.errors import SettingsError
-from stacksl.game.engines import StreamResult, run_stream
+from stacksl.lab.engines import StreamResult, run_stream
 from stacksl.types import Decision, Feedback, Label, Reward
 
 ROUNDS, K, DIM = 2400, 6, 5

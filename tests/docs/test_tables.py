@@ -9,13 +9,13 @@ import pytest
 
 import stacksl
 from stacksl.core import PAPER_RANGES, RECIPES
+from stacksl.lab.language.methods import FIXED
+from stacksl.lab.study.rows import KEYS
 from stacksl.lm.memory.size import Size
 from stacksl.lm.prompt.format import TEMPLATES, template
 from stacksl.runs.session.build_learner import default_scorer
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.settings.resolve import Settings, resolve
-from stacksl.studies.methods import FIXED
-from stacksl.studies.rows import KEYS
 
 from .pages_cases import PAGES, rows_under, spans
 

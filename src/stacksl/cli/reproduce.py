@@ -22,10 +22,10 @@ from stacksl.errors import RunError, SettingsError
 if TYPE_CHECKING:
     from stacksl.api import Run
     from stacksl.data import Dataset
-    from stacksl.studies.bench import Bench, Pace
-    from stacksl.studies.cells import Result
-    from stacksl.studies.rows import Row
-    from stacksl.studies.study import Study
+    from stacksl.lab.language.cells import Result
+    from stacksl.lab.study.bench import Bench, Pace
+    from stacksl.lab.study.rows import Row
+    from stacksl.lab.study.study import Study
 
 
 Name = Annotated[
@@ -98,11 +98,11 @@ def reproduce(
     of the paper stand only beside its own model on its own data. Studies of synthetic streams take
     no model and no data.
     """
-    from stacksl.studies import study_named
-    from stacksl.studies.bench import Bench
-    from stacksl.studies.lab.trial import StreamStudy
-    from stacksl.studies.records import record
-    from stacksl.studies.store import Store
+    from stacksl.lab.streams.trial import StreamStudy
+    from stacksl.lab.studies import study_named
+    from stacksl.lab.study.bench import Bench
+    from stacksl.lab.study.records import record
+    from stacksl.lab.study.store import Store
 
     found = study_named(study)
     store = Store(out / found.kept_in())
@@ -113,10 +113,10 @@ def reproduce(
         _refuse(study, [name for name, value in given.items() if value])
         bench = Bench(store, jobs or os.cpu_count() or 1, quick)
     else:
-        from stacksl.studies.examining import examine
-        from stacksl.studies.language import LanguageBench
-        from stacksl.studies.sources import quick as cut
-        from stacksl.studies.sources import setup_of
+        from stacksl.lab.language.examining import examine
+        from stacksl.lab.language.sources import quick as cut
+        from stacksl.lab.language.sources import setup_of
+        from stacksl.lab.language.studies import LanguageBench
 
         if (jobs or 1) > 1 and int(os.environ.get("WORLD_SIZE") or "1") > 1:
             raise SettingsError("--jobs starts processes of its own: give it without torchrun")
@@ -168,7 +168,7 @@ def _tell(pace: Pace) -> None:
 
 
 def _shown(study: Study, rows: Sequence[Row]) -> str:
-    from stacksl.studies.paper import CANNOT
+    from stacksl.lab.language.paper import CANNOT
 
     lines = [f"{study.title}. Claimed: {study.claim}.", "", study.shown(rows)]
     if study.name in CANNOT and any(row.paper is not None for row in rows):
@@ -190,7 +190,7 @@ def _check_figures(study: Study, folder: Path) -> None:
 
 
 def _draw(study: Study, rows: Sequence[Row], folder: Path) -> None:
-    from stacksl.studies.lab.drawing.style import save
+    from stacksl.lab.figures.style import save
 
     if study.figures is None:
         return
@@ -238,7 +238,7 @@ def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Pat
 
 
 def _result(run: Run, clip: str, seconds: float) -> Result:
-    from stacksl.studies.cells import Result
+    from stacksl.lab.language.cells import Result
 
     facts = json_.loads((run.path / "facts.json").read_text(encoding="utf-8"))["test"]
     status = run.status()

@@ -217,7 +217,7 @@ def _objectives() -> dict[str, str]:
 
 
 def _studies() -> dict[str, str]:
-    from stacksl.studies import listing
+    from stacksl.lab.studies import listing
 
     return listing()
 

@@ -75,12 +75,7 @@ from stacksl.core.scorers import (
     make_scorer,
     restore_head,
 )
-from stacksl.game.bisection import (
-    BudgetLevel,
-    bracket_level,
-    calibrate_to_budget,
-    simulated_stream,
-)
+from stacksl.lab.bisection import BudgetLevel, bracket_level, calibrate_to_budget, simulated_stream
 
 __all__ = [
     "ADPO",
