@@ -13,8 +13,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stacksl.cli import reproduce as verb
 from stacksl.cli.entry import Stopped
+from stacksl.cli.verbs import reproduce as verb
 from stacksl.errors import RunError, SettingsError
 from stacksl.lab import streams as lab
 from stacksl.lab.streams.trial import StreamStudy, Trial

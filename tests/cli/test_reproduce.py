@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stacksl.cli import reproduce as verb
+from stacksl.cli.verbs import reproduce as verb
 from stacksl.data import Dataset
 from stacksl.lab.language import examining, sources
 from stacksl.lab.language.cells import Result

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stacksl.api import run
-from stacksl.cli.running import shown_run
+from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.runs.changes.forgetting import forget
 

@@ -50,7 +50,7 @@ def size(
     this device, for ten seconds at most once the weights are loaded.
     """
     from stacksl.api import prepare
-    from stacksl.cli.running import setting_of
+    from stacksl.cli.verbs.run import setting_of
     from stacksl.labelers.labelers import OracleLabeler
     from stacksl.lm.memory.forecast import CALIBRATION, forecast
     from stacksl.lm.memory.size import free_bytes

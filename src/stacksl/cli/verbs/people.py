@@ -12,7 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, facts, table, visible
-from stacksl.cli.running import shown_run
+from stacksl.cli.verbs.run import shown_run
 from stacksl.report.wording import plural
 
 if TYPE_CHECKING:

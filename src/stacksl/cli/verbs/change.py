@@ -12,7 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, dollars
-from stacksl.cli.running import shown_run, somebody_is_there, word
+from stacksl.cli.verbs.run import shown_run, somebody_is_there, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, plural
 
