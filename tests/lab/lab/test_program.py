@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.lab.streams import LABORATORY
+from stacksl.lab.studies import LABORATORY
 from stacksl.lab.study.program import PACKAGE, program_files, program_hash
 
 
