@@ -19,7 +19,6 @@ PACKAGE = ROOT / "src" / "stacksl"
 SIBLINGS = ("labels", "features", "data", "sheets")
 HEAVY = (
     "accelerate",
-    "alembic",
     "datasets",
     "jinja2",
     "joblib",

@@ -77,6 +77,10 @@ DATA = {
     "no-header-short.csv": table(
         (), [[f"{PROMPT} says a word too many {n}", OPTION, f"{ANSWER}{n}"] for n in range(40)]
     ),
+    "no-header-words.csv": table(
+        (), [[f"{PROMPT} {n}", "yes", OPTION + str(n)] for n in range(40)]
+    ),
+    "no-header-sick.csv": table((), [[f"{PROMPT} {n % 9}", f"{OPTION}", "x"] for n in range(40)]),
     "fields.csv": GOOD + "".join(f"{PROMPT},{OPTION},{ANSWER}\n" for _ in range(9)),
     "quote.csv": GOOD + f'"{PROMPT},{OPTION}\n',
 }
@@ -197,3 +201,30 @@ def test_a_fault_that_quotes_the_data(said, tmp_path: Path, monkeypatch) -> None
     status = said("status", "r", "--json").out
     expect_silence(status)
     assert "unexpected ValueError in test_canaries.py, line " in status
+
+
+def test_a_forwarded_report_has_no_word_of_the_settings(said, tmp_path: Path) -> None:
+    header = (f"{CANARY}text", f"{CANARY}topic")
+    (tmp_path / "data.csv").write_text(table(header, rows(60)), encoding="utf-8")
+    named = ["--prompt-column", header[0], "--label-column", header[1]]
+    assert said("run", "data.csv", *named, "--budget", "10", "--out", "r", "--quiet").code == 0
+    said("report", "r", "--no-text")
+    assert header[0] in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    for name in ("report.html", "README.md"):
+        expect_silence((tmp_path / "r" / "no-text" / name).read_text(encoding="utf-8"))
+
+
+def test_many_columns_make_a_short_sentence(said, tmp_path: Path) -> None:
+    names = [f"c{n}" for n in range(8800)]
+    (tmp_path / "wide.csv").write_text(table(names, [[*names[1:], "x"]] * 9), encoding="utf-8")
+    told = said("run", "wide.csv", "--label-column", "none").err
+    assert "c19 and 8,780 more" in told
+    assert len(told) < 1000
+
+
+def test_a_class_name_commands_no_terminal(said, tmp_path: Path) -> None:
+    body = [[f"word {n}", f"\x1b]0;gone\x07a\u202e{n % 2}"] for n in range(20)]
+    (tmp_path / "data.csv").write_text(table(("text", "topic"), body), encoding="utf-8")
+    shown = said("data", "check", "data.csv").out
+    assert "\\x1b]0;gone\\x07a\\u202e0" in shown
+    assert "\x1b" not in shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 
 import pytest
@@ -9,6 +11,8 @@ import typer
 
 from stacksl.cli.app import app
 from stacksl.cli.examples import EXAMPLES, prose
+from stacksl.runs.fields import Flag, Settings, marked
+from stacksl.runs.settings import known_settings
 
 ROOT = typer.main.get_command(app)
 
@@ -63,7 +67,7 @@ def test_the_help_of_a_verb_shows_its_examples_and_its_json(stacksl, verb: str) 
 def test_the_help_of_a_verb_explains_every_option(verb: str) -> None:
     command = command_of(verb)
     assert command.help
-    for parameter in command.params:
+    for parameter in command.get_params(command.context_class(command)):
         assert parameter.help, parameter.name
 
 
@@ -76,3 +80,47 @@ def test_the_version(stacksl) -> None:
 
 def test_prose_joins_lines_and_keeps_paragraphs_and_brackets() -> None:
     assert prose("One\n    line [x].\n\n    Two.") == "One line \\[x].\n\nTwo."
+
+
+def shown(text: str) -> set[str]:
+    """The options of a help."""
+    return set(re.findall(r"^│ (--[a-z-]+)", text, re.MULTILINE)) - {"--help", "--help-all"}
+
+
+def test_the_help_of_run_is_short_and_help_all_has_every_flag(stacksl) -> None:
+    short, full = stacksl("run", "--help"), stacksl("run", "--help-all")
+    assert (short.code, full.code) == (0, 0)
+    common = {
+        f"--{name.replace('_', '-')}"
+        for name, field in Settings.model_fields.items()
+        if (flag := marked(field, Flag)) and flag.common
+    }
+    assert common < shown(short.out) < shown(full.out)
+    assert len(shown(short.out)) < 30
+    flags = {name for name, field in Settings.model_fields.items() if marked(field, Flag)}
+    seen = {word.removeprefix("--").replace("-", "_") for word in shown(full.out)}
+    assert flags <= seen
+    assert not seen & (Settings.model_fields.keys() - flags)
+
+
+def test_every_setting_is_described_and_listed(stacksl) -> None:
+    rows = {
+        row["name"]: row["about"] for row in json.loads(stacksl("ls", "settings", "--json").out)
+    }
+    assert set(rows) == set(known_settings())
+    assert all(rows.values())
+    assert rows["level"] == "Of the gate adpo."
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--follower", "hard"], "--follower is not an option: give --set follower=hard"),
+        (["--max-len-prompt=9"], "--max-len-prompt is not an option: give --set max_len_prompt=9"),
+        (["--reading", "literal"], "--reading is not an option: give --set reading=literal"),
+        (["--kappa"], "--kappa is not an option: give --set kappa=VALUE"),
+    ],
+)
+def test_a_setting_without_a_flag_names_set(stacksl, words, sentence) -> None:
+    said = stacksl("run", *words)
+    assert (said.code, said.out, said.err) == (2, "", f"stacksl: {sentence}\n")

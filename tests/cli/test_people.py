@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,29 @@ def waiting(tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch) -> 
     assert "14 labels for $42.00 at most" in said.err
     assert "4 of the 14 labels are kept for an audit" in said.err
     return Run(Path("run"))
+
+
+def test_answers_of_several_processes_wait_for_each_other(waiting: Run) -> None:
+    files = [fill(sheet) for sheet in sheets(waiting)]
+    words = [sys.executable, "-m", "stacksl", "answer", str(waiting.path), "--json", "--quiet"]
+    calls = [
+        subprocess.Popen([*words, str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for file in (*files, files[0])
+    ]
+    told = [call.communicate() for call in calls]
+    assert [call.returncode for call in calls] == [0, 0, 0], told
+    results = [json.loads(out) for out, _ in told]
+    assert sum(each["accepted"].get("label", 0) for each in results) == 6
+    assert sum(each["repeated"] for each in results) == 3
+
+
+def test_a_run_that_is_held_is_refused_after_the_wait(waiting: Run, stacksl: Shell) -> None:
+    with waiting.folder.locked():
+        said = stacksl("answer", "run", fill(sheets(waiting)[0]), "--wait", "0")
+    assert (said.code, said.out) == (2, "")
+    assert "is held by process" in said.err
+    said = stacksl("answer", "run", sheets(waiting)[0], "--wait=-1")
+    assert (said.code, said.out) == (2, "")
 
 
 def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:

@@ -12,6 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from stacksl.cli.options import command_class
 from stacksl.cli.size import _time, size
 from stacksl.errors import SettingsError
 from stacksl.lm import ModelChoices, TokenItem, TrainSettings
@@ -48,7 +49,7 @@ def data(tmp_path: Path) -> Path:
 
 def said(*words: str | Path) -> Result:
     app = typer.Typer()
-    app.command()(size)
+    app.command(cls=command_class(size))(size)
     return CliRunner().invoke(app, [str(word) for word in words])
 
 

@@ -12,7 +12,7 @@ import typer
 
 from stacksl.cli.app import app
 from stacksl.runs.people import FILE
-from stacksl.runs.settings import Settings
+from stacksl.runs.settings import known_settings
 
 from .pages_cases import BLOCK, PAGES, REGISTRIES, ROOT, spans
 
@@ -57,7 +57,7 @@ def test_a_command_is_one_that_the_command_line_takes(page: str, line: str) -> N
         words = words[: 2 if words[0] in ("data", "ledger") else 1]
         assert words[0] in (*PROGRAM.commands, "VERB")
         return
-    if words[:1] == ["--version"] or words[-1:] == ["--help"] or not words:
+    if words[:1] == ["--version"] or words[-1:] in (["--help"], ["--help-all"]) or not words:
         return
     command = PROGRAM
     while hasattr(command, "commands"):
@@ -80,7 +80,7 @@ def check_values(given: dict[str, Any]) -> None:
         assert value is None or str(value).partition(":")[0] in named, f"no {kind} {value}"
     for assignment in given.get("settings") or given.get("set_") or given.get("set") or ():
         name = assignment.partition("=")[0]
-        assert name in Settings.model_fields, f"no setting {name}"
+        assert name in known_settings(), f"no setting {name}"
 
 
 def test_the_commands_were_found() -> None:
@@ -120,14 +120,14 @@ def test_a_flag_in_the_text_exists(page: str) -> None:
         if span.split(" ")[0] not in OTHERS:
             assert set(FLAG.findall(span)) <= known, span
         for name in re.findall(r"--set (\w+)=", span):
-            assert name in Settings.model_fields or name == "NAME", span
+            assert name in known_settings() or name == "NAME", span
         for kind in ("gate", "scorer", "follower", "preset", "aim", "objective"):
             for name in re.findall(rf"--{kind} ([a-z][\w-]*)", span):
                 assert name in REGISTRIES[kind], span
 
 
 def options(command: Any) -> Iterator[str]:
-    for parameter in command.params:
+    for parameter in command.get_params(command.context_class(command)):
         yield from (word.removeprefix("--") for word in getattr(parameter, "opts", ()))
     for inner in getattr(command, "commands", {}).values():
         yield from options(inner)

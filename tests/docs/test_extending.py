@@ -43,6 +43,7 @@ def extended(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     [
         {"gate": "unsure"},
         {"gate": "unsure", "mode": "pool"},
+        {"gate": "unsure", "level": 0.25},
         {"scorer": "perceptron"},
         {"labeler": "off-by-one"},
         {"features": "letters"},

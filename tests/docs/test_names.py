@@ -8,10 +8,11 @@ from typing import Any, get_args
 
 import pytest
 
+from stacksl.game import GATES
 from stacksl.lm import OBJECTIVES
 from stacksl.lm.normalise import NORMALISATIONS
 from stacksl.lm.prompts import PROTOCOLS, TEMPLATES
-from stacksl.runs.settings import Settings
+from stacksl.runs.settings import known_settings, settings_type
 
 from .pages_cases import PAGES, REGISTRIES, ROOT, prose, rows_under, spans
 
@@ -46,12 +47,14 @@ PLAIN = {  # identifiers on the pages below that are no setting, no name and no 
 def test_an_identifier_is_a_name_that_exists(page: str) -> None:
     values = {
         str(value)
-        for field in Settings.model_fields.values()
-        for value in get_args(field.annotation)
+        for gate in GATES
+        for field in settings_type(gate).model_fields.values()
+        for kind in (field.annotation, *get_args(field.annotation))
+        for value in get_args(kind)
         if isinstance(value, str)
     }
     registered = {name for known in REGISTRIES.values() for name in known}
-    known = PLAIN | values | registered | set(Settings.model_fields)
+    known = PLAIN | values | registered | set(known_settings())
     for span in spans(PAGES[page]):
         if re.fullmatch(r"[a-z][a-z_-]{3,}", span):
             assert span in known, f"`{span}` is no setting, no name and no value"

@@ -21,7 +21,7 @@ from stacksl.labels.purchases import Head
 from stacksl.runs.checkpoints import heads
 
 WORKER = Path(__file__).with_name("worker.py")
-TIMES = ("created", "finished", "interruptions")
+TIMES = ("created", "finished", "interruptions", "sha256")  # and a digest of them
 
 
 @dataclass

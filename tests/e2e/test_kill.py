@@ -231,7 +231,7 @@ def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_pa
 
     os.kill(process.pid, signal.SIGSTOP)  # it holds the run, and cannot finish meanwhile
     assert Run.open(out).status()["state"] == "running"
-    second = stacksl("resume", out)
+    second = stacksl("resume", out, "--wait", 0)
     _, told = second.communicate(timeout=60)
     assert second.returncode == 2
     assert f"is held by process {process.pid} on " in told

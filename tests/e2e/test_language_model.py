@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stacksl import formats
 from stacksl.api import Run
 from stacksl.runs.checkpoints import latest
 
@@ -91,7 +92,7 @@ def write(path: Path, count: int, seed: int) -> Path:
 
 def timeless(path: Path) -> dict[str, Any]:
     """The record of a refit without how long it took."""
-    found = dict(json.loads(path.read_text()))
+    found = formats.from_json(path.read_text())
     found["trained"] = {k: v for k, v in found["trained"].items() if k != "seconds"}
     return found
 

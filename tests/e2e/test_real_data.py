@@ -56,7 +56,7 @@ def test_some_rows_of_an_official_file(shared_data, tmp_path, capfd, name) -> No
     few = some_of(found(shared_data, data), rows, tmp_path / "data")
     held = some_of(found(shared_data, test), 40, tmp_path / "test")
     out = tmp_path / "run"
-    words = ("--budget", 12, "--out", out, "--test", held, "--order", "file", "--quiet")
+    words = ("--budget", 12, "--out", out, "--test", held, "--set", "order=file", "--quiet")
     told = ran(capfd, "run", few, *words)
     assert (told["state"], told["budget"], told["asked"], told["left"]) == ("finished", 12, 12, 0)
     assert told["rounds"] >= 100

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.items import Decision
+from stacksl.items import Decision, Label
 from stacksl.labels.labelers import Labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, ItemRecord, Purchase
+from stacksl.labels.purchases import Answer, ItemRecord, Purchase, Receipt
 
 ITEMS = 30
 SIZE = 4
@@ -73,6 +73,11 @@ def make_decision(round: int, status: str = "wanted", item: str | None = None) -
 
 def make_records(count: int = ITEMS) -> list[ItemRecord]:
     return [ItemRecord(f"q{i}", f"A prompt of number {i}\nyes\nno", SIZE) for i in range(count)]
+
+
+def lessons(receipts: Sequence[Receipt]) -> list[tuple[Decision, Label]]:
+    """What is to be learnt of answers that were taken."""
+    return [receipt.lesson for receipt in receipts if receipt.lesson is not None]
 
 
 @pytest.fixture

@@ -229,3 +229,46 @@ def test_an_unknown_event_is_damage(kept, path):
     edit(path, "UPDATE events SET event = 'gift' WHERE seq = 10")
     with pytest.raises(LedgerCorrupt, match="came 'gift'"):
         Ledger.open(path)
+
+
+@pytest.fixture
+def surrogates(book, decision, path):
+    """A closed ledger with items audited, owned and learnt; two surrogates of each purpose."""
+    ledger = book(budget=9)
+    ledger.own([("q4", 3), ("q5", 0)], "labels held before")
+    ledger.reserve(["q6", "q7"])
+    ledger.post([decision(1), decision(2)])
+    ledger.take([Answer(item, 0, 1, 0, "me") for item in ("q6", "q7", "q0", "q1")])
+    found: dict[str, list[str]] = {}
+    for row in ledger.rows():
+        if row.event == "reserved":
+            found.setdefault(row.purpose, []).append(row.surrogate)
+    ledger.close()
+    return found
+
+
+@pytest.mark.parametrize("purpose", ["audit", "owned", "train"])
+def test_items_whose_surrogates_were_swapped_are_found(surrogates, path, purpose):
+    one, other = surrogates[purpose]
+    verify(path)
+    for old, new in ((one, "swap"), (other, one), ("swap", other)):
+        edit(path, "UPDATE items SET surrogate = ? WHERE surrogate = ?", new, old)
+    with pytest.raises(LedgerCorrupt, match=r"says .* of the item 'q\d', .* the item was edited"):
+        verify(path)
+
+
+@pytest.mark.parametrize("purpose", ["audit", "owned", "train"])
+def test_a_removed_item_is_found(surrogates, path, purpose):
+    edit(path, "DELETE FROM items WHERE surrogate = ?", surrogates[purpose][1])
+    with pytest.raises(LedgerCorrupt, match="should be in the table of items, but is not"):
+        verify(path)
+
+
+def test_the_keeper_of_a_head_is_named(kept, path):
+    middle, end = kept
+    with Ledger.open(path, readonly=True) as ledger:
+        ledger.verify({"facts.json": end, "the checkpoint 000000005": middle})
+        with pytest.raises(LedgerCorrupt, match=r"row 10 .*, as facts\.json says, but has"):
+            ledger.verify({"facts.json": Head(10, "0" * 64), "report.html": end})
+        with pytest.raises(LedgerCorrupt, match=r"at least 11 rows, as --head says, but has 10"):
+            ledger.verify({"--head": Head(11, end.hash)})

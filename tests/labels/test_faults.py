@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.labels import migrations
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Handed, ItemRecord
-from stacksl.labels.schema import METADATA
 
 
 def state(ledger):
     sums = (ledger.asked, ledger.spent, ledger.spent_money, ledger.left, ledger.learnt)
     return sums, ledger.open_purchases(), ledger.head, ledger.seen("q1"), ledger.export()
+
+
+def read_all(path, records):
+    with Ledger.open(path, readonly=True) as ledger:
+        ledger.check_items(records)
+        ledger.handed()
+        ledger.texts()
+        ledger.verify()
 
 
 def fill(ledger, full=True):
@@ -125,7 +131,7 @@ def test_missing_foreign_and_empty_files(tmp_path: Path):
         (tmp_path / "nothing.db", "no ledger at"),
         (text, "SQLite file, came something else"),
         (empty, "is empty, it was cut"),
-        (other, "came a database without its tables"),
+        (other, "got a database without its tables"),
     ):
         for readonly in (True, False):
             with pytest.raises(LedgerError, match=words) as caught:
@@ -189,6 +195,91 @@ def test_create_that_fails_leaves_no_file(tmp_path, records):
         Ledger.create(tmp_path / "m.db", run="r", budget=-1, items=records)
 
 
+def test_an_answer_is_in_the_file_and_not_in_its_log(book, decision, path, tmp_path):
+    """A flipped bit in a write-ahead log ends it unseen; one in the file is found."""
+    ledger = book()
+    ledger.post([decision(1), decision(2)])
+    for item in ("q0", "q1"):
+        ledger.take([Answer(item, 0, 1, 2, "me")])
+        alone = tmp_path / f"{item}.db"
+        shutil.copy(path, alone)  # without its log
+        with Ledger.open(alone, readonly=True) as copy:
+            copy.verify([ledger.head])
+            assert copy.export()[-2:] == ledger.export()[-2:]
+        assert path.with_name("ledger.db-wal").stat().st_size == 0
+
+
+def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1)])
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM items").fetchone()
+    ledger.take([Answer("q0", 0, 1, 2, "me")])
+    ledger.close()  # the reader is still there
+    reader.execute("COMMIT")
+    reader.close()
+    with Ledger.open(path) as again:
+        assert (again.learnt, again.open_purchases()) == (1, [])
+        again.verify([ledger.head])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"CREATE TABLE items", b"CREATE TABLE \xdftems"),
+        (b"CREATE TABLE events", b"CREATE TABLE ev\xecnts"),
+        (b'"choice":2', b'"ch\xefice":2'),
+        (b'"choice":2', b'"chOice":2'),
+        (b'"reason":"gate"', b'"reason":"gate!'),
+    ],
+)
+def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.close()
+    found = path.read_bytes()
+    assert before in found
+    path.write_bytes(found.replace(before, after))
+    with pytest.raises(LedgerError) as caught, Ledger.open(path, readonly=True) as again:
+        next(iter(again.rows())).decision()
+    assert "\n" not in str(caught.value)
+    assert "restore" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("runs", "price = 'dear'"),
+        ("items", "id = CAST('x' || rowid AS BLOB)"),
+        ("items", "size = 'four'"),
+        ("items", "salt = 'no salt'"),
+        ("names", "name = x'ff'"),
+        ("texts", "note = x'ff'"),
+        ("handed", "slot = 'first'"),
+        ("handed", "shown = '{'"),
+        ("handed", "shown = '[0.5]'"),
+        ("events", "hash = x'00'"),
+        ("events", "previous = x'00'"),
+        ("events", "time = 0.5"),
+        ("events", "round = 'one'"),
+        ("events", "item = x'ff'"),
+    ],
+)
+def test_values_of_another_type_are_one_sentence(book, decision, path, records, table, change):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.hand_out([Handed("k1", "q0", 0, 1, "Ann", 1, (0, 1, 2, 3))])
+    ledger.take([Answer("q0", 0, 1, 2, "Ann", note="a note")])
+    ledger.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(f"UPDATE {table} SET {change}").rowcount > 0
+    connection.close()
+    with pytest.raises(LedgerCorrupt) as caught:
+        read_all(path, records)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_bad_address_is_one_sentence():
     for url in ("nosuch://x", "postgresql+nodriver://me:secret@host/db"):
         with pytest.raises(LedgerError) as caught:
@@ -210,56 +301,24 @@ def test_an_address_works_as_a_path_does(tmp_path, decision, records):
         Ledger.open(url)
 
 
-def older(path: Path, count: int) -> None:
-    """A ledger whose schema stopped after `count` steps."""
-    from alembic.migration import MigrationContext
-    from alembic.operations import Operations
-    from sqlalchemy import insert
-
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        migrations.steps.create(connection)
-        for number, (name, step) in enumerate(migrations.STEPS[:count], start=1):
-            step(Operations(MigrationContext.configure(connection)))
-            connection.execute(insert(migrations.steps).values(number=number, name=name))
-        connection.exec_driver_sql("INSERT INTO runs VALUES ('old', 2, NULL, 0, 0)")
-        connection.exec_driver_sql("INSERT INTO items VALUES ('old', 'aa', 'q0', NULL, '00', '00')")
-    engine.dispose()
-
-
-def test_an_older_ledger_is_brought_up_to_date(path, decision):
-    older(path, 2)
-    with pytest.raises(LedgerError, match="lacks the schema step 'once_each'"):
-        Ledger.open(path, readonly=True)
-    with Ledger.open(path) as ledger:
-        assert ledger.post([decision(1)])[0].asked
-    with Ledger.open(path, readonly=True) as ledger:
-        assert ledger.spent == 1
-    connection = sqlite3.connect(path)
-    indexes = {row[1] for row in connection.execute("PRAGMA index_list(events)")}
-    connection.close()
-    assert "one_accepted_answer" in indexes
-
-
-def test_a_newer_ledger_is_refused(book, path):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE format SET number = 2", "has format 2, .* reads format 1: install a newer"),
+        ("UPDATE format SET number = 0", "has format 0, .* reads format 1: use the version"),
+        ("DROP TABLE format", "has format 0, .* reads format 1: use the version"),
+    ],
+)
+@pytest.mark.parametrize("readonly", [True, False])
+def test_a_ledger_of_another_format_is_refused(book, path, change, said, readonly):
     book().close()
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO schema_steps VALUES (6, 'wonders')")
+        connection.execute(change)
     connection.close()
-    for readonly in (True, False):
-        with pytest.raises(LedgerError, match="step 'wonders', .* install a newer stacksl"):
-            Ledger.open(path, readonly=readonly)
-
-
-def test_the_steps_lead_to_the_schema(book, path):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
-    book().close()
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
-    engine.dispose()
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match=said):
+        Ledger.open(path, readonly=readonly)
+    assert path.read_bytes() == before
 
 
 def test_the_database_keeps_the_rules_too(book, decision, path):

@@ -1,21 +1,18 @@
-"""Full disks, kills and older ledgers, for what people say and were handed."""
+"""Full disks and kills, for what people say and were handed."""
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 
 import pytest
 
 from stacksl.errors import LedgerError
-from stacksl.labels.book import Terms
-from stacksl.labels.chain import chain
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Handed, Head, ItemRecord
-from stacksl.labels.rows import Entry, certificate
+from stacksl.labels.purchases import Answer, Handed, ItemRecord
 
-from .test_faults import fill, older, state
+from .conftest import lessons
+from .test_faults import fill, state
 
 
 def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):
@@ -38,48 +35,12 @@ def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):
             attempt()
         assert (state(ledger), ledger.texts(), ledger.handed()) == (before, [], [])
     fill(ledger, full=False)
-    assert len(ledger.take([Answer("q1", 0, 1, 2, "Ann"), said])) == 1
+    assert len(lessons(ledger.take([Answer("q1", 0, 1, 2, "Ann"), said]))) == 1
     ledger.hand_out(handed)
     ledger.close()
     with Ledger.open(path) as again:
         again.verify()
         assert (again.texts(), again.handed()) == ([said], handed)
-
-
-def test_a_ledger_of_before_people_is_brought_up_to_date(path, decision):
-    """One with a row of every kind that there was, and its rule of one lesson a slot."""
-    older(path, 3)
-    connection = sqlite3.connect(path)
-    terms = Terms("old", 2, None, 0, 0)
-    common = {"round": 1, "item": "aa", "slot": 0, "token": 1, "purpose": "train"}
-    entries = [
-        Entry(0, "round", round=1, item="aa", payload=certificate(decision(1).reserved())),
-        Entry(0, "reserved", **common, price=0),
-        Entry(0, "answered", **common, labeler="me", price=0, payload='{"index":2}'),
-        Entry(0, "learnt", **common, labeler="me", payload='{"index":2}'),
-    ]
-    columns = ["run", "seq", *Entry.__dataclass_fields__, "previous", "hash"]
-    marks = ",".join("?" * len(columns))
-    for link in chain("old", Head(0, terms.genesis), entries):
-        values = [getattr(link.entry, name) for name in Entry.__dataclass_fields__]
-        row = ("old", link.seq, *values, link.previous, link.hash)
-        connection.execute(f"INSERT INTO events ({','.join(columns)}) VALUES ({marks})", row)
-    connection.commit()
-    connection.close()
-    with pytest.raises(LedgerError, match="lacks the schema step 'beside'"):
-        Ledger.open(path, readonly=True)
-    with Ledger.open(path) as ledger:
-        assert (ledger.asked, ledger.spent, ledger.learnt) == (1, 1, 1)
-        assert ledger.said() == {"label": 1, "none": 0, "ambiguous": 0, "broken": 0}
-        (again,) = ledger.reserve(["q0"], "train")
-        ledger.hand_out([Handed("k", "q0", 1, again.token, "Ann", 1, (0,))])
-        assert ledger.take([Answer("q0", 1, 1, 2, "Ann")]) == []
-        assert len(ledger.agreement()) == len(ledger.handed()) == 1
-    connection = sqlite3.connect(path)
-    indexes = {row[1] for row in connection.execute("PRAGMA index_list(events)")}
-    connection.close()
-    assert "one_lesson_an_item" in indexes
-    assert "one_lesson" not in indexes
 
 
 TALKER = """

@@ -12,6 +12,8 @@ from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer
 
+from .conftest import lessons
+
 NONE = Answer("q0", 0, 1, None, "me", said="none", text="a third thing", note="see page 4")
 
 
@@ -24,8 +26,8 @@ def test_it_is_charged_once_and_never_learnt(book, decision, path, said):
     ledger = book(money=100, price=10)
     ledger.post([decision(1)])
     answer = Answer("q0", 0, 1, None, "me", 7, said=said)
-    assert ledger.take([answer, answer]) == []
-    assert ledger.take([answer]) == []
+    assert lessons(ledger.take([answer, answer])) == []
+    assert lessons(ledger.take([answer])) == []
     assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.learnt) == (1, 1, 7, 0)
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "answered"]
@@ -38,7 +40,7 @@ def test_it_is_charged_once_and_never_learnt(book, decision, path, said):
     ledger.close()
     with Ledger.open(path) as again:
         assert again.said() == counts | {said: 1}
-        assert again.take([answer]) == []
+        assert lessons(again.take([answer])) == []
         again.verify([again.head])
 
 
@@ -46,7 +48,7 @@ def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decisi
     ledger = book()
     ledger.post([decision(1)])
     ledger.take([replace(NONE, text=None, note=None)])
-    assert ledger.take([Answer("q0", 0, 1, 2, "me")]) == []
+    assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me")])) == []
     assert (ledger.spent, ledger.learnt) == (1, 0)
     (dispute,) = ledger.disputes()
     assert dispute.accepted == replace(NONE, text=None, note=None)
@@ -121,7 +123,7 @@ def test_what_comes_with_more_words_is_kept_and_is_no_dispute(book, decision):
     bare = replace(NONE, text=None, note=None)
     ledger.take([bare])
     for _ in range(2):
-        assert ledger.take([bare, NONE]) == []
+        assert lessons(ledger.take([bare, NONE])) == []
     assert events(ledger) == ["round", "reserved", "answered", "late"]
     assert ledger.texts() == [NONE]
     assert ledger.disputes() == []
@@ -193,7 +195,7 @@ def test_an_answer_too_late_to_be_paid_is_told(book, decision):
     ledger.post([decision(1)])
     ledger.release(ledger.open_purchases()[0], "expired")
     ledger.post([decision(2)])
-    assert ledger.take([replace(NONE)]) == []
+    assert lessons(ledger.take([replace(NONE)])) == []
     (dispute,) = ledger.disputes()
     assert (dispute.accepted, dispute.came) == (None, NONE)
     assert ledger.texts() == [NONE]

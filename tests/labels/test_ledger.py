@@ -11,6 +11,8 @@ from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer
 
+from .conftest import lessons
+
 SIZES = 1000  # beyond the small integers that Python shares
 
 
@@ -25,7 +27,7 @@ def test_a_label_is_reserved_answered_and_learnt(book, decision):
     assert (ledger.asked, ledger.spent, ledger.left, ledger.learnt) == (1, 1, 2, 0)
     (purchase,) = ledger.open_purchases()
     assert (purchase.item, purchase.slot, purchase.token, purchase.round) == ("q0", 0, 1, 1)
-    assert ledger.take([Answer("q0", 0, 1, 3, "me")]) == [(posted[0], Label(3))]
+    assert lessons(ledger.take([Answer("q0", 0, 1, 3, "me")])) == [(posted[0], Label(3))]
     assert (ledger.spent, ledger.left, ledger.learnt) == (1, 2, 1)
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "round", "answered", "learnt"]
@@ -49,11 +51,11 @@ def test_answers_wait_only_where_they_can_be_had_again(book, decision, path):
     ledger = book()
     ledger.post([decision(1), decision(2)])
     commits = ledger.fsyncs
-    assert len(ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False)) == 1
+    assert len(lessons(ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False))) == 1
     assert ledger.fsyncs == commits
     with Ledger.open(path, readonly=True) as other:
         assert len(other.open_purchases()) == 2
-    assert len(ledger.take([Answer("q1", 0, 1, 0, "person")], durable=True)) == 1
+    assert len(lessons(ledger.take([Answer("q1", 0, 1, 0, "person")], durable=True))) == 1
     assert ledger.fsyncs == commits + 1
     with Ledger.open(path, readonly=True) as other:
         assert other.open_purchases() == []
@@ -87,7 +89,7 @@ def test_a_certificate_comes_back_bit_for_bit(book, decision, path):
     ledger.post([wanted])
     ledger.close()
     with Ledger.open(path) as again:
-        ((late, label),) = again.take([Answer("q0", 0, 1, 1, "me")])
+        ((late, label),) = lessons(again.take([Answer("q0", 0, 1, 1, "me")]))
         assert late == wanted.reserved()
         assert label == Label(1)
         assert math.copysign(1, late.lower) == -1
@@ -122,10 +124,10 @@ def test_a_slow_labeler_answers_out_of_order_and_twice(book, decision, slow):
     slow.ask(ledger.open_purchases())
     for item in ("q2", "q0", "q2"):
         slow.say(item)
-    learnt = ledger.take(slow.answers())
+    learnt = lessons(ledger.take(slow.answers()))
     assert [(d.item, label.index) for d, label in learnt] == [("q2", 2), ("q0", 0)]
     slow.say("q2")
-    assert ledger.take(slow.answers()) == []
+    assert lessons(ledger.take(slow.answers())) == []
     assert [p.item for p in ledger.open_purchases()] == ["q1"]  # never answered
     assert ledger.learnt == 2
 
@@ -134,7 +136,7 @@ def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
     ledger = book()
     ledger.post([decision(1)])
     ledger.take([Answer("q0", 0, 1, 1, "me")])
-    assert ledger.take([Answer("q0", 0, 1, 2, "me"), Answer("q0", 0, 1, 2, "me")]) == []
+    assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me"), Answer("q0", 0, 1, 2, "me")])) == []
     assert events(ledger)[-1] == "late"
     assert events(ledger).count("late") == 1
     assert (ledger.spent, ledger.learnt) == (1, 1)
@@ -148,7 +150,7 @@ def test_a_late_answer_is_charged_where_budget_is_left(book, decision, slow):
     assert ledger.release(ledger.open_purchases()[0], "expired")
     assert (ledger.spent, ledger.left) == (0, 1)
     slow.say("q0")
-    assert [label for _, label in ledger.take(slow.answers())] == [Label(0)]
+    assert [label for _, label in lessons(ledger.take(slow.answers()))] == [Label(0)]
     assert (ledger.spent, ledger.left) == (1, 0)
     assert sum(row.charge for row in ledger.rows()) == 1
 
@@ -161,7 +163,7 @@ def test_a_late_answer_without_budget_is_kept(book, decision, slow):
     ledger.post([decision(2)])
     slow.say("q0")
     slow.say("q0")
-    assert ledger.take(slow.answers()) == []
+    assert lessons(ledger.take(slow.answers())) == []
     assert ledger.spent == 1
     assert [r["state"] for r in ledger.export()] == ["late", "open"]
     assert events(ledger).count("late") == 1
@@ -177,13 +179,13 @@ def test_a_late_answer_takes_over_the_open_lease(book, decision, slow):
     assert (again.token, again.round) == (2, 1)
     slow.ask([again])
     slow.say("q0", token=1, index=3)
-    assert ledger.take(slow.answers()) == [(posted, Label(3))]
+    assert lessons(ledger.take(slow.answers())) == [(posted, Label(3))]
     assert ledger.open_purchases() == []
     assert ledger.spent == 1
     (row,) = (row for row in ledger.rows() if row.event == "answered")
     assert (row.token, row.payload["given"]) == (2, 1)  # the lease it closes, the one it came on
     slow.say("q0", token=2, index=3)  # the same answer from the other lease buys nothing more
-    assert ledger.take(slow.answers()) == []
+    assert lessons(ledger.take(slow.answers())) == []
     assert (ledger.spent, ledger.learnt) == (1, 1)
     assert sum(row.charge for row in ledger.rows()) == 1
 
@@ -195,7 +197,7 @@ def test_a_late_answer_never_waits_since_it_needs_budget(book, decision, path):
     with Ledger.open(path) as other:
         other.post([decision(2)])
     assert ledger.left == 1  # not looked yet
-    assert ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False) == []
+    assert lessons(ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False)) == []
     assert (ledger.spent, ledger.left, events(ledger)[-1]) == (1, 0, "late")
 
 
@@ -308,8 +310,8 @@ def test_integers_of_numpy_are_whole_numbers(book, decision):
     ledger = book(money=100, price=10)
     ledger.post([decision(1)])
     answer = Answer("q0", np.int64(0), np.int32(1), np.uint8(2), "x", np.int64(4))  # type: ignore[arg-type]
-    assert [label for _, label in ledger.take([answer])] == [Label(2)]
-    assert ledger.take([answer]) == []
+    assert [label for _, label in lessons(ledger.take([answer]))] == [Label(2)]
+    assert lessons(ledger.take([answer])) == []
     assert ledger.spent_money == 4
 
 
@@ -323,7 +325,7 @@ def test_a_late_answer_dearer_than_was_reserved_is_refused(book, decision, slow)
         ledger.take(slow.answers())
     assert (ledger.spent, ledger.spent_money, events(ledger)[-1]) == (0, 0, "released")
     slow.say("q0", price=10)
-    assert len(ledger.take(slow.answers())) == 1
+    assert len(lessons(ledger.take(slow.answers()))) == 1
     assert ledger.spent_money == 10
 
 

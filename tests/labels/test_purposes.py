@@ -13,6 +13,8 @@ from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer
 from stacksl.labels.rows import owned_decision
 
+from .conftest import lessons
+
 
 def events(ledger):
     return [row.event for row in ledger.rows()]
@@ -30,7 +32,7 @@ def test_an_audit_is_charged_and_never_asked_or_learnt(book, decision, path):
     ledger.post([decision(1)])
     assert (ledger.asked, ledger.spent) == (1, 3)
     said = [Answer("q3", 0, 1, 2, "me", 4), Answer("q7", 0, 1, None, "me", said="ambiguous")]
-    assert ledger.take(said) == []
+    assert lessons(ledger.take(said)) == []
     assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.learnt) == (1, 3, 14, 0)
     assert list(ledger.audited().items()) == [("q3", said[0]), ("q7", said[1])]
     assert not ledger.seen("q3")
@@ -144,10 +146,10 @@ def test_of_two_slots_each_is_charged_and_the_first_label_learnt(book, decision)
         ("q0", 0), ("q1", 0), ("q2", 0), ("q0", 1), ("q2", 1),
     ]  # fmt: skip
     assert (ledger.asked, ledger.spent, ledger.doubled) == (5, 5, 2)
-    assert ledger.take([Answer("q0", 1, 1, 3, "ben")]) == [(posted[0], Label(3))]
-    assert ledger.take([Answer("q0", 0, 1, 1, "anna")]) == []
+    assert lessons(ledger.take([Answer("q0", 1, 1, 3, "ben")])) == [(posted[0], Label(3))]
+    assert lessons(ledger.take([Answer("q0", 0, 1, 1, "anna")])) == []
     said = [Answer("q2", 0, 1, None, "anna", said="none"), Answer("q2", 1, 1, 0, "ben")]
-    assert ledger.take(said) == [(posted[2], Label(0))]
+    assert lessons(ledger.take(said)) == [(posted[2], Label(0))]
     assert (ledger.asked, ledger.learnt) == (5, 2)
     assert ledger.agreement() == [
         (Answer("q0", 0, 1, 1, "anna"), Answer("q0", 1, 1, 3, "ben")),
@@ -186,7 +188,7 @@ def test_an_item_nobody_could_answer_is_offered_again_as_a_further_slot(book, de
     assert (ledger.asked, ledger.spent) == (2, 2)
     with pytest.raises(LedgerError, match="0 left"):
         ledger.reserve(["q0"], "train")
-    assert ledger.take([Answer("q0", 1, 1, 3, "me")]) == [(posted[0], Label(3))]
+    assert lessons(ledger.take([Answer("q0", 1, 1, 3, "me")])) == [(posted[0], Label(3))]
 
 
 def test_no_item_is_learnt_twice_by_the_database_either(book, decision, path):

@@ -9,6 +9,8 @@ from stacksl.items import Label
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord
 
+from .conftest import lessons
+
 
 def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
     ledger = book(budget=1, price=10)
@@ -111,7 +113,7 @@ def test_a_class_is_one_more_candidate_of_every_item(book, decision, path):
             ledger.add_class("maybe", size)
     ledger.add_class("maybe", 5)
     assert ledger.correct("q0", 4, "mapped") == (posted[0], Label(4))
-    assert len(ledger.take([Answer("q1", 0, 1, 4, "me")])) == 1
+    assert len(lessons(ledger.take([Answer("q1", 0, 1, 4, "me")]))) == 1
     ledger.add_class("never", 6)
     assert ledger.own([("q5", 5)], "old")[0][0].presented == (0, 1, 2, 3, 4, 5)
     ledger.close()

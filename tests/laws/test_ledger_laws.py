@@ -200,10 +200,12 @@ class Buying(RuleBasedStateMachine):
             else Answer(p.item, p.slot, p.token, word, "fake", c, note=note)
             for p, word, c, note in given
         ]
-        taken = self.ledger.take(answers, durable=durable)
+        receipts = self.ledger.take(answers, durable=durable)
+        taken = [receipt.lesson for receipt in receipts if receipt.lesson is not None]
         self.lessons += [(d.item, label.index) for d, label in taken]
         assert all(d.asked and d.item == f"q{d.round - 1}" for d, _ in taken)
-        assert self.ledger.take(answers) == []
+        assert [receipt.answer for receipt in receipts] == answers
+        assert {receipt.outcome for receipt in self.ledger.take(answers)} <= {"repeated"}
 
     @rule(
         lease=leases,
@@ -220,7 +222,7 @@ class Buying(RuleBasedStateMachine):
         answer = Answer(lease.item, lease.slot, lease.token, 0, "fake", PRICE + over)
         state = self.state_of(lease)
         try:
-            assert self.ledger.take([answer]) == []
+            assert [receipt.lesson for receipt in self.ledger.take([answer])] == [None]
         except LabelerError:
             assert state != "answered"
 

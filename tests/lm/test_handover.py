@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from stacksl import formats
 from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
 from stacksl.items import Item
@@ -24,6 +26,7 @@ from stacksl.lm.handover import (
     tokenizer_of,
     write_model,
 )
+from stacksl.runs.adapted import AdaptedModel
 
 ITEMS = [
     Item("a", "Once upon a time there was a", ("girl", "little dog named Tim", "big red car")),
@@ -199,11 +202,11 @@ def test_another_base_is_refused(handed: tuple[Path, About, Any], tmp_path: Path
     other.mkdir()
     for path in folder.iterdir():
         (other / path.name).write_bytes(path.read_bytes())
-    table = json.loads((other / "lm.json").read_text(encoding="utf-8"))
-    (other / "lm.json").write_text(json.dumps(table | {"fingerprint": "0" * 64}))
+    table = formats.from_json((other / "lm.json").read_bytes())
+    (other / "lm.json").write_text(formats.to_json(table | {"fingerprint": "0" * 64}))
     with pytest.raises(RunError, match="trained on the weights 000000000000, but .* now: restore"):
         merge(other, tmp_path / "merged")
-    (other / "lm.json").write_text(json.dumps(table | {"source": str(tmp_path / "gone")}))
+    (other / "lm.json").write_text(formats.to_json(table | {"source": str(tmp_path / "gone")}))
     with pytest.raises(SettingsError, match="is not a folder that there is"):
         merge(other, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
@@ -213,13 +216,30 @@ def test_another_base_is_refused(handed: tuple[Path, About, Any], tmp_path: Path
 def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no adapted language model .* --adapt"):
         read_about(tmp_path)
-    for text in ("[]", '{"format": 99}', '{"format": 1}'):
-        (tmp_path / "lm.json").write_text(text)
-        with pytest.raises(RunError, match="is not of this version of stacksl"):
+    for number, way in ((1, "use the stacksl that wrote it"), (99, "install a newer stacksl")):
+        (tmp_path / "lm.json").write_text(formats.to_json({formats.FORMAT: number}))
+        with pytest.raises(RunError, match=f"{formats.LANGUAGE_MODEL}, .* {number}: {way}"):
             read_about(tmp_path)
-    (tmp_path / "lm.json").write_text("{")
-    with pytest.raises(RunError, match="cannot read .*lm.json"):
-        read_about(tmp_path)
+    for text in ("[]", "{", '{"sha256": "0"}'):
+        (tmp_path / "lm.json").write_text(text)
+        with pytest.raises(RunError, match="lm.json cannot be read .* or delete it"):
+            read_about(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
+def test_a_flipped_bit_of_adapter_or_settings_is_refused(
+    handed: tuple[Path, About, Any], tmp_path: Path, name: str
+) -> None:
+    other = tmp_path / "model"
+    shutil.copytree(handed[0], other)
+    data = bytearray((other / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (other / name).write_bytes(data)
+    with pytest.raises(RunError, match=rf"{name} is missing or does not match its SHA-256"):
+        merge(other, tmp_path / "merged")
+    (other / name).unlink()
+    with pytest.raises(RunError, match=rf"{name} is missing or does not match its SHA-256"):
+        AdaptedModel.load(other)
 
 
 TOY = About(

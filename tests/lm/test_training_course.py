@@ -130,8 +130,10 @@ def test_a_checkpoint_of_other_arguments_is_not_ours(adapter, items, tmp_path):
     assert steps(settings=replace(settings, kl_weight=0.2)) == whole
     assert steps(examples=[replace(examples[0], gold=0), *examples[1:]]) == whole
     assert steps() == whole  # the file now belongs to the last call
-    (tmp_path / "training.safetensors").write_bytes(b"cut off")
-    assert steps() == whole
+    data = (tmp_path / "training.safetensors").read_bytes()
+    for damaged in (b"cut off", data[:-1] + bytes([data[-1] ^ 1])):
+        (tmp_path / "training.safetensors").write_bytes(damaged)
+        assert steps() == whole
     assert [path.name for path in tmp_path.iterdir()] == ["training.safetensors"]
 
 

@@ -22,6 +22,7 @@ from stacksl.game.scorers import make_scorer
 from stacksl.labels.labelers import Labeler, OracleLabeler
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import ItemRecord
+from stacksl.runs.folder import RunFolder
 from stacksl.runs.rounds import Table
 
 CLASSES = ("bread", "sea", "night")
@@ -88,7 +89,7 @@ def spoil(tmp_path: Path) -> Callable[[Finished], Run]:
     def copy(finished: Finished) -> Run:
         path = tmp_path / "run"
         shutil.copytree(finished.run.path, path)
-        (path / "state.json").write_text('{"state": "running", "created": "then"}')
+        RunFolder(path).write_state("running", created="then")
         return Run(path)
 
     return copy

@@ -140,8 +140,7 @@ def test_another_base_at_resume_is_refused_and_the_right_one_goes_on(
 def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> None:
     made = run(*questions(12), out=tmp_path / "run", model=str(model), **SHORT)
     (made.path / "adapters" / "01.json").write_text("{")
-    state = made.path / "state.json"
-    state.write_text(state.read_text().replace('"finished"', '"stopped"', 1))
+    made.folder.write_state(**{**made.folder.read_state(), "state": "stopped"})
     with pytest.raises(RunError, match=r"01\.json of a refit cannot be read"):
         made.resume()
 
@@ -157,7 +156,7 @@ def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> Non
         ({"objective": "ce", "epochs": 2}, "epochs, objective belong to a language model"),
         ({"model": "m", "features": "hashing"}, "makes its own features"),
         ({"model": "m", "scorer": "ridge"}, "the gate's head is 'newton', not 'ridge'"),
-        ({"model": "m", "objective": "ce-hard"}, "give --follower hard"),
+        ({"model": "m", "objective": "ce-hard"}, "give --set follower=hard"),
         ({"model": "m", "objective": "ce", "kl_weight": 0.2}, "belongs to the objective 'stacksl'"),
         ({"model": "m", "adapt": "full", "lora_rank": 4}, "lora_rank need --adapt lora"),
         ({"model": "m", "adapt": "full", "reference": "ema"}, "does not have: give --adapt lora"),

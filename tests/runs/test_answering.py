@@ -10,6 +10,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
 from stacksl.report.facts import Facts
+from stacksl.runs.folder import WAIT
 
 from .conftest import CLASSES, class_items
 from .people_cases import (
@@ -359,8 +360,10 @@ def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(tmp_path: Path) -> No
 
 def test_two_at_a_time_are_one_too_many(tmp_path: Path) -> None:
     waiting = begin(tmp_path)
+    token = WAIT.set(0.0)
     with waiting.folder.locked(), pytest.raises(RunLocked):
         waiting.answer(fill(sheets(waiting)[0]))
+    WAIT.reset(token)
     assert answer_all(waiting).accepted == {"label": 6}
 
 

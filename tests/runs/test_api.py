@@ -234,10 +234,8 @@ def test_a_gate_that_never_opens_is_told_before_round_1(tmp_path, monkeypatch) -
 
 def test_a_library_that_changed_is_told(classes, spoil) -> None:
     again = spoil(classes)
-    path = again.path / "resolved.toml"
-    lines = path.read_text().splitlines()
-    swapped = ['version_numpy = "1.0"' if x.startswith("version_numpy") else x for x in lines]
-    path.write_text("\n".join(swapped))
+    table = again.folder.read_toml("resolved.toml")
+    again.folder.write_toml("resolved.toml", {**table, "version_numpy": "1.0"}, "all")
     again.resume()
     said = [w for w in again.status()["warnings"] if "numpy 1.0" in w]
     assert len(said) == 1
@@ -250,7 +248,7 @@ def test_a_run_that_was_moved_goes_on_where_it_is(tmp_path) -> None:
     items, answers = class_items(20)
     done = run(items, answers, budget=4, test=class_items(8, 1), out=tmp_path / "here")
     shutil.move(done.path, tmp_path / "there")
-    (tmp_path / "there" / "state.json").write_text('{"state": "running", "created": "then"}')
+    RunFolder(tmp_path / "there").write_state("running", created="then")
     moved = Run.open(tmp_path / "there").resume()
     assert moved.status()["state"] == "finished"
     assert moved.replay()["labels"] == 4

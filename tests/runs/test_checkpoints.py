@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stacksl.runs.checkpoints import KEPT, Checkpoint, heads, latest, save
+from stacksl import formats
+from stacksl.errors import RunError
+from stacksl.runs.checkpoints import KEPT, Checkpoint, at, heads, latest, save
 
 ARRAYS = {
     "round": np.array(7),
@@ -67,7 +69,7 @@ def test_a_damaged_one_is_passed_over_and_named(tmp_path, end, damage) -> None:
         assert heads(tmp_path) == [(10, "tip10")], "a damaged one accuses no ledger"
 
 
-@pytest.mark.parametrize("name", ["count", "tip", "round", "sha256"])
+@pytest.mark.parametrize("name", ["count", "tip", "round", "arrays", "sha256"])
 def test_an_edited_description_is_damage_too(tmp_path, name) -> None:
     write(tmp_path, 10)
     path = tmp_path / "000000010.json"
@@ -76,7 +78,19 @@ def test_an_edited_description_is_damage_too(tmp_path, name) -> None:
     path.write_text(json.dumps(about))
     found, warnings = latest(tmp_path)
     assert found is None
-    assert "seal" in warnings[0]
+    assert "SHA-256" in warnings[0]
+
+
+@pytest.mark.parametrize(("step", "way"), [(-1, "use the stacksl that wrote"), (1, "a newer")])
+def test_a_checkpoint_of_another_format_is_refused(tmp_path, step, way) -> None:
+    write(tmp_path, 10)
+    path = tmp_path / "000000010.json"
+    about = formats.from_json(path.read_text())
+    other = formats.CHECKPOINT + step
+    path.write_text(formats.to_json({**about, formats.FORMAT: other}))
+    for read in (latest, heads, lambda folder: at(folder, 10)):
+        with pytest.raises(RunError, match=f"number {formats.CHECKPOINT}, .* {other}: .*{way}"):
+            read(tmp_path)
 
 
 def test_arrays_without_a_description_do_not_count(tmp_path) -> None:

@@ -18,6 +18,7 @@ from stacksl.labels.purchases import Head
 from stacksl.runs.adding import Prospect, prospect
 from stacksl.runs.checkpoints import heads, latest
 from stacksl.runs.forgetting import forget
+from stacksl.runs.job import Job
 
 from .conftest import CLASSES, Finished
 from .people_cases import Row, answer_all, begin, gold, play, read_rows, sheets, write_pool
@@ -297,3 +298,43 @@ def test_many_classes_stand_in_a_list_for_each_number_of_them(tmp_path: Path) ->
 def plainly_or_none(row: Row) -> str:
     topic = gold(row["prompt"])
     return f"[none]: {topic}" if topic == NEW and "classes-of-29" not in row["options"] else topic
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_kill_between_the_settings_and_the_classes_loses_nothing(
+    classes: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    """The digest is written first; until the file follows, the one before it counts as well."""
+
+    def cut(*words: object) -> None:
+        raise Cut
+
+    if given:
+        made = started(tmp_path)
+    else:
+        shutil.copytree(classes.run.path, tmp_path / "run")
+        made = Run(tmp_path / "run")
+    before = Job.open(made.folder).dataset.classes
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr("stacksl.runs.adding.write_atomic", cut)
+            with pytest.raises(Cut):
+                made.add_class("dusk")
+        assert Job.open(made.folder).dataset.classes == before
+    made.add_class("dawn")
+    assert Job.open(made.folder).dataset.classes == (*(before or ()), "dawn")
+    verify(made)
+
+
+def test_an_edited_file_of_classes_is_refused(tmp_path: Path) -> None:
+    made = started(tmp_path)
+    path = made.path / "classes.csv"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("sea", "see"), encoding="utf-8")
+    with pytest.raises(RunError, match=r"classes\.csv .* does not match its SHA-256.*from a copy"):
+        made.resume()
+    path.unlink()
+    with pytest.raises(RunError, match=r"classes\.csv .* deleted"):
+        made.resume()
+    path.write_text(text, encoding="utf-8")
+    assert made.resume().status()["state"] == "waiting"

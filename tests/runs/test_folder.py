@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from stacksl import formats
 from stacksl.errors import RunError, RunLocked
 from stacksl.runs import folder as folders
 from stacksl.runs.folder import RunFolder, claim_folder, new_folder_name, write_atomic
+
+
+@contextmanager
+def waiting(seconds: float) -> Iterator[None]:
+    """Another process that holds the run is waited for so long."""
+    token = folders.WAIT.set(seconds)
+    yield
+    folders.WAIT.reset(token)
+
 
 HOLD = """
 import sys, time
@@ -39,13 +52,33 @@ def test_a_second_process_is_told_who_holds_the_run(made) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         assert made.held()
-        with pytest.raises(RunLocked, match=f"held by process {other.pid} on "), made.locked():
+        words = f"held by process {other.pid} on "
+        with waiting(0), pytest.raises(RunLocked, match=words), made.locked():
             pytest.fail("two processes held one run")
         other.kill()  # kill -9: the kernel drops the lock
         other.wait()
     assert not made.held()
     with made.locked():
         assert made.held()
+
+
+def test_a_run_that_is_held_is_waited_for(made) -> None:
+    words = [sys.executable, "-c", HOLD, str(made.path)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        tries: list[bool] = []
+
+        def sleep(_: float) -> None:
+            tries.append(made.held())
+            if len(tries) == 2:
+                other.communicate("")  # it ends, and the lock with it
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(folders.time, "sleep", sleep)
+            with made.locked():
+                assert tries == [True, True]
 
 
 def test_looking_at_a_run_does_not_take_it(made) -> None:
@@ -162,8 +195,13 @@ def test_states_and_the_one_that_is_read_off_the_lock(made) -> None:
     assert made.read_state()["state"] == "interrupted"
     with made.locked():
         assert made.read_state()["state"] == "running"
-    (made.path / "state.json").write_text("{half")
-    assert made.read_state()["state"] == "interrupted"
+
+
+@pytest.mark.parametrize("text", ["", "{half", "[]", '{"state": "finished"}', "[" * 100_000])
+def test_a_damaged_state_is_refused(made, text) -> None:
+    (made.path / "state.json").write_text(text)
+    with pytest.raises(RunError, match=r"state\.json .* cannot be read .* delete it and `stacksl"):
+        made.read_state()
 
 
 def test_toml_comes_back_as_it_went(made) -> None:
@@ -175,6 +213,36 @@ def test_toml_comes_back_as_it_went(made) -> None:
         made.read_toml("t.toml")
     with pytest.raises(RunError, match="cannot read nowhere.toml"):
         made.read_toml("nowhere.toml")
+
+
+def test_settings_edited_by_hand_are_refused_but_for_run_toml(made) -> None:
+    for name in ("resolved.toml", "run.toml"):
+        made.write_toml(name, {"budget": 100, "gate": "margin"}, "settings")
+        path = made.path / name
+        path.write_text(path.read_text().replace("100", "101"))
+    assert made.read_toml("run.toml") == {"budget": 101, "gate": "margin"}
+    with pytest.raises(RunError, match=r"resolved\.toml .* was edited or damaged .* --config"):
+        RunFolder.open(made.path)
+    path = made.path / "resolved.toml"
+    path.write_text(path.read_text().replace("101", "100") + "# a comment changes nothing\n\n")
+    assert RunFolder.open(made.path).read_toml("resolved.toml")["budget"] == 100
+
+
+@pytest.mark.parametrize(
+    ("found", "has", "way"),
+    [
+        (None, "has no format number", "use the stacksl that wrote it"),
+        (formats.RUN - 1, f"has the format number {formats.RUN - 1}", "use the stacksl that wrote"),
+        (formats.RUN + 1, f"has the format number {formats.RUN + 1}", "install a newer stacksl"),
+    ],
+)
+def test_a_folder_of_another_format_is_refused(made, found, has, way) -> None:
+    table = {"budget": 100} if found is None else {formats.FORMAT: found, "budget": 100}
+    table = table if found is None else formats.with_digest(table)
+    text = "\n".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
+    (made.path / "resolved.toml").write_text(text)
+    with pytest.raises(RunError, match=f"format number {formats.RUN}, .*{has}: {way}"):
+        RunFolder.open(made.path)
 
 
 def test_a_free_name_is_found(tmp_path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
@@ -48,18 +46,22 @@ def test_an_edited_row_is_named(frozen) -> None:
     rows = np.load(folder / "rows.npy")
     rows[4, 2] = np.nextafter(rows[4, 2], np.float32(9))
     np.save(folder / "rows.npy", rows)
-    with pytest.raises(FeatureError, match="row 4 of the run's features does not match"):
+    with pytest.raises(FeatureError, match=r"row 4 of .*rows\.npy.* does not match its hash"):
         thaw(folder)
 
 
 def test_a_row_gone_and_a_hash_gone_are_found(frozen) -> None:
     _, folder = frozen
     np.save(folder / "rows.npy", ROWS[:-1])
-    with pytest.raises(FeatureError, match="7 hashes of features but 6 rows"):
+    with pytest.raises(FeatureError, match=r"rows\.npy cannot be read \(it should have \d+ bytes"):
         thaw(folder)
     np.save(folder / "rows.npy", ROWS)
-    (folder / "rows.blake2b").unlink()
-    with pytest.raises(FeatureError, match="hashes of the run's features are missing"):
+    hashes = folder / "rows.blake2b"
+    hashes.write_bytes(hashes.read_bytes()[:-16])
+    with pytest.raises(FeatureError, match=r"rows\.blake2b should have 7 hashes, but has 6"):
+        thaw(folder)
+    hashes.unlink()
+    with pytest.raises(FeatureError, match="hashes of the run's features cannot be read"):
         thaw(folder)
 
 
@@ -67,7 +69,7 @@ def test_another_dimension_is_refused(frozen) -> None:
     _, folder = frozen
     text = (folder / "features.json").read_text()
     (folder / "features.json").write_text(text.replace('"dim": 5', '"dim": 6'))
-    with pytest.raises(FeatureError, match="should have dimension 6"):
+    with pytest.raises(FeatureError, match="does not match its SHA-256"):
         thaw(folder)
 
 
@@ -129,37 +131,25 @@ def test_an_edited_fixed_part_of_a_score_is_named(offset: Path) -> None:
     base = np.load(offset / "base.npy")
     base[5] = np.nextafter(base[5], 9.0)
     np.save(offset / "base.npy", base)
-    with pytest.raises(FeatureError, match=r"row 5 of .*rows\.npy or base\.npy .* was changed"):
+    with pytest.raises(FeatureError, match=r"row 5 of .*rows\.npy \(or base\.npy\) does not match"):
         thaw(offset)
 
 
-@pytest.mark.parametrize("present", [True, False])
-def test_a_fixed_part_that_is_hidden_or_gone_is_found(offset: Path, present: bool) -> None:
-    text = (offset / "features.json").read_text()
-    if present:
-        (offset / "features.json").write_text(text.replace('"base": true', '"base": false'))
-    else:
-        (offset / "base.npy").unlink()
-    with pytest.raises(FeatureError, match="does not match its hash" if present else "be read"):
-        thaw(offset)
-
-
-def test_a_fixed_part_of_another_length_is_found(offset: Path) -> None:
+def test_a_fixed_part_that_is_gone_or_of_another_length_is_found(offset: Path) -> None:
     np.save(offset / "base.npy", np.zeros(6))
-    with pytest.raises(FeatureError, match="7 fixed parts of scores"):
+    with pytest.raises(FeatureError, match=r"base\.npy cannot be read \(it should have"):
+        thaw(offset)
+    (offset / "base.npy").unlink()
+    with pytest.raises(FeatureError, match=r"base\.npy cannot be read"):
         thaw(offset)
 
 
-def test_a_folder_from_before_fixed_parts_still_thaws(tmp_path: Path) -> None:
-    """As it was written then: no word of a base, and rows hashed alone."""
-    block = BLOCKS["pairs"]
-    freeze(tmp_path, block, "the map")
-    about = json.loads((tmp_path / "features.json").read_text())
-    assert about.pop("base") is False
-    (tmp_path / "features.json").write_text(json.dumps(about))
-    hashes = b"".join(hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in ROWS)
-    assert (tmp_path / "rows.blake2b").read_bytes() == hashes
-    again = thaw(tmp_path, "the map")
-    assert isinstance(again, PairBlock)
-    assert again.base is None
-    assert again[1].offset is None
+def test_a_header_of_another_type_is_not_read(frozen) -> None:
+    """The same bytes as whole numbers would pass every hash."""
+    _, folder = frozen
+    path = folder / "rows.npy"
+    path.write_bytes(path.read_bytes().replace(b"<f4", b"<i4", 1))
+    again = thaw(folder)
+    rows = again.h if isinstance(again, SharedBlock) else again.phi
+    assert rows.dtype == np.float32
+    assert rows.tobytes() == ROWS.tobytes()

@@ -1,4 +1,4 @@
-"""What measures a run whose budget changed: the audit it had, a fresh one, or one that was shown."""
+"""What measures a run whose budget changed: its audit, a fresh one, or one that was shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.errors import SettingsError
+from stacksl.errors import RunError, SettingsError
 from stacksl.runs.changing import fresh_audit, what_measures
 from stacksl.runs.job import Job
 
@@ -88,11 +88,17 @@ def test_items_that_only_were_looked_at_show_the_audit_again(tmp_path: Path) -> 
     assert "This audit was shown before" in (done.path / "report.html").read_text()
 
 
-def test_facts_that_are_torn_hide_no_status(tmp_path: Path) -> None:
+def test_facts_that_are_torn_are_refused_and_made_again_once_deleted(tmp_path: Path) -> None:
     done = finished(tmp_path, audit=6)
-    assert done.status()["audit"]["n"] == 6
-    (done.path / "facts.json").write_text('{"run": ')
-    assert (done.status()["state"], done.status()["audit"]) == ("finished", None)
+    before = done.status()["audit"]
+    assert before["n"] == 6
+    facts = done.path / "facts.json"
+    facts.write_text(facts.read_text()[:90])
+    for verb in (done.status, done.report):
+        with pytest.raises(RunError, match=r"facts\.json .* cannot be read .* or delete it and"):
+            verb()
+    facts.unlink()
+    assert done.resume().status()["audit"] == before
 
 
 def test_labels_held_elsewhere_do_not_make_an_old_audit_new(tmp_path: Path) -> None:

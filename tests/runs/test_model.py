@@ -7,10 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from stacksl import Item
+from stacksl import Item, formats
 from stacksl.api import run
 from stacksl.errors import DataError, RunError
-from stacksl.runs.model import FORMAT, Model
+from stacksl.runs import arrays
+from stacksl.runs.model import Model
 
 from .conftest import CLASSES, class_items
 
@@ -71,15 +72,24 @@ def test_the_model_knows_more_than_chance(classes) -> None:
     assert right > 0.6, "a third by chance, and the topics' words are disjoint"
 
 
-def test_a_folder_of_another_format_is_refused(classes, spoil) -> None:
+@pytest.mark.parametrize(("step", "way"), [(-1, "use the stacksl that wrote"), (1, "a newer")])
+def test_a_folder_of_another_format_is_refused(classes, spoil, step, way) -> None:
     path = spoil(classes).path / "model" / "model.json"
-    about = json.loads(path.read_text())
-    path.write_text(json.dumps({**about, "format": FORMAT + 1, "stacksl": "9.9"}))
-    with pytest.raises(RunError, match=rf"has format {FORMAT + 1} \(stacksl 9\.9\).*run again"):
+    about = formats.from_json(path.read_text())
+    other = formats.MODEL + step
+    path.write_text(formats.to_json({**about, formats.FORMAT: other}))
+    with pytest.raises(RunError, match=f"number {formats.MODEL}, .* {other}: .*{way}"):
         Model.load(path.parent)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "x"}', '{"format": 1}'])
+def test_a_folder_from_before_the_digests_is_refused(classes, spoil) -> None:
+    path = spoil(classes).path / "model" / "model.json"
+    path.write_text('{"format": 1}')
+    with pytest.raises(RunError, match="has no format number: use the stacksl that wrote it"):
+        Model.load(path.parent)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"sha256": "x"}', "[" * 100_000])
 def test_a_damaged_description_is_a_sentence(classes, spoil, text) -> None:
     path = spoil(classes).path / "model" / "model.json"
     path.write_text(text)
@@ -117,6 +127,35 @@ def test_there_is_no_model_before_the_end(classes, spoil) -> None:
     (again.path / "model" / "model.json").unlink()
     with pytest.raises(RunError, match="stacksl resume"):
         _ = again.model
+
+
+@pytest.mark.parametrize("written", [0, 1, 2, 3])
+def test_a_model_killed_while_it_is_replaced_is_not_read(
+    classes, spoil, monkeypatch, written
+) -> None:
+    class Cut(Exception):
+        pass
+
+    again = spoil(classes)
+    model, save, left = again.model, arrays.save, [None] * written
+
+    def cut(path, content) -> None:
+        if not left:
+            raise Cut
+        left.pop()
+        save(path, content)
+
+    about = formats.from_json((again.path / "model" / "model.json").read_text())
+    monkeypatch.setattr(arrays, "save", cut)
+    monkeypatch.setattr("stacksl.runs.model.write_atomic", cut)
+    with pytest.raises(Cut):
+        model.save(again.path / "model", about["scorer_settings"])
+    with pytest.raises(RunError, match=r"no model in .*stacksl resume"):
+        _ = again.model
+    monkeypatch.undo()
+    again.folder.write_state("finished")
+    items = classes.test[0]
+    assert [*again.resume().predict(items)] == [*classes.run.predict(items)]
 
 
 def test_other_candidates_than_the_models_classes_are_refused(classes) -> None:

@@ -13,6 +13,7 @@ from stacksl.game.scorers import make_scorer
 from stacksl.items import Item
 from stacksl.runs import final, picking
 from stacksl.runs.final import KINDS, Source, beside_names, make_final
+from stacksl.runs.folder import RunFolder
 from stacksl.runs.names import in_words, name_rows, name_texts
 from stacksl.runs.picking import margins, spread_out
 from stacksl.runs.pool import pool
@@ -219,7 +220,7 @@ def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
     shutil.copytree(whole.path, cut)
     newest = max((cut / "checkpoints").iterdir(), key=lambda p: p.name)
     newest.unlink() if newest.is_file() else shutil.rmtree(newest)
-    (cut / "state.json").write_text('{"state": "running", "created": "then"}')
+    RunFolder(cut).write_state("running", created="then")
     Run(cut).resume()
     for part in (whole.path / "model").iterdir():
         if part.suffix == ".safetensors":

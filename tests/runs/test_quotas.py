@@ -84,3 +84,12 @@ def test_a_quota_needs_a_pool(tmp_path: Path) -> None:
         )
     with pytest.raises(SettingsError, match=r"min_per_class .* --mode pool"):
         run(path, budget=2, mode="stream", min_per_class=2, out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("wanted", [6, 20_000_000, 2**63 - 1])
+def test_a_quota_is_bounded_by_the_budget_over_the_classes(tmp_path: Path, wanted: int) -> None:
+    items, labels = corpus()
+    sentence = f"at most 5, the budget of 15 labels over the 3 classes, got {wanted}"
+    with pytest.raises(SettingsError, match=sentence):
+        run(items, labels, budget=15, mode="pool", min_per_class=wanted, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -125,13 +125,6 @@ def test_one_broken_run_hides_no_other(tmp_path) -> None:
     assert states == {"a": "unreadable", "b": "finished"}
 
 
-def test_a_state_that_is_no_state_is_an_interrupted_run(tmp_path) -> None:
-    items, answers = class_items(40)
-    done = run(items, answers, budget=4, out=tmp_path / "a")
-    (done.path / "state.json").write_text("[]")
-    assert done.status()["state"] == "interrupted"
-
-
 def test_a_test_set_of_yes_and_no_fits_items_with_their_own_options(tmp_path) -> None:
     items, answers = pair_items(40)
     test = [Item(f"t{n}", f"is it {n}", ("yes", "no")) for n in range(6)]
@@ -156,7 +149,7 @@ def test_overlap_with_the_test_set_is_told(tmp_path) -> None:
     ("flags", "word"),
     [
         ({"gate": "contested", "gate_scale": 3.0}, "gate_scale belongs to the gate 'llf'"),
-        ({"gate": "margin", "reserve": 0.5}, "reserve belongs to the gates with a price"),
+        ({"gate": "margin", "reserve": 0.5}, "reserve belongs to the gates contested, "),
         ({"noise": 0.0}, "width_scale"),
         ({"clip_level": 3.0, "clip_multiple": 2.0, "scorer": "sgd"}, "exclude each other"),
     ],

@@ -176,7 +176,7 @@ def prepare(
     advice = _recipe_advice(resolved.preset, budget.labels / rounds)
     if labeler is None:
         _check_labeler(wanted, stock)
-    _check_pool(wanted)
+    _check_pool(wanted, dataset, budget.labels)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
     plan = Plan(
         stock,
@@ -312,10 +312,16 @@ def _check_labeler(settings: Settings, stock: Stock) -> None:
     make_labeler(settings.labeler, answers=answers, sizes=stock.sizes, seed=settings.seed)
 
 
-def _check_pool(settings: Settings) -> None:
+def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:
     if settings.min_per_class and settings.mode != "pool":
         raise SettingsError(
             "min_per_class looks for rare classes among all items: give --mode pool with it"
+        )
+    most = labels // max(1, len(dataset.classes or ()))
+    if settings.min_per_class > most:
+        raise SettingsError(
+            f"min_per_class must be at most {most}, the budget of {labels} labels over the"
+            f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
         )
     if settings.mode == "pool":
         from stacksl.game.gates import GATES, require_ranking

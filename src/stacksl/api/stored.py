@@ -158,16 +158,24 @@ class Run:
         from stacksl.runs.job import Job
         from stacksl.runs.room import expect_room
 
-        if self.folder.read_state()["state"] == "finished":
-            if settings:
-                raise RunError(f"the run {self.path} has finished: no setting of it can change")
+        if self._finished(settings):
             return self
-        job = Job.open(self.folder, None if data is None else str(data))
-        if job.settings.adapts:
-            wanted = job.with_training(settings or {})
-            expect_room(wanted, job.dataset.items, job.budget.labels)
-        execute(job, progress or _silent, labeler, changes=settings)
+        with self.folder.locked():
+            if self._finished(settings):  # by whom the run was waited for
+                return self
+            job = Job.open(self.folder, None if data is None else str(data))
+            if job.settings.adapts:
+                wanted = job.with_training(settings or {})
+                expect_room(wanted, job.dataset.items, job.budget.labels)
+            execute(job, progress or _silent, labeler, changes=settings, held=True)
         return self
+
+    def _finished(self, settings: Mapping[str, Any] | None) -> bool:
+        """Whether the run is at its end and its results, if deleted, need not be made again."""
+        finished = self.folder.read_state()["state"] == "finished"
+        if finished and settings:
+            raise RunError(f"the run {self.path} has finished: no setting of it can change")
+        return bool(finished) and self.folder.has_results()
 
     def answer(
         self, *files: str | Path, progress: Callable[[Progress], None] | None = None

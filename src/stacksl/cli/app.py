@@ -14,6 +14,7 @@ from stacksl.cli import (
     export,
     forget,
     ledger,
+    options,
     people,
     reproduce,
     results,
@@ -22,8 +23,6 @@ from stacksl.cli import (
     size,
 )
 from stacksl.cli.examples import examples, prose
-
-__all__ = ["app"]
 
 _ABOUT = (
     "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "
@@ -104,6 +103,7 @@ def _assemble() -> None:
         home = groups[first] if second else app
         home.command(
             second or first,
+            cls=options.command_class(function),
             help=prose(function.__doc__),
             epilog=examples(verb),
             rich_help_panel=None if second else panel,

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json
+from stacksl.cli.printing import as_json, visible
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
-
-__all__ = ["check"]
 
 Against = Annotated[
     str | None,
@@ -20,15 +18,11 @@ Against = Annotated[
 ]
 
 
+@options.takes(*options.READING, "classes", "max_candidates", "strict")
 def check(
+    context: typer.Context,
     file: options.File,
     against: Against = None,
-    format: options.Format = None,
-    prompt_column: options.PromptColumn = None,
-    label_column: options.LabelColumn = None,
-    classes: options.Classes = None,
-    max_candidates: options.MaxCandidates = None,
-    strict: options.Strict = None,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
@@ -39,20 +33,24 @@ def check(
     """
     from stacksl.data import check as described
     from stacksl.data import read, read_classes
+    from stacksl.runs.settings import resolve
 
-    named = {"prompt": prompt_column, "label": label_column}
+    chosen = resolve(context.obj).settings
+    named = {"prompt": chosen.prompt_column, "label": chosen.label_column}
     columns = {role: name for role, name in named.items() if name is not None}
-    reading: dict[str, Any] = {"format": format, "columns": columns or None}
-    if classes is not None:
-        reading["classes"] = read_classes(classes).names
-    if max_candidates is not None:
-        reading["max_candidates"] = max_candidates
+    reading: dict[str, Any] = {
+        "format": chosen.format,
+        "columns": columns or None,
+        "max_candidates": chosen.max_candidates,
+    }
+    if chosen.classes is not None:
+        reading["classes"] = read_classes(chosen.classes).names
     dataset = read(file, **reading, lenient=True)
     other = None if against is None else read(against, **reading, lenient=True)
     sentences = described(dataset, other)
-    print(as_json(_facts(dataset, sentences)) if json else "\n".join(sentences))
+    print(as_json(_facts(dataset, sentences)) if json else visible("\n".join(sentences)))
     if dataset.rejected:
-        read(file, **reading, strict=bool(strict))  # refuses where a run would, with its sentence
+        read(file, **reading, strict=chosen.strict)  # refuses where a run would, with its sentence
 
 
 def _facts(dataset: Dataset, sentences: list[str]) -> dict[str, Any]:

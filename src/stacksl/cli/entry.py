@@ -24,8 +24,6 @@ import typer
 
 from stacksl.errors import StackslError, kind_and_place
 
-__all__ = ["Stopped", "call", "settle_streams"]
-
 # the root of the usage errors, whether typer carries click inside itself or imports it
 _ClickException: type[Any] = typer.BadParameter.__mro__[2]
 
@@ -113,8 +111,10 @@ def _system_sentence(error: OSError) -> str:
 
 
 def _say(sentence: str, code: int) -> int:
+    from stacksl.cli.printing import visible
+
     sys.stdout.flush()
-    print(f"stacksl: {_one_line(sentence)}", file=sys.stderr)
+    print(f"stacksl: {visible(_one_line(sentence))}", file=sys.stderr)
     return code
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EXAMPLES", "examples", "prose"]
-
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "run": (
         ("The built-in sample, a tenth of its labels:", "stacksl run"),
@@ -160,6 +158,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "ledger verify": (
         ("Was any row edited or cut?", "stacksl ledger verify runs/first"),
         ("For a script (exit code 2 where it was):", "stacksl ledger verify runs/first --json"),
+        (
+            "Against a head that was kept elsewhere:",
+            "stacksl ledger verify runs/first --head 566:9f2c...",
+        ),
     ),
     "ledger export": (
         ("One row a purchase, as CSV:", "stacksl ledger export runs/first"),

@@ -35,13 +35,12 @@ TaskOut = Annotated[
 ]
 
 
+@options.takes(*options.READING)
 def export(
+    context: typer.Context,
     run: options.RunFolder,
     merge: Merge = None,
     task: TaskOut = None,
-    format: options.Format = None,
-    prompt_column: options.PromptColumn = None,
-    label_column: options.LabelColumn = None,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
@@ -64,8 +63,7 @@ def export(
     about = read_about(opened.folder.model)
     if merge is not None:
         expect_empty(merge)
-    columns = {"format": format, "prompt": prompt_column, "label": label_column}
-    given = {name: value for name, value in columns.items() if value is not None}
+    given = options.reading(context)
     result: dict[str, Any] = {"run": run, "merged": None, "task": None, "command": None}
     if task is not None:  # first: it is quick, and a wrong file is found before the long work
         result |= _task(opened, about, task, given, merge)

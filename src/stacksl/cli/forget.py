@@ -35,6 +35,7 @@ def forget(
     run: options.RunFolder,
     id: Id = None,
     data: Data = None,
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:

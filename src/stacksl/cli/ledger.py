@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, facts
 
-__all__ = ["export", "path", "replay", "verify"]
+if TYPE_CHECKING:
+    from stacksl.labels.purchases import Head
+
 
 COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "labeler", "purpose")
 
@@ -23,34 +28,68 @@ def path(run: options.RunFolder, json: options.Json = False, debug: options.Debu
     print(as_json({"run": run, "ledger": where}) if json else where)
 
 
+KeptHead = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ROWS:HASH",
+        help="A head of this ledger that you kept elsewhere; it must still be on the chain.",
+    ),
+]
+
+
 def verify(
-    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+    run: options.RunFolder,
+    head: KeptHead = None,
+    json: options.Json = False,
+    debug: options.Debug = False,
 ) -> None:
     """Check that no row of the ledger was edited and no tail cut off.
 
-    Every row carries the hash of the one before, and every checkpoint the ledger's length and last
-    hash. Whoever rewrites ledger and checkpoints together is not found.
+    Every row carries the hash of the one before. Checkpoints, facts, report and card of the run
+    carry the ledger's length and last hash, and so does its head, which is printed: keep it
+    elsewhere, since whoever rewrites the whole folder is found by it alone.
     """
     from stacksl.api import Run
-    from stacksl.labels.purchases import Head
-    from stacksl.runs.checkpoints import heads
+    from stacksl.runs.anchors import RECORDS, anchors
 
     opened = Run.open(run)
-    marks = heads(opened.folder.checkpoints)
+    kept = anchors(opened.folder)
+    records = [name for name in RECORDS if name in kept]
+    marks = len(kept) - len(records)
+    if head is not None:
+        kept["--head"] = _head(head)
     with opened.ledger as ledger:
-        ledger.verify(Head(*mark) for mark in marks)
+        ledger.verify(kept)
         rows, tip = ledger.head
-    result = {"run": run, "rows": rows, "tip": tip, "checkpoints": len(marks)}
-    agree = "1 checkpoint agrees" if len(marks) == 1 else f"{count(len(marks))} checkpoints agree"
-    said = f"the ledger is whole: {count(rows)} rows, and {agree}"
-    print(as_json(result) if json else said)
+    result = {"run": run, "rows": rows, "tip": tip, "checkpoints": marks, "records": records}
+    named = [f"{count(marks)} checkpoint{'' if marks == 1 else 's'}", *records]
+    named += ["--head"] if head is not None else []
+    said = f"the ledger is whole: {count(rows)} rows, in agreement with {', '.join(named)}"
+    print(as_json(result) if json else f"{said}\nhead {rows}:{tip}")
+
+
+def _head(text: str) -> Head:
+    from stacksl.errors import SettingsError
+    from stacksl.labels.purchases import Head
+
+    rows, _, tip = text.strip().partition(":")
+    if not re.fullmatch(r"\d{1,18}:[0-9a-f]{64}", f"{rows}:{tip}", re.ASCII):
+        raise SettingsError(
+            "--head must be ROWS:HASH as `stacksl ledger verify` prints it, such as 120: and 64"
+            f" hexadecimal digits, got {text[:80]!r}"
+        )
+    return Head(int(rows), tip)
 
 
 def export(
     run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
 ) -> None:
-    """Print one row a purchase: CSV, or with --json one JSON object a line."""
+    """Print one row a purchase: CSV, or with --json one JSON object a line.
+
+    In CSV a text that a spreadsheet would run as a formula has an apostrophe before it.
+    """
     from stacksl.api import Run
+    from stacksl.sheets.cells import inert
 
     with Run.open(run).ledger as ledger:
         rows = ledger.export()
@@ -60,7 +99,8 @@ def export(
         return
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow({k: inert(v) if isinstance(v, str) else v for k, v in row.items()})
 
 
 def replay(

@@ -1,141 +1,173 @@
-"""The options that the verbs share, each defined once.
+"""The options that verbs share: those made from the settings, and those of the program.
 
-Their values are passed through as typed: what a budget or a name means is for the settings to say,
-so that a flag, a config file and a Python call are refused with the same sentence.
+An option of a setting passes on the text that was typed. What the text means is for the settings to
+say, so that a flag, a config file and a Python call are refused with the same sentence.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
-__all__ = [
-    "SETTINGS",
-    "Adapt",
-    "Aim",
-    "Budget",
-    "Chat",
-    "Classes",
-    "Config",
-    "Debug",
-    "Device",
-    "DryRun",
-    "Dtype",
-    "Epochs",
-    "Features",
-    "File",
-    "Follower",
-    "Format",
-    "Gate",
-    "Json",
-    "K",
-    "LabelColumn",
-    "Labeler",
-    "MaxCandidates",
-    "MaxLenChoice",
-    "MaxLenPrompt",
-    "Mode",
-    "Model",
-    "Names",
-    "Normalisation",
-    "Objective",
-    "Order",
-    "Out",
-    "Preset",
-    "Price",
-    "PromptColumn",
-    "Protocol",
-    "Quiet",
-    "RefitAt",
-    "Rounds",
-    "RunFolder",
-    "Scorer",
-    "Seed",
-    "Set",
-    "Strict",
-    "Temperature",
-    "Template",
-    "Test",
-    "Yes",
-]
+from stacksl.errors import SettingsError
 
-SETTINGS = (
-    "budget",
-    "price",
-    "aim",
-    "gate",
-    "scorer",
-    "follower",
-    "k",
-    "labeler",
-    "batch",
-    "annotators",
-    "overlap",
-    "ask_dir",
-    "ask_mode",
-    "audit",
-    "min_per_class",
-    "owned",
-    "classes",
-    "names",
-    "features",
-    "mode",
-    "order",
-    "rounds",
-    "seed",
-    "strict",
-    "max_candidates",
-    "prompt_column",
-    "label_column",
-    "format",
-    "model",
-    "adapt",
-    "protocol",
-    "template",
-    "chat",
-    "normalisation",
-    "temperature",
-    "max_len_prompt",
-    "max_len_choice",
-    "device",
-    "dtype",
-    "objective",
-    "refit_at",
-    "epochs",
+_SPEND, _DATA, _LEARN, _OUTPUT = (
+    "Labels and money",
+    "Reading files",
+    "How it learns",
+    "Output",
 )
-"""The flags of `run` that are settings; those not typed are left to the config, preset and aim."""
+PANELS = (_SPEND, _DATA, _LEARN, "A language model", _OUTPUT)
+"""The groups of options, in the order of the help."""
 
-_SPEND = "Labels and money"
-_LEARN = "How it learns"
-_DATA = "Reading files"
-_MODEL = "A language model"
-_OUTPUT = "Output"
+EVERYTHING = "stacksl.everything"
+"""Where a context notes that every option is to be shown."""
+
+READING = ("format", "prompt_column", "label_column")
+"""The settings that say how a file is read again."""
+
+Verb = TypeVar("Verb", bound=Callable[..., None])
+
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]  # typer may carry click inside itself
+
+
+def takes(*names: str) -> Callable[[Verb], Verb]:
+    """Give a verb an option for each of the settings `names`; without names, for all with a flag.
+
+    The verb finds what was typed in `context.obj`: a value by the name of its setting.
+    """
+
+    def registered(verb: Verb) -> Verb:
+        _COMMANDS[verb] = type("SettingsCommand", (SettingsCommand,), {"names": names})
+        return verb
+
+    return registered
+
+
+def command_class(verb: Callable[..., None]) -> type[TyperCommand]:
+    """The class of the command that is made of `verb`."""
+    return _COMMANDS.get(verb, TyperCommand)
+
+
+class SettingsCommand(TyperCommand):
+    """A command with options made from settings, once they are needed: most verbs need none."""
+
+    names: ClassVar[tuple[str, ...]] = ()
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The command's own parameters and those of its settings, by the panel of the help."""
+        made = _made(self.names, everything=bool(self.names) or EVERYTHING in ctx.meta)
+        return sorted([*made, *super().get_params(ctx)], key=_place)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The words left over.
+
+        Raises:
+            SettingsError: an option that would be a setting's, if that had one.
+        """
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as fault:
+            option = getattr(fault, "option_name", None)
+            if option is not None and any(each.name == "set_" for each in self.params):
+                _refuse_setting(option, words)
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb; the settings typed are in `ctx.obj`."""
+        typed = {each.name: ctx.params.pop(each.name) for each in _made(self.names)}
+        ctx.obj = {name: value for name, value in typed.items() if value is not None}
+        return super().invoke(ctx)
+
+
+_COMMANDS: dict[Callable[..., None], type[TyperCommand]] = {}
+
+
+@cache
+def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
+    """The options of the settings `names`, or of all settings with a flag.
+
+    Those that are not common are hidden unless `everything` is to be shown.
+    """
+    from stacksl.runs.fields import Flag, Settings, marked
+
+    def settings(**_: Any) -> None: ...
+
+    known = Settings.model_fields
+    parameters = []
+    for name in names or [name for name, field in known.items() if marked(field, Flag)]:
+        field, flag = known[name], marked(known[name], Flag) or Flag("Options", "VALUE", True)
+        switch, word = field.annotation is bool, name.replace("_", "-")
+        option = typer.Option(
+            None,
+            f"--{word}/--no-{word}" if switch and field.default else f"--{word}",
+            metavar=None if switch else flag.metavar,
+            rich_help_panel=flag.panel,
+            help=field.description,
+            hidden=not (everything or flag.common),
+        )
+        kind = bool | None if switch else str | None
+        only = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(name, only, default=option, annotation=kind))
+    settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    settings.__annotations__ = {each.name: each.annotation for each in parameters}
+    app = typer.Typer(add_completion=False)
+    app.command()(settings)
+    return list(typer.main.get_command(app).params)
+
+
+def _place(parameter: Any) -> int:
+    panel = getattr(parameter, "rich_help_panel", None)
+    return PANELS.index(panel) if panel in PANELS else -1
+
+
+def _refuse_setting(option: str, words: list[str]) -> None:
+    """Say how the setting is given that somebody typed as an `option`."""
+    from stacksl.runs.settings import known_settings
+
+    name = option.lstrip("-").replace("-", "_")
+    if name not in known_settings():
+        return
+    typed = next((word for word in words if word.partition("=")[0] == option), option)
+    after = [typed.partition("=")[2], *words[words.index(typed) + 1 :]] if typed in words else []
+    value = next((word for word in after[:2] if word), "VALUE")
+    value = "VALUE" if value.startswith("-") else value
+    raise SettingsError(f"{option} is not an option: give --set {name}={value}")
+
+
+def reading(context: typer.Context) -> dict[str, str]:
+    """How a file is to be read, of what was typed: `format`, and a column by its role."""
+    return {
+        name.removesuffix("_column"): context.obj[name] for name in READING if name in context.obj
+    }
+
+
+def _wait_for_the_run(seconds: float) -> float:
+    from stacksl.runs.folder import WAIT
+
+    WAIT.set(seconds)
+    return seconds
+
+
+def _show_everything(context: typer.Context, asked: bool) -> None:
+    if asked:
+        context.meta[EVERYTHING] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
 
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run's folder, as `stacksl ls` lists it.")
 ]
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file of items.")]
 
-Budget = Annotated[
-    str | None,
-    typer.Option(
-        metavar="B",
-        rich_help_panel=_SPEND,
-        help="Labels to buy at most: 0.1 or 10% of the items (the default), 500, '$40' with a "
-        "price, or all.",
-    ),
-]
-Price = Annotated[
-    str | None,
-    typer.Option(
-        metavar="P",
-        rich_help_panel=_SPEND,
-        help="What one label costs, such as 2.50; anna=3,ben=2 where people have prices of their "
-        "own.",
-    ),
-]
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", rich_help_panel=_SPEND, help="Do not ask before buying.")
 ]
@@ -143,95 +175,6 @@ DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run", rich_help_panel=_SPEND, help="Print labels and cost and stop; write nothing."
-    ),
-]
-Labeler = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_SPEND,
-        help="Who answers: oracle (the file's own answers, the default), file (people, in sheets "
-        "that any spreadsheet opens) or noisy:P.",
-    ),
-]
-Classes = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE",
-        rich_help_panel=_DATA,
-        help="The classes, one a line, each with a description if you like: for a file without "
-        "labels.",
-    ),
-]
-Names = Annotated[
-    bool | None,
-    typer.Option(
-        "--names/--no-names",
-        rich_help_panel=_LEARN,
-        help="Let the names of classes and the unlabelled rest help the final model (the default).",
-    ),
-]
-Aim = Annotated[
-    str | None,
-    typer.Option(
-        metavar="AIM",
-        rich_help_panel=_LEARN,
-        help="What the labels are for: model (the final model, the default) or regret (the "
-        "decisions on the way).",
-    ),
-]
-Gate = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_LEARN,
-        help="When to buy a label: margin, contested, random, first, llf "
-        "(`stacksl ls gates` names all).",
-    ),
-]
-Scorer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_LEARN,
-        help="What learns; `stacksl ls scorers` names them.",
-    ),
-]
-Follower = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_LEARN,
-        help="Who chooses the candidates shown: given (all, the default) or hard.",
-    ),
-]
-K = Annotated[
-    int | None,
-    typer.Option(
-        "--k", metavar="K", rich_help_panel=_LEARN, help="Negatives that the follower hard shows."
-    ),
-]
-Features = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SPEC",
-        rich_help_panel=_LEARN,
-        help="hashing (the default), sentences:minilm, or sentences:NAME_OR_DIR.",
-    ),
-]
-Mode = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MODE",
-        rich_help_panel=_LEARN,
-        help="pool (all items are ranked, the default for a file of classes) or stream (each item "
-        "seen once, in an order).",
-    ),
-]
-Order = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ORDER", rich_help_panel=_LEARN, help="shuffled (by the seed, the default) or file."
     ),
 ]
 Preset = Annotated[
@@ -256,152 +199,14 @@ Set = Annotated[
         "--set",
         metavar="NAME=VALUE",
         rich_help_panel=_LEARN,
-        help="Any other setting, such as ridge=0.1; `run --dry-run --json` names them all.",
+        help="Any other setting, such as ridge=0.1; `stacksl ls settings` names them all.",
     ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(metavar="N", rich_help_panel=_LEARN, help="Fixes the order and every draw (0)."),
 ]
 Test = Annotated[
     str | None,
     typer.Option(
         metavar="FILE", rich_help_panel=_DATA, help="Items with answers, to test the model on."
     ),
-]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_DATA,
-        help="How to read the file, where guessing from its content and name goes wrong.",
-    ),
-]
-PromptColumn = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", rich_help_panel=_DATA, help="The column that holds the text."),
-]
-LabelColumn = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", rich_help_panel=_DATA, help="The column that holds the answer."),
-]
-Rounds = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", rich_help_panel=_DATA, help="Items to take from standard input (DATA is -)."
-    ),
-]
-MaxCandidates = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        rich_help_panel=_DATA,
-        help="Items with more candidates are set aside (2000).",
-    ),
-]
-Strict = Annotated[
-    bool | None,
-    typer.Option("--strict", rich_help_panel=_DATA, help="Stop at the first unusable row."),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME_OR_DIR",
-        rich_help_panel=_MODEL,
-        help="The causal language model to adapt: a folder, a name on the hub, or sample.",
-    ),
-]
-Adapt = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOW",
-        rich_help_panel=_MODEL,
-        help="What moves: lora (an adapter, the default with a model) or full (all weights). "
-        "With neither DATA nor a model: the sample model on its own questions.",
-    ),
-]
-Protocol = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_MODEL,
-        help="What the model is asked for: option (a candidate's text, the default) or letter.",
-    ),
-]
-Template = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME|FILE",
-        rich_help_panel=_MODEL,
-        help="How a prompt is put: answer (the prompt, then 'Answer:', the default), plain, "
-        "question, letters, or a file with {prompt} in it.",
-    ),
-]
-Chat = Annotated[
-    bool | None,
-    typer.Option(
-        "--chat", rich_help_panel=_MODEL, help="Wrap prompts in the tokenizer's chat template."
-    ),
-]
-Normalisation = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_MODEL,
-        help="How an option's log-likelihood becomes its score: token_mean (the default), sum, "
-        "char_mean or pmi; a report shows all four.",
-    ),
-]
-Temperature = Annotated[
-    float | None,
-    typer.Option(
-        metavar="T",
-        rich_help_panel=_MODEL,
-        help="What scores are divided by; brought to the scale of sums where none is given.",
-    ),
-]
-MaxLenPrompt = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N", rich_help_panel=_MODEL, help="Tokens of a prompt at most; its end is kept."
-    ),
-]
-MaxLenChoice = Annotated[
-    int | None,
-    typer.Option(metavar="N", rich_help_panel=_MODEL, help="Tokens of an option at most."),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", rich_help_panel=_MODEL, help="auto (the default), cpu, cuda."),
-]
-Dtype = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_MODEL,
-        help="auto (float32, bfloat16 on a GPU), float32, bfloat16 or float16.",
-    ),
-]
-Objective = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=_MODEL,
-        help="What a refit minimises: stacksl (the default), ce, ce-hard or sft; `stacksl ls "
-        "objectives` explains them.",
-    ),
-]
-RefitAt = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SHARES",
-        rich_help_panel=_MODEL,
-        help="Shares of the budget at which the adapter is trained again: 0.05,0.1,0.25,0.5,1.",
-    ),
-]
-Epochs = Annotated[
-    int | None,
-    typer.Option(metavar="N", rich_help_panel=_MODEL, help="Passes of a refit over its labels."),
 ]
 Out = Annotated[
     Path | None,
@@ -417,4 +222,26 @@ Quiet = Annotated[
 Debug = Annotated[
     bool,
     typer.Option("--debug", rich_help_panel=_OUTPUT, help="Show the traceback of an error."),
+]
+PATIENCE = 30.0
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait",
+        metavar="SECONDS",
+        min=0.0,
+        callback=_wait_for_the_run,
+        rich_help_panel=_OUTPUT,
+        help="How long to wait while another process holds the run (30).",
+        show_default=False,
+    ),
+]
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        callback=_show_everything,
+        is_eager=True,
+        help="Show every option, those for research among them, and exit.",
+    ),
 ]

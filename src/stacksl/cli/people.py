@@ -10,7 +10,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import live
-from stacksl.cli.printing import as_json, count, facts
+from stacksl.cli.printing import as_json, count, facts, visible
 from stacksl.cli.running import shown_run
 from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
@@ -35,6 +35,7 @@ def answer(
         list[Path],
         typer.Argument(metavar="FILE...", help="Sheets that were filled in, wholly or in part."),
     ],
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -51,7 +52,7 @@ def answer(
     with live(quiet=quiet) as show:
         received = opened.answer(*files, progress=show)
     for line in received.faults:
-        print(line, file=sys.stderr)
+        print(visible(line), file=sys.stderr)
     print(as_json(_answered(opened, received)) if json else _shown(opened, received))
     if received.faults:
         raise typer.Exit(2)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stacksl.report.wording import money
-from stacksl.runs.budget import MICRO
+from stacksl.report.wording import MICRO, money
 
-__all__ = ["MICRO", "as_json", "count", "dollars", "facts", "share", "spent", "table", "warn"]
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but for line ends and tabs, and those that turn the direction of text."""
 
 
 def as_json(value: object) -> str:
@@ -40,16 +41,25 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def visible(text: str) -> str:
+    r"""`text` with control characters escaped, so that no text of a file commands the terminal.
+
+    >>> visible("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
 def facts(rows: Iterable[tuple[str, object]]) -> str:
     """Names and values, one a line, the values below each other; a value of None is left out."""
-    shown = [(name, str(value)) for name, value in rows if value is not None]
+    shown = [(name, visible(str(value))) for name, value in rows if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns as wide as their longest cell, under `header`; None shows as nothing."""
-    cells = [list(header), *([("" if c is None else str(c)) for c in row] for row in rows)]
+    cells = [list(header), *([("" if c is None else visible(str(c))) for c in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)
@@ -89,4 +99,4 @@ def spent(amounts: Mapping[str, float] | None) -> str | None:
 def warn(sentences: Iterable[str]) -> None:
     """Warnings, one a line, on stderr."""
     for sentence in sentences:
-        print(f"warning: {sentence}", file=sys.stderr)
+        print(f"warning: {visible(sentence)}", file=sys.stderr)

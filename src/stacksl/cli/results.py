@@ -25,12 +25,11 @@ PredictOut = Annotated[
 ]
 
 
+@options.takes(*options.READING)
 def evaluate(
+    context: typer.Context,
     run: options.RunFolder,
     file: options.File,
-    format: options.Format = None,
-    prompt_column: options.PromptColumn = None,
-    label_column: options.LabelColumn = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -44,7 +43,7 @@ def evaluate(
     from stacksl.runs.sources import read_again
 
     opened = Run.open(run)
-    given = _reading(format, prompt_column, label_column)
+    given = options.reading(context)
     dataset = read_again(opened.folder, opened.reading, file, given)
     with live(quiet=quiet) as show:
         result = opened.evaluate(dataset, progress=encoding(show))
@@ -79,13 +78,12 @@ def _by_normalisation(result: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+@options.takes(*options.READING)
 def predict(
+    context: typer.Context,
     run: options.RunFolder,
     file: options.File,
     out: PredictOut = None,
-    format: options.Format = None,
-    prompt_column: options.PromptColumn = None,
-    label_column: options.LabelColumn = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -99,7 +97,7 @@ def predict(
     from stacksl.runs.sources import read_again
 
     opened = Run.open(run)
-    given = _reading(format, prompt_column, label_column)
+    given = options.reading(context)
     dataset = read_again(opened.folder, opened.reading, file, given)
     left_out = (
         f"row {row['row']} has no prediction: {row['reason']}" for row in _rejected(dataset)
@@ -111,11 +109,6 @@ def predict(
     if out is not None:
         result = {"run": run, "file": out, "n": n, "rejected": _rejected(dataset)}
         print(as_json(result) if json else f"{count(n)} predictions in {out}")
-
-
-def _reading(format: str | None, prompt: str | None, label: str | None) -> dict[str, str]:
-    given = {"format": format, "prompt": prompt, "label": label}
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _rejected(dataset: Dataset) -> list[dict[str, Any]]:
@@ -160,6 +153,7 @@ def refit(
     with_audit: Annotated[
         bool, typer.Option("--with-audit", help="Train on the labels that measured the model, too.")
     ] = False,
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stacksl.cli import asking, options
+from stacksl.cli import options
 from stacksl.cli.entry import Stopped
 from stacksl.cli.live import live
-from stacksl.cli.printing import MICRO, as_json, count, dollars, facts, share, spent, warn
+from stacksl.cli.printing import as_json, count, dollars, facts, share, spent, warn
 from stacksl.errors import SettingsError
-from stacksl.report.wording import plural
+from stacksl.report.wording import MICRO, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
 
-__all__ = ["plan_facts", "resume", "run", "run_facts", "setting_of", "shown_run"]
 
-
+@options.takes()
 def run(
     context: typer.Context,
     data: Annotated[
@@ -33,58 +32,17 @@ def run(
             "sample.",
         ),
     ] = None,
-    budget: options.Budget = None,
-    price: options.Price = None,
+    test: options.Test = None,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
-    labeler: options.Labeler = None,
-    batch: asking.Batch = None,
-    annotators: asking.Annotators = None,
-    overlap: asking.Overlap = None,
-    ask_dir: asking.AskDir = None,
-    ask_mode: asking.AskMode = None,
-    audit: asking.Audit = None,
-    min_per_class: asking.MinPerClass = None,
-    owned: asking.Owned = None,
-    classes: options.Classes = None,
-    names: options.Names = None,
-    aim: options.Aim = None,
-    gate: options.Gate = None,
-    scorer: options.Scorer = None,
-    follower: options.Follower = None,
-    k: options.K = None,
-    features: options.Features = None,
-    mode: options.Mode = None,
-    order: options.Order = None,
     preset: options.Preset = None,
     config: options.Config = None,
     set_: options.Set = None,
-    seed: options.Seed = None,
-    test: options.Test = None,
-    format: options.Format = None,
-    prompt_column: options.PromptColumn = None,
-    label_column: options.LabelColumn = None,
-    rounds: options.Rounds = None,
-    max_candidates: options.MaxCandidates = None,
-    strict: options.Strict = None,
-    model: options.Model = None,
-    adapt: options.Adapt = None,
-    protocol: options.Protocol = None,
-    template: options.Template = None,
-    chat: options.Chat = None,
-    normalisation: options.Normalisation = None,
-    temperature: options.Temperature = None,
-    max_len_prompt: options.MaxLenPrompt = None,
-    max_len_choice: options.MaxLenChoice = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    objective: options.Objective = None,
-    refit_at: options.RefitAt = None,
-    epochs: options.Epochs = None,
     out: options.Out = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
+    help_all: options.HelpAll = False,
 ) -> None:
     """Buy labels under a hard budget, train, and write a model with a report.
 
@@ -97,7 +55,7 @@ def run(
 
     table = _config(config)
     named = table.pop("data", None), table.pop("test", None)  # a run.toml names its files
-    resolved = resolve(_flags(context, set_ or []), table, preset)
+    resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
     plan = prepare(data or named[0], test=test or named[1], out=out, settings=resolved)
     warn(plan.warnings)
     if dry_run:
@@ -137,6 +95,7 @@ def resume(
             "--owned", metavar="FILE", help="Items with labels that you hold: learnt, not paid."
         ),
     ] = None,
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -168,13 +127,6 @@ def _killed(run: Run) -> str:
     adapts = "model" in run.folder.read_toml("resolved.toml")
     more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
     return f"this run was killed, or the machine went down; it goes on where it was{more}"
-
-
-def _flags(context: typer.Context, pairs: list[str]) -> dict[str, Any]:
-    """The settings that were typed: flags of their own, and NAME=VALUE pairs."""
-    typed = {name: context.params[name] for name in options.SETTINGS}
-    given = {name: value for name, value in typed.items() if value is not None}
-    return {**dict(setting_of(pair) for pair in pairs), **given}
 
 
 def setting_of(text: str) -> tuple[str, Any]:

@@ -21,8 +21,8 @@ Kind = Annotated[
     typer.Argument(
         metavar="KIND",
         show_default=False,
-        help="runs (the default), gates, scorers, followers, labelers, features, presets, "
-        "objectives or studies.",
+        help="runs (the default), settings, gates, scorers, followers, labelers, features, "
+        "presets, objectives or studies.",
     ),
 ]
 Folder = Annotated[
@@ -163,9 +163,17 @@ def _first(doc: str | None) -> str:
 
 
 def _gates() -> dict[str, str]:
-    from stacksl.game.gates import GATES
+    from stacksl.game.gates import BASELINES, GATES
 
-    return _first_lines(GATES)
+    return _first_lines({name: kind for name, kind in GATES.items() if name not in BASELINES})
+
+
+def _settings() -> dict[str, str]:
+    from stacksl.runs.settings import Settings, known_settings, owners_of
+
+    about = {name: field.description or "" for name, field in Settings.model_fields.items()}
+    own = (name for name in known_settings() if name not in about)
+    return {**about, **{name: f"Of the gate {' or '.join(owners_of(name))}." for name in own}}
 
 
 def _scorers() -> dict[str, str]:
@@ -215,6 +223,7 @@ def _studies() -> dict[str, str]:
 
 
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
+    "settings": _settings,
     "gates": _gates,
     "scorers": _scorers,
     "followers": _followers,

@@ -14,12 +14,21 @@ if TYPE_CHECKING:
     from stacksl.api import Plan
     from stacksl.lm.size import Size
 
-__all__ = ["size"]
-
 _GIGA, _MEGA = 1e9, 1e6
 
 
+@options.takes(
+    "model",
+    "budget",
+    "adapt",
+    "dtype",
+    "batch_tokens",
+    "checkpointing",
+    "lora_rank",
+    *options.READING,
+)
 def size(
+    context: typer.Context,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -28,39 +37,7 @@ def size(
             help="A file of items; without one, the questions of the sample model.",
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="M",
-            help="The language model: a folder, a name on the hub, or sample.",
-        ),
-    ] = None,
-    budget: options.Budget = None,
-    adapt: Annotated[
-        str | None,
-        typer.Option(
-            "--adapt", metavar="KIND", help="What is trained: lora (the default) or full."
-        ),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option("--dtype", metavar="NAME", help="auto, float32, bfloat16 or float16."),
-    ] = None,
-    batch_tokens: Annotated[
-        str | None,
-        typer.Option("--batch-tokens", metavar="N", help="Tokens of one forward pass, at most."),
-    ] = None,
-    checkpointing: Annotated[
-        bool, typer.Option("--checkpointing", help="Drop activations and compute them again.")
-    ] = False,
-    lora_rank: Annotated[
-        str | None, typer.Option("--lora-rank", metavar="R", help="The rank of the adapter.")
-    ] = None,
     set_: options.Set = None,
-    format: options.Format = None,
-    prompt_column: options.PromptColumn = None,
-    label_column: options.LabelColumn = None,
     no_time: Annotated[
         bool, typer.Option("--no-time", help="Load no weights and leave the times out.")
     ] = False,
@@ -81,21 +58,8 @@ def size(
     from stacksl.runs.adapting import due_at
     from stacksl.runs.settings import resolve
 
-    given = {
-        "model": model,
-        "budget": budget,
-        "adapt": adapt,
-        "dtype": dtype,
-        "batch_tokens": batch_tokens,
-        "checkpointing": checkpointing or None,
-        "lora_rank": lora_rank,
-        "format": format,
-        "prompt_column": prompt_column,
-        "label_column": label_column,
-    }
-    typed = {name: value for name, value in given.items() if value is not None}
     pairs = dict(setting_of(pair) for pair in set_ or [])
-    resolved = resolve({"adapt": "lora", **pairs, **typed})
+    resolved = resolve({"adapt": "lora", **pairs, **context.obj})
     plan = prepare(data, settings=resolved, labeler=OracleLabeler({}, {}))  # nothing is asked
     due = due_at(plan.settings.refit_at, plan.labels)
     choices = choices_of(plan.settings, {})

@@ -9,8 +9,6 @@ from stacksl.data.dataset import Dataset
 from stacksl.data.oddities import overlap
 from stacksl.data.values import one_line
 
-__all__ = ["check"]
-
 _SHOWN = 20  # rejected rows that are listed one by one
 
 

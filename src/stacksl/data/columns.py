@@ -11,16 +11,6 @@ from stacksl.data.tables import Row
 from stacksl.data.values import listed
 from stacksl.errors import DataError, unknown_name
 
-__all__ = [
-    "ROLES",
-    "check_roles",
-    "find",
-    "guess_label",
-    "guess_prompt",
-    "refuse_several",
-    "require",
-]
-
 ROLES = ("prompt", "label", "id", "candidates")
 
 _PROMPTS = """prompt text question sentence query utterance question_stem instruction input message
@@ -54,7 +44,7 @@ def find(role: str, columns: Sequence[str]) -> str | None:
     return next((lower[n] for n in _NAMES[role] if n in lower), None)
 
 
-def require(role: str, name: str, columns: Sequence[str]) -> str:
+def require(role: str, name: str, columns: Sequence[str], head: Sequence[Row] = ()) -> str:
     """`name`, if it is one of the `columns`.
 
     Raises:
@@ -64,10 +54,13 @@ def require(role: str, name: str, columns: Sequence[str]) -> str:
         return name
     near = get_close_matches(name, columns, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
+    seen = _seen(columns, head)
     flag = f"; say which with --{role}-column" if role in ("prompt", "label") else ""
-    raise DataError(
-        f"there is no column '{name}' for the {role}: {hint}the file has {listed(columns)}{flag}"
-    )
+    raise DataError(f"there is no column '{name}' for the {role}: {hint}the file has {seen}{flag}")
+
+
+def _seen(columns: Sequence[str], head: Sequence[Row]) -> str:
+    return listed(columns, (row.values for row in head))
 
 
 def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str:
@@ -79,7 +72,7 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
     texts = [c for c in free if find("label", [c]) is None and find("id", [c]) is None]
     if not texts:
         raise DataError(
-            f"no column looks like the prompt: the file has {listed(columns)}; "
+            f"no column looks like the prompt: the file has {_seen(columns, head)}; "
             "say which with --prompt-column"
         )
     return max(texts, key=lambda c: _length(c, head))
@@ -95,8 +88,8 @@ def guess_label(columns: Sequence[str], head: Sequence[Row], prompt: str) -> str
     numbered = [c for c in free if _NUMBERED.fullmatch(c.lower().strip())]
     if len(numbered) > 1:
         raise DataError(
-            f"the columns {', '.join(numbered)} give several labels an item, and multi-label data "
-            "is not supported: pick one with --label-column"
+            f"the columns {', '.join(numbered[:6])} give several labels an item, and multi-label "
+            "data is not supported: pick one with --label-column"
         )
     named = find("label", free)
     if named is not None:

@@ -19,8 +19,6 @@ from stacksl.data.tables import Table
 from stacksl.data.values import listed
 from stacksl.errors import DataError
 
-__all__ = ["SHAPES", "shape_of"]
-
 SHAPES = ("native", "medqa", "options", "mmlu", "preferences", "classes")
 
 _NATIVE = ("prompt", "candidates")
@@ -70,7 +68,7 @@ def shape_of(
 def _checked(table: Table, role: str, name: str, classes: bool) -> str | None:
     if role in ("label", "id") and classes and name not in table.columns:
         return None  # a file to predict has no labels, and perhaps no ids
-    return require(role, name, table.columns)
+    return require(role, name, table.columns, table.head)
 
 
 def _recognised(table: Table, given: Mapping[str, str]) -> str:
@@ -112,9 +110,9 @@ def _options(table: Table, name: str, given: Mapping[str, str], id: str | None) 
             or find("label", columns),
         ),
     }[name]
-    prompt = require("prompt", given.get("prompt", defaults[0] or "prompt"), columns)
+    prompt = require("prompt", given.get("prompt", defaults[0] or "prompt"), columns, table.head)
     candidates = require(
-        "candidates", given.get("candidates", defaults[1] or "candidates"), columns
+        "candidates", given.get("candidates", defaults[1] or "candidates"), columns, table.head
     )
     # the first rows may all be without the answer or the id that later ones have
     label = given.get("label") or defaults[2]
@@ -128,7 +126,7 @@ def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> Lettere
     if not letters:
         raise DataError(
             "format 'mmlu' expects columns A, B, C, ... or no header and a letter at the end of "
-            f"each row, but the file has: {listed(table.columns)}"
+            f"each row, but the file has: {_listed(table)}"
         )
     prompt = given.get("prompt") or guess_prompt(table.columns, table.head, letters)
     free = [c for c in table.columns if c not in (*letters, prompt)]
@@ -141,9 +139,9 @@ def _preferences(
 ) -> PreferenceShape:
     if "responses" not in table.columns:
         for name in ("chosen", "rejected"):
-            require("responses", name, table.columns)
+            require("responses", name, table.columns, table.head)
     prompt = given.get("prompt") or find("prompt", table.columns) or "prompt"
-    return PreferenceShape(require("prompt", prompt, table.columns), seed, id)
+    return PreferenceShape(require("prompt", prompt, table.columns, table.head), seed, id)
 
 
 def _classes(
@@ -154,7 +152,7 @@ def _classes(
     label = given.get("label") or guess_label(table.columns, table.head, prompt)
     if label is None and classes is None:
         raise DataError(
-            f"no column looks like the label: the file has {listed(table.columns)}; say which "
+            f"no column looks like the label: the file has {_listed(table)}; say which "
             "with --label-column, name the classes in a file with --classes, or give each item "
             "its own candidates"
         )
@@ -168,3 +166,7 @@ def _classes(
 def _holds_classes(table: Table, label: str, classes: tuple[str, ...]) -> bool:
     known = set(classes)
     return any(str(row.values.get(label)).strip() in known for row in table.head)
+
+
+def _listed(table: Table) -> str:
+    return listed(table.columns, (row.values for row in table.head))

@@ -14,8 +14,6 @@ from typing import IO, cast
 
 from stacksl.errors import DataError
 
-__all__ = ["HEAD", "container_of", "head_of", "open_text", "reading", "stem"]
-
 HEAD = 1 << 16  # bytes looked at to tell what a file is
 _SAYS_NOTHING = frozenset({"train", "test", "dev", "val", "valid", "data", "items"})
 

@@ -11,8 +11,6 @@ from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table
 from stacksl.items import Item
 
-__all__ = ["LONG_TEXT", "duplicates", "normal", "overlap", "warnings_of"]
-
 LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
 
 

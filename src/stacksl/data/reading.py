@@ -18,8 +18,6 @@ from stacksl.data.tables import Table, open_table
 from stacksl.data.values import one_line
 from stacksl.errors import DataError, SettingsError, unknown_name
 
-__all__ = ["read"]
-
 _GUESSED = ("classes", "options")  # shapes whose columns are not fixed by the format
 CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")
 

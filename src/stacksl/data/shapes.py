@@ -10,17 +10,6 @@ from typing import Any, Protocol
 
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
 
-__all__ = [
-    "ClassShape",
-    "Draft",
-    "LetteredShape",
-    "OptionsShape",
-    "PreferenceShape",
-    "Shape",
-    "letter_columns",
-    "permutation",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Draft:

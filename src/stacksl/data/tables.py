@@ -15,8 +15,6 @@ from stacksl.data.files import open_text, reading
 from stacksl.data.values import named
 from stacksl.errors import DataError, MissingExtra
 
-__all__ = ["LOOK", "Row", "Table", "open_table"]
-
 LOOK = 1000  # rows looked at before the columns' meaning is decided
 _FIELD_LIMIT = 1 << 27  # a CSV field longer than this is refused
 _NO_DELIMITER = "\x1f"

@@ -6,16 +6,18 @@ No message quotes a cell: what stands in it may be private, and rows and columns
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-__all__ = ["RowFault", "gold_index", "is_missing", "listed", "named", "one_line", "options", "text"]
-
 
 _DIGITS = 18  # more than an index has; Python refuses to read thousands of them
 
 
 _WORDS, _CHARACTERS = 3, 30  # what a column's name has at most; a text has more
+
+_CELL = re.compile(r"yes|no|true|false|[-+]?[\d.,]+%?")
+
+_LISTED = 20  # columns that a message lists
 
 
 class RowFault(ValueError):
@@ -27,9 +29,16 @@ def one_line(sentence: str) -> str:
     return " ".join(sentence.splitlines())
 
 
-def listed(columns: Sequence[str]) -> str:
-    """The names of all `columns` of a file for a message, as `named` writes them."""
-    return ", ".join(named(name, columns) for name in columns)
+def listed(columns: Sequence[str], rows: Iterable[Mapping[str, Any]] = ()) -> str:
+    """The names of the first `columns` of a file for a message, as `named` writes them.
+
+    No name is shown where the header looks like one of the `rows`: a value stands below itself.
+    """
+    if any(str(row.get(name)).strip() == name for row in rows for name in columns):
+        return f"{len(columns):,} columns, named like a row of data (is the header missing?)"
+    shown = ", ".join(named(name, columns) for name in columns[:_LISTED])
+    more = len(columns) - _LISTED
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def named(column: str, columns: Sequence[str]) -> str:
@@ -37,7 +46,7 @@ def named(column: str, columns: Sequence[str]) -> str:
 
     A file without a header has its first row for names, and then the short ones are private too.
     """
-    if not any(map(_is_long, columns)):
+    if not any(_is_long(name) or _is_cell(name) for name in columns):
         return column
     hint = " (a long name: is the header missing?)" if _is_long(column) else ""
     return f"number {columns.index(column) + 1}{hint}"
@@ -45,6 +54,11 @@ def named(column: str, columns: Sequence[str]) -> str:
 
 def _is_long(column: str) -> bool:
     return len(column.split()) > _WORDS or len(column) > _CHARACTERS
+
+
+def _is_cell(column: str) -> bool:
+    """Whether a column's name is what a cell holds: a number, or yes or no."""
+    return bool(_CELL.fullmatch(column.strip().lower()))
 
 
 def is_missing(value: object) -> bool:

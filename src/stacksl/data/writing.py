@@ -13,8 +13,6 @@ from typing import Any
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError
 
-__all__ = ["write", "write_rejected", "write_whole"]
-
 
 def write(dataset: Dataset, path: str | Path) -> int:
     """Write the usable items as native JSONL (gzipped where the name ends in `.gz`).

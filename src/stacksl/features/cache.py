@@ -21,8 +21,6 @@ import numpy as np
 from ..errors import FeatureError
 from .encoders import Vectors
 
-__all__ = ["Entry", "VectorCache", "cache_folder", "erase_texts", "text_key"]
-
 Entry: TypeAlias = tuple[Vectors, bool]
 """A text's vector (d,) and whether the encoder cut the text."""
 

@@ -17,8 +17,6 @@ from pathlib import Path
 from ..errors import FeatureError, MissingExtra
 from ..telemetry import refuse_telemetry
 
-__all__ = ["MINILM", "MINILM_SHA256", "find_weights", "folder_hash"]
-
 MINILM = "minilm"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` as the authors of all-MiniLM-L6-v2 published it."""

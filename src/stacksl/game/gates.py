@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADPO",
+    "BASELINES",
     "COMPILED",
     "DGS",
     "GATES",
@@ -208,6 +209,11 @@ class Margin:
         """A threshold of −∞, which the first item sets."""
         return (-math.inf, 0.0, 0.0)
 
+    @classmethod
+    def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
+        """The parameters of a run on one-hot ridge scores; elsewhere the defaults."""
+        return dict(ONE_HOT_PACE) if one_hot else {}
+
     def primed(self, statistics: Array, share: float) -> GateState:
         """The state for rounds whose statistics are known beforehand, as a language model's are.
 
@@ -254,6 +260,9 @@ GATES: dict[str, type[Any]] = {
     "information": Information,
     "dgs": DGS,
 }
+
+BASELINES = frozenset({"lucb", "dgs", "width", "avoided", "entropy"})
+"""Gates that others dominated wherever they were measured: kept to compare with, not offered."""
 
 COMPILED = frozenset(GATES.values())
 """The gates that compiled engines know, by their code: ours, and none that is added to `GATES`

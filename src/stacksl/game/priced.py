@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from stacksl.errors import SettingsError
 from stacksl.game import measures, rules
@@ -81,6 +81,11 @@ class Contested(Priced):
             )
         _check_price(self)
 
+    @classmethod
+    def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
+        """α = σ√d for d columns of φ and noise σ."""
+        return {"width_scale": noise * math.sqrt(dim)}
+
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The contested score g (score units)."""
         return contested_score(view, self.width_scale)
@@ -151,6 +156,11 @@ class Avoided(Priced):
                 "1 is the posterior deviation with noise 1"
             )
         _check_price(self)
+
+    @classmethod
+    def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
+        """The posterior's own deviation: w = σ for noise σ."""
+        return {"width_scale": noise}
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The expected regret avoided (score units); −inf where x̂ stands alone."""

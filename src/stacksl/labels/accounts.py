@@ -18,11 +18,9 @@ from stacksl.labels.state import (
     word_of,
 )
 
-__all__ = ["Accounts"]
-
 _SUMS: Final = (
     "budget", "money", "asked", "answered", "reserved", "paid", "promised", "learnt",
-    "last_round", "epoch", "classes", "classes_added",
+    "last_round", "epoch", "classes", "classes_added", "doubled",
 )  # fmt: skip
 
 
@@ -43,6 +41,7 @@ class Accounts:
         last_round: the highest round with a certificate.
         epoch: how often the features were renewed.
         classes, classes_added: K after the last class that was added (None before), and how often.
+        doubled: how many items have a second slot.
         seen: the surrogates of the items with a certificate.
         taught: the surrogates of the items whose label was learnt.
     """
@@ -62,6 +61,7 @@ class Accounts:
     epoch: int = 0
     classes: int | None = None
     classes_added: int = 0
+    doubled: int = 0
     seen: set[str] = field(default_factory=set)
     taught: set[str] = field(default_factory=set)
     _undo: dict[Key, State | None] | None = None
@@ -183,6 +183,7 @@ class Accounts:
             fresh = replace(fresh, words=before.words, late=before.late)
         self._put(key, fresh)
         self.open[key] = None
+        self.doubled += before is None and key[1] == 1
         self._promise(fresh, 1)
 
     def _released(self, key: Key, entry: Entry) -> None:

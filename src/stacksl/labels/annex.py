@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import delete, func, insert, select
 
@@ -19,12 +19,13 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.purchases import Handed
 from stacksl.labels.register import Register
 from stacksl.labels.rows import canonical
-from stacksl.labels.schema import handed, names, texts
+from stacksl.labels.schema import handed, names, texts, typed
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
-__all__ = ["Annex"]
+
+_AT_ONCE: Final = 500  # keys that are asked for in one statement
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class Annex:
     def read(self) -> None:
         """Take the names as they are on disk now."""
         rows = self._connection.execute(select(names).where(names.c.run == self._run))
-        self._names: dict[str, str] = {row.code: row.name for row in rows}
+        self._names: dict[str, str] = {row.code: row.name for row in typed(names.c, rows)}
         self._codes = {name: code for code, name in self._names.items()}
 
     @property
@@ -138,16 +139,24 @@ class Annex:
         query = select(texts).where(texts.c.run == self._run)
         if item is not None:
             query = query.where(texts.c.item == item)
-        return {row.words: (row.text, row.note) for row in self._connection.execute(query)}
+        rows = typed(texts.c, self._connection.execute(query))
+        return {row.words: (row.text, row.note) for row in rows}
 
-    def handed(self) -> list[Handed]:
-        """Every row of every sheet, in the order of handing out."""
+    def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
+        """The rows of all sheets, or those with the `keys`, in the order of handing out."""
         query = select(handed).where(handed.c.run == self._run).order_by(handed.c.place)
+        rows: Iterable[Row[Any]] = self._connection.execute(query) if keys is None else ()
+        if keys is not None:
+            wanted = sorted(set(keys))
+            for start in range(0, len(wanted), _AT_ONCE):
+                some = query.where(handed.c.key.in_(wanted[start : start + _AT_ONCE]))
+                rows = [*rows, *self._connection.execute(some)]
+            rows = sorted(rows, key=lambda row: row.place)
         found = []
-        for row in self._connection.execute(query):
+        for row in typed(handed.c, rows):
             item, who = self._register.id(row.item), self.name(row.annotator)
             if item is not None and who is not None:
-                order = tuple(json.loads(row.shown))
+                order = _order(row.key, row.shown)
                 found.append(Handed(row.key, item, row.slot, row.token, who, row.sheet, order))
         return found
 
@@ -157,7 +166,7 @@ class Annex:
         Raises:
             LedgerError: one was, or comes twice.
         """
-        taken = {row.key for row in self.handed()}
+        taken = {row.key for row in self.handed(keys)}
         for key in keys:
             if key in taken:
                 raise LedgerError(f"the key '{key}' was handed out before: a key is given once")
@@ -177,3 +186,17 @@ class Annex:
                 f"row {seq} of the ledger says {words[:12]} of the words beside an answer, and "
                 "the table of texts holds others: they were edited, restore the file from a copy"
             )
+
+
+def _order(key: str, shown: str) -> tuple[int, ...]:
+    """The order of candidates as the table of rows handed out holds it."""
+    try:
+        order = json.loads(shown)
+    except ValueError:
+        order = None
+    if not isinstance(order, list) or not all(type(index) is int for index in order):
+        raise LedgerCorrupt(
+            f"the row '{key}' that was handed out should hold the order of its candidates, but "
+            "does not: the ledger is damaged, restore the file from a copy"
+        )
+    return tuple(order)

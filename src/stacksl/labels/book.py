@@ -13,20 +13,18 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.items import Decision
 from stacksl.labels.accounts import Accounts
 from stacksl.labels.annex import Annex
-from stacksl.labels.chain import Link, chain, genesis, walk
+from stacksl.labels.chain import Heads, Link, chain, genesis, walk
 from stacksl.labels.drafts import Drafts
 from stacksl.labels.giving import let_go
-from stacksl.labels.migrations import migrate
 from stacksl.labels.purchases import Head, ItemRecord
 from stacksl.labels.register import Register
 from stacksl.labels.rows import Row, read_certificate
-from stacksl.labels.schema import runs
+from stacksl.labels.schema import make_tables, runs, typed
 from stacksl.labels.store import Store, place_file, remove_file
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Book", "Terms"]
 
 T = TypeVar("T")
 
@@ -141,6 +139,8 @@ class Book:
     def add_items(self, records: Iterable[ItemRecord]) -> int:
         """Enter the records that are not entered yet; how many those were."""
         records, added = list(records), 0
+        if not self.register.fresh(records):
+            return 0
 
         def enter(connection: Connection) -> None:
             nonlocal added
@@ -186,7 +186,7 @@ class Book:
             )
         return read_certificate(round, item, entry.data())
 
-    def verify(self, heads: Iterable[Head]) -> None:
+    def verify(self, heads: Heads) -> None:
         """Walk the chain on disk; see `Ledger.verify`."""
         accounts = self._empty().accounts
         links = self._store.links(self.terms.run)
@@ -201,7 +201,8 @@ class Book:
         entry = link.entry
         if entry.item is None:
             return
-        if entry.event == "round":
+        self.register.expect_row(entry.item, link.seq)
+        if entry.event == "round" or (entry.event == "reserved" and entry.purpose != "train"):
             self.register.check(entry.item, entry.data().get("item"), link.seq)
         elif entry.event in ("answered", "late"):
             words = entry.data().get("words")
@@ -280,7 +281,7 @@ def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> 
     store = Store(where)
     try:
         with store.writing() as tx:
-            migrate(tx)
+            make_tables(tx)
             tx.execute(insert(runs).values(asdict(terms)))
             Register.write(tx, terms.run, items)
             store.commit()
@@ -290,7 +291,8 @@ def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> 
 
 def _terms(store: Store, run: str | None) -> Terms:
     """The row of `runs` that is meant."""
-    found = {row.run: Terms(**row._mapping) for row in store.connection.execute(select(runs))}
+    rows = typed(runs.c, store.connection.execute(select(runs)))
+    found = {row.run: Terms(**row._mapping) for row in rows}
     if run is None and len(found) == 1:
         return next(iter(found.values()))
     if run is None or run not in found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -13,8 +13,6 @@ from stacksl.labels.rows import canonical
 
 if TYPE_CHECKING:
     from stacksl.labels.rows import Entry
-
-__all__ = ["Link", "chain", "genesis", "link_hash", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,13 @@ def chain(run: str, head: Head, entries: Iterable[Entry]) -> list[Link]:
     return links
 
 
-def walk(run: str, first: str, links: Iterable[Link], heads: Iterable[Head] = ()) -> Iterator[Link]:
+Heads = Iterable[Head] | Mapping[str, Head]
+"""Ends that a chain once had; with the names of what keeps them, where they are known."""
+
+_Mark = tuple[Head, str]
+
+
+def walk(run: str, first: str, links: Iterable[Link], heads: Heads = ()) -> Iterator[Link]:
     """The links again, each only after it was found unbroken.
 
     `first` is the hash that row 1 must follow, `heads` are ends that the chain once had.
@@ -74,7 +78,7 @@ def walk(run: str, first: str, links: Iterable[Link], heads: Iterable[Head] = ()
     Raises:
         LedgerCorrupt: naming the first bad row, what it should hold and what it holds.
     """
-    marks = sorted(set(heads))
+    marks = _marks(heads)
     end = Head(0, first)
     marks = _passed(marks, end)
     for link in links:
@@ -84,9 +88,16 @@ def walk(run: str, first: str, links: Iterable[Link], heads: Iterable[Head] = ()
         yield link
     if marks:
         raise LedgerCorrupt(
-            f"the ledger should have at least {marks[-1].count} rows, as a checkpoint says, but "
-            f"has {end.count}: its tail was cut, restore the file from a copy"
+            f"the ledger should have at least {marks[-1][0].count} rows, as {marks[-1][1]} says, "
+            f"but has {end.count}: its tail was cut, restore the file from a copy"
         )
+
+
+def _marks(heads: Heads) -> list[_Mark]:
+    """The heads in the order of their rows, each with the name of what keeps it."""
+    if isinstance(heads, Mapping):
+        return sorted((head, name) for name, head in heads.items())
+    return [(head, "a checkpoint") for head in sorted(heads)]
 
 
 def _check(run: str, end: Head, link: Link) -> None:
@@ -108,14 +119,14 @@ def _check(run: str, end: Head, link: Link) -> None:
         )
 
 
-def _passed(marks: list[Head], end: Head) -> list[Head]:
+def _passed(marks: list[_Mark], end: Head) -> list[_Mark]:
     """The marks still ahead of `end`; one at its very place must be it."""
-    while marks and marks[0].count <= end.count:
-        mark = marks.pop(0)
+    while marks and marks[0][0].count <= end.count:
+        mark, name = marks.pop(0)
         if mark.hash != end.hash:
             raise LedgerCorrupt(
-                f"row {end.count} of the ledger should have the hash {mark.hash[:12]}, as a "
-                f"checkpoint says, but has {end.hash[:12]}: the ledger was rewritten up to "
-                "there, restore the file from a copy"
+                f"row {end.count} of the ledger should have the hash {mark.hash[:12]}, as {name} "
+                f"says, but has {end.hash[:12]}: the ledger was rewritten up to there, restore "
+                "the file from a copy"
             )
     return marks

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 
 from stacksl.labels.purchases import Purchase
 
-__all__ = ["Deadlines"]
-
 
 class Deadlines:
     """When each open lease may expire; never, where `seconds` is None.

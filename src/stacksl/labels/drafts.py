@@ -14,8 +14,6 @@ from stacksl.labels.register import Register
 from stacksl.labels.rows import Entry
 from stacksl.labels.state import Key, State
 
-__all__ = ["Drafts"]
-
 
 @dataclass(slots=True)
 class Drafts:

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.items import Decision
 from stacksl.labels.drafts import Drafts
-from stacksl.labels.purchases import Answer, Purchase
+from stacksl.labels.purchases import Answer, Outcome, Purchase
 from stacksl.labels.rows import canonical, certificate
 from stacksl.labels.scrutiny import expect_candidate, expect_price, whole, whole_answer
 from stacksl.labels.state import Key, State
-
-__all__ = ["lease", "post", "received", "release", "renewal", "reserve_one", "settle", "teach"]
 
 _REASONS = ("expired", "refused", "forgotten")
 
@@ -93,6 +91,8 @@ def reserve_one(
 ) -> None:
     """The next lease of a purchase; `price` is the ledger's unless given.
 
+    Where no certificate holds the item's commitment (audit, owned), the lease does.
+
     Raises:
         LedgerError: the purchase is open or answered.
     """
@@ -102,6 +102,7 @@ def reserve_one(
             f"the label of item '{drafts.register.id(key[0])}' is {state.stage} already: "
             "an item is bought once"
         )
+    bound = {} if purpose == "train" else {"item": drafts.register.commitment(key[0])}
     drafts.record(
         "reserved",
         round=round,
@@ -110,6 +111,7 @@ def reserve_one(
         token=1 if state is None else state.token + 1,
         purpose=purpose,
         price=drafts.accounts.price if price is None else price,
+        payload=canonical(bound),
     )
 
 
@@ -165,26 +167,28 @@ def received(drafts: Drafts, answers: Iterable[Answer]) -> list[Answer]:
     return sound
 
 
-def settle(drafts: Drafts, answers: Iterable[Answer]) -> list[tuple[int, int]]:
+def settle(drafts: Drafts, answers: Iterable[Answer]) -> list[tuple[Outcome, int | None]]:
     """Record answers, as `received` gives them, in order.
 
-    Gives the (round, index) of those to be learnt: of an item's slots, the first accepted answer
-    that names a candidate, and none of an audit.
+    Gives what became of each, and the round of those to be learnt: of an item's slots, the first
+    accepted answer that names a candidate, and none of an audit.
     """
-    lessons = []
-    for answer in answers:
-        if drafts.came_before(answer):
-            continue
-        state = _expect_leased(drafts, answer)
-        if answer.index is not None:
-            expect_candidate(answer.item, answer.index, drafts.size(answer.item))
-        if _accepts(drafts, state, answer):
-            _accept(drafts, state, answer)
-            if teach(drafts, answer.item, answer.slot) and answer.index is not None:
-                lessons.append((state.round or 0, answer.index))
-        else:
-            _keep_late(drafts, state, answer)
-    return lessons
+    return [_settle_one(drafts, answer) for answer in answers]
+
+
+def _settle_one(drafts: Drafts, answer: Answer) -> tuple[Outcome, int | None]:
+    if drafts.came_before(answer):
+        return "repeated", None
+    state = _expect_leased(drafts, answer)
+    if answer.index is not None:
+        expect_candidate(answer.item, answer.index, drafts.size(answer.item))
+    if _accepts(drafts, state, answer):
+        _accept(drafts, state, answer)
+        return "accepted", state.round if teach(drafts, answer.item, answer.slot) else None
+    _keep_late(drafts, state, answer)
+    if state.stage != "answered":
+        return "late", None
+    return "repeated" if state.word == answer.word else "disputed", None
 
 
 def _expect_leased(drafts: Drafts, answer: Answer) -> State:

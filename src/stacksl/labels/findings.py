@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from stacksl.labels.book import Book
     from stacksl.labels.state import State
 
-__all__ = ["agreement", "audited", "disputes", "exported", "said", "texts"]
 
 Found = tuple[Row, Answer]
 

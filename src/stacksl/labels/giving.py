@@ -16,9 +16,6 @@ from stacksl.labels.rows import canonical
 from stacksl.labels.scrutiny import expect_candidate, whole
 from stacksl.labels.state import State
 
-__all__ = ["add_class", "correct", "hand_out", "let_go", "own", "reserve", "set_budget"]
-
-
 _COUNTED = "labels, classes and micro-units are counted"
 
 

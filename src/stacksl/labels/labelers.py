@@ -9,8 +9,6 @@ from typing import Final, Protocol, runtime_checkable
 from stacksl.errors import LabelerError, SettingsError, unknown_name
 from stacksl.labels.purchases import Answer, Purchase
 
-__all__ = ["LABELERS", "Labeler", "NoisyLabeler", "OracleLabeler", "make_labeler"]
-
 
 @runtime_checkable
 class Labeler(Protocol):

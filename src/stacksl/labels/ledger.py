@@ -10,22 +10,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from stacksl.errors import LedgerError
 from stacksl.items import Decision, Label
 from stacksl.labels import giving
 from stacksl.labels.book import Book, Terms
 from stacksl.labels.deadlines import Deadlines
 from stacksl.labels.exchange import lease, post, received, release, renewal, settle
-from stacksl.labels.migrations import migrate, pending
-from stacksl.labels.purchases import Answer, Handed, ItemRecord, Purchase
+from stacksl.labels.purchases import Answer, Handed, ItemRecord, Purchase, Receipt
 from stacksl.labels.reading import LedgerReader
 from stacksl.labels.rows import canonical, owned_decision
+from stacksl.labels.schema import expect_format
 from stacksl.labels.store import Store, expect_file
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Ledger"]
 
 Clock = Callable[[], float]
 
@@ -97,24 +95,28 @@ class Ledger(LedgerReader):
         clock: Clock = time.time,
         lease: float | None = None,
     ) -> Ledger:
-        """Open the ledger of a run; one of an older schema is brought up to date.
+        """Open the ledger of a run.
 
         Args:
             path: a file, or a database URL.
             run: which run, where the database holds several.
-            readonly: write nothing, not even a migration.
+            readonly: write nothing.
             clock: gives seconds since the epoch.
             lease: seconds until a lease may expire, counted anew from now; None for never.
 
         Raises:
-            LedgerError: there is no ledger, it is newer than this version, or cannot be read.
+            LedgerError: there is no ledger, it is of another format, or cannot be read.
             LedgerCorrupt: its rows contradict each other.
         """
         if "://" not in str(path):
             expect_file(Path(path))
         store = Store(path, readonly=readonly)
         try:
-            _bring_up_to_date(store)
+            with store.sentences():
+                expect_format(store.connection)
+                unclean = store.unclean
+            if unclean and not readonly:
+                store.wipe()  # what a crash left to be wiped
             return cls(store, run, clock, lease)
         except BaseException:
             store.close()
@@ -149,13 +151,11 @@ class Ledger(LedgerReader):
         self._deadlines.note(self.open_purchases())
         return posted
 
-    def take(
-        self, answers: Iterable[Answer], *, durable: bool = True
-    ) -> list[tuple[Decision, Label]]:
-        """Accept answers; gives what is to be learnt, in order, once an item.
+    def take(self, answers: Iterable[Answer], *, durable: bool = True) -> list[Receipt]:
+        """Accept answers; gives a receipt for each, in order, with what is to be learnt of it.
 
         Answers of an audit, those that name no candidate, and those to an item whose label was
-        learnt are charged and not learnt. An answer that came before is ignored. One whose lease
+        learnt are charged and not learnt. One that was recorded before is ignored. One whose lease
         was released takes over the purchase's open lease if there is one; it is charged and learnt
         if the purchase has no answer and budget is left, and is otherwise kept as `late`,
         uncharged. So is one that contradicts an accepted answer, or adds free texts to it.
@@ -172,16 +172,26 @@ class Ledger(LedgerReader):
             LedgerError: the database cannot be written; none was taken.
         """
         answers = received(self._book.drafts, answers)
-        if not answers or all(self._book.drafts.came_before(answer) for answer in answers):
-            return []
+        if all(self._book.drafts.came_before(answer) for answer in answers):
+            return [Receipt(answer, "repeated") for answer in answers]
         simple = all(self._book.drafts.answers_open_lease(answer) for answer in answers)
         bare = all(answer.text is None and answer.note is None for answer in answers)
         run = self._book.later if simple and bare and not durable else self._book.durably
-        accepted = run(lambda drafts: settle(drafts, answers))
-        lessons = [(self._certificate(round), Label(index)) for round, index in accepted]
-        for decision, _ in lessons:
-            self._decisions.pop(decision.round, None)
-        return lessons
+        settled = run(lambda drafts: settle(drafts, answers))
+        if durable:
+            self._store.empty_log()
+        return [
+            Receipt(answer, outcome, self._lesson(answer, round))
+            for answer, (outcome, round) in zip(answers, settled, strict=True)
+        ]
+
+    def _lesson(self, answer: Answer, round: int | None) -> tuple[Decision, Label] | None:
+        """What an answer teaches, under the certificate of its round."""
+        if round is None or answer.index is None:
+            return None
+        decision = self._certificate(round)
+        self._decisions.pop(round, None)
+        return decision, Label(answer.index)
 
     def _certificate(self, round: int) -> Decision:
         """The certificate of a round, from memory or from its row."""
@@ -375,21 +385,3 @@ class Ledger(LedgerReader):
             self.close()
         else:
             self._store.close()  # what waits is safe to lose; a second error would hide the first
-
-
-def _bring_up_to_date(store: Store) -> None:
-    """Apply the schema steps that are missing, and wipe what a crash left to be wiped."""
-    with store.sentences():
-        late = pending(store.connection)
-        unclean = store.unclean
-    if late and store.readonly:
-        raise LedgerError(
-            f"the ledger {store.name} lacks the schema step '{late[0]}': open it for "
-            "writing once, which adds it"
-        )
-    if late:
-        with store.writing() as tx:
-            migrate(tx)
-            store.commit()
-    if unclean and not store.readonly:
-        store.wipe()

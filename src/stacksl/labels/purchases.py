@@ -5,19 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = [
-    "Answer",
-    "Dispute",
-    "Handed",
-    "Head",
-    "ItemRecord",
-    "Purchase",
-    "Purpose",
-    "Said",
-    "Word",
-]
+from stacksl.items import Decision, Label
 
 Purpose = Literal["train", "audit", "owned"]
+Outcome = Literal["accepted", "repeated", "late", "disputed"]
 Said = Literal["label", "none", "ambiguous", "broken"]
 
 Word = int | str
@@ -92,6 +83,24 @@ class Answer:
     def word(self) -> Word:
         """What it says: the candidate's index, or which other answer it is."""
         return self.said if self.index is None else self.index
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of one answer that was given to the ledger.
+
+    Attributes:
+        answer: as it was taken.
+        outcome: `accepted` (and charged), `repeated` (it says what was recorded before), `late`
+            (it cannot be paid any more) or `disputed` (it contradicts the accepted answer). The
+            last two are kept uncharged, and so is a repetition with other free texts.
+        lesson: the certificate and the label to be learnt; None where nothing is to be learnt:
+            of an audit, of an answer that names no candidate, of an item that was learnt before.
+    """
+
+    answer: Answer
+    outcome: Outcome
+    lesson: tuple[Decision, Label] | None = None
 
 
 @dataclass(frozen=True, slots=True)

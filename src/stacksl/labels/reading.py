@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from stacksl.labels import findings
 from stacksl.labels.accounts import Accounts
 from stacksl.labels.book import Book
+from stacksl.labels.chain import Heads
 from stacksl.labels.purchases import Answer, Dispute, Handed, Head, ItemRecord, Purchase, Purpose
-from stacksl.labels.register import compare
 from stacksl.labels.rows import Row, tombstone
 from stacksl.labels.store import Store
-
-__all__ = ["LedgerReader"]
 
 
 class LedgerReader:
@@ -76,7 +74,7 @@ class LedgerReader:
     @property
     def doubled(self) -> int:
         """How many items have a second slot, whatever became of it."""
-        return sum(slot == 1 for _, slot in self._accounts.purchases)
+        return self._accounts.doubled
 
     @property
     def epoch(self) -> int:
@@ -170,10 +168,14 @@ class LedgerReader:
         """Each two accepted answers to the slots of one item, as they came, lower slot first."""
         return findings.agreement(self._book)
 
-    def handed(self) -> list[Handed]:
-        """What was handed out to people, in that order; nothing of forgotten items."""
+    def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
+        """What was handed out to people, in that order; nothing of forgotten items.
+
+        Args:
+            keys: of these rows alone; those that were never handed out are passed over.
+        """
         with self._store.sentences():
-            return self._book.annex.handed()
+            return self._book.annex.handed(keys)
 
     # Trust -------------------------------------------------------------------------------------
 
@@ -183,17 +185,17 @@ class LedgerReader:
         Raises:
             LedgerError: items differ, are gone or are new; the first few are named.
         """
-        with self._store.sentences():
-            compare(self._store.connection, self.run, records)
+        self._book.register.compare(records)
 
-    def verify(self, heads: Iterable[Head] = ()) -> None:
+    def verify(self, heads: Heads = ()) -> None:
         """Walk the chain on disk, and hold it against ends it once had.
 
         Args:
-            heads: (count, hash) as checkpoints carry it.
+            heads: (count, hash) as checkpoints carry it; by the name of what carries it, for the
+                error to say, where it is known.
 
         Raises:
             LedgerCorrupt: naming the first bad row, or the tail that was cut.
             LedgerError: an event that this version does not know.
         """
-        self._book.verify([Head(*head) for head in heads])
+        self._book.verify(heads)

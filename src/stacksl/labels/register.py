@@ -5,28 +5,50 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sqlalchemy import insert, select, update
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.purchases import ItemRecord
 from stacksl.labels.rows import canonical, tombstone
-from stacksl.labels.schema import items
+from stacksl.labels.schema import items, typed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Register", "compare"]
+_NAMED: Final = 3
 
-_NAMED = 3
+
+class _Item(NamedTuple):
+    """A row of the table `items`; of a forgotten item only the size is left."""
+
+    id: str | None
+    size: int | None
+    salt: str | None
+    content_hash: str | None
+
+    @property
+    def commitment(self) -> str:
+        """The salted hash that binds the row to the chain."""
+        terms = [self.salt, self.id, self.size, self.content_hash]
+        return sha256(canonical(terms).encode()).hexdigest()
+
+    def name(self, surrogate: str) -> str:
+        """Its id; that of its tombstone where it was forgotten."""
+        return tombstone(surrogate) if self.id is None or self.salt is None else self.id
+
+    def may_hold(self, content: str) -> bool:
+        """Whether the item has this content; nothing is known of one that was forgotten."""
+        return self.salt is None or _content_hash(self.salt, content) == self.content_hash
 
 
 class Register:
     """Which surrogate stands for which item, with a salted hash of each item's content.
 
-    A chain row holds the surrogate, and a certificate the item's `commitment`: SHA-256 of its
-    salt, id, size and content hash. Without the salt neither tells anything about the item.
+    A chain row holds the surrogate, and the first of an item (its certificate, or the lease of an
+    audit or of an owned label) the item's `commitment`: SHA-256 of its salt, id, size and content
+    hash. Without the salt neither tells anything about the item.
     """
 
     def __init__(self, connection: Connection, run: str) -> None:
@@ -36,19 +58,13 @@ class Register:
 
     def read(self) -> None:
         """Take the items as they are on disk now."""
+        self._items: dict[str, _Item] = {}
         self._surrogates: dict[str, str] = {}
-        self._ids: dict[str, str] = {}
-        self._sizes: dict[str, int] = {}
-        self._commitments: dict[str, str] = {}
-        for row in self._connection.execute(select(items).where(items.c.run == self._run)):
-            forgotten = row.id is None or row.salt is None
-            id = tombstone(row.surrogate) if forgotten else row.id
-            self._surrogates[id] = row.surrogate
-            self._ids[row.surrogate] = id
-            if row.size is not None:
-                self._sizes[row.surrogate] = row.size
-            if not forgotten:
-                self._commitments[row.surrogate] = _commitment(row)
+        rows = self._connection.execute(select(items).where(items.c.run == self._run))
+        for row in typed(items.c, rows):
+            item = _Item(row.id, row.size, row.salt, row.content_hash)
+            self._items[row.surrogate] = item
+            self._surrogates[item.name(row.surrogate)] = row.surrogate
 
     @staticmethod
     def write(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
@@ -72,14 +88,12 @@ class Register:
         Raises:
             LedgerError: an id is taken by another item.
         """
-        query = select(items).where(items.c.run == self._run, items.c.id.is_not(None))
-        known = {row.id: row for row in self._connection.execute(query)}
         new = []
         for record in records:
-            row = known.get(record.id)
-            if row is None:
+            surrogate = self._surrogates.get(record.id)
+            if surrogate is None:
                 new.append(record)
-            elif _content_hash(row.salt, record.content) != row.content_hash:
+            elif not self._items[surrogate].may_hold(record.content):
                 raise LedgerError(
                     f"the id '{record.id}' belongs to another item of this run: give each new "
                     "item an id of its own"
@@ -100,8 +114,7 @@ class Register:
         """
         if text is None and note is None:
             return None
-        mine = (items.c.run == self._run, items.c.surrogate == surrogate)
-        salt = self._connection.execute(select(items.c.salt).where(*mine)).scalar_one()
+        salt = self._items[surrogate].salt
         if salt is None:
             raise LedgerError(
                 "a free text came with the answer to an item that was forgotten, and nothing is "
@@ -110,7 +123,7 @@ class Register:
         return _content_hash(salt, canonical([text, note]))
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._items)
 
     def __contains__(self, item: object) -> bool:
         return isinstance(item, str) and item in self._surrogates
@@ -131,20 +144,65 @@ class Register:
 
     def id(self, surrogate: str | None) -> str | None:
         """The id behind a surrogate; that of its tombstone where the item was forgotten."""
-        return None if surrogate is None else self._ids.get(surrogate)
+        if surrogate is None or surrogate not in self._items:
+            return None
+        return self._items[surrogate].name(surrogate)
 
     def size(self, surrogate: str) -> int | None:
         """K of an item, if known."""
-        return self._sizes.get(surrogate)
+        return self._items[surrogate].size
 
     @property
     def largest(self) -> int:
         """The largest K of all items; 0 where none is known."""
-        return max(self._sizes.values(), default=0)
+        return max((item.size or 0 for item in self._items.values()), default=0)
 
     def commitment(self, surrogate: str) -> str | None:
         """The salted hash that the chain holds of an item; None where it was forgotten."""
-        return self._commitments.get(surrogate)
+        item = self._items.get(surrogate)
+        return None if item is None or item.salt is None else item.commitment
+
+    def compare(self, records: Iterable[ItemRecord]) -> None:
+        """Hold a data file's items against the ones the run began with.
+
+        Those that were forgotten since are left out, whether the file still has them or not.
+
+        Raises:
+            LedgerError: items differ, are gone or are new; the first few are named.
+        """
+        missing = dict.fromkeys(self._surrogates)
+        differ, new = [], []
+        for record in records:
+            surrogate = self._surrogates.get(record.id)
+            missing.pop(record.id, None)
+            if surrogate is None:
+                new.append(record.id)
+            elif not self._items[surrogate].may_hold(record.content):
+                differ.append(record.id)
+        gone = [id for id in missing if id == self._items[self._surrogates[id]].id]
+        faults = [
+            _some(differ, "the text, candidates or answer of {} differ"),
+            _some(gone, "{} are gone"),
+            _some(new, "{} are new"),
+        ]
+        if any(faults):
+            raise LedgerError(
+                "the data should hold the very items this run began with, but "
+                f"{'; '.join(f for f in faults if f)}: give it the file it began with, or start a "
+                "new run"
+            )
+
+    def expect_row(self, surrogate: str, seq: int) -> None:
+        """Check that the table has a row for an item that row `seq` of the chain names.
+
+        Raises:
+            LedgerCorrupt: it has neither the item nor its tombstone.
+        """
+        if surrogate not in self._items:
+            raise LedgerCorrupt(
+                f"the item of row {seq} of the ledger should be in the table of items, but is "
+                "not: its row was removed or renamed, restore the file from a copy"
+            )
 
     def check(self, surrogate: str, commitment: object, seq: int) -> None:
         """Hold the item beside the chain against what row `seq` of the chain says of it.
@@ -159,39 +217,6 @@ class Register:
                 f"'{self.id(surrogate)}', the table of items gives {own[:12]}: the item was "
                 "edited, restore the file from a copy"
             )
-
-
-def compare(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
-    """Hold a data file's items against the ones a run began with.
-
-    Those that were forgotten since are left out, whether the file still has them or not.
-
-    Raises:
-        LedgerError: items differ, are gone or are new; the first few are named.
-    """
-    rows = connection.execute(select(items).where(items.c.run == run)).all()
-    forgotten = {tombstone(row.surrogate) for row in rows if row.salt is None}
-    known = {row.id: row for row in rows if row.salt is not None}
-    differ, new = [], []
-    for record in records:
-        if record.id in forgotten:
-            continue
-        row = known.pop(record.id, None)
-        if row is None:
-            new.append(record.id)
-        elif _content_hash(row.salt, record.content) != row.content_hash:
-            differ.append(record.id)
-    faults = [
-        _some(differ, "the text, candidates or answer of {} differ"),
-        _some(list(known), "{} are gone"),
-        _some(new, "{} are new"),
-    ]
-    if any(faults):
-        raise LedgerError(
-            "the data should hold the very items this run began with, but "
-            f"{'; '.join(f for f in faults if f)}: give it the file it began with, or start a "
-            "new run"
-        )
 
 
 def _some(ids: list[str], what: str) -> str:
@@ -216,9 +241,11 @@ def _entered(run: str, records: Iterable[ItemRecord]) -> Iterator[dict[str, obje
 
 
 def _content_hash(salt: str, content: str) -> str:
-    return sha256(bytes.fromhex(salt) + content.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _commitment(row: Any) -> str:
-    terms = [row.salt, row.id, row.size, row.content_hash]
-    return sha256(canonical(terms).encode()).hexdigest()
+    try:
+        noise = bytes.fromhex(salt)
+    except (TypeError, ValueError):
+        raise LedgerCorrupt(
+            "the salt of an item should be hexadecimal digits, but is not: the ledger is damaged, "
+            "restore the file from a copy"
+        ) from None
+    return sha256(noise + content.encode("utf-8", "surrogatepass")).hexdigest()

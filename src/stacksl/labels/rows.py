@@ -13,19 +13,6 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.items import Decision, Label
 from stacksl.labels.purchases import Said, Word
 
-__all__ = [
-    "EVENTS",
-    "LATER_EVENTS",
-    "PURPOSES",
-    "Entry",
-    "Row",
-    "canonical",
-    "certificate",
-    "owned_decision",
-    "tombstone",
-    "word_in",
-]
-
 EVENTS: Final = (
     "round",
     "reserved",
@@ -235,19 +222,29 @@ def certificate(decision: Decision, **more: object) -> str:
 
 
 def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision:
-    """The decision that `certificate` wrote."""
-    presented = data["presented"]
-    return Decision(
-        round=round,
-        item=item,
-        presented=_first(presented) if isinstance(presented, int) else tuple(presented),
-        choice=int(data["choice"]),
-        reason=data["reason"],
-        state=tuple(float(x) for x in data["state"]),
-        skip_state=tuple(float(x) for x in data["skip_state"]),
-        status=data["status"],
-        **{name: float(data[name]) for name in _FLOATS},
-    )
+    """The decision that `certificate` wrote.
+
+    Raises:
+        LedgerCorrupt: it wrote none of this kind.
+    """
+    try:
+        presented = data["presented"]
+        return Decision(
+            round=round,
+            item=item,
+            presented=_first(presented) if isinstance(presented, int) else tuple(presented),
+            choice=int(data["choice"]),
+            reason=data["reason"],
+            state=tuple(float(x) for x in data["state"]),
+            skip_state=tuple(float(x) for x in data["skip_state"]),
+            status=data["status"],
+            **{name: float(data[name]) for name in _FLOATS},
+        )
+    except (KeyError, TypeError, ValueError):
+        raise LedgerCorrupt(
+            f"the certificate of round {round} should hold a decision, but does not: the ledger "
+            "was edited or damaged, restore the file from a copy"
+        ) from None
 
 
 @lru_cache(maxsize=256)

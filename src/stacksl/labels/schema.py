@@ -1,4 +1,4 @@
-"""The ledger's tables as they are now; `migrations` holds the way there.
+"""The ledger's tables, and the number of their format.
 
 `runs` says what a run may spend, `events` is the chain, and the others lie beside it: the chain
 names an item by a random surrogate and a person by a random code, and of free texts it holds a
@@ -7,31 +7,35 @@ salted hash, so that forgetting an item never touches the chain.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator
+from operator import contains
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    Connection,
     Index,
     Integer,
     MetaData,
     String,
     Table,
     Text,
+    insert,
+    inspect,
+    select,
     text,
 )
 
-__all__ = ["METADATA", "events", "handed", "items", "names", "runs", "steps", "texts"]
+from stacksl.errors import LedgerCorrupt, LedgerError
 
 METADATA: Final = MetaData()
 
-steps: Final = Table(
-    "schema_steps",
-    METADATA,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("name", String(64), nullable=False),
-)
-"""The named migrations that were applied, in order."""
+FORMAT: Final = 1
+"""What this version writes and reads; any change to a table or to what a row says raises it."""
+
+formats: Final = Table("format", METADATA, Column("number", Integer, primary_key=True))
+"""One row: the format of the file. No other table is read before it."""
 
 runs: Final = Table(
     "runs",
@@ -113,6 +117,58 @@ events: Final = Table(
     Column("hash", String(64), nullable=False),
 )
 """The chain, append-only."""
+
+
+def make_tables(connection: Connection) -> None:
+    """Make what is not there yet, inside the transaction of `connection`."""
+    METADATA.create_all(connection)
+    if connection.execute(select(formats)).first() is None:
+        connection.execute(insert(formats).values(number=FORMAT))
+
+
+def expect_format(connection: Connection) -> None:
+    """Check that a database is a ledger of the format that this version reads.
+
+    Raises:
+        LedgerError: it is no ledger, or an older or newer one.
+    """
+    found = inspect(connection).get_table_names()
+    if events.name not in found:
+        raise LedgerError(
+            "expected a ledger, got a database without its tables: name the ledger.db of a run"
+        )
+    rows = connection.execute(select(formats)).all() if formats.name in found else ()
+    number = next((row.number for row in typed(formats.c, rows)), 0)
+    if number != FORMAT:
+        newer = number > FORMAT
+        raise LedgerError(
+            f"the ledger has format {number}, this version of stacksl reads format {FORMAT}: "
+            + ("install a newer stacksl" if newer else "use the version that wrote it")
+        )
+
+
+def typed(columns: Iterable[Column[Any]], rows: Iterable[Any]) -> Iterator[Any]:
+    """The `rows`, each after its values were found to be of the types of their `columns`.
+
+    SQLite keeps a text in a column of integers, and a damaged file has such.
+
+    Raises:
+        LedgerCorrupt: naming the table and the column.
+    """
+    columns = tuple(columns)
+    kinds: list[set[type]] = [{int if isinstance(c.type, Integer) else str} for c in columns]
+    for kind, column in zip(kinds, columns, strict=True):
+        kind |= {type(None)} if column.nullable else set()
+    for row in rows:
+        if not all(map(contains, kinds, map(type, row))):
+            wrong = next(
+                c for c, kind, v in zip(columns, kinds, row, strict=True) if type(v) not in kind
+            )
+            raise LedgerCorrupt(
+                f"the column '{wrong.name}' of the ledger's table '{wrong.table.name}' holds a "
+                "value of another type: the file is damaged, restore it from a copy"
+            )
+        yield row
 
 
 def _once(name: str, where: str, *columns: str) -> Index:

@@ -11,8 +11,6 @@ from typing import get_args
 from stacksl.errors import LabelerError
 from stacksl.labels.purchases import Answer, Said
 
-__all__ = ["expect_candidate", "expect_price", "whole", "whole_answer"]
-
 
 def whole(value: object, what: str, why: str = "a labeler answers in integers") -> int:
     """`value` as a plain integer; 0.9 is not 0, and 2.0 is not 2.

@@ -9,8 +9,6 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.purchases import Word
 from stacksl.labels.rows import EVENTS, LATER_EVENTS, PURPOSES, Entry, word_in
 
-__all__ = ["Key", "State", "impossible", "price_of", "refuse_later", "whole_of", "word_of"]
-
 Key = tuple[str, int]
 """A purchase: the item's surrogate and the slot."""
 

@@ -18,14 +18,14 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.chain import Link
 from stacksl.labels.purchases import Head
 from stacksl.labels.rows import Entry
-from stacksl.labels.schema import events, runs
+from stacksl.labels.schema import events, runs, typed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-__all__ = ["Store", "expect_file", "place_file", "remove_file"]
 
 _PAGE: Final = 4096
+_READERS: Final = 500  # milliseconds that cutting the log waits for readers
 _ENTRY = [events.c[name] for name in Entry.__dataclass_fields__]
 _LINK = [events.c.seq, *_ENTRY, events.c.previous, events.c.hash]
 
@@ -46,6 +46,7 @@ class Store:
         self, where: str | Path, *, readonly: bool = False, patience: float = 30.0
     ) -> None:
         self._url = _url(where)
+        self._patience = patience
         self.readonly = readonly
         self.fsyncs = 0
         self.fsync_seconds = 0.0
@@ -87,6 +88,8 @@ class Store:
             ) from error
         except DBAPIError as error:
             raise _sentence(self.name, str(error.orig)) from error
+        except UnicodeDecodeError as error:  # in the database's own words of what is wrong
+            raise _sentence(self.name, "malformed text") from error
         except (SQLAlchemyError, ImportError) as error:
             raise LedgerError(f"the ledger {self.name} cannot be opened: {error}") from error
 
@@ -130,8 +133,9 @@ class Store:
     def tail(self, run: str) -> Head | None:
         """The last row's place and hash, or None for an empty chain."""
         query = select(events.c.seq, events.c.hash).where(events.c.run == run)
-        row = self.connection.execute(query.order_by(events.c.seq.desc()).limit(1)).first()
-        return None if row is None else Head(row.seq, row.hash)
+        found = self.connection.execute(query.order_by(events.c.seq.desc()).limit(1)).all()
+        rows = typed([events.c.seq, events.c.hash], found)
+        return next((Head(row.seq, row.hash) for row in rows), None)
 
     def links(
         self,
@@ -156,7 +160,7 @@ class Store:
         while True:
             with self.sentences():
                 page = self.connection.execute(query.where(events.c.seq > after)).all()
-            for row in page:
+            for row in typed(_LINK, page):
                 yield Link(row[0], Entry(*row[1:-2]), row[-2], row[-1])
             if len(page) < _PAGE:
                 return
@@ -169,7 +173,8 @@ class Store:
         )
         seen, last = set(), 0
         with self.sentences():
-            for item, round in self.connection.execute(query):
+            rows = self.connection.execute(query)
+            for item, round in typed([events.c.item, events.c.round], rows):
                 seen.add(item)
                 last = max(last, round)
         return seen, last
@@ -180,8 +185,8 @@ class Store:
             events.c.run == run, events.c.event == "round", events.c.round == round
         )
         with self.sentences():
-            row = self.connection.execute(query).first()
-        return None if row is None else Entry(*row)
+            found = self.connection.execute(query).all()
+        return next((Entry(*row) for row in typed(_ENTRY, found)), None)
 
     @property
     def unclean(self) -> bool:
@@ -217,6 +222,19 @@ class Store:
         with self.sentences():
             self._pragma("user_version=0")
 
+    def empty_log(self) -> None:
+        """Move what is committed from the write-ahead log into the file, and cut the log.
+
+        SQLite takes a damaged log for one that ends there, so rows in it are lost unseen; those in
+        the file are found damaged by `verify`. Where another process reads, or the disk is full,
+        the log stays: it is as durable as the file.
+        """
+        if self._sqlite and not self.readonly:
+            with suppress(DBAPIError):
+                self._pragma(f"busy_timeout={_READERS}")
+                self._pragma("wal_checkpoint(TRUNCATE)")
+                self._pragma(f"busy_timeout={round(1000 * self._patience)}")
+
     def _pragma(self, words: str) -> int:
         """The first number that a PRAGMA gives, 0 where it gives none."""
         result = self.connection.exec_driver_sql(f"PRAGMA {words}")
@@ -225,7 +243,11 @@ class Store:
 
     def close(self) -> None:
         """Let the database go."""
+        if self.connection.closed:
+            return
         with self.sentences():
+            self.connection.rollback()
+            self.empty_log()
             self.connection.close()
             self.connection.engine.dispose()
 
@@ -326,9 +348,10 @@ _SENTENCES: Final = (
     ("read-only", LedgerError, "cannot be written, it is read-only: make it writable"),
     ("locked", LedgerError, "is held by another process: wait for it to end, or stop it"),
     ("not a database", LedgerError, "should be an SQLite file, came something else"),
+    ("decode to UTF-8", LedgerCorrupt, "is damaged (a text in it is none): restore a copy"),
     ("malformed", LedgerCorrupt, "is damaged (its file was cut or overwritten): restore a copy"),
     ("unable to open", LedgerError, "cannot be opened: check its folder and permissions"),
-    ("no such table", LedgerError, "should be a ledger, came a database without its tables"),
+    ("no such table", LedgerError, "should be a ledger, got a database without its tables"),
     ("disk I/O", LedgerError, "cannot be read or written, the disk reports an error"),
 )
 

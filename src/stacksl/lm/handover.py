@@ -6,14 +6,15 @@ line of ours is needed to load the weights; `lm.json` is for scoring with them a
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .. import __version__
+from .. import __version__, formats
 from ..errors import MissingExtra, RunError
 from .card import card_text
 from .folders import whole_folder
@@ -28,21 +29,9 @@ if TYPE_CHECKING:
     from .adapters import Adapter
     from .loading import Loaded
 
-__all__ = [
-    "ABOUT",
-    "FORMAT",
-    "About",
-    "card_text",
-    "expect_empty",
-    "merge",
-    "model_arguments",
-    "read_about",
-    "tokenizer_of",
-    "write_model",
-]
-
-FORMAT = 1  # of lm.json; raised when its keys change meaning
 ABOUT = "lm.json"
+FILES = "files"  # of lm.json: the SHA-256 of each file that decides a score, by name
+_REMEDY = "restore the folder from a copy, or delete it and `stacksl resume` makes it again"
 TOLD = "card.json"  # what the card was made of, for the card of a merged model
 
 
@@ -62,7 +51,7 @@ class About:
         dtype: the one the run computed in.
         classes: the fixed label set; None where items bring their own options.
         columns: how a file of items is read.
-        format, stacksl: of the file, and the version that wrote it.
+        stacksl: the version that wrote the file.
     """
 
     name: str
@@ -82,7 +71,6 @@ class About:
     positions: int | None = None
     classes: tuple[str, ...] | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    format: int = FORMAT
     stacksl: str = __version__
 
     @property
@@ -136,7 +124,8 @@ def write_model(
             _name_base(folder / "adapter_config.json", about)
         _write(folder / "README.md", card_text(about, facts))
         _write(folder / TOLD, _as_json(facts))
-        _write(folder / ABOUT, _as_json(asdict(about)))
+        table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
+        _write(folder / ABOUT, formats.to_json({**table, FILES: _digests(folder)}))
     except OSError as fault:
         raise RunError(
             f"cannot write the model into {folder}: {fault.strerror or fault}; free some space or"
@@ -148,25 +137,52 @@ def read_about(folder: Path) -> About:
     """What `write_model` wrote down in `folder`.
 
     Raises:
-        RunError: no adapted language model is there, or another version of stacksl wrote it.
+        RunError: no adapted language model is there, its description is damaged, or another
+            version of stacksl wrote it.
     """
+    table = _described(folder)
+    del table[FILES]
+    classes = table.pop("classes")
+    return About(classes=None if classes is None else tuple(classes), **table)
+
+
+def expect_whole(folder: Path) -> None:
+    """Hold that weights and settings in `folder` are those that `write_model` left.
+
+    Raises:
+        RunError: a file is missing or has other content.
+    """
+    known, found = _described(folder)[FILES], _digests(folder)
+    for name, digest in known.items():
+        if found.get(name) != digest:
+            raise RunError(
+                f"{folder / name} is missing or does not match its SHA-256 in {ABOUT}: {_REMEDY}"
+            )
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    path = folder / ABOUT
     try:
-        table = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        return formats.of_format(
+            formats.parsed(path.read_bytes()), str(path), formats.LANGUAGE_MODEL
+        )
     except FileNotFoundError:
         raise RunError(
             f"{folder} holds no adapted language model (it has no {ABOUT}): give a run made with"
             " --adapt that has finished"
         ) from None
     except (OSError, ValueError) as fault:
-        raise RunError(f"cannot read {folder / ABOUT}: {fault}") from fault
-    known = {each.name for each in fields(About)}
-    if not isinstance(table, dict) or table.get("format") != FORMAT or set(table) != known:
-        raise RunError(
-            f"{folder / ABOUT} is not of this version of stacksl ({__version__}): run again, or"
-            " take the version that wrote it"
-        )
-    classes = table.pop("classes")
-    return About(classes=None if classes is None else tuple(classes), **table)
+        raise RunError(f"{path} cannot be read ({fault}): {_REMEDY}") from fault
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file of `folder`, but for card and description."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name not in ("README.md", TOLD, ABOUT):
+            with path.open("rb") as file:
+                found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def merge(folder: Path, out: Path) -> Path:
@@ -184,6 +200,7 @@ def merge(folder: Path, out: Path) -> Path:
         MissingExtra: peft is not installed.
     """
     about = read_about(folder)
+    expect_whole(folder)
     expect_empty(out)
     loaded = _whole(folder, about)
     facts = _told(folder)

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 
 from ..data.writing import write_whole
 from ..errors import RunError
-
-__all__ = ["Interim"]
+from ..formats import sign_arrays, verified_arrays
 
 Tensor: TypeAlias = Any
 
@@ -44,7 +43,9 @@ class Interim:
         from safetensors.torch import save
 
         header = {"arguments": self._arguments, "facts": json.dumps(dict(facts))}
-        whole = save({name: value.contiguous() for name, value in tensors.items()}, header)
+        whole = sign_arrays(
+            save({name: value.contiguous() for name, value in tensors.items()}, header)
+        )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._path, whole)
@@ -64,11 +65,12 @@ class Interim:
         from safetensors import SafetensorError, safe_open
 
         try:
+            verified_arrays(self._path.read_bytes())
             with safe_open(self._path, framework="pt") as file:
                 header = file.metadata() or {}
                 if header.get("arguments") != self._arguments:
                     return None
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError):
+        except (SafetensorError, OSError, ValueError):
             return None
         return tensors, json.loads(header["facts"])

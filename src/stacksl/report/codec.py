@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-__all__ = ["read", "write"]
+from stacksl import formats
 
 Tree = TypeVar("Tree")
 
 
 def write(tree: Any) -> str:
-    """The dataclass `tree` as JSON text in ASCII; numbers that are not finite become null."""
-    return json.dumps(_plain(asdict(tree)), indent=1, allow_nan=False)
+    """The dataclass `tree` as JSON text in ASCII with its digest; a number not finite is null."""
+    return formats.to_json(_plain(asdict(tree)))
 
 
 def read(kind: type[Tree], text: str) -> Tree:
     """The dataclass of `kind` that `write` wrote.
 
     Raises:
-        ValueError: where a field is missing, unknown or of the wrong type.
+        ValueError: the text does not match its digest, or a field is missing, unknown or of the
+            wrong type.
     """
-    return cast("Tree", _build(kind, json.loads(text), kind.__name__.lower()))
+    return cast("Tree", _build(kind, formats.from_json(text), kind.__name__.lower()))
 
 
 def _plain(value: Any) -> Any:

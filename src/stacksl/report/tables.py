@@ -163,10 +163,21 @@ def without_text(facts: Facts, class_names: bool = False) -> Facts:
             for row in facts.contested
         ),
         data=replace(facts.data, columns=()),
+        settings=tuple(map(_without_words, facts.settings)),
         asking=_without_people(facts.asking),
         language=_without_template(facts.language),
         warnings=tuple(_without_names(warning) for warning in facts.warnings),
     )
+
+
+WORDED = ("prompt_column", "label_column", "classes", "owned", "annotators", "ask_dir", "price")
+"""Settings whose values the owner of the data worded: columns, files, people."""
+
+
+def _without_words(row: SettingRow) -> SettingRow:
+    worded = row.name in WORDED and row.origin != "default"
+    plain = row.name == "price" and "=" not in row.value
+    return replace(row, value="(left out)") if worded and not plain else row
 
 
 def _without_people(asking: Asking | None) -> Asking | None:

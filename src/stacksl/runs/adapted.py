@@ -1,4 +1,4 @@
-"""The language model of a run: made from its settings, handed over at the end, read back later."""
+"""The language model of a run: made from its settings, saved at the end, loaded again later."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from stacksl.errors import DataError, RunError
 from stacksl.game.inputs import Array
 from stacksl.items import Item
 from stacksl.lm import ALONE, Crew, LanguageModel, LoraSettings, ModelChoices, TrainSettings
-from stacksl.lm.handover import ABOUT, About, read_about, write_model
+from stacksl.lm.handover import ABOUT, About, expect_whole, read_about, write_model
 from stacksl.lm.prompts import template
 from stacksl.runs.settings import Settings
-
-__all__ = ["AdaptedModel", "choices_of", "is_adapted"]
 
 CHUNK = 256  # items predicted at a time
 
@@ -91,19 +89,14 @@ def is_adapted(folder: Path) -> bool:
 
 
 def _lora_of(folder: Path) -> LoraSettings:
-    """The shape of the adapter in `folder`, from its own configuration."""
-    try:
-        table = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-        targets = table["target_modules"]
-        return LoraSettings(
-            rank=int(table["r"]),
-            alpha=float(table["lora_alpha"]),
-            targets=(targets,) if isinstance(targets, str) else tuple(sorted(targets)),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as fault:
-        raise RunError(
-            f"the adapter in {folder} cannot be read ({fault}): restore it, or run again"
-        ) from fault
+    """The shape of the adapter in `folder`, from its own configuration, which is verified."""
+    table = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    targets = table["target_modules"]
+    return LoraSettings(
+        rank=int(table["r"]),
+        alpha=float(table["lora_alpha"]),
+        targets=(targets,) if isinstance(targets, str) else tuple(sorted(targets)),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,9 +190,10 @@ class AdaptedModel:
         """The model that `save` wrote.
 
         Raises:
-            RunError: there is none, or its base is another one by now.
+            RunError: there is none, it is damaged, or its base is another one by now.
         """
         about = read_about(folder)
+        expect_whole(folder)
         choices = ModelChoices(
             model=about.base if about.kind == "lora" else str(folder),
             adapt=about.kind,

@@ -210,7 +210,7 @@ def _write(job: Job, name: str, description: str) -> None:
             "a class of this run has tabs or line breaks in its name, which a list of classes"
             " cannot hold: write each name on one line in the data, and start anew"
         )
-    job.renewed(classes_began=len(job.stock.began or classes.names))
+    wider = write_classes(Classes((*classes.names, name), (*classes.descriptions, description)))
+    job.renewed(classes_began=len(job.stock.began or classes.names), classes=wider)
     reopened(job.folder, f"a class was added: there are {len(classes.names) + 1} now")
-    wider = Classes((*classes.names, name), (*classes.descriptions, description))
-    write_atomic(job.folder.path / CLASSES, write_classes(wider))
+    write_atomic(job.folder.path / CLASSES, wider)

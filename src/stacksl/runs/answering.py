@@ -53,23 +53,21 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         RunError: the run is not one that people answer, or another one's files came.
         DataError: a file cannot be read; nothing of any file was taken then.
     """
-    job = _job_of_people(folder)
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        answers, faults, empty = _read(job, ledger, files)
-        before = _standing(ledger)
-    execute(job, report, answers=answers)
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        after = _standing(ledger)
-        right = _predicted(ledger, after.answered - before.answered)
-    new = after.said - before.said
-    disputed = after.disputes - before.disputes
+    _job_of_people(folder)  # refused before the run is waited for
+    with folder.locked():
+        job = _job_of_people(folder)
+        with Ledger.open(folder.ledger, readonly=True) as ledger:
+            answers, faults, empty = _read(job, ledger, files)
+        receipts = execute(job, report, answers=answers, held=True)
+    outcomes = Counter(receipt.outcome for receipt in receipts)
+    bought = [receipt.lesson for receipt in receipts if receipt.lesson is not None]
     return Received(
-        accepted=dict(new),
-        repeated=len(answers) - new.total() - disputed,
-        disputed=disputed,
+        accepted=dict(Counter(r.answer.said for r in receipts if r.outcome == "accepted")),
+        repeated=outcomes["repeated"],
+        disputed=outcomes["late"] + outcomes["disputed"],
         empty=empty,
         faults=tuple(faults),
-        predicted=right,
+        predicted=(sum(d.choice == label.index for d, label in bought), len(bought)),
     )
 
 
@@ -181,34 +179,6 @@ def _read(job: Job, ledger: Ledger, files: Sequence[Path]) -> tuple[list[Answer]
     return answers_from(replies, handed, prices), faults, empty
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    """What the ledger had before, to tell what is new."""
-
-    said: Counter[str]
-    disputes: int
-    answered: frozenset[str]
-
-
-def _standing(ledger: Ledger) -> _Standing:
-    rows = ledger.export()
-    answered = frozenset(str(row["item"]) for row in rows if row["state"] == "answered")
-    return _Standing(Counter(ledger.said()), len(ledger.disputes()), answered)
-
-
-def _predicted(ledger: Ledger, items: frozenset[str]) -> tuple[int, int]:
-    """Of the training labels of `items`, how many the model had right before it saw them."""
-    choices: dict[str, int] = {}
-    right = total = 0
-    for row in ledger.rows():
-        if row.event == "round" and row.item in items:
-            choices[str(row.item)] = int(row.payload["choice"])
-        elif row.event == "learnt" and row.item in choices and row.item in items:
-            total += 1
-            right += row.label().index == choices[str(row.item)]
-    return right, total
-
-
 def _expect_known(job: Job, annotator: str | None) -> None:
     known = annotators_of(job.settings.annotators)
     if annotator is not None and annotator not in known:
@@ -216,7 +186,7 @@ def _expect_known(job: Job, annotator: str | None) -> None:
 
 
 def _expect_handed(ledger: Ledger, keys: set[str]) -> None:
-    if unknown := sorted(keys - {row.key for row in ledger.handed()}):
+    if unknown := sorted(keys - {row.key for row in ledger.handed(keys)}):
         named = ", ".join(key for key in unknown if has_form(key)) or "what came"
         raise RunError(
             f"{named}: no row of this run has such a key: copy keys from the sheets it wrote"

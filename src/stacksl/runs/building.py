@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stacksl.errors import unknown_name
 from stacksl.game.calibration import (
     calibrate_gate_scale,
     gate_scale_warning,
@@ -16,21 +17,12 @@ from stacksl.game.calibration import (
     warmup_spreads,
 )
 from stacksl.game.followers import Follower, make_follower
-from stacksl.game.gates import GATES, ONE_HOT_PACE, Gate, Margin, make_gate, require_ranking
+from stacksl.game.gates import GATES, LLF, Gate, Margin, make_gate, require_ranking
 from stacksl.game.inputs import Block, PairBlock, SharedBlock
 from stacksl.game.learner import Learner
 from stacksl.game.rules import margin_statistic
 from stacksl.game.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.runs.settings import Settings
-
-__all__ = [
-    "Players",
-    "assemble",
-    "default_scorer",
-    "fresh_scorer",
-    "prime",
-    "scorer_settings",
-]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,24 +41,8 @@ def default_scorer(classes: int | None) -> str:
 
 def scorer_settings(settings: Settings) -> ScorerSettings:
     """The part of the settings that fixes the scorer."""
-    return ScorerSettings(
-        ridge=settings.ridge,
-        delta=settings.delta,
-        noise=settings.noise,
-        norm_bound=settings.norm_bound,
-        learning_rate=settings.learning_rate,
-        kl_weight=settings.kl_weight,
-        kl_target=settings.kl_target,
-        reference=settings.reference,
-        ema_decay=settings.ema_decay,
-        clip=settings.clip,
-        clip_level=settings.clip_level,
-        clip_multiple=settings.clip_multiple,
-        inner_steps=settings.inner_steps,
-        track=settings.track,
-        radius_counts=settings.radius_counts,
-        action=settings.action,
-    )
+    own = {each.name for each in fields(ScorerSettings)}
+    return ScorerSettings(**{n: getattr(settings, n) for n in own & Settings.model_fields.keys()})
 
 
 def fresh_scorer(settings: Settings, block: Block) -> Scorer:
@@ -140,28 +116,21 @@ def _gate(
     block: Block,
     order: Sequence[int],
 ) -> tuple[Gate, list[str]]:
-    if settings.gate == "llf":
-        scale, warnings = _gate_scale(settings, scorer, follower, block, order)
-        return make_gate("llf", gate_scale=scale, reading=settings.reading), warnings
-    return make_gate(settings.gate, **_parameters(settings, scorer, block)), []
-
-
-def _parameters(settings: Settings, scorer: Scorer, block: Block) -> dict[str, Any]:
-    if settings.gate == "margin":
-        one_hot = scorer.name == "ridge" and isinstance(block, SharedBlock)
-        parameters = dict(ONE_HOT_PACE) if one_hot else {"pace": 0.03, "adaptive": True}
-        return parameters | ({} if settings.pace is None else {"pace": settings.pace})
-    known = {field.name for field in fields(GATES[settings.gate])}
-    # What a gate and the scorer both speak of (ridge, delta) is one number.
-    shared = [n for n in ("ridge", "delta", "reserve", "floor") if n in known]
-    found: dict[str, Any] = {
-        n: value for n in shared if (value := getattr(settings, n)) is not None
-    }
-    if settings.gate == "contested":
-        found["width_scale"] = width_scale(settings, block.dim)
-    elif settings.gate == "avoided":  # the posterior's own deviation
-        found["width_scale"] = settings.width_scale or settings.noise
-    return found
+    kind = GATES.get(settings.gate)
+    if kind is None:
+        raise unknown_name("gate", settings.gate, GATES)
+    one_hot = scorer.name == "ridge" and isinstance(block, SharedBlock)
+    suited = getattr(kind, "suited", None)  # parameters that depend on the run, if it has any
+    parameters: dict[str, Any] = (
+        {} if suited is None else suited(dim=block.dim, noise=settings.noise, one_hot=one_hot)
+    )
+    for each in fields(kind):  # what a gate and the scorer both have, such as ridge, is one number
+        if (value := getattr(settings, each.name, None)) is not None:
+            parameters[each.name] = value
+    warnings: list[str] = []
+    if kind is LLF:
+        parameters["gate_scale"], warnings = _gate_scale(settings, scorer, follower, block, order)
+    return make_gate(settings.gate, **parameters), warnings
 
 
 def _gate_scale(
@@ -174,7 +143,8 @@ def _gate_scale(
     """C by the median rule over the first items of the order, at the starting θ (D16)."""
     inputs = [block[r] for r in order[: settings.warmup or warmup_length(len(order))]]
     spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
-    if settings.gate_scale is None:
+    given: float | None = getattr(settings, "gate_scale", None)
+    if given is None:
         return calibrate_gate_scale(spreads, settings.kappa, cap=settings.gate_cap).value, []
-    warning = gate_scale_warning(settings.gate_scale, spreads)
-    return settings.gate_scale, [] if warning is None else [warning]
+    warning = gate_scale_warning(given, spreads)
+    return given, [] if warning is None else [warning]

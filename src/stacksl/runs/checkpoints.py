@@ -1,26 +1,24 @@
 """Checkpoints: the learner's arrays with the ledger's head they belong to.
 
 A checkpoint is two files, `NUMBER.safetensors` and, written last, `NUMBER.json` with the hash of
-the first and a seal over itself. The newest whole one counts; a damaged one is passed over and
-named.
+the first and its own digest. The newest whole one counts; a damaged one is passed over and named.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from stacksl import formats
+from stacksl.errors import RunError
+from stacksl.runs import arrays
 from stacksl.runs.folder import write_atomic
-
-__all__ = ["Checkpoint", "at", "heads", "keep_latest", "latest", "save"]
 
 KEPT = 3
 
@@ -37,19 +35,17 @@ class Checkpoint:
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; the ledger must be on disk up to its head already."""
-    from safetensors.numpy import save as to_bytes
-
-    # not `ascontiguousarray`, which gives a scalar a dimension
-    data = to_bytes({k: np.asarray(v, order="C") for k, v in checkpoint.arrays.items()})
+    data = arrays.to_bytes(checkpoint.arrays)
     stem = f"{checkpoint.count:09d}"
     about = {
+        formats.FORMAT: formats.CHECKPOINT,
         "count": checkpoint.count,
         "tip": checkpoint.tip,
         "round": checkpoint.round,
-        "sha256": hashlib.sha256(data).hexdigest(),
+        "arrays": hashlib.sha256(data).hexdigest(),
     }
     write_atomic(folder / f"{stem}.safetensors", data)
-    write_atomic(folder / f"{stem}.json", json.dumps({**about, "seal": _seal(about)}))
+    write_atomic(folder / f"{stem}.json", formats.to_json(about))
     kept = {path.stem for path in sorted(folder.glob("*.json"))[-KEPT:]}
     for path in sorted(folder.iterdir()):  # a .json goes before its arrays: none is left alone
         if path.stem not in kept:
@@ -81,11 +77,20 @@ def heads(folder: Path) -> list[tuple[int, str]]:
 
 
 def at(folder: Path, count: int) -> Checkpoint | None:
-    """The checkpoint after the ledger's first `count` rows; None where there is no whole one."""
-    try:
-        return _read(folder / f"{count:09d}.json")
-    except (OSError, ValueError):
+    """The checkpoint after the ledger's first `count` rows; None where there is none.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    path = folder / f"{count:09d}.json"
+    if not path.is_file():
         return None
+    try:
+        return _read(path)
+    except (OSError, ValueError) as fault:
+        raise RunError(
+            f"the checkpoint {path} is damaged ({fault}): restore the folder {folder} from a copy"
+        ) from fault
 
 
 def keep_latest(folder: Path) -> None:
@@ -98,22 +103,16 @@ def keep_latest(folder: Path) -> None:
             path.unlink()
 
 
-def _seal(about: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
 def _about(path: Path) -> dict[str, Any]:
-    about = json.loads(path.read_bytes())
-    if not isinstance(about, dict) or about.pop("seal", None) != _seal(about):
-        raise ValueError("its description does not match its seal")
+    about = formats.from_json(path.read_bytes())
+    formats.expect_format(f"the checkpoint {path}", about.get(formats.FORMAT), formats.CHECKPOINT)
     return about
 
 
 def _read(path: Path) -> Checkpoint:
-    from safetensors.numpy import load as from_bytes
-
     about = _about(path)
     data = path.with_suffix(".safetensors").read_bytes()
-    if hashlib.sha256(data).hexdigest() != about["sha256"]:
-        raise ValueError("its bytes do not match their hash")
-    return Checkpoint(int(about["count"]), about["tip"], int(about["round"]), from_bytes(data))
+    if hashlib.sha256(data).hexdigest() != about["arrays"]:
+        raise ValueError("its arrays do not match their SHA-256")
+    found = arrays.from_bytes(data)
+    return Checkpoint(int(about["count"]), about["tip"], int(about["round"]), found)

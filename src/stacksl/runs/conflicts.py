@@ -3,69 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stacksl.game.gates import GATES
-from stacksl.game.priced import Priced
+from stacksl.errors import SettingsError
+from stacksl.game.gates import BASELINES, GATES, make_gate
 from stacksl.runs.budget import budget_mistake
+from stacksl.runs.fields import Settings, settings_for
 
-if TYPE_CHECKING:
-    from stacksl.runs.settings import Settings
-
-__all__ = ["conflicts", "nearest", "refit_shares", "unknown_names"]
-
-OF_GATE = {
-    "gate_scale": "llf",
-    "gate_cap": "llf",
-    "kappa": "llf",
-    "warmup": "llf",
-    "reading": "llf",
-    "pace": "margin",
-}
-PRICED = tuple(name for name, kind in GATES.items() if issubclass(kind, Priced))
-"""The gates that have a price, with its `reserve` and `floor`."""
-
-OF_MODEL = (
-    "protocol",
-    "template",
-    "chat",
-    "normalisation",
-    "temperature",
-    "max_len_prompt",
-    "max_len_choice",
-    "device",
-    "dtype",
-    "path",
-    "batch_tokens",
-    "state_dim",
-    "lora_rank",
-    "lora_alpha",
-    "lora_dropout",
-    "lora_targets",
-    "objective",
-    "refit_at",
-    "epochs",
-    "batch_size",
-    "warmup_share",
-    "weight_decay",
-    "checkpointing",
-    "training_checkpoint_every",
-)
-REGULARISED = (
-    "reference",
-    "ema_decay",
-    "kl_weight",
-    "kl_target",
-    "kl_on_skips",
-    "clip",
-    "clip_level",
-    "clip_multiple",
-    "inner_steps",
-    "learning_rate",
-)
+OF_MODEL = settings_for("model")
+REGULARISED = settings_for("sgd")
+PEOPLE = settings_for("people")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -89,7 +39,8 @@ def unknown_names(settings: Settings) -> list[str]:
         ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file"]),
     ]
     found = [
-        f"unknown {kind} '{name}'{nearest(name, known) or ':'} known: {', '.join(sorted(known))}"
+        f"unknown {kind} '{name}'{nearest(name, known) or ':'} known:"
+        f" {', '.join(sorted(set(known) - BASELINES))}"
         for kind, name, known in named
         if name is not None and name not in known
     ]
@@ -116,20 +67,12 @@ def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
         )
     if settings.noise == 0 and settings.width_scale is None:
         found.append("noise 0 makes α = σ√d of the gate score 0: give a width_scale with it")
-    for name in sorted(explicit & OF_GATE.keys()):
-        if settings.gate != OF_GATE[name]:
-            found.append(
-                f"{name} belongs to the gate '{OF_GATE[name]}', but the gate is '{settings.gate}':"
-                f" give --gate {OF_GATE[name]}, or leave it out"
-            )
-    for name in sorted(explicit & {"reserve", "floor"}):
-        if settings.gate not in PRICED:
-            found.append(
-                f"{name} belongs to the gates with a price, {', '.join(PRICED)}, but the gate is"
-                f" '{settings.gate}': give --gate with one of them, or leave it out"
-            )
+    if settings.gate != "llf":
+        calibrating = sorted(explicit.intersection(settings_for("llf")))
+        found += [with_gate(name, ["llf"], settings.gate) for name in calibrating]
+    found += _of_its_own(settings)
     if settings.follower == "given" and settings.k is not None and "k" in explicit:
-        found.append("k is the number of hard negatives: it needs --follower hard")
+        found.append("k is the number of hard negatives: it needs --set follower=hard")
     made_of_widths = settings.gate in GATES and GATES[settings.gate].needs_widths
     needs_widths = made_of_widths or settings.action == "ucb"
     if settings.track == "theta" and (needs_widths or settings.scorer != "sgd"):
@@ -138,6 +81,27 @@ def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
             " without widths"
         )
     return found
+
+
+def _of_its_own(settings: Settings) -> list[str]:
+    """What the gate says of values that are its alone."""
+    names = type(settings).model_fields.keys() - Settings.model_fields.keys()
+    own = {name: value for name in names if (value := getattr(settings, name)) is not None}
+    try:
+        make_gate(settings.gate, **own)
+    except SettingsError as fault:
+        return [str(fault)] if own else []  # a gate that does not exist has its sentence already
+    return []
+
+
+def with_gate(name: str, owners: Sequence[str], gate: str) -> str:
+    """The sentence for a setting `name` of the gates `owners`, given with another `gate`."""
+    one = len(owners) == 1
+    belongs = f"the gate '{owners[0]}'" if one else f"the gates {', '.join(owners)}"
+    return (
+        f"{name} belongs to {belongs}, but the gate is '{gate}':"
+        f" give --gate {owners[0] if one else 'with one of them'}, or leave it out"
+    )
 
 
 def _of_sgd(settings: Settings, explicit: set[str]) -> list[str]:
@@ -156,7 +120,7 @@ def _of_sgd(settings: Settings, explicit: set[str]) -> list[str]:
 
 def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
     """What was given for people who answer by file."""
-    given = sorted(explicit & {"annotators", "overlap", "ask_dir", "ask_mode"})
+    given = sorted(explicit.intersection(PEOPLE))
     if settings.labeler != "file":
         one = len(given) == 1
         return _of_prices(settings, []) + [
@@ -224,7 +188,7 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
             " --scorer out"
         )
     if settings.objective == "ce-hard" and settings.follower != "hard":
-        found.append("the objective 'ce-hard' trains on hard candidates: give --follower hard")
+        found.append("the objective 'ce-hard' trains on hard candidates: give --set follower=hard")
     if settings.objective != "stacksl":
         wrong = sorted(explicit.intersection(REGULARISED) - {"learning_rate", "inner_steps"})
         if wrong:

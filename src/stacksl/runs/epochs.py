@@ -1,7 +1,7 @@
 """The features that a language model renews, as they lie on disk: one block an epoch.
 
-An epoch's block is of the items that the run had when the epoch began. Items that came in the
-middle of it lie beside them, in folders named like those of the initial features.
+The block of an epoch has the items that the run had when the epoch began. Items that were added in
+the middle of it have blocks beside it, in folders named like those of the initial features.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from stacksl.errors import FeatureError
 from stacksl.game.inputs import Block, PairBlock, joined
 from stacksl.runs.frozen import freeze, is_frozen, items_in, thaw
 from stacksl.runs.private import make_private
-
-__all__ = ["Epochs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Epochs:
         freeze(self._place(epoch), block, fingerprint, self.ids)
 
     def missing(self, epoch: int) -> dict[str, slice]:
-        """The items that came after an epoch had begun and have no features of it yet."""
+        """The items that were added after an epoch had begun and have no features of it yet."""
         return {
             name: part
             for name, part in self._later(epoch).items()
@@ -61,7 +59,7 @@ class Epochs:
         }
 
     def add(self, epoch: int, name: str, block: Block, fingerprint: str) -> None:
-        """Keep the features of items that came in the middle of an epoch."""
+        """Keep the features of items that were added in the middle of an epoch."""
         place = self._place(epoch) / name
         make_private(place)
         freeze(place, block, fingerprint, self.ids[self.parts[name]])

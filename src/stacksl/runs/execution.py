@@ -6,6 +6,7 @@ A fresh run is a resumed run with nothing behind it: every phase looks at what i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from stacksl.errors import RunError
 from stacksl.game.threads import one_thread
 from stacksl.labels.labelers import Labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer
+from stacksl.labels.purchases import Answer, Receipt
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel
 from stacksl.runs import checkpoints
 from stacksl.runs.adapting import Adaptation, adaptation_of, changed_facts
+from stacksl.runs.anchors import anchors
 from stacksl.runs.classes import learn_named, take_up, widen, widen_to
 from stacksl.runs.finish import finish, refit_with_audit
 from stacksl.runs.gaps import Gaps, spans
@@ -55,8 +57,9 @@ def execute(
     changes: Mapping[str, Any] | None = None,
     answers: Sequence[Answer] = (),
     reopen: Sequence[str] = (),
-) -> None:
-    """Play the run to its end, or to where it waits for answers.
+    held: bool = False,
+) -> list[Receipt]:
+    """Play the run to its end, or to where it waits for answers; the receipts of `answers`.
 
     Args:
         job: the run; its folder may hold anything from nothing to a finished run.
@@ -65,12 +68,14 @@ def execute(
         changes: settings of training that are other ones from here on.
         answers: what people have answered by file since the run was left.
         reopen: items that were answered with none of these, to be bought once more.
+        held: whether the caller holds the run already.
 
     Raises:
         RunLocked: another process holds the run.
         StackslError: one sentence on what went wrong; the state `failed` holds it too.
     """
-    with job.folder.locked(), recorded(job, labeler) as state, one_thread():
+    lock = nullcontext() if held else job.folder.locked()
+    with lock, recorded(job, labeler) as state, one_thread():
         job, said = job.changed(changes or {})
         if said:  # before anything can fail: a change must be told of
             state["warnings"] = unique(state["warnings"], said)
@@ -100,7 +105,7 @@ def execute(
             order = hold(job, table, rows)
             if reopen:
                 ledger.reserve(reopen, "train")
-            _play(job, order, table, refits, adaptation, report)
+            receipts = _play(job, order, table, refits, adaptation, report)
             if ledger.open_purchases():
                 state["state"] = "waiting"
                 if job.settings.labeler == FILE and labeler is None:
@@ -110,6 +115,7 @@ def execute(
                 _conclude(job, table, refits, adaptation, report)
                 audit = measured(job, table, rows)
                 finish(job, table, refits, features, adaptation, report, state, audit)
+        return receipts
 
 
 def train_on_audit(job: Job) -> int:
@@ -142,9 +148,10 @@ def replay_run(job: Job) -> dict[str, Any]:
 
     Raises:
         RunError: if a decision differs.
-        LedgerError: if a row cannot be replayed.
+        LedgerError: if a row cannot be replayed, or the ledger is not whole.
     """
     with one_thread(), Ledger.open(job.folder.ledger, readonly=True) as ledger:
+        ledger.verify(anchors(job.folder))
         table, refits, adaptation = _seated(job, ledger)
         gaps = _gaps(job, table, refits, adaptation)
         played = _replay(job, table, refits, adaptation, after=0, gaps=gaps)
@@ -163,7 +170,7 @@ def catch_up(job: Job, ledger: Ledger) -> dict[str, Any]:
     with one_thread():
         table, refits, adaptation = _seated(job, ledger)
         learner = table.learner
-        llf = job.settings.gate == "llf" and job.settings.gate_scale is None
+        llf = job.settings.gate == "llf" and getattr(job.settings, "gate_scale", None) is None
         scale = getattr(learner.gate, "gate_scale", None) if llf else None
         start = {"gate_scale": scale, "gate_state": learner.gate_state}
         ledger.flush()
@@ -215,6 +222,11 @@ def _compare_with_saved(job: Job, table: Table) -> None:
 def _restore(job: Job, table: Table, refits: Refits, adaptation: Adaptation | None) -> list[str]:
     """Bring the learner to where the ledger is: the last good checkpoint, then the rows on."""
     checkpoint, warnings = checkpoints.latest(job.folder.checkpoints)
+    if checkpoint is None and job.stock.gone:  # whose features the ledger's rows would need
+        raise RunError(
+            f"a run that has forgotten items goes on from a checkpoint, but"
+            f" {job.folder.checkpoints} has no whole one: restore that folder from a copy"
+        )
     after = 0
     if checkpoint is not None:
         if job.stock.began is not None:
@@ -268,9 +280,10 @@ def _play(
     refits: Refits,
     adaptation: Adaptation | None,
     report: Report,
-) -> None:
+) -> list[Receipt]:
+    """All rounds; gives the receipts of what was answered before the first of them."""
     table.labeler.ask(table.ledger.open_purchases())  # what was asked before the run was cut off
-    settle(table)
+    receipts = settle(table)
     learn_named(job, table)
     parts = _parts(refits, adaptation)
     watch = Watch(job, table, parts, report)
@@ -288,6 +301,7 @@ def _play(
         adapt()
     learn_named(job, table)
     table.ledger.flush()
+    return receipts
 
 
 def _conclude(

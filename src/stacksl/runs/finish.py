@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,9 +86,7 @@ def _before(folder: RunFolder) -> Facts | None:
     """The facts of a run when it had last finished; None the first time."""
     if not (folder.path / "facts.json").is_file():
         return None
-    with suppress(RunError):  # they are written anew
-        return read_facts(folder)
-    return None
+    return read_facts(folder)
 
 
 def _continued(facts: Facts, before: Facts | None, number: int, learnt: int) -> Facts:

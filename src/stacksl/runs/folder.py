@@ -1,6 +1,6 @@
 """A run's folder: its files, its state, its lock. Everything is written atomically.
 
-A run tells about the texts it saw, so its folders and files are their owner's alone (`private.py`).
+The files of a run hold texts of its data, so only their owner may read them (`private.py`).
 """
 
 from __future__ import annotations
@@ -10,33 +10,30 @@ import json
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from stacksl import formats
 from stacksl.errors import RunError, RunLocked
 from stacksl.runs.private import keep_private, make_private, opened_private
 
 if TYPE_CHECKING:
     from stacksl.report.facts import Facts
 
-__all__ = [
-    "FORGETTING",
-    "TIMES",
-    "RunFolder",
-    "State",
-    "claim_folder",
-    "new_folder_name",
-    "read_facts",
-    "sync_folder",
-    "write_atomic",
-]
-
 LOCK = ".lock"
+STATE = "state.json"
+FACTS = "facts.json"
 FORGETTING = "forgetting.json"  # while an item is being forgotten
+WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
+POLL = 0.05  # seconds between two tries
 DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
+RESOLVED = "resolved.toml"
+BY_HAND = "run.toml"  # may be edited by hand, so it has no digest
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
 
 State = Literal["running", "waiting", "finished", "stopped", "failed"]
@@ -145,16 +142,19 @@ class RunFolder:
         """The folder of an existing run.
 
         Raises:
-            RunError: if there is no run at `path`, or one of its items is forgotten by halves and
-                it is not `forgetting` that goes on.
+            RunError: there is no run at `path`, another version of the package made it, or an
+                item of it is forgotten by halves and it is not `forgetting` that goes on.
         """
         if not path.exists():
             raise RunError(f"there is no run at {path}: `stacksl ls` lists the runs there are")
         if not (path / "run.toml").is_file():
             raise RunError(f"{path} is not a run's folder (it has no run.toml)")
+        opened = cls(path)
         if not forgetting:
-            cls(path).expect_whole()
-        return cls(path)
+            opened.expect_whole()
+        if (path / RESOLVED).is_file():
+            opened.read_toml(RESOLVED)
+        return opened
 
     def expect_whole(self) -> None:
         """Check that no item of the run is forgotten by halves.
@@ -172,6 +172,8 @@ class RunFolder:
     def locked(self, *, forgetting: bool = False) -> Iterator[None]:
         """Hold the run: one process at a time. The kernel drops the lock when a process dies.
 
+        A run that another process holds is waited for, `WAIT` seconds at most.
+
         What lies in the folder is made its owner's alone at the start, and again at the end.
 
         Raises:
@@ -179,14 +181,7 @@ class RunFolder:
             RunError: see `expect_whole`; not where it is `forgetting` that goes on.
         """
         with self._lock_file() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise RunLocked(
-                    f"the run {self.path} is held by {holder}: wait for it, or stop it first"
-                ) from None
+            self._acquire(file)
             file.seek(0)
             file.truncate()
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -199,6 +194,23 @@ class RunFolder:
                 yield
             finally:
                 keep_private(self.path)  # libraries write a model's files as the umask lets them
+
+    def _acquire(self, file: IO[str]) -> None:
+        """Take the lock, after at most `WAIT` seconds of trying."""
+        last = time.monotonic() + WAIT.get()
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < last:
+                    time.sleep(POLL)
+                    continue
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise RunLocked(
+                    f"the run {self.path} is held by {holder}: wait for it, or stop it first"
+                ) from None
+            return
 
     def _sweep(self) -> None:
         """Remove what a killed process had half written."""
@@ -227,21 +239,40 @@ class RunFolder:
 
     def write_state(self, state: State, **facts: Any) -> None:
         """Record the run's `state` with what else there is to say of it."""
-        write_atomic(self.path / "state.json", json.dumps({"state": state, **facts}, indent=1))
+        write_atomic(self.path / STATE, formats.to_json({"state": state, **facts}))
 
     def read_state(self) -> dict[str, Any]:
-        """The recorded state; a `running` run that nobody holds is `interrupted`."""
+        """The recorded state; a `running` run that nobody holds is `interrupted`.
+
+        Raises:
+            RunError: the file is damaged.
+        """
         try:
-            record = dict(json.loads((self.path / "state.json").read_text()))
-        except (OSError, ValueError, TypeError):
-            record = {}
-        record.setdefault("state", "running")
+            record = formats.from_json((self.path / STATE).read_bytes())
+        except FileNotFoundError:
+            record = {"state": "running"}
+        except (OSError, ValueError) as fault:
+            raise RunError(
+                f"{STATE} of the run {self.path} cannot be read ({fault}): restore it from a copy,"
+                f" or delete it and `stacksl resume {self.path}`"
+            ) from fault
         if record["state"] == "running" and not self.held():
             record["state"] = "interrupted"
         return record
 
+    def has_results(self) -> bool:
+        """Whether report facts and a model are there; deleted ones are made again by a resume."""
+        models = (self.model / name for name in ("model.json", "lm.json"))
+        return (self.path / FACTS).is_file() and any(path.is_file() for path in models)
+
     def write_toml(self, name: str, table: Mapping[str, Any], comment: str) -> None:
-        """Write a flat `table` as TOML under a `comment`."""
+        """Write a flat `table` as TOML under a `comment`, with format number and digest.
+
+        The file that may be edited by hand has neither.
+        """
+        if name != BY_HAND:
+            plain = {key: v if isinstance(v, int | float) else str(v) for key, v in table.items()}
+            table = formats.with_digest({formats.FORMAT: formats.RUN, **plain})
         lines = [f"# {comment}", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         write_atomic(self.path / name, "\n".join(lines) + "\n")
 
@@ -249,14 +280,25 @@ class RunFolder:
         """A file that `write_toml` wrote.
 
         Raises:
-            RunError: if it is missing or no TOML.
+            RunError: it is missing, no TOML, of another format, or was changed since.
         """
         import tomllib
 
         try:
-            return tomllib.loads((self.path / name).read_text())
+            table = tomllib.loads((self.path / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as fault:
-            raise RunError(f"cannot read {name} of the run {self.path}: {fault}") from fault
+            raise RunError(
+                f"cannot read {name} of the run {self.path} ({fault}): restore it from a copy"
+            ) from fault
+        if name == BY_HAND:
+            return table
+        try:
+            return formats.of_format(table, f"{name} of the run {self.path}", formats.RUN)
+        except ValueError as fault:
+            raise RunError(
+                f"{name} of the run {self.path} was edited or damaged ({fault}): restore it from a"
+                f" copy; for other settings start a new run with --config and an edited {BY_HAND}"
+            ) from fault
 
 
 def _toml(value: Any) -> str:
@@ -306,8 +348,9 @@ def read_facts(folder: RunFolder) -> Facts:
     from stacksl.report.facts import Facts
 
     try:
-        return Facts.from_json((folder.path / "facts.json").read_text())
+        return Facts.from_json((folder.path / FACTS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as fault:
         raise RunError(
-            f"facts.json of the run {folder.path} cannot be read ({fault}): restore it from a copy"
+            f"{FACTS} of the run {folder.path} cannot be read ({fault}): restore it from a copy, or"
+            f" delete it and `stacksl resume {folder.path}`"
         ) from fault

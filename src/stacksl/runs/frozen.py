@@ -1,13 +1,15 @@
-"""The features a run uses: frozen before round 1, hashed row by row, read back memory-mapped.
+"""The features a run uses: computed once, hashed row by row, then memory-mapped.
 
 Each row has a hash of its own, so that one row can be erased later and the others still verify.
+`features.json` is written last; it has the shape and type of each array, so that nothing is taken
+from the unprotected headers of the `.npy` files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -15,19 +17,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl import formats
 from stacksl.errors import FeatureError
 from stacksl.game.inputs import Block, PairBlock, SharedBlock
 from stacksl.runs.folder import write_atomic
 
-__all__ = ["erase", "freeze", "is_frozen", "items_in", "thaw"]
-
 DIGEST = 16  # bytes of BLAKE2b per row
-KEYS = {"kind", "classes", "dim", "fingerprint", "offsets"}  # of features.json
+ABOUT = "features.json"
+REMEDY = "restore the folder from a copy, or start a new run"
 
 
 def is_frozen(folder: Path) -> bool:
     """Whether `folder` holds complete features: the description is written last."""
-    return (folder / "features.json").is_file()
+    return (folder / ABOUT).is_file()
 
 
 def items_in(folder: Path) -> int:
@@ -44,13 +46,13 @@ def freeze(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()
 
     The fixed part of the scores, where pair features have one, is hashed with its row.
     """
-    rows = block.h if isinstance(block, SharedBlock) else block.phi
-    _save(folder / "rows.npy", np.ascontiguousarray(rows))
+    rows = np.ascontiguousarray(block.h if isinstance(block, SharedBlock) else block.phi)
+    arrays = {"rows": _save(folder / "rows.npy", rows)}
     if isinstance(block, PairBlock):
-        _save(folder / "offsets.npy", block.offsets)
+        arrays["offsets"] = _save(folder / "offsets.npy", np.ascontiguousarray(block.offsets))
     base = _base_of(block)
     if base is not None:
-        _save(folder / "base.npy", base)
+        arrays["base"] = _save(folder / "base.npy", base)
     write_atomic(folder / "rows.blake2b", b"".join(_digests(rows, base)))
     about = {
         "kind": "shared" if isinstance(block, SharedBlock) else "pairs",
@@ -60,20 +62,20 @@ def freeze(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()
         "fingerprint": fingerprint,
         "order": _order(ids),
         "offsets": _digest(block.offsets).hex() if isinstance(block, PairBlock) else None,
-        "base": base is not None,
+        "arrays": arrays,
     }
-    write_atomic(folder / "features.json", json.dumps(about))
+    write_atomic(folder / ABOUT, formats.to_json(about))
 
 
 def thaw(folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None = None) -> Block:
-    """The frozen block, memory-mapped, every row verified against its hash.
+    """The block on disk, memory-mapped, every row verified against its hash.
 
     Raises:
         FeatureError: if a file is missing or damaged, another feature map made it, or the items
             `ids` are not in the order of its rows.
     """
     about = _about(folder)
-    if ids is not None and about.get("order") != _order(ids):
+    if ids is not None and about["order"] != _order(ids):
         raise FeatureError(
             "the data file should have the items it had when the run began, in the same order, but"
             " they differ: restore the file's rows and their order"
@@ -83,21 +85,15 @@ def thaw(folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None
             f"the run's features were made by {about['fingerprint'][:12]}, but the feature map here"
             f" is {fingerprint[:12]}: resume with the versions and weights in resolved.toml"
         )
-    rows = _load(folder / "rows.npy")
-    base = _load(folder / "base.npy") if about.get("base") else None
+    rows = _load(folder, about, "rows")
+    base = _load(folder, about, "base") if "base" in about["arrays"] else None
     _verify(rows, base, folder)
-    if rows.ndim != 2 or rows.shape[1] != about["dim"]:
-        raise FeatureError(
-            f"the run's features should have dimension {about['dim']}, but rows.npy has shape"
-            f" {rows.shape}: restore the folder {folder} or start a new run"
-        )
     if about["kind"] == "shared":
         return SharedBlock(rows, int(about["classes"]))
-    offsets = np.array(_load(folder / "offsets.npy"))
+    offsets = np.array(_load(folder, about, "offsets"))
     if _digest(offsets).hex() != about["offsets"]:
         raise FeatureError(
-            f"{folder / 'offsets.npy'} does not match its hash: the file was changed; restore it"
-            " or start a new run"
+            f"{folder / 'offsets.npy'} does not match its hash: the file was changed; {REMEDY}"
         )
     return PairBlock(rows, offsets, base)
 
@@ -112,12 +108,11 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     """
     about = _about(folder)
     first, last = _span(folder, about, row)
-    rows = _load(folder / "rows.npy", mode="r+")
-    base = _load(folder / "base.npy", mode="r+") if about.get("base") else None
+    rows = _load(folder, about, "rows", mode="r+")
+    base = _load(folder, about, "base", mode="r+") if "base" in about["arrays"] else None
     if last > len(rows):
         raise FeatureError(
-            f"the run's features should have a row {last}, but rows.npy has {len(rows)}: restore"
-            f" the folder {folder}"
+            f"the run's features should have a row {last}, but rows.npy has {len(rows)}: {REMEDY}"
         )
     for array in (rows, base):
         if array is not None:
@@ -127,14 +122,14 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     part = None if base is None else base[first:last]
     digests[first * DIGEST : last * DIGEST] = b"".join(_digests(rows[first:last], part))
     write_atomic(folder / "rows.blake2b", bytes(digests))
-    write_atomic(folder / "features.json", json.dumps({**about, "order": _order(ids)}))
+    write_atomic(folder / ABOUT, formats.to_json({**about, "order": _order(ids)}))
 
 
 def _span(folder: Path, about: Mapping[str, Any], row: int) -> tuple[int, int]:
     """Which rows of the array are those of item number `row`."""
     if about["kind"] == "shared":
         return row, row + 1
-    offsets = _load(folder / "offsets.npy")
+    offsets = _load(folder, about, "offsets")
     return int(offsets[row]), int(offsets[row + 1])
 
 
@@ -149,26 +144,36 @@ def _order(ids: Sequence[str]) -> str:
 
 
 def _about(folder: Path) -> dict[str, Any]:
+    path = folder / ABOUT
     try:
-        about = dict(json.loads((folder / "features.json").read_text()))
-        if missing := KEYS - about.keys():
-            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
-        return about
-    except (OSError, ValueError, TypeError) as fault:
-        raise FeatureError(f"the run's features in {folder} cannot be read: {fault}") from fault
+        return formats.from_json(path.read_bytes())
+    except (OSError, ValueError) as fault:
+        raise FeatureError(f"{path} cannot be read ({fault}): {REMEDY}") from fault
 
 
-def _save(path: Path, array: NDArray[Any]) -> None:
+def _save(path: Path, array: NDArray[Any]) -> dict[str, Any]:
+    """Write a contiguous `array`; where its numbers lie in the file, and of what type they are."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
-    write_atomic(path, buffer.getvalue())
+    data = buffer.getvalue()
+    write_atomic(path, data)
+    start = len(data) - array.nbytes
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "start": start}
 
 
-def _load(path: Path, mode: Literal["r", "r+"] = "r") -> np.memmap[Any, Any]:
+def _load(
+    folder: Path, about: Mapping[str, Any], name: str, mode: Literal["r", "r+"] = "r"
+) -> np.memmap[Any, Any]:
+    """The array `name`, mapped: its file is never made longer, as `r+` would make it."""
+    path, found = folder / f"{name}.npy", about["arrays"][name]
+    dtype, shape, start = np.dtype(found["dtype"]), tuple(found["shape"]), int(found["start"])
+    size = start + math.prod(shape) * dtype.itemsize
     try:
-        return np.lib.format.open_memmap(path, mode=mode)
+        if path.stat().st_size != size:
+            raise ValueError(f"it should have {size} bytes, but has {path.stat().st_size}")
+        return np.memmap(path, dtype, mode, start, shape)
     except (OSError, ValueError) as fault:
-        raise FeatureError(f"the run's features in {path} cannot be read: {fault}") from fault
+        raise FeatureError(f"{path} cannot be read ({fault}): {REMEDY}") from fault
 
 
 def _digest(row: NDArray[Any]) -> bytes:
@@ -186,21 +191,18 @@ def _verify(rows: NDArray[Any], base: NDArray[Any] | None, folder: Path) -> None
     try:
         digests = (folder / "rows.blake2b").read_bytes()
     except OSError as fault:
-        raise FeatureError(f"the hashes of the run's features are missing: {fault}") from fault
+        raise FeatureError(
+            f"the hashes of the run's features cannot be read ({fault}): {REMEDY}"
+        ) from fault
     if len(digests) != DIGEST * len(rows):
         raise FeatureError(
-            f"the run has {len(digests) // DIGEST} hashes of features but {len(rows)} rows:"
-            f" restore the folder {folder} or start a new run"
-        )
-    if base is not None and base.shape != (len(rows),):
-        raise FeatureError(
-            f"the run's features should have {len(rows)} fixed parts of scores, but base.npy has"
-            f" the shape {base.shape}: restore the folder {folder} or start a new run"
+            f"{folder / 'rows.blake2b'} should have {len(rows)} hashes, but has"
+            f" {len(digests) // DIGEST}: {REMEDY}"
         )
     for number, digest in enumerate(_digests(rows, base)):
         if digests[number * DIGEST : (number + 1) * DIGEST] != digest:
-            files = "rows.npy" if base is None else "rows.npy or base.npy beside it"
+            more = "" if base is None else " (or base.npy)"
             raise FeatureError(
-                f"row {number} of the run's features does not match its hash: the file"
-                f" {folder / files} was changed; restore it or start a new run"
+                f"row {number} of {folder / 'rows.npy'}{more} does not match its hash in"
+                f" rows.blake2b: {REMEDY}"
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.items import Item
 from stacksl.runs.budget import Budget
 from stacksl.runs.folder import RunFolder, write_atomic
-from stacksl.runs.settings import Resolved, Settings, resolve
+from stacksl.runs.settings import Resolved, Settings, resolve, settings_type
 from stacksl.runs.sources import CLASSES, More, Stock, given_classes, load, with_more
 from stacksl.runs.tombstones import as_it_was
 
@@ -31,6 +32,7 @@ CHANGEABLE = {
 }  # fmt: skip
 """What a run may change on the way: how its refits are trained."""
 
+CLASSES_DIGEST = "classes_sha256"  # in `resolved.toml`: of the file of classes
 LIBRARIES = (
     "numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers",
     "transformers", "peft", "accelerate",
@@ -99,7 +101,7 @@ class Job:
         """Write `run.toml` and `resolved.toml`, and the classes that were given."""
         if self.settings.classes is not None and self.stock.classes is not None:
             write_atomic(self.folder.path / CLASSES, write_classes(self.stock.classes))
-        facts: dict[str, Any] = {"data": self.data}
+        facts: dict[str, Any] = {"data": self.data, CLASSES_DIGEST: _classes_digest(self.folder)}
         if self.test_source is not None:
             facts["test"] = self.test_source
         preset = {} if self.resolved.preset is None else {"preset": self.resolved.preset}
@@ -129,9 +131,10 @@ class Job:
         """
         table = folder.read_toml("resolved.toml")
         try:
-            values = {k: table[k] for k in Settings.model_fields if k in table}
-            origin = {k: str(table.get(f"origin_{k}", "default")) for k in Settings.model_fields}
-            settings = Settings(**values)
+            kind = settings_type(table["gate"])
+            values = {k: table[k] for k in kind.model_fields if k in table}
+            origin = {k: str(table.get(f"origin_{k}", "default")) for k in kind.model_fields}
+            settings = kind(**values)
             budget = Budget(
                 int(table["labels"]), table.get("money_micro"), int(table["price_micro"])
             )
@@ -145,6 +148,7 @@ class Job:
             k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
         }
         held = None if table.get("test") is None else _beside(folder, str(table["test"]))
+        _expect_classes(folder, table)
         kept = given_classes(folder, settings)
         classes = _began(kept, table)
         stock = load(source, held, settings, columns=columns, classes=classes)
@@ -164,14 +168,22 @@ class Job:
         more: More | None = None,
         terms: Terms | None = None,
         classes_began: int | None = None,
+        classes: str | None = None,
     ) -> None:
-        """Write into `resolved.toml` what a run is to go on with: for who holds the run."""
+        """Write into `resolved.toml` what a run is to go on with: for who holds the run.
+
+        `classes` is the content that the file of classes is to have next. Until it is written the
+        present one counts as well, so that a kill between the two files loses nothing.
+        """
         table = self.folder.read_toml("resolved.toml")
         if more is not None:
             number = len(self.more) + 1
             table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
         if classes_began is not None:
             table["classes_began"] = classes_began
+        if classes is not None:
+            new = sha256(classes.encode()).hexdigest()
+            table[CLASSES_DIGEST] = f"{_classes_digest(self.folder)},{new}"
         if terms is not None:
             table |= {"labels_now": terms.labels, "audits_now": _listed(terms.audits)}
             if terms.money is not None:
@@ -236,6 +248,25 @@ class Job:
             for name, now in versions().items()
             if name in table and table[name] != now
         ]
+
+
+def _classes_digest(folder: RunFolder) -> str:
+    """The SHA-256 of a run's file of classes, empty where it has none."""
+    path = folder.path / CLASSES
+    return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _expect_classes(folder: RunFolder, table: Mapping[str, Any]) -> None:
+    """Hold that a run's file of classes is the one it wrote.
+
+    Raises:
+        RunError: it is not.
+    """
+    if _classes_digest(folder) not in str(table.get(CLASSES_DIGEST, "")).split(","):
+        raise RunError(
+            f"{CLASSES} of the run {folder.path} was edited, damaged or deleted (its content does"
+            " not match its SHA-256): restore it from a copy"
+        )
 
 
 def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:

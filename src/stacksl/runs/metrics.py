@@ -9,8 +9,6 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["calibration_bins", "cohen_kappa", "confusions", "macro_f1", "wilson"]
-
 
 def wilson(correct: int, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
     """The Wilson score interval of a share `correct`/`n`, 95 % by default.

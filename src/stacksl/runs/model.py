@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl import __version__
+from stacksl import __version__, formats
 from stacksl.errors import DataError, RunError
 from stacksl.features import FeatureMap, make_features
 from stacksl.game.abstaining import Threshold
@@ -23,12 +22,10 @@ from stacksl.game.scorers import Head, Scorer, ScorerSettings, make_scorer, rest
 from stacksl.items import Item
 from stacksl.runs import arrays
 from stacksl.runs.folder import write_atomic
+from stacksl.runs.private import make_private
 
-__all__ = ["FORMAT", "Model"]
-
+ABOUT = "model.json"
 CHUNK = 1024  # items predicted at a time
-FORMAT = 1  # of the folder; raised when its files change meaning
-KEYS = {"features", "fingerprint", "dim", "scorer", "scorer_settings", "head", "classes", "columns"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +95,7 @@ class Model:
         view = self.scorer.bounds(inputs, tuple(range(len(item.candidates))))
         online = view.presented[view.choice]
         choice = int(np.argmax(policy))
-        told = {} if self.abstaining is None else {"abstain": self._abstains(policy)}
+        abstain = {} if self.abstaining is None else {"abstain": self._abstains(policy)}
         return {
             "id": item.id,
             "choice": item.candidates[choice],
@@ -108,7 +105,7 @@ class Model:
             "score": float(view.scores[view.choice]),
             "lower": _finite(view.lower[view.choice]),
             "upper": _finite(view.upper[view.choice]),
-            **told,
+            **abstain,
         }
 
     def _abstains(self, policy: Array) -> bool:
@@ -120,13 +117,18 @@ class Model:
         return view.probabilities if probabilities else view.scores
 
     def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
-        """Write the model under `folder`; `model.json` last, so a half-written one is not read."""
+        """Write the model under `folder`.
+
+        `model.json` goes first and is written last: arrays of two models are never read as one.
+        """
+        make_private(folder)
+        (folder / ABOUT).unlink(missing_ok=True)
         arrays.save(folder / "features.safetensors", self.features.state())
         arrays.save(folder / "online.safetensors", self.scorer.state())
         if self.head is not None:
             arrays.save(folder / "head.safetensors", self.head.state())
         about = {
-            "format": FORMAT,
+            formats.FORMAT: formats.MODEL,
             "stacksl": __version__,
             "features": self.features.spec,
             "fingerprint": self.features.fingerprint,
@@ -138,19 +140,23 @@ class Model:
             "columns": dict(self.columns),
             "abstain": None if self.abstaining is None else asdict(self.abstaining),
         }
-        write_atomic(folder / "model.json", json.dumps(about, indent=1, ensure_ascii=False))
+        write_atomic(folder / ABOUT, formats.to_json(about))
 
     @classmethod
     def load(cls, folder: Path) -> Model:
         """The model that `save` wrote.
 
         Raises:
-            RunError: if there is none yet, or another version of stacksl wrote it.
+            RunError: there is none yet, it is damaged, or another version of stacksl wrote it.
         """
         about = _about(folder)
+
+        def load(name: str) -> dict[str, Any]:
+            return arrays.load(folder / f"{name}.safetensors", _remedy(folder))
+
         classes = None if about["classes"] is None else tuple(about["classes"])
         features = make_features(about["features"], classes=classes, seed=0)
-        features.restore(arrays.load(folder / "features.safetensors"))
+        features.restore(load("features"))
         if features.fingerprint != about["fingerprint"]:
             raise RunError(
                 f"the model was made with the features {about['fingerprint'][:12]}, but"
@@ -164,33 +170,31 @@ class Model:
             settings=ScorerSettings(**about["scorer_settings"]),
             seed=0,
         )
-        scorer.restore(arrays.load(folder / "online.safetensors"))
-        head = restore_head(arrays.load(folder / "head.safetensors")) if about["head"] else None
-        told = about.get("abstain")  # a model from before thresholds has none
-        abstaining = None if told is None else Threshold(**told)
+        scorer.restore(load("online"))
+        head = restore_head(load("head")) if about["head"] else None
+        abstaining = None if about["abstain"] is None else Threshold(**about["abstain"])
         return cls(features, scorer, head, classes, about["columns"], abstaining)
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    path = folder / "model.json"
+    path = folder / ABOUT
     if not path.is_file():
         raise RunError(
             f"there is no model in {folder} yet: it is written when the run has finished;"
             f" `stacksl resume {folder.parent}`"
         )
     try:
-        about = dict(json.loads(path.read_text()))
-        version = int(about["format"])
-    except (OSError, ValueError, KeyError) as fault:
-        raise RunError(f"{path} cannot be read: {fault}") from fault
-    if version != FORMAT:
-        raise RunError(
-            f"the model in {folder} has format {version} (stacksl {about.get('stacksl')}), and this"
-            f" is stacksl {__version__} with format {FORMAT}: use that version, or run again"
-        )
-    if missing := KEYS - about.keys():
-        raise RunError(f"{path} cannot be read: it lacks {', '.join(sorted(missing))}")
-    return about
+        about = formats.parsed(path.read_bytes())
+        return formats.of_format(about, str(path), formats.MODEL)
+    except (OSError, ValueError) as fault:
+        raise RunError(f"{path} cannot be read ({fault}): {_remedy(folder)}") from fault
+
+
+def _remedy(folder: Path) -> str:
+    return (
+        f"restore the folder {folder} from a copy, or delete it and"
+        f" `stacksl resume {folder.parent}` makes it again"
+    )
 
 
 def _finite(value: float) -> float | None:

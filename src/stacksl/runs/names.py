@@ -17,8 +17,6 @@ from stacksl.items import Item
 from stacksl.runs import arrays
 from stacksl.runs.job import Job
 
-__all__ = ["class_names", "in_words", "name_rows", "name_texts"]
-
 FILE = "names.safetensors"
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -41,13 +39,13 @@ def in_words(name: str) -> str:
 
 def name_texts(classes: Sequence[str], descriptions: Sequence[str] | None = None) -> list[str]:
     """What is encoded for each class: its name in words, and its description behind it."""
-    told = [""] * len(classes) if descriptions is None else descriptions
+    meanings = [""] * len(classes) if descriptions is None else descriptions
     words = [in_words(name) for name in classes]
-    return [f"{a}: {b}" if b else a for a, b in zip(words, told, strict=True)]
+    return [f"{a}: {b}" if b else a for a, b in zip(words, meanings, strict=True)]
 
 
 def class_names(job: Job, features: FeatureMap | None) -> NDArray[Any] | None:
-    """The rows of the run's class names, (K, d), frozen when they are first made.
+    """The rows of the run's class names, (K, d), written to disk when they are first made.
 
     Without `features`, as in a replay, they are read. None where names take no part: they are
     turned off, items bring their own options, or a language model is adapted.
@@ -57,19 +55,19 @@ def class_names(job: Job, features: FeatureMap | None) -> NDArray[Any] | None:
         return None
     kept = job.folder.features / FILE
     if features is None:
-        return arrays.load(kept)["rows"]
+        return _load(kept)["rows"]
     return name_rows(features, name_texts(classes, job.stock.descriptions or None), kept)
 
 
 def name_rows(features: FeatureMap, texts: Sequence[str], kept: Path | None = None) -> NDArray[Any]:
     """The rows h, (K, d), of the `texts` of K classes.
 
-    They are made as an item's are. `kept` is the file they are frozen in: read where it holds the
-    same texts, written where it does not, so that a resumed run has the same bits.
+    They are made as an item's are. `kept` is the file that holds them: read where it has the same
+    texts, written where it has not, so that a resumed run has the same bits.
     """
     key = np.frombuffer(sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest(), "u1")
     if kept is not None and kept.exists():
-        found = arrays.load(kept)
+        found = _load(kept)
         if np.array_equal(found["texts"], key):
             return found["rows"]
     classes = tuple(texts)
@@ -79,3 +77,8 @@ def name_rows(features: FeatureMap, texts: Sequence[str], kept: Path | None = No
     if kept is not None:
         arrays.save(kept, {"rows": rows, "texts": key.copy()})
     return rows
+
+
+def _load(kept: Path) -> dict[str, NDArray[Any]]:
+    remedy = "restore it from a copy, or delete it and `stacksl resume` makes it again"
+    return arrays.load(kept, remedy)

@@ -10,8 +10,6 @@ from typing import Any
 
 from stacksl.game.calibration import RECIPES
 
-__all__ = ["AIMS", "PRESETS"]
-
 AIMS: Mapping[str, Mapping[str, Any]] = {
     "model": {"gate": "margin"},
     "regret": {"gate": "information"},

@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-__all__ = ["keep_private", "make_private", "opened_private"]
-
 FOLDER = 0o700
 FILE = 0o600
 

@@ -1,4 +1,4 @@
-"""The adapters of a run on disk, one a refit: trained, taken up again, and told of.
+"""The adapters of a run on disk, one a refit: trained, taken up again, recorded.
 
 A refit is three things in `adapters/`: `NN.part`, the checkpoint of a training under way; `NN`, the
 adapter; and, written last, `NN.json`, the record of what it was trained on.
@@ -6,19 +6,17 @@ adapter; and, written last, `NN.json`, the record of what it was trained on.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from stacksl import formats
 from stacksl.errors import RunError
 from stacksl.lm import LanguageModel, Lesson
 from stacksl.runs.folder import write_atomic
 from stacksl.runs.private import make_private
-
-__all__ = ["Adapters", "Refitted", "history", "read_record"]
 
 Tell = Callable[[int, int], None]
 
@@ -63,10 +61,21 @@ class Adapters:
         if self._current == number:
             return
         if number:
-            self.model.take(_place(self.folder, number))
+            self._load(number)
         else:
             self.model.reset()
         self._current = number
+
+    def _load(self, number: int) -> None:
+        """Give the model the weights of refit `number`, which are those that its record names."""
+        place = _place(self.folder, number)
+        self._current = -1  # neither the one before nor this one, until it is verified
+        record = history(self.folder, number)[-1]
+        if self.model.take(place) != record.fingerprint:
+            raise RunError(
+                f"the adapter in {place} does not match its record {place.name}.json: restore the"
+                " folder from a copy"
+            )
 
     def refit(
         self, number: int, labels: int, labels_hash: str, lessons: Sequence[Lesson], tell: Tell
@@ -84,7 +93,7 @@ class Adapters:
         fingerprint = self.model.save(place)
         self._current = number
         record = Refitted(number, labels, labels_hash, fingerprint, asdict(trained))
-        write_atomic(place.with_suffix(".json"), json.dumps(asdict(record), indent=1))
+        write_atomic(place.with_suffix(".json"), formats.to_json(asdict(record)))
         return record
 
     def tidy(self, count: int) -> None:
@@ -97,7 +106,7 @@ def history(folder: Path, count: int) -> list[Refitted]:
     """The records of the first `count` refits, those that the ledger names.
 
     Raises:
-        RunError: one of them is gone: without it nobody knows what its adapter was trained on.
+        RunError: one of them is missing: what its adapter was trained on is then unknown.
     """
     found = []
     for number in range(1, count + 1):
@@ -105,7 +114,7 @@ def history(folder: Path, count: int) -> list[Refitted]:
         if record is None:
             raise RunError(
                 f"the record {_place(folder, number).with_suffix('.json')} of a refit that the"
-                " ledger names is gone: restore it from a copy"
+                " ledger names is missing: restore it from a copy"
             )
         found.append(record)
     return found
@@ -121,7 +130,7 @@ def read_record(folder: Path, number: int) -> Refitted | None:
     if not path.is_file():
         return None
     try:
-        return Refitted(**json.loads(path.read_text()))
+        return Refitted(**formats.from_json(path.read_bytes()))
     except (OSError, ValueError, TypeError) as fault:
         raise RunError(
             f"the record {path} of a refit cannot be read ({fault}): restore it from a copy"

@@ -15,6 +15,7 @@ from stacksl.game.learner import Learner
 from stacksl.items import Decision, Label
 from stacksl.labels.labelers import Labeler
 from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import Receipt
 
 __all__ = ["Table", "play", "settle", "stream"]
 
@@ -121,11 +122,14 @@ def play(rows: Sequence[int], table: Table) -> list[Decision]:
     return posted
 
 
-def settle(table: Table) -> None:
-    """Take what the labeler has answered into the ledger, and learn from it."""
+def settle(table: Table) -> list[Receipt]:
+    """Take what the labeler has answered into the ledger, and learn from it; the receipts."""
     answers = table.labeler.answers()
-    for decision, label in table.ledger.take(answers, durable=not table.labeler.repeatable):
-        table.learn(decision, label)
+    receipts = table.ledger.take(answers, durable=not table.labeler.repeatable)
+    for receipt in receipts:
+        if receipt.lesson is not None:
+            table.learn(*receipt.lesson)
+    return receipts
 
 
 def stream(order: Sequence[int], table: Table, size: int = 1) -> Iterator[list[Decision]]:

@@ -13,9 +13,10 @@ from stacksl.features import FeatureMap, make_features
 from stacksl.game.inputs import Block, joined
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Head, ItemRecord
-from stacksl.runs import arrays, checkpoints
+from stacksl.labels.purchases import Answer, ItemRecord
+from stacksl.runs import arrays
 from stacksl.runs.adapting import language_model
+from stacksl.runs.anchors import anchors
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.frozen import freeze, is_frozen, thaw
 from stacksl.runs.job import Job, content
@@ -170,7 +171,7 @@ def ledger_of(job: Job, *, began: bool) -> Ledger:
     if new := [records[row] for row in later if row not in job.stock.gone]:
         ledger.add_items(new)
     ledger.check_items(records)
-    ledger.verify(Head(*mark) for mark in checkpoints.heads(job.folder.checkpoints))
+    ledger.verify(anchors(job.folder))
     return ledger
 
 

@@ -1,159 +1,61 @@
-"""What a run is asked to do: every setting with its default, its origin, and the presets.
+"""From layers (flags, a config file, a preset, an aim) to a run's settings, or to their mistakes.
 
-Settings come in layers: flag over config file over preset over aim over default. `resolve` merges
-them, remembers where each value came from, and names every mistake at once.
+Each value keeps its origin, and every mistake is named at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, Optional, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError, create_model
 
 from stacksl.errors import SettingsError
-from stacksl.runs.conflicts import conflicts, nearest, unknown_names
+from stacksl.game.calibration import range_warnings
+from stacksl.game.gates import GATES
+from stacksl.runs.conflicts import conflicts, nearest, unknown_names, with_gate
+from stacksl.runs.fields import Settings
 from stacksl.runs.presets import AIMS, PRESETS
 
-__all__ = ["Resolved", "Settings", "resolve"]
+__all__ = ["Resolved", "Settings", "known_settings", "owners_of", "resolve", "settings_type"]
 
 
-class Settings(BaseModel):
-    """Everything that decides what a run does. `None` means: chosen from the data or the scorer."""
+def settings_type(gate: object) -> type[Settings]:
+    """`Settings` with the fields of the gate called `gate`, which are settings as well.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    Absent values of theirs are None, which means the gate's own default.
+    """
+    kind: Any = GATES.get(gate) if isinstance(gate, str) else None
+    return Settings if kind is None else _with_fields_of(kind)
 
-    # what is bought
-    budget: str = Field("0.1", description="0.1, 10%, 500, '$40' (needs price) or all")
-    price: str | None = Field(None, description="what one label costs: 2.50, or anna=3,ben=2")
-    aim: Literal["model", "regret"] = Field("model", description="what labels are for (D8)")
-    gate: str = Field("margin", description="when a label is worth buying (D8)")
-    labeler: str = Field("oracle", description="who answers: oracle, noisy:P, file (people)")
-    mode: Literal["stream", "pool"] = Field(
-        "stream", description="each item once, or all ranked: the default of a file of classes"
-    )
-    order: Literal["shuffled", "file"] = Field("shuffled", description="order of a stream (D19)")
-    rounds: int | None = Field(None, ge=1, description="items to take from standard input")
-    seed: int = Field(0, ge=0, description="seeds everything that is random")
-    batch: int = Field(
-        25, ge=1, description="purchases open in all: what a pool tops up to, a refit before each"
-    )
-    audit: int | None = Field(
-        None, ge=0, description="labels kept for measuring; by the budget if absent"
-    )
-    min_per_class: int = Field(0, ge=0, description="labels kept for each rare predicted class")
-    owned: str | None = Field(None, description="a file of labels already held, outside the budget")
 
-    # people who answer by file
-    annotators: str = Field("anna", description="who answers, with commas between")
-    overlap: int = Field(0, ge=0, description="rows that two annotators get")
-    ask_dir: str | None = Field(None, description="where ask files go; RUN/ask if absent")
-    ask_mode: str = Field("0600", description="permissions of ask files, octal")
+@cache
+def _with_fields_of(kind: Any) -> type[Settings]:
+    hints = get_type_hints(kind)
+    about = f"Of the gate {kind.name}."
+    own: dict[str, Any] = {
+        name: (Optional[hints[name]], Field(None, description=about))  # noqa: UP045 - any type
+        for name in gate_settings(kind)
+    }
+    return create_model("Settings", __base__=Settings, **own) if own else Settings
 
-    # what is learnt
-    features: str = Field("hashing", description="hashing, or sentences:NAME_OR_DIR")
-    scorer: str | None = Field(None, description="ridge for fixed classes, newton for pairs (D5)")
-    follower: str = Field("given", description="given, or hard (D13)")
-    k: int | None = Field(None, ge=1, description="hard negatives the follower presents")
-    refit: bool = Field(True, description="refit on all bought labels at the end (D15)")
-    names: bool = Field(True, description="class names are soft examples, the pool is a graph")
 
-    # confidence
-    ridge: float = Field(1.0, gt=0, description="paper: 1e-3 to 1; 1 is the theory's floor")
-    delta: float = Field(0.05, gt=0, lt=1, description="paper: 0.05 or 0.1")
-    noise: float = Field(1.0, ge=0, description="σ; 1 for labels (D5)")
-    norm_bound: float = Field(1.0, ge=0, description="S, a bound on ‖θ*‖")
-    track: Literal["labelled", "all", "theta"] = Field("labelled", description="what enters V (D2)")
-    radius_counts: Literal["learnt", "rounds"] = Field("learnt", description="what it counts (D2)")
-    action: Literal["greedy", "ucb"] = Field("greedy", description="what is played (D6)")
+def gate_settings(kind: type[Any]) -> list[str]:
+    """The fields of a gate that no setting of every run has the name of."""
+    return [each.name for each in fields(kind) if each.name not in Settings.model_fields]
 
-    # gates
-    gate_scale: float | None = Field(None, ge=0, description="c of llf; calibrated if absent (D16)")
-    kappa: float = Field(1.0, gt=0, description="paper: 0.5 to 1.5, times the median spread")
-    gate_cap: bool = Field(True, description="hold c below the smallest warm-up spread (D7)")
-    warmup: int | None = Field(None, ge=1, description="T0 of c: max(1, min(500, T/20)) if absent")
-    reading: Literal["else", "literal"] = Field("else", description="branch of Algorithm 2 (D1)")
-    width_scale: float | None = Field(None, description="α of contested; σ√d if absent (D8)")
-    reserve: float | None = Field(
-        None, gt=0, le=1, description="f of a priced gate; the gate's own if absent"
-    )
-    floor: float | None = Field(
-        None, gt=0, lt=1, description="r of a priced gate; the gate's own if absent"
-    )
-    pace: float | None = Field(None, gt=0, description="margin: 0.005 (one-hot ridge) or 0.03 (D8)")
 
-    # the update of sgd, and of a language model's refits
-    learning_rate: float = Field(
-        0.1, gt=0, description="η of sgd; 2e-4 for LoRA, 2e-5 for full fine-tuning"
-    )
-    kl_weight: float = Field(0.1, ge=0, description="λ of the KL term")
-    kl_target: float | None = Field(None, gt=0, description="τ; adjusts kl_weight (D16)")
-    kl_on_skips: bool = Field(False, description="the KL-only step on skipped rounds")
-    reference: Literal["frozen", "ema", "previous"] = Field("frozen", description="D3")
-    ema_decay: float = Field(0.99, ge=0, lt=1, description="paper: 0.9 to 0.999")
-    clip: Literal["scale", "literal", "none"] = Field("scale", description="D10")
-    clip_level: float | None = Field(None, gt=0, description="ρ in nats; 95 % quantile if absent")
-    clip_multiple: float | None = Field(None, gt=0, description="ρ as a multiple of the median")
-    inner_steps: int = Field(1, ge=1, description="gradient steps a label (sgd; D3, proximal)")
+def owners_of(name: str) -> list[str]:
+    """The gates that have a setting `name` of their own."""
+    return [gate for gate, kind in GATES.items() if name in gate_settings(kind)]
 
-    # a language model: how it is asked (D11)
-    model: str | None = Field(None, description="a folder, a name on the hub, or sample")
-    adapt: Literal["lora", "full"] | None = Field(None, description="lora where a model is named")
-    protocol: Literal["option", "letter"] = Field("option", description="what is asked for (D11)")
-    template: str | None = Field(None, description="a name or a file; the protocol's if absent")
-    chat: bool = Field(False, description="wrap the prompt in the tokenizer's chat template")
-    normalisation: Literal["token_mean", "sum", "char_mean", "pmi"] = Field(
-        "token_mean", description="log-likelihood of an option to its score; token_mean: the paper"
-    )
-    temperature: float | None = Field(
-        None, gt=0, description="scores are divided by it; brought to the scale of sums if absent"
-    )
-    max_len_prompt: int | None = Field(None, ge=1, description="tokens of a prompt, its end kept")
-    max_len_choice: int | None = Field(None, ge=1, description="tokens of an option")
-    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
-    dtype: str = Field("auto", description="auto (float32, bfloat16 on a GPU), or its name")
-    path: Literal["auto", "packed", "kv", "padded", "naive"] = Field(
-        "auto", description="how options are scored; auto checks the fastest against naive"
-    )
-    batch_tokens: int = Field(4096, ge=1, description="tokens of one forward pass, at most")
-    state_dim: int = Field(128, ge=1, description="directions of option states kept (D12)")
 
-    # a language model: how it is trained
-    lora_rank: int = Field(16, ge=1, description="r of LoRA")
-    lora_alpha: float = Field(32.0, gt=0, description="α of LoRA; its update is scaled by α/r")
-    lora_dropout: float = Field(0.0, ge=0, lt=1, description="dropout before LoRA")
-    lora_targets: str | None = Field(
-        None, description="layers, with commas between; every linear one but the output if absent"
-    )
-    objective: Literal["sft", "ce", "ce-hard", "stacksl"] = Field(
-        "stacksl", description="what a refit minimises; `stacksl ls objectives`"
-    )
-    refit_at: str = Field(
-        "0.05,0.1,0.25,0.5,1", description="shares of the budget at which the adapter is refitted"
-    )
-    epochs: int = Field(3, ge=1, description="passes of a refit over the labels learnt")
-    batch_size: int = Field(8, ge=1, description="labels an optimiser's step")
-    warmup_share: float = Field(0.1, ge=0, lt=1, description="share of the steps that warm up")
-    weight_decay: float = Field(0.01, ge=0, description="of AdamW")
-    checkpointing: bool = Field(False, description="drop activations, compute them again")
-    training_checkpoint_every: int = Field(200, ge=0, description="steps; 0 for none")
-
-    # reading the data
-    classes: str | None = Field(None, description="a file of classes: name, optional description")
-    format: str | None = Field(None, description="overrides what the reader recognises")
-    prompt_column: str | None = None
-    label_column: str | None = None
-    max_candidates: int = Field(2000, ge=2)
-    strict: bool = Field(False, description="stop at one unusable row")
-
-    # the run itself
-    checkpoint_every: int = Field(1000, ge=1, description="rounds between checkpoints")
-
-    @property
-    def adapts(self) -> bool:
-        """Whether a language model is adapted."""
-        return self.model is not None or self.adapt is not None
+def known_settings() -> list[str]:
+    """Every name that a setting can have, those of all gates among them."""
+    own = {name for kind in GATES.values() for name in gate_settings(kind)}
+    return [*Settings.model_fields, *sorted(own)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +69,6 @@ class Resolved:
     @property
     def warnings(self) -> list[str]:
         """A sentence for each value given outside the range that the paper recommends."""
-        from stacksl.game.calibration import range_warnings
-
         given = [n for n, where in self.origin.items() if where in ("flag", "config")]
         values = {name: getattr(self.settings, name) for name in given}
         return range_warnings({n: v for n, v in values.items() if isinstance(v, int | float)})
@@ -216,7 +116,7 @@ def resolve(
     mistakes += [*unknown_names(settings), *conflicts(settings, explicit)]
     if mistakes:
         raise SettingsError("; ".join(mistakes))
-    everything = {name: origin.get(name, "default") for name in Settings.model_fields}
+    everything = {name: origin.get(name, "default") for name in type(settings).model_fields}
     return Resolved(settings, everything, preset)
 
 
@@ -230,9 +130,6 @@ def _merge(layers: list[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any],
         lower = _lower(origin, "clip_level", "clip_multiple")
         if lower is not None:  # two ways to set ρ: the higher layer's wins
             del merged[lower], origin[lower]
-    for name in ("budget", "price"):  # numbers are welcome, text is kept: 0.1 must stay decimal
-        if name in merged and merged[name] is not None:
-            merged[name] = str(merged[name])
     return merged, origin
 
 
@@ -275,17 +172,38 @@ def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
 
 def _validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings:
     """The settings in `values`; those that are wrong go to `mistakes`, the others still count."""
+    kind = settings_type(values.get("gate", Settings.model_fields["gate"].default))
     try:
-        return Settings(**values)
+        return kind(**values)
     except ValidationError as fault:
-        mistakes += [_sentence(error) for error in fault.errors()]
+        mistakes += [_sentence(error, values.get("gate")) for error in fault.errors()]
         wrong = {str(error["loc"][0]) for error in fault.errors()}
-        return Settings(**{name: v for name, v in values.items() if name not in wrong})
+        return _validated({n: v for n, v in values.items() if n not in wrong}, mistakes)
 
 
-def _sentence(error: Any) -> str:
+EXPECTED = {
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "int_parsing_size": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+}
+
+
+def _sentence(error: Any, gate: object) -> str:
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
-        return f"unknown setting '{name}'{nearest(name, Settings.model_fields)}"
-    expected = error["msg"].removeprefix("Input should be ")
+        owners = [each for each, kind in GATES.items() if name in gate_settings(kind)]
+        if owners:
+            return with_gate(name, owners, str(gate))
+        known = {
+            *Settings.model_fields,
+            *(n for kind in GATES.values() for n in gate_settings(kind)),
+        }
+        return f"unknown setting '{name}'{nearest(name, known)}"
+    expected = EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
     return f"{name} must be {expected}, not {error['input']!r}"

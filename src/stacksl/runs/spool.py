@@ -14,8 +14,6 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.runs.settings import Resolved, Settings
 from stacksl.runs.sources import load
 
-__all__ = ["STDIN", "as_stream", "spooled"]
-
 STDIN = "-"  # the data source that is standard input
 
 
@@ -43,7 +41,7 @@ def spooled(
     """The next `settings.rounds` items of standard input, JSON objects with one a line.
 
     Raises:
-        DataError: a line is no JSON object, or fewer items came than were announced.
+        DataError: a line is no JSON object, or there are fewer items than were announced.
     """
     wanted = settings.rounds or 0
     lines = _lines(sys.stdin.buffer if stream is None else stream, wanted)

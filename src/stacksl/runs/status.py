@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
-from stacksl.errors import LedgerError, RunError
+from stacksl.errors import LedgerError
 from stacksl.runs.budget import MICRO
 from stacksl.runs.folder import RunFolder, read_facts
-
-__all__ = ["status_of"]
 
 
 def status_of(folder: RunFolder) -> dict[str, Any]:
@@ -51,9 +48,7 @@ def _told(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
     """
     if not (folder.path / "facts.json").is_file():
         return None
-    found = None
-    with suppress(RunError):  # `report` says what is wrong with it; where a run stands is told
-        found = getattr(read_facts(folder), name)
+    found = getattr(read_facts(folder), name)
     if found is None or found.accuracy is None:
         return None
     shown = {key: getattr(found, key) for key in ("n", "accuracy", *more)}

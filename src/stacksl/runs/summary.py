@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from stacksl.game.scorers.refits import CHOICES
 from stacksl.lm import LanguageModel
 from stacksl.report import facts as f
 from stacksl.runs.abstaining import unnamed, words_on_threshold
+from stacksl.runs.anchors import naming
 from stacksl.runs.budget import parse_prices
 from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
@@ -299,7 +300,6 @@ def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
 
 
 def _fingerprints(table: Table, features: FeatureMap) -> tuple[f.Named, ...]:
-    head = table.ledger.head
     base = (
         (f.Named("base model", features.base_fingerprint),)
         if isinstance(features, LanguageModel)
@@ -309,7 +309,7 @@ def _fingerprints(table: Table, features: FeatureMap) -> tuple[f.Named, ...]:
     return (
         *base,
         f.Named(name, features.fingerprint),
-        f.Named("ledger", f"{head.count} rows, last {head.hash}"),
+        f.Named("ledger", naming(table.ledger.head)),
     )
 
 
@@ -321,10 +321,10 @@ def _clipped(table: Table) -> float | None:
 
 def _settings(job: Job, table: Table) -> tuple[f.SettingRow, ...]:
     """Every setting; those left open with what was chosen for them."""
+    gate: Any = table.learner.gate
     chosen = {
+        **{each.name: getattr(gate, each.name) for each in fields(gate)},
         "scorer": table.learner.scorer.name,
-        "gate_scale": getattr(table.learner.gate, "gate_scale", None),
-        "pace": getattr(table.learner.gate, "pace", None),
         "width_scale": table.learner.width_scale,
     }
     rows = []

@@ -7,7 +7,6 @@ the data; a salted hash of the items behind it shows which of the two is the cas
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -16,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, TypeVar
 
+from stacksl import formats
 from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.items import Item
@@ -94,7 +94,7 @@ class Tombstones:
         if not path.exists():
             return None
         try:
-            table: dict[str, Any] = json.loads(path.read_text())
+            table = formats.from_json(path.read_bytes())
             stones = tuple(Tombstone(**stone) for stone in table.pop("stones"))
             plain: dict[str, Any] = {
                 k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
@@ -110,8 +110,7 @@ class Tombstones:
 
     def write(self, folder: RunFolder, name: str = TOMBSTONES) -> None:
         """Write them into the run's folder."""
-        text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
-        write_atomic(folder.path / name, text)
+        write_atomic(folder.path / name, formats.to_json(asdict(self)))
 
     def begin(self, folder: RunFolder) -> None:
         """Announce them: from now on the run is refused to everybody but `forget`."""

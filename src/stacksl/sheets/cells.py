@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LIMIT", "guarded", "is_too_long", "plain", "shortened", "visible"]
+__all__ = ["LIMIT", "guarded", "inert", "is_too_long", "plain", "shortened", "visible"]
 
 LIMIT = 32_767  # UTF-16 units that a cell of Excel holds
 _BREAKS = 253  # line breaks that it holds
@@ -49,6 +49,19 @@ def guarded(text: str) -> str:
     """
     cell = _INNER.sub("\\1\u00a0", text)
     return f"'{cell}" if _needs_guard(cell) else cell
+
+
+def inert(text: str) -> str:
+    """The text as a cell that is never run as a formula; numbers and dates stay as they are.
+
+    For tables that programs read too.
+
+    Example:
+        >>> inert("=1+1"), inert("007")
+        ("'=1+1", '007')
+    """
+    cell = _INNER.sub("\\1\u00a0", visible(text))
+    return f"'{cell}" if _RUNS.match(cell.lstrip("'")) else cell
 
 
 def plain(cell: str) -> str:

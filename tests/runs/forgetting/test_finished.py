@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
+from stacksl import formats
 from stacksl.api import Run
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.forgetting import Forgotten, forget
@@ -17,8 +17,13 @@ def test_items_in_memory_leave_the_copy_in_the_folder(
 ) -> None:
     made = spoil(pairs)
     item = pairs.items[3]
-    resolved = made.path / "resolved.toml"  # the copy is told that it lies elsewhere
-    resolved.write_text(resolved.read_text().replace(str(pairs.run.path), str(made.path)))
+    table = made.folder.read_toml("resolved.toml")  # the copy lies elsewhere
+    here = {
+        k: v.replace(str(pairs.run.path), str(made.path))
+        for k, v in table.items()
+        if isinstance(v, str)
+    }
+    made.folder.write_toml("resolved.toml", table | here, "all")
     assert item.prompt in (made.path / "data.jsonl").read_text(encoding="utf-8")
     told = forget(made.path, item.id)
     left = (made.path / "data.jsonl").read_text(encoding="utf-8")
@@ -31,7 +36,7 @@ def test_items_in_memory_leave_the_copy_in_the_folder(
 
 def test_the_report_shows_it_no_more(pairs: Finished, spoil: Callable[[Finished], Run]) -> None:
     made = spoil(pairs)
-    facts = json.loads((made.path / "facts.json").read_text())
+    facts = formats.from_json((made.path / "facts.json").read_text())
     entry = facts["contested"][2]
     item = next(each for each in pairs.items if each.id == entry["item"])
     page = (made.path / "report.html").read_text(encoding="utf-8")
@@ -39,7 +44,7 @@ def test_the_report_shows_it_no_more(pairs: Finished, spoil: Callable[[Finished]
     told = forget(made.path, item.id)
     assert {"facts.json", "report.html", "README.md"} <= set(told.changed)
     facts["contested"].remove(entry)
-    assert json.loads((made.path / "facts.json").read_text()) == facts
+    assert formats.from_json((made.path / "facts.json").read_text()) == facts
     assert item.prompt not in (made.path / "report.html").read_text(encoding="utf-8")
     again = Run(pairs.run.path)  # the run that was copied is as it was
     assert item.prompt in (again.path / "report.html").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ import pytest
 from stacksl.api import Run
 from stacksl.errors import RunError, RunLocked
 from stacksl.labels.ledger import Ledger
+from stacksl.runs.folder import WAIT
 from stacksl.runs.forgetting import forget
 from stacksl.runs.tombstones import TOMBSTONES
 
@@ -21,8 +22,10 @@ def test_what_is_refused(pairs: Finished, spoil: Callable[[Finished], Run]) -> N
     made, item = spoil(pairs), pairs.items[5]
     with pytest.raises(RunError, match="knows no item 'p999'"):
         forget(made.path, "p999")
+    token = WAIT.set(0.0)
     with made.folder.locked(), pytest.raises(RunLocked, match="is held by"):
         forget(made.path, item.id)
+    WAIT.reset(token)
     drop(made.path / "data.jsonl", item.id)
     with pytest.raises(RunError, match="no longer has the item 'p5'.*--data"):
         forget(made.path, item.id, data=str(made.path / "data.jsonl"))

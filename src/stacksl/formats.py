@@ -1,0 +1,151 @@
+"""Format numbers and digests of the files that a run keeps and reads again.
+
+A file that decides a prediction or a number carries the SHA-256 of its own content, so that one
+write holds both: a JSON or TOML table under the key `sha256`, a safetensors file in its header.
+The content is hashed, not its layout: a table may be indented in another way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from stacksl.errors import RunError
+
+RUN = 1  # of a run's folder, in its `resolved.toml`
+CHECKPOINT = 1
+MODEL = 2  # of a linear model's folder, in its `model.json`
+LANGUAGE_MODEL = 2  # of an adapted language model's folder, in its `lm.json`
+
+DIGEST = "sha256"
+FORMAT = "format_number"
+METADATA = "__metadata__"  # of a safetensors header
+
+
+def expect_format(what: str, found: object, wanted: int) -> None:
+    """Refuse a file or folder that another version of the package wrote.
+
+    Raises:
+        RunError: `found` is not `wanted`.
+    """
+    if type(found) is int and found == wanted:
+        return
+    has = "no format number" if found is None else f"the format number {found}"
+    newer = type(found) is int and found > wanted
+    way = "install a newer stacksl" if newer else "use the stacksl that wrote it"
+    raise RunError(
+        f"{what} should have the format number {wanted}, which this version of stacksl reads, but"
+        f" has {has}: {way}, or start a new run"
+    )
+
+
+def to_json(table: Mapping[str, Any]) -> str:
+    """A table as JSON text in ASCII with its digest."""
+    plain = json.loads(json.dumps(table))  # as it is read again: keys are texts, tuples are lists
+    return json.dumps(with_digest(plain), indent=1)
+
+
+def from_json(text: str | bytes) -> dict[str, Any]:
+    """The table that `to_json` wrote.
+
+    Raises:
+        ValueError: it is no JSON object, or its content does not match its digest.
+    """
+    return verified(parsed(text))
+
+
+def parsed(text: str | bytes) -> dict[str, Any]:
+    """A JSON object in UTF-8, whose digest is not looked at.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        table = json.loads(text.decode() if isinstance(text, bytes) else text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(table, dict):
+        raise ValueError("it is no JSON object")
+    return table
+
+
+def of_format(table: Mapping[str, Any], what: str, wanted: int) -> dict[str, Any]:
+    """`table` without its digest and its format number.
+
+    Args:
+        table: as it was read.
+        what: the name of the file, for errors.
+        wanted: the format number that it should have.
+
+    Raises:
+        RunError: it is of another format.
+        ValueError: the digest is absent or of other content.
+    """
+    if DIGEST not in table:  # formats before the digests
+        expect_format(what, table.get(FORMAT), wanted)
+    content = verified(table)
+    expect_format(what, content.pop(FORMAT, None), wanted)
+    return content
+
+
+def with_digest(table: Mapping[str, Any]) -> dict[str, Any]:
+    """`table` with the digest of its content."""
+    return {**table, DIGEST: _digest(table)}
+
+
+def verified(table: Mapping[str, Any]) -> dict[str, Any]:
+    """`table` without its digest.
+
+    Raises:
+        ValueError: the digest is absent or of other content.
+    """
+    content = {name: value for name, value in table.items() if name != DIGEST}
+    _expect(table.get(DIGEST), _digest(content))
+    return content
+
+
+def sign_arrays(data: bytes) -> bytes:
+    """The bytes of a safetensors file with the digest of all else in its header."""
+    header, body = _parts(data)
+    header[METADATA] = {**header.get(METADATA, {})}
+    header[METADATA][DIGEST] = _digest(header, body)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # the arrays begin at a multiple of 8
+    return b"".join([len(text).to_bytes(8, "little"), text, body])
+
+
+def verified_arrays(data: bytes) -> bytes:
+    """The bytes that `sign_arrays` gave.
+
+    Raises:
+        ValueError: they are no safetensors file, or do not match their digest.
+    """
+    header, body = _parts(data)
+    metadata = header.get(METADATA)
+    if not isinstance(metadata, dict):
+        raise ValueError("it has no SHA-256")
+    found = metadata.pop(DIGEST, None)
+    _expect(found, _digest(header, body))
+    return data
+
+
+def _parts(data: bytes) -> tuple[dict[str, Any], memoryview]:
+    """The header of a safetensors file and the bytes of its arrays."""
+    stop = 8 + int.from_bytes(data[:8], "little")
+    return parsed(data[8:stop]), memoryview(data)[stop:]
+
+
+def _digest(table: Mapping[str, Any], body: bytes | memoryview = b"") -> str:
+    """The SHA-256 of `table`, in one form whatever its order, and of `body` behind it."""
+    found = sha256(json.dumps(table, sort_keys=True, default=str).encode() + b"\n")
+    found.update(body)
+    return found.hexdigest()
+
+
+def _expect(found: object, wanted: str) -> None:
+    if found is None:
+        raise ValueError("it has no SHA-256")
+    if found != wanted:
+        raise ValueError("its content does not match its SHA-256")

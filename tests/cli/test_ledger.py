@@ -1,0 +1,118 @@
+"""What `stacksl ledger` finds of a run's ledger, and how it prints what others wrote."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from stacksl.labels.chain import link_hash
+from stacksl.labels.rows import Entry
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run; its folder is copied before anything is done to it."""
+    from stacksl.cli.entry import call
+
+    home = tmp_path_factory.mktemp("ledger")
+    rows = [f"{i},{'red' if i % 2 else 'blue'} thing {i},{'ab'[i % 2]}\n" for i in range(24)]
+    (home / "data.csv").write_text("id,text,label\n" + "".join(rows))
+    words = ["run", home / "data.csv", "--budget", 8, "--yes", "--quiet", "--out", home / "run"]
+    assert call([str(word) for word in words]) == 0
+    return home / "run"
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def chained_again(path: Path) -> None:
+    """Let somebody else have given row 5, and make all hashes from there on anew."""
+    fields = ", ".join(Entry.__dataclass_fields__)
+    with closing(sqlite3.connect(path)) as database:
+        name = database.execute("SELECT run FROM runs").fetchone()[0]
+        query = f"SELECT seq, previous, {fields} FROM events ORDER BY seq"
+        previous = ""
+        for seq, before, *values in database.execute(query).fetchall():
+            entry = dict(zip(Entry.__dataclass_fields__, values, strict=True))
+            entry["time"] += seq == 5
+            previous, before = previous or before, previous or before
+            previous = link_hash(name, seq, Entry(**entry), before)
+            database.execute(
+                "UPDATE events SET time = ?, previous = ?, hash = ? WHERE seq = ?",
+                (entry["time"], before, previous, seq),
+            )
+        database.commit()
+
+
+def test_the_files_that_agree_are_told(stacksl, run) -> None:
+    told = json.loads(stacksl("ledger", "verify", run, "--json").out)
+    assert (told["checkpoints"], told["records"]) == (1, ["facts.json", "report.html", "README.md"])
+    said = stacksl("ledger", "verify", run)
+    assert "1 checkpoint, facts.json, report.html, README.md" in said.out
+    assert said.out.endswith(f"head {told['rows']}:{told['tip']}\n")
+
+
+@pytest.mark.parametrize("keeper", ["facts.json", "report.html", "README.md"])
+def test_a_chain_made_anew_is_found_by_each_file_that_names_its_head(stacksl, run, keeper) -> None:
+    shutil.rmtree(run / "checkpoints")
+    for name in {"facts.json", "report.html", "README.md"} - {keeper}:
+        (run / name).unlink()
+    assert stacksl("ledger", "verify", run).code == 0
+    chained_again(run / "ledger.db")
+    said = stacksl("ledger", "verify", run)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert f"as {keeper} says" in said.err
+    assert stacksl("ledger", "replay", run).err == said.err
+
+
+def test_a_head_kept_elsewhere_finds_what_nothing_in_the_folder_does(stacksl, run) -> None:
+    head = stacksl("ledger", "verify", run).out.split()[-1]
+    assert "--head" in stacksl("ledger", "verify", run, "--head", head).out
+    shutil.rmtree(run / "checkpoints")
+    for name in ("facts.json", "report.html", "README.md"):
+        (run / name).unlink()
+    chained_again(run / "ledger.db")
+    assert stacksl("ledger", "verify", run).code == 0
+    said = stacksl("ledger", "verify", run, "--head", head)
+    assert (said.code, said.out) == (2, "")
+    assert "as --head says" in said.err
+
+
+@pytest.mark.parametrize("head", ["", "12", f"x:{'0' * 64}", f"12:{'0' * 63}", f"-1:{'0' * 64}"])
+def test_what_is_no_head_is_one_sentence(stacksl, run, head) -> None:
+    said = stacksl("ledger", "verify", run, f"--head={head}")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "ROWS:HASH" in said.err
+
+
+@pytest.mark.parametrize("verb", ["verify", "export", "replay"])
+def test_a_flipped_bit_in_the_file_is_one_sentence(stacksl, run, verb) -> None:
+    file = run / "ledger.db"
+    file.write_bytes(file.read_bytes().replace(b"CREATE TABLE items", b"CREATE TABLE \xe9tems"))
+    said = stacksl("ledger", verb, run)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "damaged" in said.err
+
+
+def test_no_cell_of_an_export_is_a_formula(stacksl, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ids = ["=HYPERLINK(1)", "+1", "@x", "-a", "007", "plain", "\t=1", "a;=2"]
+    rows = [f'"{name}",thing {i},{"ab"[i % 2]}\n' for i, name in enumerate(ids)]
+    Path("data.csv").write_text("id,text,label\n" + "".join(rows))
+    assert stacksl("run", "data.csv", "--budget", "all", "--yes", "-q", "--out", "r").code == 0
+    lines = stacksl("ledger", "export", "r").out.splitlines()
+    cells = {next(csv.reader([line]))[0] for line in lines[1:]}
+    assert cells >= {"'=HYPERLINK(1)", "'+1", "'@x", "'-a", "007", "plain", "a;\u00a0=2"}
+    told = [
+        json.loads(line)["item"]
+        for line in stacksl("ledger", "export", "r", "--json").out.splitlines()
+    ]
+    assert "=HYPERLINK(1)" in told

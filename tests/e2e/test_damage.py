@@ -1,0 +1,173 @@
+"""A flipped bit in a file of a run: the same output as without, or one sentence and code 2."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stacksl import formats
+from stacksl.api import Run
+from stacksl.cli.entry import call
+from stacksl.runs.folder import RunFolder
+
+from .conftest import write_classes
+
+PREDICT, STATUS = "predict one good.csv", "status one --json"
+REPLAY = "ledger replay one --json"
+FLIPS = 8  # of each file; tests/test_formats.py flips every bit of small ones
+READ_BY = {  # the commands that read a file of the run
+    "model/model.json": [PREDICT],
+    "model/head.safetensors": [PREDICT],
+    "model/online.safetensors": [PREDICT],
+    "model/features.safetensors": [PREDICT],
+    "facts.json": [STATUS, "report one"],
+    "state.json": [STATUS],
+    "resolved.toml": [STATUS],
+    "classes.csv": [REPLAY],
+    "forgotten.json": [REPLAY],
+    "features/features.json": [REPLAY],
+    "checkpoints/*.json": [REPLAY],
+    "checkpoints/*.safetensors": [REPLAY],
+    "features/rows.npy": [REPLAY],
+    "features/rows.blake2b": [REPLAY],
+    "features/map.safetensors": [REPLAY],
+    "features/names.safetensors": [REPLAY],
+}
+Said = Callable[[str], tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of given classes, which has forgotten the first item it learnt."""
+    folder = tmp_path_factory.mktemp("damage")
+    write_classes(folder / "good.csv", 60)
+    meanings = "".join(f"{name},what {name} means\n" for name in "abcd")
+    (folder / "classes.csv").write_text(meanings, encoding="utf-8")
+    words = ["run", folder / "good.csv", "--classes", folder / "classes.csv", "--budget", 20]
+    words += ["--audit", 8, "--test", folder / "good.csv", "--set", "checkpoint_every=10"]
+    assert call([*map(str, words), "--out", str(folder / "one"), "--quiet"]) == 0
+    with Run.open(folder / "one").ledger as ledger:
+        first = next(str(row.item) for row in ledger.rows() if row.event == "learnt")
+    assert call(["forget", str(folder / "one"), "--id", first]) == 0
+    return folder
+
+
+@pytest.fixture
+def home(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(base, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Said:
+    """The exit code of a command, and what it prints on both streams."""
+
+    def run(words: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = call(words.split())
+        return code, *capfd.readouterr()
+
+    return run
+
+
+def flipped(data: bytes) -> Iterator[bytes]:
+    rng = random.Random(len(data))
+    for _ in range(FLIPS):
+        place, bit = rng.randrange(len(data)), rng.randrange(8)
+        yield data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
+
+
+def expect_a_sentence(code: int, out: str, err: str, path: Path) -> None:
+    assert code == 2, (code, out, err)
+    assert out == ""
+    assert "Traceback" not in err
+    lines = [line for line in err.splitlines() if line.startswith("stacksl: ")]
+    assert len(lines) == 1, err
+    assert path.stem in lines[0], "the sentence names the file"
+
+
+@pytest.mark.parametrize("name", READ_BY)
+def test_a_flipped_bit_is_harmless_or_refused(home: Path, said: Said, name: str) -> None:
+    (path,), commands = (home / "one").glob(name), READ_BY[name]
+    whole = path.read_bytes()
+    before = {words: said(words) for words in commands}
+    assert all(code == 0 for code, _, _ in before.values()), before
+    refused = 0
+    for damaged in flipped(whole):
+        path.write_bytes(damaged)
+        for words in commands:
+            found = said(words)
+            if found != before[words]:
+                expect_a_sentence(*found, path)
+                refused += 1
+    assert refused, "no bit mattered"
+
+
+@pytest.mark.parametrize(
+    "name", ["model/head.safetensors", "model/model.json", "facts.json", "state.json"]
+)
+def test_a_finished_run_makes_again_what_was_deleted(home: Path, said: Said, name: str) -> None:
+    """What the refusal advises: the folder of the model is deleted as a whole."""
+    run = home / "one"
+    path = run / name
+    before = [said(PREDICT), said(STATUS)]
+    path.write_bytes(path.read_bytes()[:-9])
+    code, out, err = said(PREDICT if name.startswith("model") else STATUS)
+    expect_a_sentence(code, out, err, path)
+    gone = path.parent if path.parent != run else path
+    assert f"delete it and `stacksl resume {Path('one')}`" in err
+    shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    assert said("resume one --quiet")[0] == 0
+    after = [said(PREDICT), said(STATUS)]
+    assert after[0] == before[0]
+    if name != "state.json":  # which knew when the run began
+        assert scores(after[1]) == scores(before[1])
+
+
+def scores(found: tuple[int, str, str]) -> dict[str, object]:
+    table = json.loads(found[1])
+    return {key: table[key] for key in ("state", "asked", "spent", "accuracy_before", "test")}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"ridge"', '"rjdge"'), ('"dim": ', '"dim": 9999999999'), ("[", "[[")]
+)
+@pytest.mark.parametrize("command", [PREDICT, "evaluate one good.csv"])
+def test_an_edited_model_is_refused(
+    home: Path, said: Said, command: str, old: str, new: str
+) -> None:
+    path = home / "one" / "model" / "model.json"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    expect_a_sentence(*said(command), path)
+
+
+@pytest.mark.parametrize("command", [PREDICT, STATUS, REPLAY, "resume one", "report one"])
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_run_of_another_format_is_refused(
+    home: Path, said: Said, monkeypatch: pytest.MonkeyPatch, command: str, step: int
+) -> None:
+    table = RunFolder(home / "one").read_toml("resolved.toml")
+    with monkeypatch.context() as patch:
+        patch.setattr(formats, "RUN", formats.RUN + step)
+        RunFolder(home / "one").write_toml("resolved.toml", table, "of another version")
+    code, out, err = said(command)
+    expect_a_sentence(code, out, err, home / "one" / "resolved.toml")
+    assert f"number {formats.RUN}, " in err
+    assert f"number {formats.RUN + step}: " in err
+
+
+def test_forgotten_items_without_a_whole_checkpoint(home: Path, said: Said) -> None:
+    (path,) = (home / "one" / "checkpoints").glob("*.safetensors")
+    path.write_bytes(path.read_bytes()[:-9])
+    RunFolder(home / "one").write_state("stopped", began=True)
+    code, out, err = said("resume one --quiet")
+    assert (code, out) == (2, "")
+    assert "checkpoints has no whole one: restore that folder" in err

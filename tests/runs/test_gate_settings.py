@@ -1,0 +1,102 @@
+"""A gate's fields are settings of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import pytest
+
+from stacksl.api import Run, prepare
+from stacksl.errors import SettingsError
+from stacksl.game import GATES
+from stacksl.game.rules import GateState
+from stacksl.runs.building import assemble
+from stacksl.runs.job import Job
+from stacksl.runs.settings import Settings, resolve, settings_type
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """A gate of somebody else: ask below a level of confidence."""
+
+    level: float = 0.5
+    ridge: float = 9.0
+    strictly: bool = False
+    name: ClassVar[str] = "unsure"
+    code: ClassVar[int] = 100
+    ranks: ClassVar[bool] = True
+    exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.level < 1.0:
+            raise SettingsError(f"the gate 'unsure' needs a level in (0, 1), got {self.level}")
+
+    def start(self) -> GateState:
+        return (0.0, 0.0, 0.0)
+
+    def statistic(self, view: Any, clock: Any, state: GateState) -> float:
+        return 1.0 - float(view.probabilities.max())
+
+    def threshold(self, g: float, u: float, clock: Any, state: GateState) -> float:
+        return self.level
+
+    def advance(self, g: float, took: bool, clock: Any, state: GateState) -> GateState:
+        return state
+
+
+@pytest.fixture
+def unsure(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setitem(GATES, "unsure", Unsure)
+    return "unsure"
+
+
+def test_a_run_with_a_new_gate_s_setting_is_played_and_read_again(unsure, tmp_path) -> None:
+    given = {"gate": unsure, "level": "0.25", "ridge": 0.5, "budget": 4, "features": "hashing"}
+    plan = prepare(settings=given, out=tmp_path / "run")
+    players = assemble(plan.settings, _block(), list(range(10)), 4)
+    assert players.learner.gate == Unsure(level=0.25, ridge=0.5)
+    run = plan.start()
+    assert Run.open(run.path).folder.read_toml("run.toml")["level"] == 0.25
+    again = Job.open(run.folder)
+    assert again.settings == plan.settings
+    assert again.resolved.origin["level"] == "flag"
+    assert resolve(config=plan.resolved.explicit()).settings == plan.settings
+
+
+def _block() -> Any:
+    import numpy as np
+
+    from stacksl.game import PairBlock
+
+    rows = np.random.default_rng(0).normal(size=(40, 3)) / 4
+    return PairBlock(rows, np.arange(0, 41, 4))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"level": 0.3}, "level belongs to the gates adpo, unsure, but the gate is 'margin'"),
+        ({"gate": "unsure", "level": 3}, r"the gate 'unsure' needs a level in \(0, 1\), got 3.0"),
+        ({"gate": "unsure", "level": "high"}, "level must be a number, not 'high'"),
+        ({"gate": "unsure", "levle": 1}, "unknown setting 'levle': did you mean 'level'?"),
+        ({"gate": "llf", "reading": "both"}, "reading must be 'else' or 'literal', not 'both'"),
+        ({"gate": "contested", "floor": 2}, r"needs a reserve in \(0, 1\] and a floor in \(0, 1\)"),
+        ({"gate": "margin", "kappa": 1}, "kappa belongs to the gate 'llf', but the gate is 'marg"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_of_a_gate_is_one_sentence(unsure, given, sentence) -> None:
+    with pytest.raises(SettingsError, match=sentence) as caught:
+        resolve(given)
+    assert "; " not in str(caught.value)
+
+
+@pytest.mark.parametrize("gate", sorted(GATES))
+def test_a_gate_s_settings_are_its_fields_and_absent_by_default(gate: str) -> None:
+    kind = settings_type(gate)
+    added = kind.model_fields.keys() - Settings.model_fields.keys()
+    own = {each.name for each in fields(GATES[gate])}
+    assert added == own - Settings.model_fields.keys()
+    assert all(getattr(resolve({"gate": gate}).settings, name) is None for name in added)
