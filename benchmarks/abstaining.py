@@ -48,6 +48,10 @@ class Withholding:
         came, self._asked = self._asked, []
         return [self._answer(each) for each in came]
 
+    def pending(self) -> list[Any]:
+        """Nothing is waited for."""
+        return []
+
     def _answer(self, lease: Purchase) -> Answer:
         index = self._answers.get(lease.item)
         said: Any = "none" if index is None else "label"

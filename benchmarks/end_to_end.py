@@ -3,7 +3,7 @@
     python benchmarks/end_to_end.py [--json FILE] [--cores 2]
 
 T = 10,178 items with K = 5 options and synthetic pair features of d = 384, at budget 0.1 and the
-default settings: `stacksl.runs.execution.execute`, which is what `stacksl run` calls, over features
+default settings: `Session.play`, which is what `stacksl run` calls, over features
 that lie frozen in the run's folder. Ledger, certificates, checkpoints, the refit and the report are
 all in the time. The run is played at T and at 2T, each in a process of its own, to see what memory
 does: `anonymous` is what the run itself adds, beyond the items and the memory-mapped features.
@@ -65,7 +65,7 @@ def job_of(rounds: int, folder: Path) -> Any:
     from stacksl.runs import arrays
     from stacksl.runs.folder import RunFolder
     from stacksl.runs.frozen import freeze
-    from stacksl.runs.job import Job
+    from stacksl.runs.job import RunSpec
 
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(rounds * K, DIM)).astype(np.float32)
@@ -79,15 +79,15 @@ def job_of(rounds: int, folder: Path) -> Any:
     ]
     plan = prepare(items, gold, out=folder, settings={"budget": BUDGET})
     run = RunFolder.create(plan.out)
-    job = Job(run, plan.resolved, plan.dataset, None, plan.budget, "memory", None)
-    job.write()
+    spec = RunSpec(run, plan.resolved, plan.stock, plan.budget, "memory", None)
+    spec.write()
     features = make_features("hashing", classes=None, seed=0)
     features.fit(items[:500])
     arrays.save(run.features / "map.safetensors", features.state())
     offsets = np.arange(0, rounds * K + 1, K, dtype=np.int64)
     ids = [item.id for item in items]
     freeze(run.features, PairBlock(rows, offsets), features.fingerprint, ids)
-    return job
+    return spec
 
 
 def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
@@ -96,11 +96,11 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
 
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
-    job = job_of(rounds, folder)
+    spec = job_of(rounds, folder)
     gc.collect()
 
     from stacksl.labels.ledger import Ledger
-    from stacksl.runs.execution import execute
+    from stacksl.runs.session.session import Session
 
     ledgers: list[Ledger] = []
     create = Ledger.create
@@ -117,7 +117,8 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
         phases[progress.phase] = [time.perf_counter() - start, memory]
 
     peak, start, cpu = Peak(), time.perf_counter(), time.process_time()
-    execute(job, told)
+    with Session.open(spec, told) as session:
+        session.play()
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     ledger = ledgers[0]
     return {

@@ -29,15 +29,18 @@ from stacksl.data import read
 from stacksl.features import make_features
 from stacksl.game.inputs import SharedBlock
 from stacksl.game.threads import one_thread
+from stacksl.items import Item
 from stacksl.labels.labelers import OracleLabeler
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import ItemRecord
 from stacksl.runs.budget import parse_budget
 from stacksl.runs.building import assemble
+from stacksl.runs.items.corpus import Corpus
+from stacksl.runs.loop.choosers import Pool
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Game, play
 from stacksl.runs.names import name_rows, name_texts
-from stacksl.runs.pool import pool
-from stacksl.runs.refits import Refits
-from stacksl.runs.rounds import Table
+from stacksl.runs.refits import LinearTrainer, linear_trainer
 from stacksl.runs.settings import Settings
 
 BARS = {("shuffled", "500"): 0.860, ("shuffled", "1000"): 0.893, ("rare", "0.1"): 0.71}
@@ -62,15 +65,15 @@ def measure(cell: Cell, world: World, names: np.ndarray | None) -> dict[str, Any
     rows = order_for(cell, world)
     labels = parse_budget(cell.budget, len(rows), None).labels
     with tempfile.TemporaryDirectory() as folder:
-        table = table_of(cell, world, rows, labels, Path(folder))
-        refits = Refits(table, names, cell.seed)
-        for posted in pool(range(len(rows)), table, refits=refits):
+        game = game_of(cell, world, rows, labels, names, Path(folder))
+        for posted in play(game, Pool(cell.seed)):
             if not posted[0].asked:
                 break  # only the certificates of what was never asked are left
-        refits.again(tune=True)
-        table.ledger.close()
-    assert refits.head is not None
-    predicted = np.argmax(np.asarray(refits.head.probabilities(world.test)), axis=1)
+        trainer = linear_trainer(game)
+        trainer.finish()
+        game.ledger.close()
+    assert trainer.head is not None
+    predicted = np.argmax(np.asarray(trainer.head.probabilities(world.test)), axis=1)
     return {
         "stream": cell.stream,
         "gate": cell.gate,
@@ -79,15 +82,22 @@ def measure(cell: Cell, world: World, names: np.ndarray | None) -> dict[str, Any
         "seed": cell.seed,
         "items": len(rows),
         "labels": labels,
-        "asked": len(table.bought),
+        "asked": len(game.examples.bought),
         "accuracy": float((predicted == world.gold).mean()),
-        "made_by": refits.made_by,
-        "tried": dict(refits.tried),
-        "classes": len({label for _, label, _ in table.bought}),
+        "made_by": trainer.made_by,
+        "tried": dict(trainer.tried),
+        "classes": len({label for _, label, _ in game.examples.bought}),
     }
 
 
-def table_of(cell: Cell, world: World, rows: list[int], labels: int, folder: Path) -> Table:
+def game_of(
+    cell: Cell,
+    world: World,
+    rows: list[int],
+    labels: int,
+    names: np.ndarray | None,
+    folder: Path,
+) -> Game:
     """The players over the rows of a stream, in its order, with the answers at hand."""
     block = world.block.take(rows)
     assert isinstance(block, SharedBlock)
@@ -98,9 +108,14 @@ def table_of(cell: Cell, world: World, rows: list[int], labels: int, folder: Pat
     sizes = dict.fromkeys(ids, world.classes)
     records = [ItemRecord(name, name, world.classes) for name in ids]
     ledger = Ledger.create(folder / "ledger.db", run="bench", budget=labels, items=records)
-    place = {name: index for index, name in enumerate(ids)}
-    who = OracleLabeler(answers, sizes)
-    return Table(players.follower, players.learner, ledger, who, ids, block, place)
+    examples = Examples(Corpus.of([Item(name, "", ()) for name in ids]), block)
+    return Game(
+        ledger=ledger,
+        learner=players.learner,
+        labeler=OracleLabeler(answers, sizes),
+        examples=examples,
+        trainer=LinearTrainer(examples, players.learner, ledger, names, cell.seed),
+    )
 
 
 def cells(seeds: int) -> list[Cell]:

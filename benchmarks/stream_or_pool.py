@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from label_efficiency import Cell, World, buy
-from label_efficiency_pool import table_of
+from label_efficiency_pool import game_of
 
 from stacksl import __version__
 from stacksl.data import Dataset, read
@@ -31,9 +31,9 @@ from stacksl.game.scorers import Scorer
 from stacksl.game.threads import one_thread
 from stacksl.runs.building import assemble
 from stacksl.runs.final import Source, make_final
+from stacksl.runs.loop.choosers import Pool
+from stacksl.runs.loop.game import play
 from stacksl.runs.names import name_rows, name_texts
-from stacksl.runs.pool import pool
-from stacksl.runs.refits import Refits
 from stacksl.runs.settings import Settings
 
 SHARES = (0.02, 0.05, 0.1)
@@ -72,12 +72,12 @@ def bought(
         return np.array(buy(players, world, rows)), players.learner.scorer
     with tempfile.TemporaryDirectory() as folder:
         cell = Cell("shuffled", "margin", str(labels), seed)
-        table = table_of(cell, world, rows, labels, Path(folder))
-        for posted in pool(rows, table, refits=Refits(table, names, seed)):
+        game = game_of(cell, world, rows, labels, names, Path(folder))
+        for posted in play(game, Pool(seed)):
             if not posted[0].asked:
                 break
-        table.ledger.close()
-    return np.array([row for row, _, _ in table.bought]), table.learner.scorer
+        game.ledger.close()
+    return np.array([row for row, _, _ in game.examples.bought]), game.learner.scorer
 
 
 def measure(

@@ -194,7 +194,7 @@ def test_a_fault_that_quotes_the_data(said, tmp_path: Path, monkeypatch) -> None
     def fail(*_: object, **__: object) -> None:
         raise ValueError(f"no such word: {PROMPT}")
 
-    monkeypatch.setattr("stacksl.runs.execution.finish", fail)
+    monkeypatch.setattr("stacksl.runs.session.session.finish", fail)
     made = said("run", "data.csv", "--out", "r")
     assert made.code == 1
     assert "unexpected ValueError in test_canaries.py, line " in made.err

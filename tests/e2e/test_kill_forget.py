@@ -16,7 +16,7 @@ from stacksl.cli.entry import call
 from stacksl.errors import RunError
 from stacksl.runs.folder import FORGETTING, RunFolder, read_facts, write_atomic
 from stacksl.runs.frozen import thaw
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.tombstones import Tombstones
 
 from ..runs.conftest import pair_items
@@ -62,8 +62,8 @@ class Planted:
 
     @classmethod
     def of(cls, path: Path) -> Planted:
-        job = Job.open(RunFolder(path))
-        (row,) = (n for n, item in enumerate(job.dataset.items) if item.id == ID)
+        spec = RunSpec.open(RunFolder(path))
+        (row,) = (n for n, item in enumerate(spec.dataset.items) if item.id == ID)
         block: Any = thaw(path / "features")
         rows = block.phi[block.offsets[row] : block.offsets[row + 1]]
         return cls(path, np.asarray(rows).tobytes())

@@ -49,6 +49,9 @@ class PaidLabeler:
         given, self._ready = self._ready, []
         return given
 
+    def pending(self) -> list[Any]:
+        return []
+
 
 def arm(where: str | list[str], call: int, when: str) -> None:
     """Die at the `call`-th call of `module:name` or `module:Class.name`, or of any in a list."""
@@ -129,7 +132,7 @@ def main() -> None:
     import scipy.optimize  # noqa: F401
     import sklearn.linear_model  # noqa: F401
 
-    for name in ("execution", "job", "tables", "summary", "status", "evaluation"):
+    for name in ("session.session", "job", "tables", "summary", "status", "evaluation"):
         importlib.import_module(f"stacksl.runs.{name}")
     fault = Path(sys.argv[1])
     for name in sys.argv[2:]:

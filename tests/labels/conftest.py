@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stacksl.items import Decision, Label
-from stacksl.labels.labelers import Labeler
+from stacksl.labels.labelers import Labeler, Pending
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, ItemRecord, Purchase, Receipt
 
@@ -49,6 +49,9 @@ class SlowLabeler:
     def answers(self) -> list[Answer]:
         ready, self._ready = self._ready, []
         return ready
+
+    def pending(self) -> list[Pending]:
+        return []
 
 
 def make_decision(round: int, status: str = "wanted", item: str | None = None) -> Decision:

@@ -152,3 +152,31 @@ def test_terms_that_cannot_be_written_do_not_change(book, decision, monkeypatch)
     assert len(ledger.reserve(["q3"])) == 1
     assert len(ledger.own([("q4", 4)], "old")) == 1
     ledger.verify([ledger.head])
+
+
+def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision, path):
+    ledger = book(budget=9)
+    ledger.post([decision(1)])
+
+    def change(last: str) -> None:
+        assert ledger.add_items([ItemRecord("n1", "new", 4)]) == 1
+        ledger.add_class("maybe", 5)
+        ledger.own([("n1", 4)], "old")
+        ledger.set_budget(7, None, {})
+        ledger.reserve([last])
+
+    rows, commits = len(list(ledger.rows())), ledger.fsyncs
+    with pytest.raises(LedgerError, match="'q0' is open already"), ledger.together():
+        change("q0")
+    assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (9, None, 0, 1)
+    assert not ledger.knows("n1")
+    assert (len(list(ledger.rows())), ledger.fsyncs) == (rows, commits)
+    with ledger.together():
+        change("q3")
+    assert ledger.fsyncs == commits + 1
+    assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (7, 5, 1, 2)
+    ledger.close()
+    with Ledger.open(path) as again:
+        again.verify([again.head])
+        assert again.knows("n1")
+        assert [p.item for p in again.open_purchases()] == ["q0", "q3"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,22 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.game.followers import make_follower
+from stacksl.game.followers import Follower, make_follower
 from stacksl.game.gates import make_gate
 from stacksl.game.inputs import Block, SharedBlock
 from stacksl.game.learner import Learner
 from stacksl.game.scorers import make_scorer
+from stacksl.items import Decision
 from stacksl.labels.labelers import Labeler, OracleLabeler
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import ItemRecord
 from stacksl.runs.folder import RunFolder
-from stacksl.runs.rounds import Table
+from stacksl.runs.items.corpus import Corpus as Items
+from stacksl.runs.loop.batches import Batches
+from stacksl.runs.loop.choosers import Pool, Stream
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Game, play
+from stacksl.runs.refits import LinearTrainer
 
 CLASSES = ("bread", "sea", "night")
 WORDS = {"bread": "flour dough oven loaf", "sea": "wave salt tide ship", "night": "star moon owl"}
@@ -95,28 +101,34 @@ def spoil(tmp_path: Path) -> Callable[[Finished], Run]:
     return copy
 
 
-def table_of(
+def game_of(
     folder: Path,
     corpus: Corpus,
     *,
     budget: int,
     gate: str = "margin",
     labeler: Labeler | None = None,
+    follower: Follower | None = None,
+    names: Any = None,
+    ranks: bool = False,
+    seed: int = 0,
+    batch: int = 25,
     **parameters: Any,
-) -> Table:
-    """A table over class items with random features: the drivers without files or text."""
+) -> Game:
+    """A game over class items with random features: the loop without files or text.
+
+    With `ranks` its head is refitted on the way, as a pool needs it.
+    """
     items, answers = corpus
     rng = np.random.default_rng(3)
     h = rng.normal(size=(len(items), 8)) + 2.0 * np.eye(8)[[answers[i.id] for i in items]]
     block: Block = SharedBlock((h / np.linalg.norm(h, axis=1, keepdims=True)), len(CLASSES))
-    follower = make_follower("given", None)
-    scorer = make_scorer("ridge", dim=8, classes=len(CLASSES))
     learner = Learner(
-        scorer,
+        make_scorer("ridge", dim=8, classes=len(CLASSES)),
         make_gate(gate, **parameters),
         budget=budget,
         horizon=len(items),
-        follower=follower,
+        follower=follower or make_follower("given", None),
     )
     ledger = Ledger.create(
         folder / "ledger.db",
@@ -124,7 +136,26 @@ def table_of(
         budget=budget,
         items=[ItemRecord(i.id, i.prompt, len(i.candidates)) for i in items],
     )
-    who = labeler or OracleLabeler(answers, {i.id: len(i.candidates) for i in items})
-    ids = [item.id for item in items]
-    row = {name: n for n, name in enumerate(ids)}
-    return Table(follower, learner, ledger, who, ids, block, row)
+    examples = Examples(Items.of(items), block)
+    return Game(
+        ledger=ledger,
+        learner=learner,
+        labeler=labeler or OracleLabeler(answers, {i.id: len(i.candidates) for i in items}),
+        examples=examples,
+        trainer=LinearTrainer(examples, learner, ledger, names, seed, on_the_way=ranks),
+        batches=Batches(batch),
+    )
+
+
+def streamed(game: Game, order: Sequence[int] | None = None) -> Iterator[list[Decision]]:
+    """The rounds of a stream, in the `order` of the file unless another is given."""
+    game.corpus.order = range(len(game.corpus.ids)) if order is None else order
+    return play(game, Stream())
+
+
+def pooled(
+    game: Game, order: Sequence[int] | None = None, seed: int = 0
+) -> Iterator[list[Decision]]:
+    """The batches of a pool."""
+    game.corpus.order = range(len(game.corpus.ids)) if order is None else order
+    return play(game, Pool(seed))

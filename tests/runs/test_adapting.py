@@ -98,6 +98,9 @@ class Late:
             for p in given
         ]
 
+    def pending(self) -> list[Any]:
+        return []
+
 
 # --- before anything is learnt ---------------------------------------------------------------
 

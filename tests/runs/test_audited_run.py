@@ -16,9 +16,9 @@ from stacksl.errors import RunError
 from stacksl.labels.labelers import OracleLabeler
 from stacksl.labels.purchases import Answer, Purchase
 from stacksl.report.facts import Facts
-from stacksl.runs import execution
 from stacksl.runs.finish import finish, refit_with_audit
 from stacksl.runs.model import Model
+from stacksl.runs.session import session
 
 from .conftest import class_items
 
@@ -46,6 +46,9 @@ class Doubtful:
             replace(answer, said=word, index=None) if word else answer  # type: ignore[arg-type]
             for answer, word in said
         ]
+
+    def pending(self) -> list[Any]:
+        return []
 
 
 def facts_of(done: Run) -> Facts:
@@ -111,7 +114,7 @@ def test_nothing_tells_of_the_audit_before_the_end(tmp_path: Path, monkeypatch: 
     def stop(*rest: Any) -> None:
         raise RunError("stopped")
 
-    monkeypatch.setattr(execution, "finish", stop)
+    monkeypatch.setattr(session, "finish", stop)
     with pytest.raises(RunError, match="stopped"):
         run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").rglob("*")}
@@ -132,7 +135,7 @@ def caught(monkeypatch: pytest.MonkeyPatch) -> Caught:
         finish(*given)
         seen.append(given)
 
-    monkeypatch.setattr(execution, "finish", watch)
+    monkeypatch.setattr(session, "finish", watch)
     return seen
 
 
@@ -142,13 +145,13 @@ def refitted(caught: Caught, monkeypatch: Any, make: Callable[[], Run]) -> tuple
     before: list[dict[str, bytes]] = []
 
     def both(*given: Any) -> None:
-        job, table, refits, features, _, _, _, audit = given
+        spec, game, features, _, _, audit = given
         finish(*given)
-        before.append({p.name: p.read_bytes() for p in job.folder.model.iterdir()})
-        found.append(refit_with_audit(job, table, refits, features, audit))
+        before.append({p.name: p.read_bytes() for p in spec.folder.model.iterdir()})
+        found.append(refit_with_audit(spec, game, features, audit))
         caught.append(given)
 
-    monkeypatch.setattr(execution, "finish", both)
+    monkeypatch.setattr(session, "finish", both)
     return make(), found[0], before[0]
 
 
@@ -165,15 +168,18 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
     after = {p.name: p.read_bytes() for p in made.folder.model.iterdir()}
     assert after["head.safetensors"] != before["head.safetensors"]
     assert {n for n in after if after[n] != before[n]} == {"head.safetensors"}
-    _, table, refits, *_ = caught[0]
-    rows = [table.row[str(row["item"])] for row in made.ledger.export()]
-    rows = [row for row, _, _ in table.bought] + [r for r in rows if r in table.aside]
+    _, game, *_ = caught[0]
+    examples, corpus = game.examples, game.corpus
+    rows = [corpus.row[str(row["item"])] for row in made.ledger.export()]
+    rows = [row for row, _, _ in examples.bought] + [r for r in rows if r in corpus.aside()]
     assert len(rows) == BUDGET
     if not names:
-        gold = np.array([ANSWERS[table.ids[row]] for row in rows])
-        head = table.learner.scorer.refit(table.block.take(rows), gold, tune=True)
-        mine = Model.load(made.folder.model).probabilities(table.block)
-        assert np.array(mine) == pytest.approx(np.array(head.probabilities(table.block)), abs=1e-6)
+        gold = np.array([ANSWERS[corpus.ids[row]] for row in rows])
+        head = game.learner.scorer.refit(examples.block.take(rows), gold, tune=True)
+        mine = Model.load(made.folder.model).probabilities(examples.block)
+        assert np.array(mine) == pytest.approx(
+            np.array(head.probabilities(examples.block)), abs=1e-6
+        )
     for name in ("report.html", "README.md"):
         page = (made.path / name).read_text().replace("&#39;", "'")
         assert f"also trained on the audit's {SIZE} labels" in page
@@ -181,20 +187,20 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
     assert facts.audit is not None
     assert facts.audit.trained_on == SIZE
     assert facts.audit.n == SIZE
-    assert refits.labels == BUDGET - SIZE
+    assert game.trainer.labels == BUDGET - SIZE
 
 
 def test_without_an_audit_there_is_nothing_to_refit_with(caught: Caught, tmp_path: Path) -> None:
     made = run(ITEMS, ANSWERS, budget=40, out=tmp_path / "run")
-    job, table, refits, features, *_ = caught[0]
+    spec, game, features, *_ = caught[0]
     with pytest.raises(RunError, match="no audit with labels"):
-        refit_with_audit(job, table, refits, features, None)
+        refit_with_audit(spec, game, features, None)
     assert "accuracy on new items is not known" in (made.path / "README.md").read_text()
     assert json.loads((made.path / "facts.json").read_text())["audit"] is None
 
 
 def test_a_run_without_a_final_head_is_not_refitted(caught: Caught, tmp_path: Path) -> None:
     run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", preset="paper")
-    job, table, refits, features, _, _, _, audit = caught[0]
+    spec, game, features, _, _, audit = caught[0]
     with pytest.raises(RunError, match="final head"):
-        refit_with_audit(job, table, refits, features, audit)
+        refit_with_audit(spec, game, features, audit)

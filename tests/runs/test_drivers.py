@@ -11,14 +11,13 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.errors import LabelerError, RunError, SettingsError
-from stacksl.labels.labelers import NoisyLabeler
+from stacksl.items import Decision
+from stacksl.labels.labelers import NoisyLabeler, Pending
 from stacksl.labels.purchases import Answer, Purchase
-from stacksl.runs.pool import pool
-from stacksl.runs.refits import Refits
-from stacksl.runs.rounds import Table, play, settle, stream
+from stacksl.runs.loop.game import Game, play
 from stacksl.runs.settings import resolve
 
-from .conftest import class_items, pair_items, table_of
+from .conftest import class_items, game_of, pair_items, pooled, streamed
 
 
 @dataclass
@@ -53,70 +52,77 @@ class Slow:
         found = [Answer(*key, self.gold[key[0]], self.name) for key in ready]
         return [*found, *reversed(found)] if self.twice else found
 
+    def pending(self) -> list[Pending]:
+        return []
 
-def rounds_of(table: Table) -> list[int]:
-    return [row.round for row in table.ledger.rows() if row.event == "round" and row.round]
+
+def rounds_of(game: Game) -> list[int]:
+    return [row.round for row in game.ledger.rows() if row.event == "round" and row.round]
 
 
 def test_a_stream_sees_each_item_once_in_order(tmp_path) -> None:
     corpus = class_items(40)
-    table = table_of(tmp_path, corpus, budget=9)
+    game = game_of(tmp_path, corpus, budget=9)
     order = random.Random(1).sample(range(40), 40)
-    blocks = list(stream(order, table))
-    assert [d.item for block in blocks for d in block] == [table.ids[r] for r in order]
-    assert rounds_of(table) == list(range(1, 41))
-    assert table.ledger.asked == len(table.bought) == 9
-    assert {table.ids[r]: label for r, label, _ in table.bought}.items() <= corpus[1].items()
+    blocks = list(streamed(game, order))
+    assert [d.item for block in blocks for d in block] == [game.corpus.ids[r] for r in order]
+    assert rounds_of(game) == list(range(1, 41))
+    assert game.ledger.asked == len(game.examples.bought) == 9
+    assert {game.corpus.ids[r]: label for r, label, _ in game.examples.bought}.items() <= corpus[
+        1
+    ].items()
 
 
-def test_a_streams_blocks_are_cut_at_absolute_positions(tmp_path) -> None:
-    table = table_of(tmp_path, class_items(40), budget=9)
-    table.learner.round = 13
-    assert [len(block) for block in stream(range(40), table, size=8)] == [3, 8, 8, 8]
+class AtOnce:
+    """Wants everything that it is given, in one batch."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+    def next(self, game: Game) -> list[Decision]:
+        rows, self.rows = self.rows, 0
+        ids, inputs = game.corpus.ids[:rows], [game.examples.block[row] for row in range(rows)]
+        presented = game.learner.follower.respond(inputs, game.learner.scorer)
+        return game.learner.decide(ids, inputs, presented, asked=game.ledger.asked)
 
 
 def test_a_refused_want_skips_and_the_budget_is_never_exceeded(tmp_path) -> None:
-    table = table_of(tmp_path, class_items(40), budget=2, gate="always")
-    table.learner.budget = 40  # the learner believes in more than the ledger has
-    posted = play(range(10), table)
+    game = game_of(tmp_path, class_items(40), budget=2, gate="always")
+    game.learner.budget = 40  # the learner believes in more than the ledger has
+    (posted,) = play(game, AtOnce(10))
     assert [d.status for d in posted] == ["reserved"] * 2 + ["refused"] * 8
-    assert table.ledger.asked == 2
+    assert game.ledger.asked == 2
 
 
 def test_one_label_more_is_learnt_by_the_time_of_the_next_round(tmp_path) -> None:
-    table = table_of(tmp_path, class_items(40), budget=40, gate="always")
+    game = game_of(tmp_path, class_items(40), budget=40, gate="always")
     learnt = []
-    for _ in stream(range(40), table):
-        learnt.append(table.learner.scorer.learnt)
+    for _ in streamed(game):
+        learnt.append(game.learner.scorer.learnt)
     assert learnt == list(range(1, 41))
 
 
 # A pool ------------------------------------------------------------------------------------------
 
 
-def pooled(table: Table, batch: int = 4) -> list[list[Any]]:
-    table.batch = batch
-    return list(pool(range(len(table.ids)), table, refits=Refits(table)))
-
-
 @pytest.mark.parametrize(("budget", "batch"), [(25, 3), (30, 3), (7, 1), (40, 4), (12, 25)])
 def test_a_pool_buys_exactly_its_budget_in_batches(tmp_path, budget, batch) -> None:
-    table = table_of(tmp_path, class_items(40), budget=budget)
-    blocks = pooled(table, batch)
+    game = game_of(tmp_path, class_items(40), budget=budget, ranks=True, batch=batch)
+    blocks = list(pooled(game))
     bought = [block for block in blocks if block[0].asked]
     assert [len(block) for block in bought[:-1]] == [batch] * ((budget - 1) // batch)
     assert all(d.asked for block in bought for d in block)
-    assert table.ledger.asked == len(table.bought) == budget
-    refitted = [row.payload["labels"] for row in table.ledger.rows() if row.event == "refit"]
+    assert game.ledger.asked == len(game.examples.bought) == budget
+    refitted = [row.payload["labels"] for row in game.ledger.rows() if row.event == "refit"]
     sizes = [len(block) for block in bought]
     assert refitted == [sum(sizes[: n + 1]) for n in range(len(sizes))]
 
 
 def test_every_item_of_a_pool_has_a_certificate(tmp_path) -> None:
-    table = table_of(tmp_path, class_items(40), budget=11)
-    pooled(table)
-    decisions = [row.decision() for row in table.ledger.rows() if row.event == "round"]
-    assert sorted(d.item for d in decisions) == sorted(table.ids)
+    game = game_of(tmp_path, class_items(40), budget=11, ranks=True, batch=4)
+    list(pooled(game))
+    decisions = [row.decision() for row in game.ledger.rows() if row.event == "round"]
+    assert sorted(d.item for d in decisions) == sorted(game.corpus.ids)
     assert [d.round for d in decisions] == list(range(1, 41))
     assert [d.status for d in decisions] == ["reserved"] * 11 + ["skipped"] * 29
     assert {d.reason for d in decisions[:1]} == {"order"}
@@ -126,22 +132,23 @@ def test_every_item_of_a_pool_has_a_certificate(tmp_path) -> None:
 def test_a_pool_buys_the_items_that_the_refit_is_least_sure_of(tmp_path) -> None:
     import numpy as np
 
-    table = table_of(tmp_path, class_items(40), budget=20)
-    refits = Refits(table)
-    table.batch = 10
-    blocks = pool(range(40), table, refits=refits)
+    game = game_of(tmp_path, class_items(40), budget=20, ranks=True, batch=10)
+    blocks = pooled(game)
     first = next(blocks)
-    assert [d.item for d in first] == table.ids[:10], "the first batch follows the order"
-    rest = [r for r in range(40) if not table.ledger.seen(table.ids[r])]
+    assert [d.item for d in first] == game.corpus.ids[:10], "the first batch follows the order"
+    rest = [r for r in range(40) if not game.ledger.seen(game.corpus.ids[r])]
     second = next(blocks)  # the refit is made when the pool goes on
-    labelled = [(row, label) for row, label, _ in table.bought[:10]]
-    rows, gold = table.block.take([r for r, _ in labelled]), np.array([y for _, y in labelled])
-    head = table.learner.scorer.refit(rows, gold, tune=False)
+    labelled = [(row, label) for row, label, _ in game.examples.bought[:10]]
+    rows, gold = (
+        game.examples.block.take([r for r, _ in labelled]),
+        np.array([y for _, y in labelled]),
+    )
+    head = game.learner.scorer.refit(rows, gold, tune=False)
     assert head is not None
-    policy = np.sort(np.asarray(head.probabilities(table.block.take(rest))), axis=1)
+    policy = np.sort(np.asarray(head.probabilities(game.examples.block.take(rest))), axis=1)
     margin = policy[:, -1] - policy[:, -2]
     sure = sorted(range(len(rest)), key=lambda n: (margin[n], n))[:10]
-    assert {d.item for d in second} == {table.ids[rest[n]] for n in sure}
+    assert {d.item for d in second} == {game.corpus.ids[rest[n]] for n in sure}
     assert all(d.statistic >= d.threshold for d in second)
 
 
@@ -149,14 +156,15 @@ def test_a_pool_at_random_draws_by_the_seed_whatever_the_order(tmp_path) -> None
     found = []
     for name, seed, backwards in (("a", 0, False), ("b", 0, True), ("c", 1, False)):
         (tmp_path / name).mkdir()
-        table = table_of(tmp_path / name, class_items(40), budget=12, gate="random")
+        game = game_of(
+            tmp_path / name, class_items(40), budget=12, gate="random", ranks=True, batch=4
+        )
         order = sorted(range(40), reverse=backwards)
-        table.batch = 4
-        blocks = pool(order, table, refits=Refits(table, seed=seed))
+        blocks = pooled(game, order, seed)
         found.append([d.item for block in blocks for d in block if d.asked])
     assert found[0] == found[1]
     assert set(found[0]) != set(found[2])
-    assert max(table.ids.index(item) for item in found[0]) >= 12, "not the first of the file"
+    assert max(game.corpus.ids.index(item) for item in found[0]) >= 12, "not the first of the file"
 
 
 @pytest.mark.parametrize("gate", ["first", "always", "uniform", "llf"])
@@ -184,16 +192,17 @@ def test_a_pool_runs_on_either_kind_of_item(tmp_path, gate, make) -> None:
 def test_late_answers_are_learnt_once_each_in_the_order_they_came(tmp_path, twice) -> None:
     corpus = class_items(40)
     slow = Slow(corpus[1], twice=twice)
-    table = table_of(tmp_path, corpus, budget=12, gate="always", labeler=slow)
-    list(stream(range(40), table))
+    game = game_of(tmp_path, corpus, budget=12, gate="always", labeler=slow)
+    list(streamed(game))
     slow.patience = 0
-    settle(table)
-    order = [row.item for row in table.ledger.rows() if row.event == "learnt"]
-    assert sorted(order) == sorted(table.ids[:12])
-    assert order != table.ids[:12], "they came out of order"
-    assert [table.ids[r] for r, _, _ in table.bought] == order
-    assert table.learner.scorer.learnt == 12
-    assert table.ledger.open_purchases() == []
+    for receipt in game.take_answers():
+        game.learn(receipt)
+    order = [row.item for row in game.ledger.rows() if row.event == "learnt"]
+    assert sorted(order) == sorted(game.corpus.ids[:12])
+    assert order != game.corpus.ids[:12], "they came out of order"
+    assert [game.corpus.ids[r] for r, _, _ in game.examples.bought] == order
+    assert game.learner.scorer.learnt == 12
+    assert game.ledger.open_purchases() == []
 
 
 def status(done: Any, *names: str) -> list[Any]:

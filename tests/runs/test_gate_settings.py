@@ -12,7 +12,7 @@ from stacksl.errors import SettingsError
 from stacksl.game import GATES
 from stacksl.game.rules import GateState
 from stacksl.runs.building import assemble
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.settings import Settings, resolve, settings_type
 
 
@@ -59,7 +59,7 @@ def test_a_run_with_a_new_gate_s_setting_is_played_and_read_again(unsure, tmp_pa
     assert players.learner.gate == Unsure(level=0.25, ridge=0.5)
     run = plan.start()
     assert Run.open(run.path).folder.read_toml("run.toml")["level"] == 0.25
-    again = Job.open(run.folder)
+    again = RunSpec.open(run.folder)
     assert again.settings == plan.settings
     assert again.resolved.origin["level"] == "flag"
     assert resolve(config=plan.resolved.explicit()).settings == plan.settings

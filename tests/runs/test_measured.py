@@ -12,15 +12,15 @@ from scipy.stats import binomtest
 from stacksl.data import Dataset
 from stacksl.runs.audit import Audited, judge_audit
 from stacksl.runs.evaluation import Evaluation, Tested
+from stacksl.runs.loop.examples import Examples
 from stacksl.runs.measured import audit_fact, calibration, class_rows, confusion_rows, source
-from stacksl.runs.rounds import Table
 
 from .conftest import CLASSES, class_items
 from .test_audit import policies
 
 ITEMS, ANSWERS = class_items(6)
 DATA = Dataset("d", "csv:classes", tuple(ITEMS), ANSWERS, CLASSES)
-TABLE = cast("Table", SimpleNamespace(bought=[(0, 1, 0), (1, 1, -1)]))
+EXAMPLES = cast("Examples", SimpleNamespace(bought=[(0, 1, 0), (1, 1, -1)]))
 
 
 def audited() -> Audited:
@@ -42,7 +42,7 @@ def evaluation() -> Evaluation:
 def test_recall_of_the_audit_has_wilsons_interval() -> None:
     tested = Tested(audited=audited())
     assert source(tested) == "audit"
-    rows = {row.name: row for row in class_rows(DATA, TABLE, tested)}
+    rows = {row.name: row for row in class_rows(DATA, EXAMPLES, tested)}
     bread, sea, night = (rows[name] for name in CLASSES)
     assert (bread.bought, sea.bought) == (0, 2)
     assert (bread.test_n, bread.precision, bread.recall) == (2, 1.0, 0.5)
@@ -60,7 +60,7 @@ def test_confusions_leave_none_of_these_out() -> None:
 def test_a_test_file_measures_the_classes_and_the_audit_the_calibration() -> None:
     tested = Tested(evaluation(), audited=audited())
     assert source(tested) == "test"
-    assert class_rows(DATA, TABLE, tested)[2].recall == pytest.approx(2 / 3)
+    assert class_rows(DATA, EXAMPLES, tested)[2].recall == pytest.approx(2 / 3)
     found = calibration(tested)
     assert found is not None
     assert (found.source, found.n) == ("audit", 4)
@@ -73,7 +73,7 @@ def test_where_there_is_neither_nothing_is_measured() -> None:
     tested: Any = Tested()
     assert calibration(tested) is None
     assert confusion_rows(DATA, tested) == ()
-    assert class_rows(DATA, TABLE, tested)[1].recall is None
+    assert class_rows(DATA, EXAMPLES, tested)[1].recall is None
     assert audit_fact(None) is None
 
 

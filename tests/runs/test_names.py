@@ -16,11 +16,10 @@ from stacksl.runs.final import KINDS, Source, beside_names, make_final
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.names import in_words, name_rows, name_texts
 from stacksl.runs.picking import margins, spread_out
-from stacksl.runs.pool import pool
-from stacksl.runs.refits import Refits
+from stacksl.runs.refits import LinearTrainer, linear_trainer
 from stacksl.runs.settings import resolve
 
-from .conftest import class_items, pair_items, table_of
+from .conftest import class_items, game_of, pair_items, pooled
 
 
 @pytest.mark.parametrize(
@@ -172,11 +171,12 @@ def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> Non
 
 
 def test_a_pool_begins_with_a_head_of_names(tmp_path) -> None:
-    table = table_of(tmp_path, class_items(40), budget=6)
-    refits = Refits(table, np.eye(3, 8, dtype=np.float32))
-    posted = next(pool(range(40), table, refits=refits))
+    game = game_of(
+        tmp_path, class_items(40), budget=6, names=np.eye(3, 8, dtype=np.float32), ranks=True
+    )
+    posted = next(pooled(game))
     assert {d.reason for d in posted} == {"rank"}
-    first = next(row for row in table.ledger.rows() if row.event == "refit")
+    first = next(row for row in game.ledger.rows() if row.event == "refit")
     assert first.payload == {"labels": 0, "made_by": "names", "tune": False}
 
 
@@ -228,13 +228,13 @@ def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
 
 
 def test_refits_come_back_bit_for_bit(tmp_path) -> None:
-    table = table_of(tmp_path, class_items(80), budget=70)
     names = np.eye(3, 8, dtype=np.float32)
-    refits = Refits(table, names)
-    for _ in pool(range(80), table, refits=refits):
+    game = game_of(tmp_path, class_items(80), budget=70, names=names, ranks=True)
+    for _ in pooled(game):
         pass
-    refits.again(tune=True)
-    other = Refits(table, names)
+    refits = linear_trainer(game)
+    refits.finish()
+    other = LinearTrainer(game.examples, game.learner, game.ledger, names)
     other.restore(refits.state())
     assert (other.made_by, other.tried, other.labels, other.final) == (
         refits.made_by, refits.tried, 70, True,
@@ -283,10 +283,9 @@ def test_picks_of_pair_items_are_apart_by_their_mean_features() -> None:
 
 def test_no_batch_of_a_pool_holds_near_twins(tmp_path) -> None:
     corpus = class_items(40)
-    table = table_of(tmp_path, corpus, budget=10)
-    refits = Refits(table, np.eye(3, 8, dtype=np.float32))
-    posted = next(pool(range(40), table, refits=refits))
-    h = np.asarray(table.block.h)[[table.row[d.item] for d in posted]]
+    game = game_of(tmp_path, corpus, budget=10, names=np.eye(3, 8, dtype=np.float32), ranks=True)
+    posted = next(pooled(game))
+    h = np.asarray(game.examples.block.h)[[game.corpus.row[d.item] for d in posted]]
     cosines = h @ h.T - 2 * np.eye(len(h))
     assert cosines.max() < picking.TWIN
     assert all(d.statistic >= d.threshold for d in posted)

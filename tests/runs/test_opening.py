@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from stacksl.api import Run
-from stacksl.runs.job import Job
-from stacksl.runs.opening import order_of, rows_of
+from stacksl.runs.items.corpus import Role
+from stacksl.runs.job import RunSpec
+from stacksl.runs.opening import corpus_of, order_of
 
 from ..e2e.worker import arm
 from .people_cases import begin, bought, expect_sound, fill, sheets
@@ -83,10 +84,11 @@ def test_a_waiting_run_that_is_resumed_waits_on(tmp_path: Path) -> None:
 
 def test_rows_to_measure_are_none_to_choose_from(tmp_path: Path) -> None:
     waiting = begin(tmp_path, audit=9)
-    rows = rows_of(Job.open(waiting.folder))
-    assert len(rows.audit) == 9
-    assert sorted([*rows.order, *rows.audit]) == list(range(60))
-    assert rows.aside == frozenset(rows.audit)
+    corpus = corpus_of(RunSpec.open(waiting.folder))
+    assert len(corpus.drawn) == 9
+    assert sorted([*corpus.order, *corpus.drawn]) == list(range(60))
+    assert corpus.aside() == frozenset(corpus.drawn)
+    assert {Role(corpus.roles[row]) for row in corpus.drawn} == {Role.AUDIT}
 
 
 def test_an_order_is_the_seeds_or_the_files() -> None:

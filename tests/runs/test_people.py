@@ -109,7 +109,7 @@ def test_rows_of_two_are_two_purchases_and_one_lesson(tmp_path: Path, mode: str)
 def test_an_annotator_never_measures_agreement_with_oneself(tmp_path: Path) -> None:
     waiting = begin(tmp_path, overlap=3, **TWO)
     for name in ("ben", "anna", "ben"):
-        waiting.release(annotator=name)
+        waiting.people(free=name)
     play(waiting)
     for row in bought(waiting, slot=1):
         assert len({each["labeler"] for each in bought(waiting, item=row["item"])}) == 2

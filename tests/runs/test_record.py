@@ -26,7 +26,7 @@ def killed_as_soon_as_it_is_a_run(
         raise Cut
 
     with monkeypatch.context() as patch:
-        patch.setattr("stacksl.runs.execution.execute", cut)
+        patch.setattr("stacksl.runs.session.session.Session.open", cut)
         with pytest.raises(Cut):
             run(corpus.items, corpus.answers, budget=12, out=out, **given)
     return Run.open(out)

@@ -4,64 +4,73 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from stacksl.errors import LedgerCorrupt, LedgerError, RunError
-from stacksl.game import Hard, PairBlock, Scorer, SharedBlock, make_scorer
+from stacksl.game import Hard, Learner, SharedBlock, make_scorer
 from stacksl.items import Label
 from stacksl.labels.purchases import Answer
 from stacksl.labels.rows import Row
 from stacksl.runs import arrays
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Game
+from stacksl.runs.refits import LinearTrainer
 from stacksl.runs.replay import replay
-from stacksl.runs.rounds import Table, stream
 
-from .conftest import class_items, table_of
+from .conftest import class_items, game_of, streamed
 
 
-def fresh(table: Table, folder: Path, **options: object) -> Table:
-    """A table with a learner that knows nothing yet, over the same ledger."""
+class Refused(LinearTrainer):
+    """A trainer of runs that are never refitted."""
+
+    def replay(self, row: Row, after: int) -> None:
+        if row.event == "refit":
+            pytest.fail("a stream without refits has no refit row")
+        super().replay(row, after)
+
+
+def fresh(game: Game, folder: Path, trainer: type[LinearTrainer] = Refused, **given: Any) -> Game:
+    """A game with a learner that knows nothing yet, over the same ledger."""
     folder.mkdir()
-    other = table_of(folder, class_items(40), **options)  # type: ignore[arg-type]
+    other = game_of(folder, class_items(40), **given)
     other.ledger.close()
-    return replace(other, ledger=table.ledger)
+    made = trainer(other.examples, other.learner, game.ledger, on_the_way=False)
+    return replace(other, ledger=game.ledger, trainer=made)
 
 
 @pytest.fixture
-def played(tmp_path) -> Table:
-    table = table_of(tmp_path, class_items(40), budget=9)
-    for _ in stream(range(40), table):
+def played(tmp_path) -> Game:
+    game = game_of(tmp_path, class_items(40), budget=9)
+    for _ in streamed(game):
         pass
-    return table
-
-
-def refuse(row: Row) -> None:
-    pytest.fail(f"a stream without refits has no {row.event} row")
+    return game
 
 
 def test_replay_gives_the_same_bits(played, tmp_path) -> None:
     other = fresh(played, tmp_path / "b", budget=9)
-    effects = replay(played.ledger.rows(), other, after=0, refit=refuse, compare=True)
+    effects = replay(played.ledger.rows(), other, after=0, compare=True)
     assert effects == 40 + 9
     mine, theirs = played.learner.state(), other.learner.state()
     assert mine.keys() == theirs.keys()
     assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
-    assert other.bought == played.bought
+    assert other.examples.bought == played.examples.bought
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60])
 def test_replay_from_the_middle_only_counts_what_came_before(played, tmp_path, cut) -> None:
     rows = list(played.ledger.rows())
     other = fresh(played, tmp_path / "b", budget=9)
-    replay(rows[:cut], other, after=0, refit=refuse, compare=True)
+    replay(rows[:cut], other, after=0, compare=True)
     bits = other.learner.state()
     third = fresh(played, tmp_path / "c", budget=9)
     third.learner.restore({name: np.array(array) for name, array in bits.items()})
-    replay(rows, third, after=rows[cut - 1].seq, refit=refuse, compare=True)
+    replay(rows, third, after=rows[cut - 1].seq, compare=True)
     mine, theirs = played.learner.state(), third.learner.state()
     assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
-    assert third.bought == played.bought
+    assert third.examples.bought == played.examples.bought
 
 
 @pytest.mark.parametrize(
@@ -76,7 +85,7 @@ def test_a_decision_that_differs_is_named(played, tmp_path, edit) -> None:
     rows[spot] = replace(rows[spot], payload={**rows[spot].payload, name: value})
     other = fresh(played, tmp_path / "b", budget=9)
     with pytest.raises(RunError, match=r"round 17 was recorded as .* but is .*resolved\.toml"):
-        replay(rows, other, after=0, refit=refuse, compare=True)
+        replay(rows, other, after=0, compare=True)
 
 
 def test_another_labels_learnt_changes_a_later_decision(played, tmp_path) -> None:
@@ -86,7 +95,7 @@ def test_another_labels_learnt_changes_a_later_decision(played, tmp_path) -> Non
     rows[spot] = replace(rows[spot], payload={"index": index})
     other = fresh(played, tmp_path / "b", budget=9)
     with pytest.raises(RunError, match="was recorded as"):
-        replay(rows, other, after=0, refit=refuse, compare=True)
+        replay(rows, other, after=0, compare=True)
 
 
 @pytest.mark.parametrize("event", ["sent", "reset"])
@@ -95,51 +104,36 @@ def test_rows_of_later_versions_are_refused_in_a_sentence(played, tmp_path, even
     rows.append(replace(rows[-1], event=event))
     other = fresh(played, tmp_path / "b", budget=9)
     with pytest.raises(LedgerError, match=f"is '{event}', .*use the version that wrote it"):
-        replay(rows, other, after=0, refit=refuse, compare=True)
+        replay(rows, other, after=0, compare=True)
 
 
-@pytest.mark.parametrize("event", ["budget", "class_added"])
-def test_changed_terms_need_one_who_replays_them(played, tmp_path, event) -> None:
-    rows = list(played.ledger.rows())
-    rows.append(replace(rows[-1], event=event))
-    with pytest.raises(LedgerError, match=rf"row {rows[-1].seq} says .* is not replayed here"):
-        replay(rows, fresh(played, tmp_path / "b", budget=9), after=0, refit=refuse, compare=True)
-
-
-def test_changed_terms_are_told_in_order(played, tmp_path) -> None:
+def test_changed_terms_have_their_effect_in_order(played, tmp_path) -> None:
     ledger = played.ledger
-    ledger.set_budget(12, None, {"train": 11, "rounds": 44})
+    ledger.set_budget(12, None, {"train": 11, "rounds": 44, "items": 40})
     ledger.add_class("more", 4)
-    ledger.set_budget(13, None, {})
+    ledger.set_budget(13, None, {"train": 12, "rounds": 45, "items": 41})
     rows = list(ledger.rows())
-    told: list[tuple[object, ...]] = []
-    replay(
-        rows,
-        fresh(played, tmp_path / "b", budget=9),
-        after=rows[-2].seq,
-        refit=refuse,
-        budget=lambda row: told.append(("budget", dict(row.payload))),
-        class_added=lambda row, fresh: told.append((row.payload["size"], fresh)),
-        compare=True,
-    )
-    assert told == [
-        ("budget", {"budget": 12, "money": None, "train": 11, "rounds": 44}),
-        (4, False),
-        ("budget", {"budget": 13, "money": None}),
-    ]
+    found = []
+    for after in (0, rows[-2].seq):  # no checkpoint holds the budget; the classes are in its arrays
+        other = fresh(played, tmp_path / str(after), budget=9)
+        replay(rows, other, after=after, compare=True)
+        learner = other.learner
+        found.append((learner.budget, learner.horizon, other.examples.block[0].size))
+    assert found == [(12, 45, 4), (12, 45, 3)]
 
 
 def test_audits_second_slots_and_other_answers_change_nothing_but_counts(tmp_path) -> None:
     """The learner of a run with all of these, and that of its replay, are those of one without."""
-    plain = table_of(tmp_path, class_items(40), budget=9)
+    plain = game_of(tmp_path, class_items(40), budget=9)
     (tmp_path / "b").mkdir()
-    mixed = table_of(tmp_path / "b", class_items(40), budget=9)
-    mixed.ledger.set_budget(14, None, {})
+    mixed = game_of(tmp_path / "b", class_items(40), budget=9)
+    terms = {"train": 8, "rounds": 40, "items": 40}
+    mixed.ledger.set_budget(14, None, terms)
     mixed.learner.budget = plain.learner.budget = 8
-    (audit,) = mixed.ledger.reserve([mixed.ids[39]])
+    (audit,) = mixed.ledger.reserve([mixed.corpus.ids[39]])
     mixed.ledger.take([Answer(audit.item, 0, 1, 0, "me")])
-    for table in (plain, mixed):
-        for _ in stream(range(30), table):
+    for game in (plain, mixed):
+        for _ in streamed(game, range(30)):
             pass
     taught = next(row for row in mixed.ledger.rows() if row.event == "learnt")
     (second,) = mixed.ledger.reserve([str(taught.item)], "train")
@@ -149,24 +143,25 @@ def test_audits_second_slots_and_other_answers_change_nothing_but_counts(tmp_pat
         "label": plain.ledger.learnt + 2, "none": 0, "ambiguous": 0, "broken": 0,
     }  # fmt: skip
     other = fresh(mixed, tmp_path / "c", budget=9)
-    other.learner.budget = 8
-    replay(mixed.ledger.rows(), other, after=0, refit=refuse, budget=lambda row: None, compare=True)
-    assert plain.bought == mixed.bought == other.bought
+    replay(mixed.ledger.rows(), other, after=0, compare=True)
+    assert plain.examples.bought == mixed.examples.bought == other.examples.bought
     mine, theirs, again = (t.learner.state() for t in (plain, mixed, other))
     assert all(mine[k].tobytes() == theirs[k].tobytes() == again[k].tobytes() for k in mine)
 
 
 def test_owned_labels_are_learnt_again(tmp_path) -> None:
-    table = table_of(tmp_path, class_items(40), budget=9)
-    for decision, label in table.ledger.own([(table.ids[5], 2), (table.ids[7], 1)], "old.csv"):
-        table.learn(decision, label)
-    for _ in stream(range(5), table):
+    game = game_of(tmp_path, class_items(40), budget=9)
+    for decision, label in game.ledger.own(
+        [(game.corpus.ids[5], 2), (game.corpus.ids[7], 1)], "old.csv"
+    ):
+        game.teach(decision, label)
+    for _ in streamed(game, range(5)):
         pass
-    other = fresh(table, tmp_path / "b", budget=9)
-    replay(table.ledger.rows(), other, after=0, refit=refuse, compare=True)
-    assert other.bought == table.bought
-    assert table.bought[:2] == [(5, 2, -1), (7, 1, -1)]
-    mine, theirs = table.learner.state(), other.learner.state()
+    other = fresh(game, tmp_path / "b", budget=9)
+    replay(game.ledger.rows(), other, after=0, compare=True)
+    assert other.examples.bought == game.examples.bought
+    assert game.examples.bought[:2] == [(5, 2, -1), (7, 1, -1)]
+    mine, theirs = game.learner.state(), other.learner.state()
     assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
 
 
@@ -234,122 +229,104 @@ def test_another_dataset_stops_a_resume(classes, spoil, tmp_path) -> None:
     assert again.status()["state"] == "finished"
 
 
-def renewed(table: Table) -> PairBlock | SharedBlock:
+def renew(examples: Examples, learner: Learner) -> None:
     """Other features of the same items, as a refitted language model gives them."""
-    block = table.block
+    block = examples.block
     assert isinstance(block, SharedBlock)
-    return SharedBlock(np.ascontiguousarray(block.h[:, ::-1]), block.classes)
+    examples.block = SharedBlock(np.ascontiguousarray(block.h[:, ::-1]), block.classes)
 
 
-def rebuild(table: Table, block: SharedBlock | PairBlock) -> None:
+def rebuild(examples: Examples, learner: Learner) -> None:
     """The learner as new, then every bought label under the features of the new epoch."""
-    table.block = block
-    table.learner.scorer.restore(table_scorer(table).state())
-    for row, label, choice in table.bought:
-        inputs = table.block[row]
-        shown = table.shown.get(row, tuple(range(inputs.size)))
-        table.learner.scorer.step(inputs, shown, choice, Label(label))
-
-
-def table_scorer(table: Table) -> Scorer:
-    return make_scorer("ridge", dim=table.block.dim, classes=3)
+    renew(examples, learner)
+    learner.scorer.restore(make_scorer("ridge", dim=examples.block.dim, classes=3).state())
+    for row, label, choice in examples.bought:
+        inputs = examples.block[row]
+        shown = examples.shown.get(row, tuple(range(inputs.size)))
+        learner.scorer.step(inputs, shown, choice, Label(label))
 
 
 @pytest.fixture
-def two_epochs(tmp_path) -> tuple[Table, int]:
+def two_epochs(tmp_path) -> tuple[Game, int]:
     """A stream whose features are renewed after round 20; the row that says so."""
-    table = table_of(tmp_path, class_items(40), budget=9)
-    rounds = stream(range(40), table)
+    game = game_of(tmp_path, class_items(40), budget=9)
+    rounds = streamed(game)
     for _ in range(20):
         next(rounds)
-    rebuild(table, renewed(table))
-    table.ledger.note_refreshed(len(table.bought), {})
-    seq = table.ledger.head.count
+    rebuild(game.examples, game.learner)
+    game.ledger.note_refreshed(len(game.examples.bought), {})
+    seq = game.ledger.head.count
     for _ in rounds:
         pass
-    return table, seq
+    return game, seq
+
+
+class Renewing(LinearTrainer):
+    """A trainer whose features are renewed, as a language model's are."""
+
+    told: list[tuple[int | None, bool, int]]
+
+    def replay(self, row: Row, after: int) -> None:
+        assert row.event == "refreshed"
+        effective = row.seq > after
+        self.told = [(row.number, effective, len(self.examples.bought))]
+        (rebuild if effective else renew)(self.examples, self.learner)
 
 
 def test_replay_renews_the_features_where_the_run_did(two_epochs, tmp_path) -> None:
-    table, _ = two_epochs
-    other = fresh(table, tmp_path / "b", budget=9)
-    other.block, before = table_before(table), []
-
-    def refreshed(row: Row, effective: bool) -> None:
-        before.append((row.number, effective, len(other.bought)))
-        rebuild(other, renewed(other))
-
-    effects = replay(
-        table.ledger.rows(), other, after=0, refit=refuse, refreshed=refreshed, compare=True
-    )
+    game, _ = two_epochs
+    other = fresh(game, tmp_path / "b", Renewing, budget=9)
+    effects = replay(game.ledger.rows(), other, after=0, compare=True)
     assert effects == 40 + 9 + 1
-    assert before == [(1, True, next(r for r in refreshed_rows(table)).payload["labels"])]
-    mine, theirs = table.learner.state(), other.learner.state()
+    labels = next(r for r in game.ledger.rows() if r.event == "refreshed").payload["labels"]
+    assert cast("Renewing", other.trainer).told == [(1, True, labels)]
+    mine, theirs = game.learner.state(), other.learner.state()
     assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
-    assert other.bought == table.bought
-
-
-def table_before(table: Table) -> SharedBlock | PairBlock:
-    return renewed(table)  # renewed twice is as it was
-
-
-def refreshed_rows(table: Table) -> list[Row]:
-    return [row for row in table.ledger.rows() if row.event == "refreshed"]
+    assert other.examples.bought == game.examples.bought
 
 
 @pytest.mark.parametrize("behind", [0, 4])
 def test_a_checkpoint_of_the_new_epoch_is_told_without_an_effect(
     two_epochs, tmp_path, behind
 ) -> None:
-    table, seq = two_epochs
-    rows = list(table.ledger.rows())
-    other = fresh(table, tmp_path / "b", budget=9)
-    other.block = table_before(table)
-    told = []
-
-    def whole(row: Row, effective: bool) -> None:
-        rebuild(other, renewed(other))
-
-    replay(rows[: seq + behind], other, after=0, refit=refuse, refreshed=whole, compare=True)
+    game, seq = two_epochs
+    rows = list(game.ledger.rows())
+    other = fresh(game, tmp_path / "b", Renewing, budget=9)
+    replay(rows[: seq + behind], other, after=0, compare=True)
     saved = {name: np.array(array) for name, array in other.learner.state().items()}
-    third = fresh(table, tmp_path / "c", budget=9)
-    third.block = table_before(table)
+    third = fresh(game, tmp_path / "c", Renewing, budget=9)
     third.learner.restore(saved)
-
-    def thaw(row: Row, effective: bool) -> None:
-        told.append(effective)
-        third.block = renewed(third)
-
-    replay(rows, third, after=seq + behind, refit=refuse, refreshed=thaw, compare=True)
-    assert told == [False]
-    mine, theirs = table.learner.state(), third.learner.state()
+    replay(rows, third, after=seq + behind, compare=True)
+    assert [effective for _, effective, _ in cast("Renewing", third.trainer).told] == [False]
+    mine, theirs = game.learner.state(), third.learner.state()
     assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
 
 
 def test_renewed_features_are_refused_where_the_run_has_no_model(two_epochs, tmp_path) -> None:
-    table, seq = two_epochs
-    other = fresh(table, tmp_path / "b", budget=9)
-    other.block = table_before(table)
+    game, seq = two_epochs
+    other = fresh(game, tmp_path / "b", budget=9)
     with pytest.raises(LedgerError, match=f"row {seq} .* has no model to refit"):
-        replay(table.ledger.rows(), other, after=0, refit=refuse, compare=True)
+        replay(game.ledger.rows(), other, after=0, compare=True)
 
 
 def test_the_table_keeps_what_was_shown_of_items_not_presented_whole(tmp_path) -> None:
-    table = table_of(tmp_path, class_items(40), budget=9)
-    hard = replace(table, follower=Hard(1))
-    for _ in stream(range(40), hard):
+    hard = game_of(tmp_path, class_items(40), budget=9, follower=Hard(1))
+    for _ in streamed(hard):
         pass
-    assert len(hard.bought) == 9
-    assert hard.shown.keys() == {row for row, _, _ in hard.bought}
+    assert len(hard.examples.bought) == 9
+    assert hard.examples.shown.keys() == {row for row, _, _ in hard.examples.bought}
     posted = {r.item: r.decision() for r in hard.ledger.rows() if r.event == "round"}
-    for row, shown in hard.shown.items():
-        assert shown == posted[hard.ids[row]].presented
+    for row, shown in hard.examples.shown.items():
+        assert shown == posted[hard.corpus.ids[row]].presented
         assert len(shown) == 2
-    other = replace(fresh(hard, tmp_path / "b", budget=9), follower=Hard(1))
-    replay(hard.ledger.rows(), other, after=hard.ledger.head.count, refit=refuse, compare=True)
-    assert (other.shown, other.bought) == (hard.shown, hard.bought)
+    other = fresh(hard, tmp_path / "b", budget=9, follower=Hard(1))
+    replay(hard.ledger.rows(), other, after=hard.ledger.head.count, compare=True)
+    assert (other.examples.shown, other.examples.bought) == (
+        hard.examples.shown,
+        hard.examples.bought,
+    )
 
 
 def test_what_is_presented_whole_is_not_kept_twice(played) -> None:
-    assert len(played.bought) == 9
-    assert played.shown == {}
+    assert len(played.examples.bought) == 9
+    assert played.examples.shown == {}

@@ -11,8 +11,8 @@ import pytest
 
 from stacksl.data import Dataset
 from stacksl.items import Item
-from stacksl.studies.bench import Bench
 from stacksl.studies.cells import Result
+from stacksl.studies.language import LanguageBench
 from stacksl.studies.store import Store
 from stacksl.studies.tasks import Setup, Task
 
@@ -80,9 +80,11 @@ def setup() -> Setup:
 
 
 @pytest.fixture
-def bench(setup: Setup, stage: Stage, tmp_path: Path) -> Bench:
+def bench(setup: Setup, stage: Stage, tmp_path: Path) -> LanguageBench:
     store = Store(tmp_path / "cells.jsonl")
-    return Bench(setup, stage.play, stage.examine, store, tmp_path / "cells")
+    return LanguageBench(
+        store, setup=setup, play=stage.play, examine=stage.examine, folder=tmp_path / "cells"
+    )
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import pytest
 
 from stacksl.errors import DataError
 from stacksl.studies import LANGUAGE
-from stacksl.studies.bench import Bench
 from stacksl.studies.choosing import candidates
-from stacksl.studies.reproduce import reproduce
+from stacksl.studies.language import LanguageBench
 from stacksl.studies.tasks import Setup, drawn, held_out, permuted
 
 
@@ -20,8 +19,8 @@ def choosing(stage: Any) -> list[Any]:
     return [each for each in stage.played if each[1].items[0].id.startswith("MedQA-train")]
 
 
-def test_the_choice_never_sees_the_test_set(bench: Bench, stage: Any) -> None:
-    rows = reproduce(LANGUAGE["medqa"], bench, [0, 1])
+def test_the_choice_never_sees_the_test_set(bench: LanguageBench, stage: Any) -> None:
+    rows = LANGUAGE["medqa"].reproduce(bench, [0, 1])
     found = choosing(stage)
     assert len(found) == 6 * 2, "two seeds of four weights and, at 0.7, two more k (k = 4 is 3)"
     test = {item.id for item in bench.setup.main.test.items}
@@ -36,28 +35,28 @@ def test_the_choice_never_sees_the_test_set(bench: Bench, stage: Any) -> None:
     assert "kl_weight and k chosen on held-out bought labels" in chosen.settings["marks"]
 
 
-def test_every_seed_holds_out_its_own_labels(bench: Bench, stage: Any) -> None:
-    reproduce(LANGUAGE["medqa"], bench, [0, 1])
+def test_every_seed_holds_out_its_own_labels(bench: LanguageBench, stage: Any) -> None:
+    LANGUAGE["medqa"].reproduce(bench, [0, 1])
     held = {(s["seed"], tuple(item.id for item in h.items)) for _, h, s, _ in choosing(stage)}
     assert len(held) == 2
 
 
-def test_the_papers_own_choice_is_on_the_test_and_says_so(bench: Bench, stage: Any) -> None:
+def test_the_papers_own_choice_is_on_the_test_and_says_so(bench: LanguageBench, stage: Any) -> None:
     paper = replace(bench, paper_selection=True)
-    rows = reproduce(LANGUAGE["medqa"], paper, [0])
+    rows = LANGUAGE["medqa"].reproduce(paper, [0])
     assert not choosing(stage)
     chosen = next(row for row in rows if row.row == "StackSL")
     assert any("on the test set" in mark for mark in chosen.settings["marks"])
     weights, negatives = candidates(paper, 0)
     assert not any(cell.held for cell in (*weights, *negatives))
     before = len(stage.played)
-    reproduce(LANGUAGE["kl"], paper, [0])
+    LANGUAGE["kl"].reproduce(paper, [0])
     played = stage.played[before:]
     assert all(s["gate"] != "llf" for *_, s, _ in played), "its grid was the choice"
 
 
-def test_mmlu_takes_medqas_choice(bench: Bench, stage: Any) -> None:
-    rows = reproduce(LANGUAGE["mmlu"], bench, [0])
+def test_mmlu_takes_medqas_choice(bench: LanguageBench, stage: Any) -> None:
+    rows = LANGUAGE["mmlu"].reproduce(bench, [0])
     assert {each[1].name for each in choosing(stage)} == {"MedQA-train"}
     assert len(choosing(stage)) == 6
     chosen = next(row for row in rows if row.row == "Clinical: LLF-StackSL")
@@ -92,8 +91,8 @@ def test_permuted_options_keep_their_answer(setup: Setup) -> None:
     assert permuted(whole, 1).items == other.items
 
 
-def test_the_control_permutes_what_is_played(bench: Bench, stage: Any) -> None:
-    reproduce(LANGUAGE["objectives"], bench, [0])
+def test_the_control_permutes_what_is_played(bench: LanguageBench, stage: Any) -> None:
+    LANGUAGE["objectives"].reproduce(bench, [0])
     orders = {
         "as it is" if train.items[0].candidates[0].endswith("-0") else "drawn"
         for train, held, s, _ in stage.played
@@ -108,10 +107,10 @@ def test_the_control_permutes_what_is_played(bench: Bench, stage: Any) -> None:
     assert sorted(changed) == [False, True]
 
 
-def test_the_setups_settings_go_first(bench: Bench, stage: Any) -> None:
+def test_the_setups_settings_go_first(bench: LanguageBench, stage: Any) -> None:
     own = {"protocol": "option", "normalisation": "pmi", "temperature": None}
     other = replace(bench, setup=replace(bench.setup, settings=own))
-    rows = reproduce(LANGUAGE["objectives"], other, [0])
+    rows = LANGUAGE["objectives"].reproduce(other, [0])
     assert {s["protocol"] for *_, s, _ in stage.played} == {"option"}
     assert {s["protocol"] for *_, s in stage.examined} == {"option"}
     assert all("temperature" not in s for *_, s, _ in stage.played), "None is the default"

@@ -14,16 +14,14 @@ from stacksl.lm.objectives import OBJECTIVES
 from stacksl.runs.settings import resolve
 from stacksl.studies import LANGUAGE, listing, study_named
 from stacksl.studies.asking import cell_of
-from stacksl.studies.bench import Bench
+from stacksl.studies.language import LanguageBench, Setting
 from stacksl.studies.methods import BASELINES
 from stacksl.studies.paper import NUMBERS
-from stacksl.studies.reproduce import reproduce
-from stacksl.studies.study import Setting
 from stacksl.studies.tasks import Setup
 
 
 def rows(study: str, setup: Setup) -> dict[str, Setting]:
-    found = LANGUAGE[study].settings(setup)
+    found = LANGUAGE[study].grid(setup)
     assert len({each.row for each in found}) == len(found), "a row's name is its own"
     return {each.row: each for each in found}
 
@@ -112,7 +110,7 @@ def test_the_objectives_are_the_papers(setup: Setup) -> None:
 @pytest.mark.parametrize("study", ["label-efficiency", "kl", "hard-negatives", "medqa", "mmlu"])
 def test_baselines_stand_beside_the_gate_at_equal_labels(study: str, setup: Setup) -> None:
     assert set(BASELINES) <= set(GATES)
-    found = list(LANGUAGE[study].settings(setup))
+    found = list(LANGUAGE[study].grid(setup))
     for llf in [each for each in found if each.settings.get("gate") == "llf"]:
         same = [
             each.settings["gate"]
@@ -126,9 +124,9 @@ def test_baselines_stand_beside_the_gate_at_equal_labels(study: str, setup: Setu
 
 
 @pytest.mark.parametrize("study", list(LANGUAGE))
-def test_a_run_takes_the_settings(study: str, bench: Bench) -> None:
+def test_a_run_takes_the_settings(study: str, bench: LanguageBench) -> None:
     """Every cell resolves: no unknown name, no conflict."""
-    for setting in LANGUAGE[study].settings(bench.setup):
+    for setting in LANGUAGE[study].grid(bench.setup):
         if setting.shots is None:
             cell = cell_of(replace(setting, chosen=False), 0, bench)
             asked: dict[str, Any] = {**cell.settings, "model": "m", "seed": 0, "budget": "5"}
@@ -139,15 +137,15 @@ def test_a_run_takes_the_settings(study: str, bench: Bench) -> None:
 
 def test_gates_that_do_not_look_are_fitted_once(setup: Setup) -> None:
     for study in LANGUAGE.values():
-        for setting in study.settings(setup):
+        for setting in study.grid(setup):
             blind = setting.settings.get("gate") in ("always", "random", "first")
             assert (setting.settings.get("refit_at") == "1") == blind
 
 
 @pytest.mark.parametrize("study", list(LANGUAGE))
-def test_the_cost_is_what_is_played(study: str, bench: Bench, stage: Any) -> None:
+def test_the_cost_is_what_is_played(study: str, bench: LanguageBench, stage: Any) -> None:
     """With four options, and an `llf` that buys what `first` buys."""
-    reproduce(LANGUAGE[study], bench, [0])
+    LANGUAGE[study].reproduce(bench, [0])
     runs = re.match(r"(\d+) runs", LANGUAGE[study].cost)
     assert runs is not None
     assert int(runs[1]) == len(stage.played)

@@ -12,9 +12,9 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.studies import LANGUAGE
-from stacksl.studies.bench import Bench, Pace
-from stacksl.studies.cells import Cell, Result
-from stacksl.studies.reproduce import reproduce
+from stacksl.studies.bench import Pace
+from stacksl.studies.cells import Result
+from stacksl.studies.language import LanguageBench
 from stacksl.studies.rows import KEYS, Row, half_width, pooled, row_from
 from stacksl.studies.store import Store
 from stacksl.studies.tasks import Setup
@@ -25,15 +25,15 @@ def by_row(rows: list[Row], metric: str = "accuracy") -> dict[str, Row]:
 
 
 @pytest.mark.parametrize("study", list(LANGUAGE))
-def test_rows_keep_the_one_schema(study: str, bench: Bench) -> None:
-    found = reproduce(LANGUAGE[study], bench, [0, 1])
+def test_rows_keep_the_one_schema(study: str, bench: LanguageBench) -> None:
+    found = LANGUAGE[study].reproduce(bench, [0, 1])
     for row in found:
         line = json.loads(json.dumps(row.to_json()))
         assert tuple(line) == KEYS
         assert row_from(line) == row
         assert row.study == study
         assert row.seeds in (1, 2)
-    assert {row.row for row in found} == {s.row for s in LANGUAGE[study].settings(bench.setup)}
+    assert {row.row for row in found} == {s.row for s in LANGUAGE[study].grid(bench.setup)}
 
 
 def test_a_row_with_another_key_is_refused() -> None:
@@ -41,8 +41,8 @@ def test_a_row_with_another_key_is_refused() -> None:
         row_from({**Row("s", "r", "m", 1.0).to_json(), "extra": 1})
 
 
-def test_k_is_cut_and_the_same_run_is_played_once(bench: Bench, stage: Any) -> None:
-    found = by_row(reproduce(LANGUAGE["hard-negatives"], bench, [0]))
+def test_k_is_cut_and_the_same_run_is_played_once(bench: LanguageBench, stage: Any) -> None:
+    found = by_row(LANGUAGE["hard-negatives"].reproduce(bench, [0]))
     gates = [(s["gate"], s["k"]) for _, _, s, _ in stage.played]
     assert sorted(k for gate, k in gates if gate == "llf") == [1, 2, 3]
     four = found["k = 4"]
@@ -53,110 +53,109 @@ def test_k_is_cut_and_the_same_run_is_played_once(bench: Bench, stage: Any) -> N
     assert not any("k is cut" in mark for mark in found["k = 3"].settings["marks"])
 
 
-def test_five_options_have_four_negatives(bench: Bench, stage: Any, make_task: Any) -> None:
+def test_five_options_have_four_negatives(bench: LanguageBench, stage: Any, make_task: Any) -> None:
     wide = replace(bench, setup=Setup("toy", (make_task("MedQA", 60, 40, options=5),)))
-    reproduce(LANGUAGE["hard-negatives"], wide, [0])
+    LANGUAGE["hard-negatives"].reproduce(wide, [0])
     assert sorted(s["k"] for *_, s, _ in stage.played if s["gate"] == "llf") == [1, 2, 3, 4]
 
 
-def test_llf_equal_to_first_is_played_once(bench: Bench, stage: Any) -> None:
-    found = by_row(reproduce(LANGUAGE["medqa"], bench, [0]))
+def test_llf_equal_to_first_is_played_once(bench: LanguageBench, stage: Any) -> None:
+    found = by_row(LANGUAGE["medqa"].reproduce(bench, [0]))
     assert "first" not in [s["gate"] for *_, s, _ in stage.played]
     assert found["first"].value == found["LLF-StackSL"].value
     assert any("computed once" in mark for mark in found["first"].settings["marks"])
 
 
-def test_llf_that_differs_from_first_is_not_its_twin(bench: Bench, stage: Any) -> None:
+def test_llf_that_differs_from_first_is_not_its_twin(bench: LanguageBench, stage: Any) -> None:
     stage.first = ("first",)
-    found = by_row(reproduce(LANGUAGE["medqa"], bench, [0]))
+    found = by_row(LANGUAGE["medqa"].reproduce(bench, [0]))
     assert "first" in [s["gate"] for *_, s, _ in stage.played]
     assert not any("computed once" in mark for mark in found["first"].settings["marks"])
 
 
-def test_studies_share_their_cells(bench: Bench, stage: Any) -> None:
-    reproduce(LANGUAGE["kl"], bench, [0])
+def test_studies_share_their_cells(bench: LanguageBench, stage: Any) -> None:
+    LANGUAGE["kl"].reproduce(bench, [0])
     before = len(stage.played)
-    reproduce(LANGUAGE["hard-negatives"], bench, [0])
+    LANGUAGE["hard-negatives"].reproduce(bench, [0])
     assert len(stage.played) - before == 2, "k = 1 and k = 2 are all that is new"
 
 
-def test_budgets_are_counts_rounded_down(bench: Bench, stage: Any) -> None:
-    reproduce(LANGUAGE["mmlu"], bench, [0])
+def test_budgets_are_counts_rounded_down(bench: LanguageBench, stage: Any) -> None:
+    LANGUAGE["mmlu"].reproduce(bench, [0])
     bought = {
         (len(train.items), s["budget"]) for train, _, s, _ in stage.played if s["gate"] == "random"
     }
     assert bought == {(29, "14"), (16, "8"), (11, "5")}
 
 
-def test_a_stopped_bench_goes_on(bench: Bench, stage: Any, tmp_path: Path) -> None:
+def test_a_stopped_bench_goes_on(bench: LanguageBench, stage: Any, tmp_path: Path) -> None:
     def stop(pace: Pace) -> None:
         if pace.done == 5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reproduce(LANGUAGE["kl"], bench, [0], stop)
+        LANGUAGE["kl"].reproduce(bench, [0], stop)
     kept = len(stage.played) + len(stage.examined)
     assert kept == 5
     again = replace(bench, store=Store(bench.store.path))
-    rows = reproduce(LANGUAGE["kl"], again, [0])
+    rows = LANGUAGE["kl"].reproduce(again, [0])
     undisturbed = replace(bench, store=Store())
     calls = len(stage.played) + len(stage.examined)
-    assert rows == reproduce(LANGUAGE["kl"], undisturbed, [0])
+    assert rows == LANGUAGE["kl"].reproduce(undisturbed, [0])
     assert calls == len(stage.played) + len(stage.examined) - calls, "nothing is measured twice"
 
 
-def test_a_line_cut_off_is_measured_again(tmp_path: Path) -> None:
-    store, cell = Store(tmp_path / "cells.jsonl"), Cell("MedQA", 0)
-    store.put("a", cell, Result(0.5, 0.4, 10, 5, 10, 1.0))
-    store.put("b", cell, Result(0.6, 0.4, 10, 5, 10, 1.0))
-    text = (tmp_path / "cells.jsonl").read_text()
-    (tmp_path / "cells.jsonl").write_text(text[:-20])
+def test_a_result_is_kept_as_numbers(tmp_path: Path) -> None:
+    result = Result(0.5, 0.4, 10, 5, 10, 1.0, True, mean_loss=1.5)
+    Store(tmp_path / "cells.jsonl").put({"a": result.found(), "b": "a reason"})
     again = Store(tmp_path / "cells.jsonl")
-    assert again.get("a") == store.get("a")
-    assert again.get("b") is None
+    kept = again.get("a")
+    assert kept is not None
+    assert Result.of(kept) == result
+    assert again.get("b") is None, "the reason may be gone next time"
 
 
-def test_a_fault_is_not_measured_and_not_kept(bench: Bench, stage: Any) -> None:
+def test_a_fault_is_not_measured_and_not_kept(bench: LanguageBench, stage: Any) -> None:
     stage.fail = SettingsError("no such thing")
-    found = by_row(reproduce(LANGUAGE["kl"], bench, [0]))
+    found = by_row(LANGUAGE["kl"].reproduce(bench, [0]))
     assert found["λ_KL = 0.7"].value is None
     assert "not measured: no such thing" in found["λ_KL = 0.7"].settings["marks"]
     assert found["λ_KL = 0.7"].paper == 0.3166
     assert found["Base, 0-shot"].value == 0.3
     stage.fail = None
     again = replace(bench, store=Store(bench.store.path))
-    assert by_row(reproduce(LANGUAGE["kl"], again, [0]))["λ_KL = 0.7"].value is not None
+    assert by_row(LANGUAGE["kl"].reproduce(again, [0]))["λ_KL = 0.7"].value is not None
 
 
-def test_an_absent_model_is_not_looked_for(bench: Bench, stage: Any) -> None:
+def test_an_absent_model_is_not_looked_for(bench: LanguageBench, stage: Any) -> None:
     gone = replace(bench, setup=replace(bench.setup, absent="the weights are not here"))
     for study in LANGUAGE.values():
-        rows = reproduce(study, gone, [0, 1])
+        rows = study.reproduce(gone, [0, 1])
         assert all(row.value is None for row in rows)
         assert any(row.paper is not None for row in rows)
     assert not stage.played
     assert not stage.examined
 
 
-def test_numbers_of_the_paper_stand_beside_its_model_alone(bench: Bench) -> None:
+def test_numbers_of_the_paper_stand_beside_its_model_alone(bench: LanguageBench) -> None:
     other = replace(bench, setup=replace(bench.setup, papers=False))
-    assert all(row.paper is None for row in reproduce(LANGUAGE["objectives"], other, [0, 1]))
-    mine = by_row(reproduce(LANGUAGE["objectives"], bench, [0, 1]), "accuracy_sd")
+    assert all(row.paper is None for row in LANGUAGE["objectives"].reproduce(other, [0, 1]))
+    mine = by_row(LANGUAGE["objectives"].reproduce(bench, [0, 1]), "accuracy_sd")
     assert mine["SFT"].paper == 0.0023
     assert mine["SFT"].value == pytest.approx(0.001 / 2**0.5), "seeds 0 and 1 differ by 0.001"
 
 
-def test_a_stream_that_is_not_the_papers_says_so(bench: Bench) -> None:
-    found = by_row(reproduce(LANGUAGE["medqa"], bench, [0]))
+def test_a_stream_that_is_not_the_papers_says_so(bench: LanguageBench) -> None:
+    found = by_row(LANGUAGE["medqa"].reproduce(bench, [0]))
     assert "N = 60, not 10,178" in found["StackSL"].settings["marks"]
-    found = by_row(reproduce(LANGUAGE["mmlu"], bench, [0]))
+    found = by_row(LANGUAGE["mmlu"].reproduce(bench, [0]))
     assert not any("N =" in m for m in found["Clinical: StackSL"].settings["marks"])
-    found = by_row(reproduce(LANGUAGE["kl"], bench, [0]))
+    found = by_row(LANGUAGE["kl"].reproduce(bench, [0]))
     assert "N = 60, not 1,000" in found["λ_KL = 0.7"].settings["marks"]
 
 
-def test_gains_are_measured_against_all_labels_and_none(bench: Bench) -> None:
-    found = reproduce(LANGUAGE["label-efficiency"], bench, [0])
+def test_gains_are_measured_against_all_labels_and_none(bench: LanguageBench) -> None:
+    found = LANGUAGE["label-efficiency"].reproduce(bench, [0])
     base, full = 0.3, by_row(found)["Full StackSL"].value
     half = by_row(found)["LLF-StackSL, β = 0.5"].value
     assert full is not None
@@ -194,9 +193,9 @@ def test_several_processes_give_the_same_rows(
     players = import_module("studies_players")
     play, examine = players.play, players.examine
     small = replace(setup, tasks=setup.tasks[:1])
-    alone = Bench(small, play, examine, Store(), tmp_path / "one")
+    alone = LanguageBench(Store(), setup=small, play=play, examine=examine, folder=tmp_path / "one")
     both = replace(alone, store=Own(), folder=tmp_path / "two", jobs=2)
-    assert reproduce(LANGUAGE["kl"], alone, [0]) == reproduce(LANGUAGE["kl"], both, [0])
+    assert LANGUAGE["kl"].reproduce(alone, [0]) == LANGUAGE["kl"].reproduce(both, [0])
 
 
 def test_errors_of_a_mean() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from stacksl.errors import DataError
-from stacksl.studies import STUDIES
+from stacksl.studies import LANGUAGE, STUDIES
 from stacksl.studies.lab import LABORATORY
+from stacksl.studies.language import LanguageBench
 from stacksl.studies.paper import CANNOT, NUMBERS
 from stacksl.studies.records import read_records, record
 from stacksl.studies.rows import KEYS, Row
@@ -119,4 +120,9 @@ def test_a_record_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "kl.toy.json").write_text("[]")
     with pytest.raises(DataError, match=r"kl\.toy\.json"):
         read_records(tmp_path)
-    assert set(record("kl", "toy", 2, [])) == {"study", "version", "model", "seeds", "rows"}
+
+
+def test_a_record_says_how_it_was_made(bench: LanguageBench) -> None:
+    made = record(LANGUAGE["kl"], bench, 2, [])
+    assert made["command"] == "stacksl reproduce kl --seeds 2 --json"
+    assert set(made) == {"study", "version", "command", "model", "seeds", "rows"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stacksl.studies import LANGUAGE
-from stacksl.studies.paper import CANNOT, NUMBERS, SIZES, possible
+from stacksl.studies.paper import CANNOT, NUMBERS, SIZES
 
 ROOT = Path(__file__).resolve().parents[2]
 LABELS = {
@@ -21,6 +21,17 @@ LABELS = {
     "mmlu": "tab:subject_results",
     "clipping-lm": "tab:clipping",
 }
+
+
+def possible(accuracy: float, items: int, decimals: int = 4) -> bool:
+    """Whether some count of right answers of `items` gives `accuracy`, rounded or cut off."""
+    scale = 10**decimals
+    printed = round(accuracy * scale)
+    near = round(accuracy * items)
+    return any(
+        printed in (round(count * scale / items), int(count * scale / items))
+        for count in (near - 1, near, near + 1)
+    )
 
 
 def table(label: str) -> list[float]:

@@ -111,7 +111,7 @@ def test_hub_names_become_splits(monkeypatch: pytest.MonkeyPatch, make_task: Any
 def test_quick_is_small_and_never_beside_the_paper(tmp_path: Path) -> None:
     setup = quick(setup_of("kl", "Qwen/Qwen3-4B-Base", str(medqa(tmp_path / "a", rows=90))))
     assert len(setup.main.train.items) == 40
-    assert (setup.settings["epochs"], setup.quick, setup.papers) == (1, True, False)
+    assert (setup.settings["epochs"], setup.papers) == (1, False)
 
 
 def test_the_papers_model_is_known_by_its_shape(tmp_path: Path) -> None:

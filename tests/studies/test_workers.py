@@ -119,18 +119,19 @@ STUDY = """
     import sys, time
     from pathlib import Path
     from stacksl.cli import app, entry
-    from stacksl.studies.lab.trial import LabStudy, Line, Trial
+    from stacksl.studies.lab.trial import StreamStudy, Trial
+    from stacksl.studies.study import Line
 
     def trials(quick):
         return [Trial({"out": str(Path(sys.argv[1]))}, (Line("one"),))]
 
-    def play(world, lines, seed):
+    def play(source, lines, seed):
         if seed > 1:
-            Path(world["out"], f"runs-{seed}").touch()
+            Path(source["out"], f"runs-{seed}").touch()
             time.sleep(600)
         return [{"height": 1.0} for _ in lines]
 
-    TOY = LabStudy("toy", "Toy", "it rises", "long", ("height",), 9, trials, play)
+    TOY = StreamStudy("toy", "Toy", "it rises", "long", ("height",), 9, trials, play)
 
     if __name__ == "__main__":
         import stacksl.studies
@@ -176,6 +177,6 @@ def test_ctrl_c_ends_everything_at_once_and_keeps_what_is_measured(tmp_path: Pat
     *progress, last = said.splitlines()
     assert last.startswith("stacksl: stopped; 2 new measurements are kept in ")
     assert len(progress) == 2, said
-    assert all("of 9 streams" in line for line in progress)
+    assert all("of 9 (seed " in line for line in progress)
     assert len((tmp_path / "toy.jsonl").read_text().splitlines()) == 2
     assert not (tmp_path / "runs-4").exists(), "nothing was taken ahead"

@@ -108,9 +108,9 @@ class Plan:
         """
         from stacksl.api.stored import Run
         from stacksl.data import write_rejected
-        from stacksl.runs.execution import execute
-        from stacksl.runs.job import Job
+        from stacksl.runs.job import RunSpec
         from stacksl.runs.record import begin
+        from stacksl.runs.session.session import Session
 
         if not self.fits:
             return self.claimed().start(progress)
@@ -121,12 +121,15 @@ class Plan:
             test = self.test_source
             if test is None and self.test is not None:
                 test = _keep(self.test, folder.path / "test.jsonl")
-            job = Job(folder, self.resolved, self.stock, self.budget, data, test, audit=self.audit)
+            spec = RunSpec(
+                folder, self.resolved, self.stock, self.budget, data, test, audit=self.audit
+            )
             if self.dataset.rejected:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
             begin(folder, self.warnings, self.labeler)
-            job.write()  # run.toml last: with it the folder is a run
-        execute(job, progress or _silent, self.labeler)
+            spec.write()  # run.toml last: with it the folder is a run
+        with Session.open(spec, progress or _silent, labeler=self.labeler) as session:
+            session.play()
         return Run(folder.path)
 
 

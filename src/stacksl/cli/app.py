@@ -9,7 +9,6 @@ import typer
 
 from stacksl.cli import (
     changing,
-    classes,
     data,
     export,
     forget,
@@ -61,28 +60,26 @@ def _stacksl(
 _GROUPS = {"data": "Look at files of items.", "ledger": "Look into a run's ledger."}
 
 _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
-    ("run", "Adapt", running.run),
-    ("answer", "Adapt", people.answer),
-    ("release", "Adapt", people.release),
-    ("budget", "Adapt", changing.budget),
-    ("extend", "Adapt", changing.extend),
-    ("classes", "Adapt", classes.classes),
-    ("resume", "Adapt", running.resume),
-    ("size", "Adapt", size.size),
-    ("refit", "Adapt", results.refit),
-    ("forget", "Adapt", forget.forget),
+    ("run", "Adapt a model", running.run),
+    ("answer", "Adapt a model", people.answer),
+    ("resume", "Adapt a model", running.resume),
+    ("size", "Adapt a model", size.size),
+    ("change", "Change a run", changing.change),
+    ("people", "Change a run", people.people),
+    ("refit", "Change a run", results.refit),
+    ("forget", "Change a run", forget.forget),
     ("evaluate", "Use the model", results.evaluate),
     ("predict", "Use the model", results.predict),
     ("export", "Use the model", export.export),
     ("status", "Look", shelf.status),
     ("report", "Look", shelf.report),
     ("ls", "Look", shelf.ls),
-    ("reproduce", "Research", reproduce.reproduce),
     ("data check", "Look", data.check),
     ("ledger path", "Look", ledger.path),
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),
     ("ledger replay", "Look", ledger.replay),
+    ("reproduce", "Research", reproduce.reproduce),
 )
 
 

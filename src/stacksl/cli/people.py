@@ -1,8 +1,9 @@
-"""`stacksl answer` and `stacksl release`: labels from people, by file."""
+"""`stacksl answer` and `stacksl people`: labels from people, by file."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,16 +11,15 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import live
-from stacksl.cli.printing import as_json, count, facts, visible
+from stacksl.cli.printing import as_json, count, facts, table, visible
 from stacksl.cli.running import shown_run
-from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
     from stacksl.runs.answering import Received
 
-__all__ = ["answer", "release"]
+EVERYBODY = ""  # the value of --free without a name
 
 WORDS = {
     "label": "with an option",
@@ -53,64 +53,69 @@ def answer(
         received = opened.answer(*files, progress=show)
     for line in received.faults:
         print(visible(line), file=sys.stderr)
-    print(as_json(_answered(opened, received)) if json else _shown(opened, received))
+    print(as_json(_answered(received)) if json else _shown(opened, received))
     if received.faults:
         raise typer.Exit(2)
 
 
-def release(
+def people(
     run: options.RunFolder,
-    annotator: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only the rows of this annotator.")
+    away: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Give NAME no rows until --back, and free those open."),
+    ] = None,
+    back: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="NAME gets rows again.")
+    ] = None,
+    free: Annotated[
+        str | None,
+        typer.Option(metavar="[NAME]", help="Free all open rows, or those of NAME."),
     ] = None,
     key: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Only this row; may be repeated.")
+        list[str] | None, typer.Option(metavar="KEY", help="Free only this row; may be repeated.")
     ] = None,
     drop: Annotated[
         bool,
-        typer.Option("--drop", help="Buy other items instead of handing these rows out again."),
-    ] = False,
-    away: Annotated[
-        bool, typer.Option("--away", help="Give the annotator no new rows either.")
-    ] = False,
-    back: Annotated[
-        bool, typer.Option("--back", help="The annotator is there again: free nothing.")
+        typer.Option("--drop", help="Buy other items instead of handing freed rows out again."),
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Free rows that were handed out and will not be answered, and hand them out anew.
+    """Who answers: rows open and answered, and who is away; free rows that nobody will answer.
 
-    An answer that still comes on an old sheet counts, as long as nobody else has given one. Rows
-    that measure the model are handed out again even with --drop.
+    Freed rows are handed out anew. An answer that still arrives on an old sheet counts, as long as
+    nobody else has given one. Rows that measure the model are handed out again even with --drop.
     """
     from stacksl.api import Run
 
     opened = Run.open(run)
-    if back:
-        _welcome(opened, annotator, free=bool(key or drop or away))
-        result = {"run": str(run), "released": 0, "sheets": _sheets(opened)}
-        print(as_json(result) if json else f"{annotator} gets rows again, from the next sheets on")
-        return
-    with live(quiet=quiet) as show:
-        freed = opened.release(
-            annotator=annotator, keys=key or [], drop=drop, away=away, progress=show
-        )
-    result = {"run": str(run), "released": freed, "sheets": _sheets(opened)}
-    print(as_json(result) if json else f"{plural(freed, 'row')} freed\n\n{shown_run(opened)}")
+    freed = None
+    if away or back or free is not None or key or drop:
+        with live(quiet=quiet) as show:
+            freed = opened.people(
+                away=away or (), back=back or (), free=free == EVERYBODY or free or False,
+                keys=key or (), drop=drop, progress=show,
+            )  # fmt: skip
+    if json:
+        result = {"run": str(run), "released": freed or 0, "sheets": _sheets(opened)}
+        print(as_json({**result, "people": [asdict(each) for each in opened.annotators()]}))
+    elif freed:
+        print(f"{plural(freed, 'row')} freed\n\n{shown_run(opened)}")
+    else:
+        print(_listed(opened))
 
 
-def _welcome(run: Run, annotator: str | None, *, free: bool) -> None:
-    if annotator is None or free:
-        raise SettingsError("--back goes with --annotator NAME alone: it frees nothing")
-    run.welcome(annotator)
+def _listed(run: Run) -> str:
+    who = run.annotators()
+    cells = [(each.name, each.open, each.answered, "away" if each.away else None) for each in who]
+    return table(("Who", "Open", "Answered", ""), cells)
 
 
-def _answered(run: Run, received: Received) -> dict[str, Any]:
+def _answered(received: Received) -> dict[str, Any]:
     right, total = received.predicted
     return {
-        **run.status(),
+        **received.status,
         "accepted": received.accepted,
         "repeated": received.repeated,
         "disputed": received.disputed,
@@ -140,4 +145,4 @@ def _shown(run: Run, received: Received) -> str:
             ("Predicted before", f"{right} of {total} right" if total else None),
         ]
     )
-    return f"{lines}\n\n{shown_run(run)}"
+    return f"{lines}\n\n{shown_run(run, received.status)}"

@@ -6,6 +6,7 @@ import json as json_
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,15 +17,16 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.entry import Stopped
 from stacksl.cli.printing import as_json, warn
-from stacksl.errors import SettingsError
+from stacksl.errors import RunError, SettingsError
 
 if TYPE_CHECKING:
     from stacksl.api import Run
     from stacksl.data import Dataset
-    from stacksl.studies.bench import Pace
+    from stacksl.studies.bench import Bench, Pace
     from stacksl.studies.cells import Result
+    from stacksl.studies.rows import Row
+    from stacksl.studies.study import Study
 
-__all__ = ["play", "reproduce"]
 
 Name = Annotated[
     str, typer.Argument(metavar="STUDY", help="A study, as `stacksl ls studies` lists them.")
@@ -97,46 +99,40 @@ def reproduce(
     no model and no data.
     """
     from stacksl.studies import study_named
-    from stacksl.studies.lab import LabStudy
-
-    found = study_named(study)
-    if isinstance(found, LabStudy):
-        from stacksl.cli.laboratory import reproduce_lab
-
-        given = {"--model": model, "--data": data, "--test": test, "--medqa": medqa, "--set": set_}
-        switches = {"--paper-selection": paper_selection, "--keep": keep}
-        _refuse(study, [name for name, value in (given | switches).items() if value])
-        reproduce_lab(found, seeds, quick, jobs, figures, out, json, quiet)
-        return
-    if figures is not None:
-        raise SettingsError(
-            f"'{study}' is a table of a language model and has no figures: leave out --figures"
-        )
-    jobs = jobs or 1
     from stacksl.studies.bench import Bench
-    from stacksl.studies.examining import examine
+    from stacksl.studies.lab.trial import StreamStudy
     from stacksl.studies.records import record
-    from stacksl.studies.reproduce import reproduce as measured
-    from stacksl.studies.sources import quick as cut
-    from stacksl.studies.sources import setup_of
     from stacksl.studies.store import Store
 
-    if jobs > 1 and int(os.environ.get("WORLD_SIZE") or "1") > 1:
-        raise SettingsError("--jobs starts processes of its own: give it without torchrun")
-    setup = setup_of(study, model, data, test, medqa, dict(_pairs(set_ or [])))
-    setup = cut(setup) if quick else setup
-    bench = Bench(
-        setup, play, examine, Store(out / "cells.jsonl"), out / "cells", jobs, keep, paper_selection
-    )
-    warn([] if setup.fault is None else [setup.fault])
-    count = seeds or (1 if quick else 5)
-    try:
-        rows = measured(found, bench, range(count), None if quiet else _tell)
-    except KeyboardInterrupt as stop:
-        raise Stopped(
-            f"stopped; {len(bench.store)} cells are kept in {out}: the same command goes on"
-        ) from stop
-    print(as_json(record(study, setup.model, count, rows)) if json else _shown(found, rows))
+    found = study_named(study)
+    store = Store(out / found.kept_in())
+    streams = isinstance(found, StreamStudy)
+    if streams:
+        given = {"--model": model, "--data": data, "--test": test, "--medqa": medqa, "--set": set_,
+                 "--paper-selection": paper_selection, "--keep": keep}  # fmt: skip
+        _refuse(study, [name for name, value in given.items() if value])
+        bench = Bench(store, jobs or os.cpu_count() or 1, quick)
+    else:
+        from stacksl.studies.examining import examine
+        from stacksl.studies.language import LanguageBench
+        from stacksl.studies.sources import quick as cut
+        from stacksl.studies.sources import setup_of
+
+        if (jobs or 1) > 1 and int(os.environ.get("WORLD_SIZE") or "1") > 1:
+            raise SettingsError("--jobs starts processes of its own: give it without torchrun")
+        setup = setup_of(study, model, data, test, medqa, dict(_pairs(set_ or [])))
+        warn([] if setup.fault is None else [setup.fault])
+        bench = LanguageBench(
+            store, jobs or 1, quick, setup=cut(setup) if quick else setup, play=play,
+            examine=examine, folder=out / "cells", keep=keep, paper_selection=paper_selection,
+        )  # fmt: skip
+    if figures is not None:
+        _check_figures(found, figures)
+    count = seeds or ((2 if streams else 1) if quick else found.seeds)
+    rows = _measured(found, bench, count, quiet)
+    print(as_json(record(found, bench, count, rows)) if json else _shown(found, rows), flush=True)
+    if figures is not None:
+        _draw(found, rows, figures)
 
 
 def _refuse(study: str, given: Sequence[str]) -> None:
@@ -147,14 +143,66 @@ def _refuse(study: str, given: Sequence[str]) -> None:
         )
 
 
-def _shown(study: Any, rows: Sequence[Any]) -> str:
-    from stacksl.studies.paper import CANNOT
-    from stacksl.studies.tables import markdown
+def _measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:
+    before = len(bench.store)
+    try:
+        return study.reproduce(bench, range(count), None if quiet else _tell)
+    except KeyboardInterrupt as stop:
+        raise Stopped(
+            f"stopped; {len(bench.store) - before} new measurements are kept in"
+            f" {bench.store.path}: the same command goes on"
+        ) from stop
+    finally:
+        if not quiet and sys.stderr.isatty():
+            print(file=sys.stderr)  # below the line that is written over
 
-    lines = [f"{study.title}. The paper: {study.claim}.", "", markdown(rows)]
-    if any(row.paper is not None for row in rows):
-        lines += ["", "Of the paper's table:", *(f"- {s}" for s in CANNOT.get(study.name, ()))]
+
+def _tell(pace: Pace) -> None:
+    """One line on stderr, written over where that is a terminal."""
+    left = pace.seconds_left
+    when = f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min"
+    bar = "#" * round(24 * pace.done / pace.total)
+    said = f"[{bar:<24}] {pace.done} of {pace.total} ({pace.job.name}), {when} left"
+    start, end = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")
+    print(start + said, file=sys.stderr, end=end, flush=True)
+
+
+def _shown(study: Study, rows: Sequence[Row]) -> str:
+    from stacksl.studies.paper import CANNOT
+
+    lines = [f"{study.title}. Claimed: {study.claim}.", "", study.shown(rows)]
+    if study.name in CANNOT and any(row.paper is not None for row in rows):
+        lines += ["", "Of the paper's table:", *(f"- {s}" for s in CANNOT[study.name])]
     return "\n".join(lines)
+
+
+def _check_figures(study: Study, folder: Path) -> None:
+    """That the folder can be written, before hours of measuring and not after them."""
+    if study.figures is None:
+        print(f"'{study.name}' has no figure: its table says it all", file=sys.stderr)
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as fault:
+        raise _cannot_draw(folder, fault) from fault
+
+
+def _draw(study: Study, rows: Sequence[Row], folder: Path) -> None:
+    from stacksl.studies.lab.drawing.style import save
+
+    if study.figures is None:
+        return
+    try:
+        for path in save(study.figures(rows), folder):
+            print(f"drew {path}", file=sys.stderr)
+    except OSError as fault:
+        raise _cannot_draw(folder, fault) from fault
+
+
+def _cannot_draw(folder: Path, fault: OSError) -> RunError:
+    return RunError(f"cannot draw in {folder}: {fault.strerror}; give another folder")
 
 
 def _pairs(pairs: Sequence[str]) -> list[tuple[str, Any]]:
@@ -169,22 +217,8 @@ def _pairs(pairs: Sequence[str]) -> list[tuple[str, Any]]:
     return found
 
 
-def _tell(pace: Pace) -> None:
-    """One line a cell on stderr."""
-    cell, left = pace.cell, pace.seconds_left
-    what = "base model" if cell.shots is not None else str(cell.settings.get("gate"))
-    when = "" if not left else f", {_duration(left)} left of these"
-    said = f"{pace.done} of {pace.total} cells: {cell.task}, {what}, seed {cell.seed}{when}"
-    print(said, file=sys.stderr, flush=True)
-
-
-def _duration(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"
-
-
 def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Path) -> Result:
-    """Play a run in `folder`, or go on with the one that lies there; what it came to.
+    """Play a run in `folder`, or continue the one that is there; its result.
 
     Raises:
         KeyboardInterrupt: it was stopped, and can be gone on with.

@@ -89,12 +89,6 @@ def resume(
             "out of memory.",
         ),
     ] = None,
-    owned: Annotated[
-        Path | None,
-        typer.Option(
-            "--owned", metavar="FILE", help="Items with labels that you hold: learnt, not paid."
-        ),
-    ] = None,
     wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -103,15 +97,12 @@ def resume(
     """Go on with a run that was stopped, killed or is waiting.
 
     It ends as the undisturbed run would have: the same purchases, the same model. A finished run
-    is left as it is, unless `budget`, `extend` or --owned has given it more to do. With --set a
-    language model is trained otherwise from here on, and the report says so; no label is bought
-    twice.
+    is left as it is, unless `change --later` has given it more to do. With --set a language model
+    is trained otherwise from here on, and the report says so; no label is bought twice.
     """
     from stacksl.api import Run
 
     opened = Run.open(run)
-    if owned is not None:
-        opened.extend(owned, owned=True)
     if opened.folder.read_state()["state"] == "interrupted":
         warn([_killed(opened)])
     try:
@@ -175,11 +166,12 @@ def _agree(plan: Plan, yes: bool) -> None:
     """
     bought = f"{count(plan.labels)} labels for {dollars(plan.money)} at most"
     print(bought, file=sys.stderr)
-    if not yes and _somebody_is_there():
+    if not yes and somebody_is_there():
         typer.confirm("Buy them?", abort=True, err=True)
 
 
-def _somebody_is_there() -> bool:
+def somebody_is_there() -> bool:
+    """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -223,14 +215,14 @@ def _shown_plan(plan: Plan) -> str:
 
 def _stopped(folder: Path) -> Stopped:
     if (folder / "run.toml").exists():
-        return Stopped(f"stopped; go on with: stacksl resume {_word(folder)}")
+        return Stopped(f"stopped; go on with: stacksl resume {word(folder)}")
     return Stopped("stopped before the run began; nothing was bought")
 
 
-def run_facts(run: Run) -> dict[str, Any]:
+def run_facts(run: Run, status: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a run came to, as the JSON of `run` and `resume`."""
     return {
-        **run.status(),
+        **(run.status() if status is None else status),
         "report": run.path / "report.html",
         "model": run.path / "model",
     }
@@ -244,14 +236,17 @@ def _finish(run: Run, json: bool) -> None:
     print(as_json(result) if json else shown_run(run))
 
 
-def shown_run(run: Run) -> str:
-    """What a run came to, or what it waits for, with the commands that go on."""
-    result = run_facts(run)
+def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
+    """What a run came to, or what it waits for, with the commands that go on.
+
+    `status` is that of the run, where it is known already.
+    """
+    result = run_facts(run, status)
     return _waiting(run.path, result) if result["sheets"] else _shown(run.path, result)
 
 
 def _waiting(folder: Path, result: dict[str, Any]) -> str:
-    word = _word(folder)
+    path = word(folder)
     lines = facts(
         [
             ("Run", f"{result['run']}, {result['state']} for answers"),
@@ -260,11 +255,11 @@ def _waiting(folder: Path, result: dict[str, Any]) -> str:
             *((f"{plural(sheet['open'], 'row')} in", sheet["file"]) for sheet in result["sheets"]),
         ]
     )
-    return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {word} FILE..."
+    return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
 
 
 def _shown(folder: Path, result: dict[str, Any]) -> str:
-    word = _word(folder)
+    path = word(folder)
     lines = facts(
         [
             ("Run", f"{result['run']}, {result['state']}"),
@@ -281,9 +276,9 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ("Model", result["model"]),
         ]
     )
-    commands = [f"stacksl evaluate {word} FILE", f"stacksl predict {word} FILE"]
+    commands = [f"stacksl evaluate {path} FILE", f"stacksl predict {path} FILE"]
     if left := _left_over(folder, result):
-        commands.append(f"stacksl budget {word} {left}")
+        commands.append(f"stacksl change {path} --budget {left}")
     return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
 
 
@@ -325,7 +320,7 @@ def _accuracy(test: dict[str, Any] | None) -> str | None:
     return f"{share(test['accuracy'])} (95 % interval {low:.3f} to {high:.3f}, {test['n']:,} items)"
 
 
-def _word(path: Path) -> str:
+def word(path: Path) -> str:
     """A path as it is typed in a shell."""
     import shlex
 

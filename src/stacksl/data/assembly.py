@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stacksl.data.dataset import Rejected
 from stacksl.data.shapes import ClassShape, Draft, Shape
@@ -28,8 +29,7 @@ class Harvest:
     mixed: int = 0  # items with options of their own in a file of classes
 
 
-@dataclass(frozen=True, slots=True)
-class _Sound:
+class _Sound(NamedTuple):
     """A row without a fault of its own."""
 
     number: int

@@ -32,6 +32,7 @@ def read(
     seed: int = 0,
     strict: bool = False,
     lenient: bool = False,
+    warn: bool = True,
 ) -> Dataset:
     """The items and answers in a file, recognised by its content and then by its name.
 
@@ -48,6 +49,7 @@ def read(
         strict: the first unusable row is an error.
         lenient: rows are set aside however many they are (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
+        warn: whether oddities are looked for; not of a file that was read before.
 
     Returns:
         The items in the order of the file. Where the file gives no id, row 17 is `row-000017`.
@@ -82,7 +84,8 @@ def read(
             guessed="label" not in given,
         )
         _check_enough(str(path), result, lenient)
-    return _dataset(name, table, shape, result, given)
+    warnings = warnings_of(table, shape, result, given) if warn else ()
+    return _dataset(name, table, shape, result, given, tuple(map(one_line, warnings)))
 
 
 @contextmanager
@@ -95,7 +98,12 @@ def _one_sentence() -> Iterator[None]:
 
 
 def _dataset(
-    name: str, table: Table, shape: Shape, result: Harvest, given: Mapping[str, str]
+    name: str,
+    table: Table,
+    shape: Shape,
+    result: Harvest,
+    given: Mapping[str, str],
+    warnings: tuple[str, ...],
 ) -> Dataset:
     return Dataset(
         name=name,
@@ -105,7 +113,7 @@ def _dataset(
         classes=None if result.mixed else result.classes,
         columns=shape.columns if shape.name in _GUESSED else dict(given),
         rejected=tuple(result.rejected),
-        warnings=tuple(map(one_line, warnings_of(table, shape, result, given))),
+        warnings=warnings,
         unknown=result.unknown,
     )
 

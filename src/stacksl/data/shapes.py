@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A row understood. Without `candidates` the classes of the file are meant, and `label` is
     one of them, or empty.
     """

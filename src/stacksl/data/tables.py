@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stacksl.data.files import open_text, reading
 from stacksl.data.values import named
@@ -21,8 +21,7 @@ _NO_DELIMITER = "\x1f"
 _END = "\x1e\x1eend"  # without the delimiter, or it would come back in two
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One row: its values by column, or (`fault`) why it cannot be parsed."""
 
     number: int
@@ -120,9 +119,11 @@ def _records(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
         for record in reader:
             if record == [_END]:
                 return
-            if record and any(_END in cell for cell in record[-1:]):
-                raise DataError(f"a quote opened in '{path}' at line {start} or after never closes")
             if record:
+                if _END in record[-1]:
+                    raise DataError(
+                        f"a quote opened in '{path}' at line {start} or after never closes"
+                    )
                 yield start, record
             start = reader.line_num + 1
     except csv.Error as error:

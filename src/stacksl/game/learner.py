@@ -23,7 +23,7 @@ from stacksl.game.rules import forced
 from stacksl.items import Decision, Feedback, Label
 
 if TYPE_CHECKING:
-    from stacksl.game.inputs import Inputs
+    from stacksl.game.inputs import Array, Inputs
     from stacksl.game.scorers import Bounds, Scorer
 
 __all__ = ["LLFStackSL", "Learner", "StackSL"]
@@ -170,24 +170,67 @@ class Learner:
         want = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
         choice = view.asked_choice if want and view.asked_choice is not None else view.choice
-        reach = view.radius * float(view.widths[choice])
-        score = float(view.scores[choice])
-        return Decision(
+        return self._certificate(
+            item,
+            view,
+            choice,
             round=clock.round,
-            item=item,
-            presented=view.presented,
-            choice=view.presented[choice],
+            probability=float(view.probabilities[choice]),
             statistic=g,
             threshold=threshold,
             reason=_REASONS[verdict],
-            score=score,
-            lower=score - reach,
-            upper=score + reach,
-            probability=float(view.probabilities[choice]),
-            gate_score=contested_score(view, self.width_scale),
             state=gate.advance(g, True, clock, state) if want else skip_state,
             skip_state=skip_state,
             status="wanted" if want else "skipped",
+        )
+
+    def rank(
+        self, item: str, inputs: Inputs, scores: Array | None, *, asked: int, round: int
+    ) -> Decision:
+        """The certificate of an item of a pool, by whose statistic it is ranked; changes nothing.
+
+        It wants no label: whoever compares the items of the pool says which ones are wanted. No
+        threshold is drawn, and the gate's state stays what it is.
+
+        Args:
+            item: its id.
+            inputs: its features.
+            scores: (K,) the probabilities of its candidates under another model, such as the refit
+                on the labels so far, which take the place of θ's scores; None for those of θ.
+            asked: the training labels asked before, as the ledger says.
+            round: the round in which the item would be seen.
+        """
+        presented = self.follower.respond([inputs], self.scorer)[0]
+        view = self.scorer.bounds(inputs, presented, scores)
+        policy = view.probabilities if scores is None else view.scores
+        clock = Clock(asked, self.budget, round, self.horizon)
+        return self._certificate(
+            item,
+            view,
+            view.choice,
+            round=round,
+            probability=float(policy[view.choice]),
+            statistic=self.gate.statistic(view, clock, self.gate_state),
+            threshold=math.inf,
+            reason="spent",
+            state=self.gate_state,
+            skip_state=self.gate_state,
+            status="skipped",
+        )
+
+    def _certificate(self, item: str, view: Bounds, choice: int, **verdict: Any) -> Decision:
+        """What the bounds of an item say of its candidate at position `choice`, and the verdict."""
+        reach = view.radius * float(view.widths[choice])
+        score = float(view.scores[choice])
+        return Decision(
+            item=item,
+            presented=view.presented,
+            choice=view.presented[choice],
+            score=score,
+            lower=score - reach,
+            upper=score + reach,
+            gate_score=contested_score(view, self.width_scale),
+            **verdict,
         )
 
     def adopt(self, posted: Sequence[Decision], block: Sequence[Inputs]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -61,9 +62,10 @@ class Book:
     def __init__(self, store: Store, run: str | None, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
+        self._open: Connection | None = None  # of the transaction that is being built
         with store.sentences():
             self.terms = _terms(store, run)
-            self.register = Register(store.connection, self.terms.run)
+            self.register = Register(store, self.terms.run)
             self.annex = Annex(store.connection, self.terms.run, self.register)
         self.head = Head(0, self.terms.genesis)
         self.drafts = self._empty()
@@ -96,6 +98,38 @@ class Book:
             remove_file(draft)
             raise
 
+    @contextmanager
+    def together(self) -> Iterator[Connection]:
+        """One transaction for all that is recorded inside: committed whole, or nothing of it.
+
+        Inside another such block it is part of that block's transaction.
+
+        Raises:
+            LedgerError: nothing was written, and nothing is counted that was not before.
+        """
+        if self._open is not None:
+            yield self._open
+            return
+        try:
+            with self._store.writing(self.terms.run) as self._open:
+                self._catch_up()
+                with self.drafts.tentative():
+                    yield self._open
+                    links = chain(self.terms.run, self.head, self.drafts.entries)
+                    self._store.append(self.terms.run, links)
+                    self.annex.write()
+                    self._store.commit()
+        except BaseException:
+            self._open = None
+            with suppress(LedgerError), self._store.sentences():
+                self.register.read()  # the error that is on its way says more than a second one
+            raise
+        self._open = None
+        if links:
+            self.head = Head(links[-1].seq, links[-1].hash)
+        self.drafts.entries.clear()
+        self.annex.written()
+
     def durably(
         self, build: Callable[[Drafts], T], beside: Callable[[Connection], None] | None = None
     ) -> T:
@@ -106,20 +140,10 @@ class Book:
         Raises:
             LedgerError: nothing was written, and nothing is counted that was not before.
         """
-        with self._store.writing(self.terms.run) as connection:
-            self._catch_up()
-            with self.drafts.tentative():
-                result = build(self.drafts)
-                links = chain(self.terms.run, self.head, self.drafts.entries)
-                self._store.append(self.terms.run, links)
-                self.annex.write()
-                if beside is not None:
-                    beside(connection)
-                self._store.commit()
-        if links:
-            self.head = Head(links[-1].seq, links[-1].hash)
-        self.drafts.entries.clear()
-        self.annex.written()
+        with self.together() as connection:
+            result = build(self.drafts)
+            if beside is not None:
+                beside(connection)
         return result
 
     def later(self, build: Callable[[Drafts], T]) -> T:

@@ -5,12 +5,12 @@ Each function records entries in a `Drafts`, as those of `exchange` do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
 from stacksl.items import Label
 from stacksl.labels.drafts import Drafts
-from stacksl.labels.exchange import release, reserve_one, teach
+from stacksl.labels.exchange import lease, release, reserve_one, teach
 from stacksl.labels.purchases import Handed, Purchase
 from stacksl.labels.rows import canonical
 from stacksl.labels.scrutiny import expect_candidate, whole
@@ -163,6 +163,13 @@ def hand_out(drafts: Drafts, rows: Sequence[Handed]) -> None:
         for index in row.order:
             expect_candidate(row.item, index, drafts.size(row.item))
         drafts.annex.note_handed(row)
+
+
+def free(drafts: Drafts, leases: Sequence[Purchase], dropped: Collection[Purchase]) -> None:
+    """Leases given up, each leased anew unless it is dropped; see `Ledger.free`."""
+    for each in leases:
+        if release(drafts, each, "refused") and each not in dropped:
+            lease(drafts, each.item, each.slot)
 
 
 def let_go(drafts: Drafts, item: str) -> None:

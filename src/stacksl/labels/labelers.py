@@ -3,11 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from stacksl.errors import LabelerError, SettingsError, unknown_name
+from stacksl.items import Item
 from stacksl.labels.purchases import Answer, Purchase
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Purchase):
+    """A purchase with what is to be answered.
+
+    Attributes:
+        prompt: what the item asks.
+        candidates: what can be answered, in the order in which it is shown.
+        order: for each of them its index in the item's own list, which an `Answer` names.
+    """
+
+    prompt: str
+    candidates: tuple[str, ...]
+    order: tuple[int, ...]
+
+    @classmethod
+    def of(cls, purchase: Purchase, item: Item, order: tuple[int, ...]) -> Request:
+        """The request for a purchase of `item`, whose candidates are shown in this `order`."""
+        p, candidates = purchase, tuple(item.candidates[index] for index in order)
+        about = (p.item, p.slot, p.token, p.round, p.purpose, p.price)
+        return cls(*about, item.prompt, candidates, order)
+
+    def answer(self, position: int, labeler: str, price: int = 0) -> Answer:
+        """The answer that the candidate shown at `position` is the right one."""
+        return Answer(self.item, self.slot, self.token, self.order[position], labeler, price)
+
+
+class Pending(NamedTuple):
+    """Where answers are waited for: a `place`, such as the path of a sheet, and how many."""
+
+    place: str
+    open: int
 
 
 @runtime_checkable
@@ -23,12 +58,19 @@ class Labeler(Protocol):
     name: str
     repeatable: bool
 
-    def ask(self, purchases: Sequence[Purchase]) -> None:
-        """Ask for the labels of purchases; asking again with the same token asks nothing new."""
+    def ask(self, requests: Sequence[Request]) -> None:
+        """Ask for labels; asking again with the same token asks nothing new."""
         ...
 
     def answers(self) -> list[Answer]:
         """What was answered since the last call: perhaps nothing, perhaps out of order."""
+        ...
+
+    def pending(self) -> list[Pending]:
+        """Where answers are waited for; called when the run can go on with answers alone.
+
+        Whoever gathers what is asked sends it now. A labeler that answers at once waits for none.
+        """
         ...
 
 
@@ -51,9 +93,9 @@ class OracleLabeler:
         self._answers = _complete(answers, sizes, self.name)
         self._asked: dict[tuple[str, int, int], Answer] = {}
 
-    def ask(self, purchases: Sequence[Purchase]) -> None:
-        """Look the answers up."""
-        for p in purchases:
+    def ask(self, requests: Sequence[Purchase]) -> None:
+        """Look the answers up; of a request only the purchase matters."""
+        for p in requests:
             index = self._answers[_known(p, self._answers)]
             key = (p.item, p.slot, p.token)
             self._asked[key] = Answer(*key, index, self.name, p.price)
@@ -63,6 +105,10 @@ class OracleLabeler:
         given = list(self._asked.values())
         self._asked.clear()
         return given
+
+    def pending(self) -> list[Pending]:
+        """Nothing is waited for."""
+        return []
 
 
 class NoisyLabeler:
@@ -95,9 +141,9 @@ class NoisyLabeler:
         self._seed = seed
         self._asked: dict[tuple[str, int, int], Answer] = {}
 
-    def ask(self, purchases: Sequence[Purchase]) -> None:
-        """Draw the answers."""
-        for p in purchases:
+    def ask(self, requests: Sequence[Purchase]) -> None:
+        """Draw the answers; of a request only the purchase matters."""
+        for p in requests:
             index = self._drawn(_known(p, self._answers), p.slot)
             key = (p.item, p.slot, p.token)
             self._asked[key] = Answer(*key, index, self.name, p.price)
@@ -107,6 +153,10 @@ class NoisyLabeler:
         given = list(self._asked.values())
         self._asked.clear()
         return given
+
+    def pending(self) -> list[Pending]:
+        """Nothing is waited for."""
+        return []
 
     def _drawn(self, item: str, slot: int) -> int:
         gold, wrong = self._answers[item], self._sizes[item] - 1

@@ -6,7 +6,8 @@ See `docs/ledger.md` for the events, the rules of buying and what `verify` can f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -250,6 +251,15 @@ class Ledger(LedgerReader):
         state, label = made
         return self._certificate(state.round or 0), label
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Commit all that is recorded inside in one transaction, or nothing; no `forget` inside.
+
+        `rows` reads the disk: it has nothing of what is recorded inside before the end.
+        """
+        with self._book.together():
+            yield
+
     # Terms, classes and people -----------------------------------------------------------------
 
     def set_budget(self, labels: int, money: int | None, detail: Mapping[str, object]) -> None:
@@ -324,6 +334,11 @@ class Ledger(LedgerReader):
         released = self._book.durably(lambda drafts: release(drafts, purchase, reason))
         self._deadlines.note(self.open_purchases())
         return released
+
+    def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
+        """Release `leases`, and lease all but those `dropped` anew, in one transaction."""
+        self._book.durably(lambda drafts: giving.free(drafts, leases, dropped))
+        self._deadlines.note(self.open_purchases())
 
     def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
         """Lease a released purchase again, under a raised token; None if no budget is left.

@@ -32,6 +32,11 @@ class LedgerReader:
         return self._book.terms.run
 
     @property
+    def genesis(self) -> str:
+        """The hash that row 1 of the chain follows, which no other ledger has."""
+        return self._book.terms.genesis
+
+    @property
     def budget(self) -> int:
         """The most labels that may be bought, as it stands now."""
         return self._accounts.budget
@@ -70,6 +75,11 @@ class LedgerReader:
     def learnt(self) -> int:
         """Labels handed to the learner, owned ones too."""
         return self._accounts.learnt
+
+    @property
+    def last_round(self) -> int:
+        """The highest round with a certificate; 0 before the first."""
+        return self._accounts.last_round
 
     @property
     def doubled(self) -> int:

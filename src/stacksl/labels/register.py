@@ -7,17 +7,20 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.labels.purchases import ItemRecord
-from stacksl.labels.rows import canonical, tombstone
+from stacksl.labels.rows import buried, canonical, tombstone
 from stacksl.labels.schema import items, typed
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
+
+    from stacksl.labels.store import Store
 
 _NAMED: Final = 3
+_FEW: Final = 1024  # items that are looked up one by one
 
 
 class _Item(NamedTuple):
@@ -51,20 +54,48 @@ class Register:
     hash. Without the salt neither tells anything about the item.
     """
 
-    def __init__(self, connection: Connection, run: str) -> None:
-        self._connection = connection
+    def __init__(self, store: Store, run: str) -> None:
+        self._store = store
         self._run = run
         self.read()
 
     def read(self) -> None:
-        """Take the items as they are on disk now."""
+        """Take the items as they are on disk now.
+
+        Each is looked up when it is asked for, since a label or two of a large pool should not cost
+        a reading of the pool; where more than `_FEW` are asked for, all are read at once.
+        """
         self._items: dict[str, _Item] = {}
         self._surrogates: dict[str, str] = {}
-        rows = self._connection.execute(select(items).where(items.c.run == self._run))
-        for row in typed(items.c, rows):
-            item = _Item(row.id, row.size, row.salt, row.content_hash)
-            self._items[row.surrogate] = item
-            self._surrogates[item.name(row.surrogate)] = row.surrogate
+        self._whole = False
+
+    def _item(self, surrogate: str) -> _Item | None:
+        """The row of a surrogate; None where there is none."""
+        if surrogate not in self._items:
+            self._look_up(items.c.surrogate == surrogate)
+        return self._items.get(surrogate)
+
+    def _known(self, id: str) -> str | None:
+        """The surrogate of an item, or of a tombstone; None where the ledger does not know it."""
+        if id not in self._surrogates:
+            self._look_up(items.c.id == id)
+        if id not in self._surrogates and (surrogate := buried(id)) is not None:
+            self._item(surrogate)
+        return self._surrogates.get(id)
+
+    def _look_up(self, which: ColumnElement[bool] | None = None) -> None:
+        """Read one row, or all of them where none is named or many were read before."""
+        if self._whole:
+            return
+        query = select(items).where(items.c.run == self._run)
+        self._whole = which is None or len(self._items) >= _FEW
+        if which is not None and not self._whole:
+            query = query.where(which)
+        with self._store.sentences():
+            for row in typed(items.c, self._store.connection.execute(query)):
+                item = _Item(row.id, row.size, row.salt, row.content_hash)
+                self._items[row.surrogate] = item
+                self._surrogates[item.name(row.surrogate)] = row.surrogate
 
     @staticmethod
     def write(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
@@ -88,6 +119,7 @@ class Register:
         Raises:
             LedgerError: an id is taken by another item.
         """
+        self._look_up()
         new = []
         for record in records:
             surrogate = self._surrogates.get(record.id)
@@ -104,7 +136,7 @@ class Register:
         """Empty an item's row but for K, in the transaction that is open; `read` afterwards."""
         mine = (items.c.run == self._run, items.c.surrogate == surrogate)
         nothing = dict.fromkeys(("id", "salt", "content_hash"))
-        self._connection.execute(update(items).where(*mine).values(nothing))
+        self._store.connection.execute(update(items).where(*mine).values(nothing))
 
     def words(self, surrogate: str, text: str | None, note: str | None) -> str | None:
         """What the chain holds of free texts: their hash with the item's salt; None for none.
@@ -114,7 +146,8 @@ class Register:
         """
         if text is None and note is None:
             return None
-        salt = self._items[surrogate].salt
+        item = self._item(surrogate)
+        salt = None if item is None else item.salt
         if salt is None:
             raise LedgerError(
                 "a free text came with the answer to an item that was forgotten, and nothing is "
@@ -123,10 +156,12 @@ class Register:
         return _content_hash(salt, canonical([text, note]))
 
     def __len__(self) -> int:
-        return len(self._items)
+        with self._store.sentences():
+            mine = select(func.count()).where(items.c.run == self._run)
+            return int(self._store.connection.execute(mine).scalar_one())
 
     def __contains__(self, item: object) -> bool:
-        return isinstance(item, str) and item in self._surrogates
+        return isinstance(item, str) and self._known(item) is not None
 
     def surrogate(self, item: str) -> str:
         """The surrogate of an item.
@@ -134,32 +169,34 @@ class Register:
         Raises:
             LedgerError: the ledger does not know the item.
         """
-        try:
-            return self._surrogates[item]
-        except KeyError:
+        found = self._known(item)
+        if found is None:
             raise LedgerError(
                 f"the ledger knows {len(self)} items, '{item}' is not among them: "
                 "name an item of the run's data"
-            ) from None
+            )
+        return found
 
     def id(self, surrogate: str | None) -> str | None:
         """The id behind a surrogate; that of its tombstone where the item was forgotten."""
-        if surrogate is None or surrogate not in self._items:
-            return None
-        return self._items[surrogate].name(surrogate)
+        item = None if surrogate is None else self._item(surrogate)
+        return None if item is None else item.name(str(surrogate))
 
     def size(self, surrogate: str) -> int | None:
         """K of an item, if known."""
-        return self._items[surrogate].size
+        item = self._item(surrogate)
+        return None if item is None else item.size
 
     @property
     def largest(self) -> int:
         """The largest K of all items; 0 where none is known."""
-        return max((item.size or 0 for item in self._items.values()), default=0)
+        with self._store.sentences():
+            most = select(func.max(items.c.size)).where(items.c.run == self._run)
+            return self._store.connection.execute(most).scalar() or 0
 
     def commitment(self, surrogate: str) -> str | None:
         """The salted hash that the chain holds of an item; None where it was forgotten."""
-        item = self._items.get(surrogate)
+        item = self._item(surrogate)
         return None if item is None or item.salt is None else item.commitment
 
     def compare(self, records: Iterable[ItemRecord]) -> None:
@@ -170,6 +207,7 @@ class Register:
         Raises:
             LedgerError: items differ, are gone or are new; the first few are named.
         """
+        self._look_up()
         missing = dict.fromkeys(self._surrogates)
         differ, new = [], []
         for record in records:
@@ -198,7 +236,7 @@ class Register:
         Raises:
             LedgerCorrupt: it has neither the item nor its tombstone.
         """
-        if surrogate not in self._items:
+        if self._item(surrogate) is None:
             raise LedgerCorrupt(
                 f"the item of row {seq} of the ledger should be in the table of items, but is "
                 "not: its row was removed or renamed, restore the file from a copy"

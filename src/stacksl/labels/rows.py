@@ -167,6 +167,12 @@ def tombstone(surrogate: str) -> str:
     return f"forgotten-{surrogate}"
 
 
+def buried(id: str) -> str | None:
+    """The surrogate that a tombstone's id names; None where `id` is of another form."""
+    name = tombstone("")
+    return id.removeprefix(name) if id.startswith(name) else None
+
+
 def word_in(data: Mapping[str, Any]) -> Word:
     """What the payload of an answer says: a candidate's index, or one of the other answers.
 

@@ -13,7 +13,7 @@ from stacksl.game.randomness import generator
 from stacksl.game.scorers import Head, Scorer
 from stacksl.game.scorers.refits import folds_of
 from stacksl.labels.reading import LedgerReader
-from stacksl.runs.refits import Refits
+from stacksl.runs.refits import LinearTrainer
 
 __all__ = ["train_threshold", "unnamed", "words_on_threshold"]
 
@@ -33,9 +33,9 @@ def unnamed(ledger: LedgerReader, kinds: Sequence[str] = ("none",)) -> list[str]
 
 
 def train_threshold(
-    refits: Refits, untouched: Scorer, gone: frozenset[int] = frozenset()
+    trainer: LinearTrainer, untouched: Scorer, gone: frozenset[int] = frozenset()
 ) -> Threshold | None:
-    """The threshold for the final model of `refits`; None where there can be none.
+    """The threshold for the final model of `trainer`; None where there can be none.
 
     Every probability is of a model that has not seen its item: the bought labels are held out by
     three folds, and each other item, of the none-of-these and of those never asked, is judged by
@@ -43,48 +43,48 @@ def train_threshold(
     than the final one. How sure they are of what was never asked says what the bought stand for.
 
     Args:
-        refits: with the final head.
+        trainer: with the final head.
         untouched: a scorer that has learnt nothing.
         gone: rows whose features are gone.
     """
-    table = refits.table
-    rows = [table.row[item] for item in unnamed(table.ledger)]
+    examples = trainer.examples
+    rows = [examples.corpus.row[item] for item in unnamed(trainer.ledger)]
     none = np.array([row for row in rows if row not in gone], dtype=np.int64)
-    bought = np.array([row for row, _, _ in table.bought], dtype=np.int64)
-    if refits.head is None or min(len(none), len(bought)) < FEWEST:
+    bought = np.array([row for row, _, _ in examples.bought], dtype=np.int64)
+    if trainer.head is None or min(len(none), len(bought)) < FEWEST:
         return None
-    rng = generator(refits.seed, "abstain")
-    rest, each = _rest(refits, gone, rng)
+    rng = generator(trainer.seed, "abstain")
+    rest, each = _rest(trainer, gone, rng)
     parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, rest)]
     labelled, others, unasked = [], [], []
-    for number, (_, held) in enumerate(folds_of(len(bought), refits.seed)):
+    for number, (_, held) in enumerate(folds_of(len(bought), trainer.seed)):
         mine = rest[parts[1] == number]
-        head = refits.without(held, mine, untouched)
+        head = trainer.without(held, mine, untouched)
         if head is None:
             return None
         seen = np.array([row not in gone for row in bought[held].tolist()], dtype=bool)
-        labelled.append(_largest(head, refits, bought[held][seen]))
-        others.append(_largest(head, refits, none[parts[0] == number]))
-        unasked.append(_largest(head, refits, mine))
+        labelled.append(_largest(head, trainer, bought[held][seen]))
+        others.append(_largest(head, trainer, none[parts[0] == number]))
+        unasked.append(_largest(head, trainer, mine))
     kinds = np.concatenate(labelled), np.concatenate(others)
     return best_threshold(*kinds, *stands_for(*kinds, np.concatenate(unasked), each))
 
 
 def _rest(
-    refits: Refits, gone: frozenset[int], rng: np.random.Generator
+    trainer: LinearTrainer, gone: frozenset[int], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], float]:
     """Rows never asked, drawn uniformly where they are many, and how many each is drawn from."""
-    table = refits.table
-    asked = {table.row[str(row["item"])] for row in table.ledger.export()}
-    passed = np.array(sorted(asked | set(table.aside) | gone), dtype=np.int64)
-    rest = np.setdiff1d(np.arange(len(table.ids)), passed)
+    corpus = trainer.examples.corpus
+    asked = {corpus.row[str(row["item"])] for row in trainer.ledger.export()}
+    passed = np.array(sorted(asked | corpus.aside() | gone), dtype=np.int64)
+    rest = np.setdiff1d(np.arange(len(corpus.ids)), passed)
     drawn = rest if len(rest) <= SAMPLE else np.sort(rng.permutation(rest)[:SAMPLE])
     return drawn, len(rest) / max(1, len(drawn))
 
 
-def _largest(head: Head, refits: Refits, rows: NDArray[np.int64]) -> Array:
+def _largest(head: Head, trainer: LinearTrainer, rows: NDArray[np.int64]) -> Array:
     parts = [rows[start : start + CHUNK].tolist() for start in range(0, len(rows), CHUNK)]
-    blocks = (refits.table.block.take(part) for part in parts)
+    blocks = (trainer.examples.block.take(part) for part in parts)
     found = [float(np.max(p)) for block in blocks for p in head.probabilities(block)]
     return np.array(found, dtype=np.float64)
 

@@ -1,36 +1,17 @@
 """A class that is added in the middle of a run: what it takes to go on with one more.
 
-`classes.csv` in the run's folder says which classes are wanted, the ledger's `class_added` rows
-since when they are there. A row is written when the run goes on, so that a run which was cut off
-between the two takes the class up at its next start. Everything else follows from the rows: played
-again, they widen the learner at the place where it was widened first.
+`classes.csv` in the run's folder has the classes, the ledger's `class_added` rows say since when.
+Everything else follows from the rows: replayed, they widen the learner where it was widened first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from stacksl.game.inputs import SharedBlock
-from stacksl.game.widening import widened
-from stacksl.items import Decision, Label
-from stacksl.labels.ledger import Ledger
 from stacksl.labels.reading import LedgerReader
-from stacksl.labels.rows import Row
-from stacksl.runs.job import Job
-from stacksl.runs.refits import Refits
-from stacksl.runs.rounds import Table
-
-__all__ = [
-    "Named",
-    "answered_none",
-    "in_common",
-    "learn_named",
-    "named",
-    "take_up",
-    "widen",
-    "widen_to",
-]
+from stacksl.runs.job import RunSpec
+from stacksl.runs.loop.game import Game
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,52 +86,27 @@ def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
     return asked, last
 
 
-def take_up(job: Job, ledger: Ledger) -> None:
-    """Write into the ledger what the run's classes have come to; a replay gives it effect."""
-    began, classes = job.stock.began, job.dataset.classes
-    if began is not None and classes is not None:
-        for size in range((ledger.classes or len(began)) + 1, len(classes) + 1):
-            ledger.add_class(classes[size - 1], size)
-        _map(job, ledger)
-
-
-def learn_named(job: Job, table: Table) -> None:
+def learn_named(spec: RunSpec, game: Game) -> None:
     """Learn the answers that name a class which was added: old sheets do not offer it."""
-    if job.stock.began is not None:
-        for decision, label in _map(job, table.ledger):
-            table.learn(decision, label)
+    if spec.stock.began is None:
+        return
+    for each in named(game.ledger, added_classes(spec)):
+        lesson = game.ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
+        if lesson is not None:
+            game.teach(*lesson)
 
 
-def _map(job: Job, ledger: Ledger) -> list[tuple[Decision, Label]]:
-    """Correct the none-of-these that name an added class, for nothing; what is to be learnt."""
-    lessons = (
-        ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
-        for each in named(ledger, _added(job))
-    )
-    return [lesson for lesson in lessons if lesson is not None]
-
-
-def _added(job: Job) -> dict[str, int]:
+def added_classes(spec: RunSpec) -> dict[str, int]:
     """The classes that were added, in common form, with their indices."""
-    began, classes = job.stock.began or (), job.dataset.classes or ()
+    began, classes = spec.stock.began, spec.dataset.classes or ()
+    if began is None:
+        return {}
     return {in_common(name): n for n, name in enumerate(classes) if n >= len(began)}
 
 
-def widen(row: Row, table: Table, refits: Refits) -> None:
-    """What a `class_added` row does to the players."""
-    _widen(table, refits, int(row.payload["size"]))
-
-
-def widen_to(count: int, table: Table, refits: Refits) -> None:
-    """Let the players have the classes there were after the ledger's first `count` rows."""
-    rows: Iterable[Row] = table.ledger.rows()
+def widen_to(count: int, game: Game) -> None:
+    """Let a game have the classes there were after the ledger's first `count` rows."""
+    rows = game.ledger.rows()
     sizes = [row.payload["size"] for row in rows if row.event == "class_added" and row.seq <= count]
     if sizes:
-        _widen(table, refits, int(sizes[-1]))
-
-
-def _widen(table: Table, refits: Refits, size: int) -> None:
-    assert isinstance(table.block, SharedBlock)
-    table.block = replace(table.block, classes=size)
-    table.learner.scorer = widened(table.learner.scorer, size, refits.seed)
-    refits.outdate()
+        game.trainer.widen(int(sizes[-1]))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,22 +14,19 @@ from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.game.inputs import Array, Block
 from stacksl.game.scorers import Head
-from stacksl.lm import LanguageModel
+from stacksl.runs import handing
 from stacksl.runs.abstaining import train_threshold
-from stacksl.runs.adapted import AdaptedModel
-from stacksl.runs.adapting import Adaptation
 from stacksl.runs.audit import Audit, judge_audit
 from stacksl.runs.building import fresh_scorer, scorer_settings
 from stacksl.runs.evaluation import Evaluation, Tested, judge, point
 from stacksl.runs.folder import RunFolder, read_facts, write_atomic
-from stacksl.runs.handing import hand_over
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
+from stacksl.runs.loop.game import Game
 from stacksl.runs.model import Model
 from stacksl.runs.private import make_private
 from stacksl.runs.progress import Progress, Report
 from stacksl.runs.record import now
-from stacksl.runs.refits import Refits
-from stacksl.runs.rounds import Table
+from stacksl.runs.refits import LinearTrainer, linear_trainer
 from stacksl.runs.summary import facts_of
 from stacksl.runs.tables import write_metrics, write_rounds
 
@@ -43,12 +41,27 @@ MANY = 3000
 NO_TEXT = "no-text"  # the folder of what may be forwarded
 
 
+class Outcome(NamedTuple):
+    """What is done with the final model of one kind.
+
+    `hand_over` saves and tests it; `policies` gives its (K,) probabilities of the items in `rows`.
+    """
+
+    hand_over: Callable[[RunSpec, Game, FeatureMap, Report], Tested]
+    policies: Callable[[RunSpec, Game, FeatureMap, Sequence[int]], list[Array]]
+
+
+def outcome_of(spec: RunSpec) -> Outcome:
+    """What is done with the final model of a run."""
+    if spec.settings.adapts:
+        return Outcome(handing.hand_over, handing.policies)
+    return Outcome(_hand_over, _policies)
+
+
 def finish(
-    job: Job,
-    table: Table,
-    refits: Refits,
+    spec: RunSpec,
+    game: Game,
     features: FeatureMap,
-    adaptation: Adaptation | None,
     report: Report,
     state: dict[str, Any],
     audit: Audit | None = None,
@@ -57,28 +70,27 @@ def finish(
 
     Nothing that is written before this tells what the `audit` says.
     """
-    tested = (
-        _linear(job, table, refits, features, report)
-        if adaptation is None
-        else hand_over(job, adaptation, report)
-    )
+    outcome = outcome_of(spec)
+    tested = outcome.hand_over(spec, game, features, report)
     if audit is not None:
-        policies = _on_audit(job, table, refits, features, adaptation, audit)
-        gone = {table.ids[row] for row in job.stock.gone}  # whose features are gone, too
+        ids = [game.corpus.ids[row] for row in audit.rows]
+        policies = dict(zip(ids, outcome.policies(spec, game, features, audit.rows), strict=True))
+        gone = {game.corpus.ids[row] for row in spec.stock.gone}  # whose features are gone, too
         answers = {item: said for item, said in audit.answers.items() if item not in gone}
         found = judge_audit(policies, answers, passed_over=audit.passed_over)
         tested = replace(tested, audited=found)
     report(Progress("report", 0, 1))
-    write_rounds(table.ledger, job.folder.path / "rounds.parquet")
-    write_metrics(table, job.folder.path / "metrics.jsonl")
+    write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
+    write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
-    facts = facts_of(job, table, refits, features, tested, state)
+    facts = facts_of(spec, game, features, tested, state)
     if audit is not None:
-        facts = _continued(facts, _before(job.folder), audit.number, len(table.bought))
-    write_atomic(job.folder.path / "facts.json", facts.to_json())
-    write_pages(job.folder)
+        learnt = len(game.examples.bought)
+        facts = _continued(facts, _before(spec.folder), audit.number, learnt)
+    write_atomic(spec.folder.path / "facts.json", facts.to_json())
+    write_pages(spec.folder)
     if facts.audit is not None and facts.audit.trained_on:
-        refit_with_audit(job, table, refits, features, audit)
+        refit_with_audit(spec, game, features, audit)
     report(Progress("report", 1, 1))
 
 
@@ -113,52 +125,37 @@ def _made_of(facts: Facts) -> tuple[object, ...]:
     return facts.data.items, facts.data.classes
 
 
-def _on_audit(
-    job: Job,
-    table: Table,
-    refits: Refits,
-    features: FeatureMap,
-    adaptation: Adaptation | None,
-    audit: Audit,
-) -> dict[str, Array]:
-    """The final model's (K,) probabilities of each audit item, by id, in the order drawn."""
-    ids = [table.ids[row] for row in audit.rows]
-    if adaptation is None:
-        model = _model(job, table, features, refits.head)
-        return dict(zip(ids, model.probabilities(table.block.take(list(audit.rows))), strict=True))
-    assert isinstance(adaptation.model, LanguageModel)
-    adapted = AdaptedModel(adaptation.model, job.dataset.classes, job.dataset.columns)
-    items = [job.dataset.items[row] for row in audit.rows]
-    return dict(zip(ids, adapted.policies(items), strict=True))
+def _policies(spec: RunSpec, game: Game, features: FeatureMap, rows: Sequence[int]) -> list[Array]:
+    model = _model(spec, game, features, game.trainer.head)
+    return model.probabilities(game.examples.block.take(list(rows)))
 
 
-def _model(job: Job, table: Table, features: FeatureMap, head: Head | None) -> Model:
-    scorer = table.learner.scorer
-    return Model(features, scorer, head, job.dataset.classes, job.dataset.columns)
+def _model(spec: RunSpec, game: Game, features: FeatureMap, head: Head | None) -> Model:
+    scorer = game.learner.scorer
+    return Model(features, scorer, head, spec.dataset.classes, spec.dataset.columns)
 
 
-def _linear(job: Job, table: Table, refits: Refits, features: FeatureMap, report: Report) -> Tested:
+def _hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
     """Save the head with its feature map, and test it."""
-    model = _abstaining(job, _model(job, table, features, refits.head), refits)
-    model.save(job.folder.model, asdict(scorer_settings(job.settings)))
+    trainer = linear_trainer(game)
+    model = _abstaining(spec, _model(spec, game, features, trainer.head), trainer)
+    model.save(spec.folder.model, asdict(scorer_settings(spec.settings)))
     report(Progress("refit", 1, 1))
-    if job.test is None:
+    if spec.test is None:
         return Tested(threshold=model.abstaining)
-    block = features.transform(job.test.items, lambda n, of: report(Progress("test", n, of)))
-    evaluation = judge(model.probabilities(block), job.test)
-    curve = tuple(_curve(job, job.test, block, refits, evaluation))
+    block = features.transform(spec.test.items, lambda n, of: report(Progress("test", n, of)))
+    evaluation = judge(model.probabilities(block), spec.test)
+    curve = tuple(_curve(spec, spec.test, block, trainer, evaluation))
     return Tested(evaluation, curve, threshold=model.abstaining)
 
 
-def _abstaining(job: Job, model: Model, refits: Refits) -> Model:
+def _abstaining(spec: RunSpec, model: Model, trainer: LinearTrainer) -> Model:
     """The model with the threshold that the none-of-these have trained, if any."""
-    untouched = fresh_scorer(job.settings, refits.table.block)
-    return replace(model, abstaining=train_threshold(refits, untouched, job.stock.gone))
+    untouched = fresh_scorer(spec.settings, trainer.examples.block)
+    return replace(model, abstaining=train_threshold(trainer, untouched, spec.stock.gone))
 
 
-def refit_with_audit(
-    job: Job, table: Table, refits: Refits, features: FeatureMap, audit: Audit | None
-) -> int:
+def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Audit | None) -> int:
     """Fit the final head on the training and the audit's labels, and save it as the run's model.
 
     It is made as the final model was (labels alone, with names, or with the neighbours as well).
@@ -166,9 +163,8 @@ def refit_with_audit(
     left to measure this one by.
 
     Args:
-        job: a finished run.
-        table: with all that was learnt.
-        refits: with the final head.
+        spec: a finished run.
+        game: with all that was learnt, and the final head.
         features: the run's own, fitted.
         audit: with its answers.
 
@@ -178,25 +174,25 @@ def refit_with_audit(
     Raises:
         RunError: there is no final head, or the audit has no label.
     """
-    if not refits.final or refits.head is None:
+    trainer = game.trainer
+    if not (isinstance(trainer, LinearTrainer) and trainer.final and trainer.head is not None):
         raise RunError(
-            f"the audit's labels can join the final head of a run, but {job.folder.path} has none:"
+            f"the audit's labels can join the final head of a run, but {spec.folder.path} has none:"
             " finish it first; language models are not refitted with an audit"
         )
-    labels = [] if audit is None else audit.labels(table.ids)
-    more = [(row, index) for row, index in labels if row not in job.stock.gone]
+    labels = [] if audit is None else audit.labels(game.corpus.ids)
+    more = [(row, index) for row, index in labels if row not in spec.stock.gone]
     if not more:
         raise RunError(
-            f"the run {job.folder.path} has no audit with labels to train on: its model was"
+            f"the run {spec.folder.path} has no audit with labels to train on: its model was"
             " trained on all labels it has"
         )
-    bought = [*table.bought, *((row, index, index) for row, index in more)]
-    wider = Refits(replace(table, bought=bought), refits.names, refits.seed)
-    wider.made_by = refits.made_by
-    wider.head = wider.as_if(len(bought), table.learner.scorer)
-    model = _abstaining(job, _model(job, table, features, wider.head), wider)
-    _tell_of_refit(job.folder, len(more))  # first: a model that is not told of would mislead
-    model.save(job.folder.model, asdict(scorer_settings(job.settings)))
+    bought = [*game.examples.bought, *((row, index, index) for row, index in more)]
+    wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
+    wider.head = wider.as_if(len(bought), game.learner.scorer)
+    model = _abstaining(spec, _model(spec, game, features, wider.head), wider)
+    _tell_of_refit(spec.folder, len(more))  # first: a model that is not told of would mislead
+    model.save(spec.folder.model, asdict(scorer_settings(spec.settings)))
     return len(more)
 
 
@@ -226,19 +222,19 @@ def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = Fal
 
 
 def _curve(
-    job: Job, test: Dataset, block: Block, refits: Refits, last: Evaluation
+    spec: RunSpec, test: Dataset, block: Block, trainer: LinearTrainer, last: Evaluation
 ) -> list[tuple[int, float, float, float]]:
     """(labels, accuracy, low, high) of the final models that fewer labels would have made.
 
     Each is fitted as the last one is, C chosen by folds, and knows nothing that came later.
     """
-    bought = len(refits.table.bought)
+    bought = len(trainer.examples.bought)
     shares = CURVE if bought <= MANY else FEWER
     counts = sorted({round(share * bought) for share in shares} - {0, bought})
-    untouched = fresh_scorer(job.settings, refits.table.block)
+    untouched = fresh_scorer(spec.settings, trainer.examples.block)
     points = []
-    for count in counts if refits.final else []:
-        head = refits.as_if(count, untouched)
+    for count in counts if trainer.final else []:
+        head = trainer.as_if(count, untouched)
         if head is None:
             continue
         policies: list[Array] = [np.asarray(p) for p in head.probabilities(block)]

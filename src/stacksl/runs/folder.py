@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from stacksl.report.facts import Facts
 
 LOCK = ".lock"
+WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
+POLL = 0.05  # seconds between two tries
 STATE = "state.json"
 FACTS = "facts.json"
 FORGETTING = "forgetting.json"  # while an item is being forgotten
-WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
-POLL = 0.05  # seconds between two tries
 DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
 RESOLVED = "resolved.toml"
 BY_HAND = "run.toml"  # may be edited by hand, so it has no digest

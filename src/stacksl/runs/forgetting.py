@@ -29,10 +29,11 @@ from stacksl.runs.erasing import (
     left_untouched,
     rewrite,
 )
-from stacksl.runs.execution import catch_up
 from stacksl.runs.folder import RunFolder, read_facts
-from stacksl.runs.job import Job
+from stacksl.runs.items.identity import unseal
+from stacksl.runs.job import RunSpec
 from stacksl.runs.people import ask_folder
+from stacksl.runs.session.views import catch_up
 from stacksl.runs.tables import write_rounds
 from stacksl.runs.tombstones import Tombstones, finish
 
@@ -74,7 +75,7 @@ class _Case:
     a call that was interrupted.
     """
 
-    job: Job
+    spec: RunSpec
     ledger: Ledger
     name: str
     row: int | None
@@ -83,19 +84,21 @@ class _Case:
     keys: frozenset[str]
 
     @classmethod
-    def of(cls, job: Job, ledger: Ledger, name: str) -> _Case:
+    def of(cls, spec: RunSpec, ledger: Ledger, name: str) -> _Case:
         """The item that goes by `name` once it is forgotten."""
-        row = next((n for n, item in enumerate(job.dataset.items) if _is(ledger, item, name)), None)
-        item = None if row is None else job.dataset.items[row]
+        row = next(
+            (n for n, item in enumerate(spec.dataset.items) if _is(ledger, item, name)), None
+        )
+        item = None if row is None else spec.dataset.items[row]
         rows = (each for each in ledger.rows() if each.surrogate is not None)
         mine = tuple(each for each in rows if tombstone(str(each.surrogate)) == name)
         keys = (each.key for each in ledger.handed() if item is not None and each.item == item.id)
-        return cls(job, ledger, name, row, item, mine, frozenset(keys))
+        return cls(spec, ledger, name, row, item, mine, frozenset(keys))
 
     @property
     def folder(self) -> RunFolder:
         """The run's folder."""
-        return self.job.folder
+        return self.spec.folder
 
     @property
     def round(self) -> int | None:
@@ -132,16 +135,17 @@ def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Fo
                 f"the run {run} has no ledger yet, it stopped before round 1: delete the row from"
                 " the data and the folder of the run, and run again"
             )
-        job = Job.open(folder, data)
+        spec = RunSpec.open(folder, data)
         with Ledger.open(folder.ledger) as ledger:
             begun = Tombstones.begun(folder)
             if begun is None:
-                case = _new(job, ledger, item)
+                case = _new(spec, ledger, item)
                 _begin(case)
             else:
-                case = _interrupted(job, ledger, item, begun)
+                case = _interrupted(spec, ledger, item, begun)
             result = _result(case)
             if case.item is not None and case.row is not None:
+                unseal(folder)
                 result = _erase(case, case.row, case.item, result)
                 ledger.forget(case.item.id)
             result = replace(result, changed=(*result.changed, *_made_again(case)))
@@ -149,13 +153,13 @@ def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Fo
         return result
 
 
-def _new(job: Job, ledger: Ledger, item: str | None) -> _Case:
+def _new(spec: RunSpec, ledger: Ledger, item: str | None) -> _Case:
     """The item to forget.
 
     Raises:
         RunError: none is named, the run does not know it, or the data has lost it.
     """
-    run = job.folder.path
+    run = spec.folder.path
     if item is None:
         raise RunError(f"name the item of the run {run} to forget with --id ID")
     if not ledger.knows(item) or ledger.tombstone(item) == item:
@@ -163,26 +167,26 @@ def _new(job: Job, ledger: Ledger, item: str | None) -> _Case:
             f"the run {run} knows no item '{item}': give its id as the data or the report has it;"
             " forgotten items have none"
         )
-    case = _Case.of(job, ledger, ledger.tombstone(item))
+    case = _Case.of(spec, ledger, ledger.tombstone(item))
     if case.item is None:
         raise _lost(f"the item '{item}'")
     return case
 
 
-def _interrupted(job: Job, ledger: Ledger, item: str | None, begun: Tombstones) -> _Case:
+def _interrupted(spec: RunSpec, ledger: Ledger, item: str | None, begun: Tombstones) -> _Case:
     """The item that an interrupted call was forgetting.
 
     Raises:
         RunError: another item is named, or the data has lost the one.
     """
-    run, known = job.folder.path, Tombstones.read(job.folder)
+    run, known = spec.folder.path, Tombstones.read(spec.folder)
     (name,) = begun.names - (frozenset() if known is None else known.names)
     if item is not None and ledger.knows(item) and ledger.tombstone(item) != name:
         raise RunError(
             f"forgetting another item of the run {run} was interrupted: finish that first with"
             f" `stacksl forget {run}`"
         )
-    case = _Case.of(job, ledger, name)
+    case = _Case.of(spec, ledger, name)
     if case.item is None and not ledger.knows(name):
         raise _lost("the item that was being forgotten")
     return case
@@ -201,24 +205,24 @@ def _lost(what: str) -> RunError:
 
 def _begin(case: _Case) -> None:
     """Save the learner and the initial values while the features are there; then announce it."""
-    job, row = case.job, case.row
+    spec, row = case.spec, case.row
     assert row is not None
-    start = catch_up(job, case.ledger)
-    known = Tombstones.read(job.folder) or Tombstones.over(job.stock)
-    known = known.with_stone(job.stock, row, case.name)
+    start = catch_up(spec, case.ledger)
+    known = Tombstones.read(spec.folder) or Tombstones.over(spec.stock)
+    known = known.with_stone(spec.stock, row, case.name)
     known = known if known.gate_state is not None else replace(known, **start)
-    known.begin(job.folder)
+    known.begin(spec.folder)
 
 
 def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
     """Erase the item in all files but the ledger and what is made again from it."""
-    folder, job = case.folder, case.job
-    own = () if job.dataset.classes is not None else item.candidates
+    folder, spec = case.folder, case.spec
+    own = () if spec.dataset.classes is not None else item.candidates
     said = [word for a in case.ledger.texts(item.id) for word in (a.text, a.note) if word]
     texts = frozenset((item.prompt, *own, *said))
     marks = Marks(item.id, case.name, item.prompt, texts, case.keys)
-    place = ask_folder(job.settings, folder.path)
-    where = "ask" if job.settings.ask_dir is None else str(place)
+    place = ask_folder(spec.settings, folder.path)
+    where = "ask" if spec.settings.ask_dir is None else str(place)
 
     checkpoints.keep_latest(folder.checkpoints)  # the difference of two is what came between
     for path in _older_model(case):
@@ -229,9 +233,9 @@ def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
     changed += erase_facts(folder, marks)
     if erase_texts((item.prompt, *own)):
         changed.append("the cache of text vectors")
-    ids = [each.id for each in job.dataset.items]
+    ids = [each.id for each in spec.dataset.items]
     ids[row] = case.name
-    erase_features(folder, job.stock.features, row, ids)
+    erase_features(folder, spec.stock.features, row, ids)
     untouched = tuple(f"{where}/{name}" for name in left_untouched(place, marks))
     return replace(result, changed=tuple(changed), untouched=untouched)
 
@@ -242,7 +246,11 @@ def _older_model(case: _Case) -> list[Path]:
     Its difference from the checkpoint is what was learnt between.
     """
     folder = case.folder
-    if case.learnt is None or case.job.settings.adapts or not (folder.path / "facts.json").exists():
+    if (
+        case.learnt is None
+        or case.spec.settings.adapts
+        or not (folder.path / "facts.json").exists()
+    ):
         return []
     ledger = next(each for each in read_facts(folder).fingerprints if each.name == "ledger")
     counted = int(ledger.value.split()[0])  # "N rows, last HASH"
@@ -269,7 +277,7 @@ def _result(case: _Case) -> Forgotten:
     alike = 0
     if case.item is not None:
         text = (case.item.prompt, case.item.candidates)
-        alike = sum((item.prompt, item.candidates) == text for item in case.job.dataset.items) - 1
+        alike = sum((item.prompt, item.candidates) == text for item in case.spec.dataset.items) - 1
     learnt = case.learnt is not None
     models, yours = tuple(_models(case)), tuple(_yours(case))
     return Forgotten(case.name, case.round, learnt, (), models, alike, (), yours)
@@ -308,7 +316,7 @@ def _taught_by_audit(case: _Case) -> bool:
 
 def _yours(case: _Case) -> Iterator[str]:
     """A sentence for each place that the run cannot clean."""
-    source = Path(case.job.data)
+    source = Path(case.spec.data)
     if source.is_file() and source.parent.resolve() != case.folder.path.resolve():
         yield f"delete the row from {source}: the run goes on without it"
     if case.keys:

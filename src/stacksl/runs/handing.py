@@ -3,74 +3,88 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stacksl.features import FeatureMap
+from stacksl.game.inputs import Array
 from stacksl.labels.rows import Row
 from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.runs.adapted import AdaptedModel
-from stacksl.runs.adapting import Adaptation
+from stacksl.runs.adapting import LanguageTrainer
 from stacksl.runs.evaluation import Evaluation, Point, Tested, judge_scores, point
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
+from stacksl.runs.loop.game import Game
 from stacksl.runs.progress import Progress, Report
 from stacksl.runs.refitting import history
 
-__all__ = ["card_facts", "epochs_of", "hand_over", "training_of"]
+__all__ = ["card_facts", "epochs_of", "hand_over", "policies", "training_of"]
 
 
-def hand_over(job: Job, adaptation: Adaptation, report: Report) -> Tested:
+def hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
     """Write the last adapter into `model/` and test the base, every refit and the last one."""
-    assert isinstance(adaptation.model, LanguageModel)
-    model = AdaptedModel(adaptation.model, job.dataset.classes, job.dataset.columns)
-    tested = _tested(job, adaptation, model, report)
-    adaptation.adapters.take(adaptation.refits)
-    model.save(job.folder.model, card_facts(job, adaptation, tested), job.test)
+    trainer, model = _parts(spec, game, features)
+    tested = _tested(spec, trainer, model, report)
+    trainer.adapters.take(trainer.refits)
+    model.save(spec.folder.model, card_facts(spec, trainer, tested), spec.test)
     return tested
 
 
-def _tested(job: Job, adaptation: Adaptation, model: AdaptedModel, report: Report) -> Tested:
-    if job.test is None:
+def policies(spec: RunSpec, game: Game, features: FeatureMap, rows: Sequence[int]) -> list[Array]:
+    """The final model's (K,) probabilities of the items in `rows`."""
+    _, model = _parts(spec, game, features)
+    return model.policies([spec.dataset.items[row] for row in rows])
+
+
+def _parts(spec: RunSpec, game: Game, features: FeatureMap) -> tuple[LanguageTrainer, AdaptedModel]:
+    assert isinstance(features, LanguageModel)
+    assert isinstance(game.trainer, LanguageTrainer)
+    return game.trainer, AdaptedModel(features, spec.dataset.classes, spec.dataset.columns)
+
+
+def _tested(spec: RunSpec, trainer: LanguageTrainer, model: AdaptedModel, report: Report) -> Tested:
+    if spec.test is None:
         return Tested()
     own = model.model.choices.normalisation
-    total = (adaptation.refits + 1) * len(job.test.items)
-    made = history(job.folder.adapters, adaptation.refits)
+    total = (trainer.refits + 1) * len(spec.test.items)
+    made = history(spec.folder.adapters, trainer.refits)
     labels = [0, *(each.labels for each in made)]
     curve: list[Point] = []
     before: dict[str, Evaluation] = {}
     last: dict[str, Evaluation] = {}
     for number, count in enumerate(labels):
-        adaptation.adapters.take(number)
-        done = number * len(job.test.items)
+        trainer.adapters.take(number)
+        done = number * len(spec.test.items)
 
         def tell(n: int, _: int, done: int = done) -> None:
             report(Progress("test", done + n, total))
 
-        last = judge_scores(model, job.test, tell)
+        last = judge_scores(model, spec.test, tell)
         before = before or last
         curve.append(point(count, last[own]))
     return Tested(last[own], tuple(curve), last, before)
 
 
-def card_facts(job: Job, adaptation: Adaptation, tested: Tested) -> dict[str, Any]:
+def card_facts(spec: RunSpec, trainer: LanguageTrainer, tested: Tested) -> dict[str, Any]:
     """What the model's card tells of the run that made it (`lm.card.card_text`)."""
-    table, evaluation = adaptation.table, tested.evaluation
-    assert isinstance(adaptation.model, LanguageModel)
-    choices = adaptation.model.choices
+    evaluation = tested.evaluation
+    assert isinstance(trainer.model, LanguageModel)
+    choices = trainer.model.choices
     return {
-        "run": job.folder.path.name,
-        "data": job.dataset.name,
-        "budget": job.terms.labels,
-        "audit": sum(job.terms.audits),
-        "bought": len(table.bought),
-        "gate": job.settings.gate,
+        "run": spec.folder.path.name,
+        "data": spec.dataset.name,
+        "budget": spec.terms.labels,
+        "audit": sum(spec.terms.audits),
+        "bought": len(trainer.examples.bought),
+        "gate": spec.settings.gate,
         "objective": choices.training.objective,
-        "epochs": epochs_of(table.ledger.rows()),
+        "epochs": epochs_of(trainer.ledger.rows()),
         "accuracy": None if evaluation is None else evaluation.accuracy,
         "n": None if evaluation is None else evaluation.n,
         "base_accuracy": _accuracies(tested.before).get(choices.normalisation),
         "accuracies": _accuracies(tested.by_normalisation),
-        "training": {"Refits": adaptation.refits, **training_of(choices)},
-        "warnings": list(job.folder.read_state().get("warnings", ())),
+        "training": {"Refits": trainer.refits, **training_of(choices)},
+        "warnings": list(spec.folder.read_state().get("warnings", ())),
     }
 
 

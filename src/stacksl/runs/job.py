@@ -1,4 +1,4 @@
-"""A job: everything a run needs to know before its first round, and how it is read back.
+"""The specification of a run: all that is known before its first round, and how it is read back.
 
 `run.toml` holds what differs from the defaults, `resolved.toml` every setting with its origin,
 where the data came from, and the versions.
@@ -7,7 +7,7 @@ where the data came from, and the versions.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -24,7 +24,10 @@ from stacksl.runs.settings import Resolved, Settings, resolve, settings_type
 from stacksl.runs.sources import CLASSES, More, Stock, given_classes, load, with_more
 from stacksl.runs.tombstones import as_it_was
 
-__all__ = ["Job", "Terms", "content", "versions"]
+__all__ = ["PENDING", "REOPEN", "RunSpec", "Terms", "content", "versions"]
+
+PENDING = "pending"  # in `resolved.toml`: a change that is not recorded yet; its names begin so
+REOPEN = "pending_reopen"
 
 CHANGEABLE = {
     "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
@@ -33,6 +36,7 @@ CHANGEABLE = {
 """What a run may change on the way: how its refits are trained."""
 
 CLASSES_DIGEST = "classes_sha256"  # in `resolved.toml`: of the file of classes
+
 LIBRARIES = (
     "numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers",
     "transformers", "peft", "accelerate",
@@ -58,13 +62,14 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RunSpec:
     """One run to be made, resumed or looked at.
 
     `data` and `test` name the sources: a path, or `sample`; in-memory items are written into the
     run's folder first and are then files like any other. `budget` and `audit` (how many of its
     labels measure the final model) are those the run began with, `more` the files that came since
-    and `now` what it may spend by now, where that was changed.
+    and `now` what it may spend by now, where that was changed. With `pending` the last change is
+    still to be recorded, and with `reopen` it asks again for items answered with no class.
     """
 
     folder: RunFolder
@@ -76,6 +81,8 @@ class Job:
     audit: int = 0
     more: tuple[More, ...] = ()
     now: Terms | None = None
+    pending: bool = False
+    reopen: bool = False
 
     @property
     def terms(self) -> Terms:
@@ -122,8 +129,8 @@ class Job:
         )
 
     @classmethod
-    def open(cls, folder: RunFolder, data: str | None = None) -> Job:
-        """The job of an existing run; `data` says where its file lies now, if it was moved.
+    def open(cls, folder: RunFolder, data: str | None = None) -> RunSpec:
+        """The spec of an existing run; `data` says where its file lies now, if it was moved.
 
         Raises:
             RunError: if the settings cannot be read.
@@ -151,8 +158,9 @@ class Job:
         _expect_classes(folder, table)
         kept = given_classes(folder, settings)
         classes = _began(kept, table)
-        stock = load(source, held, settings, columns=columns, classes=classes)
+        stock = load(source, held, settings, columns=columns, classes=classes, warn=False)
         stock = stock if kept is None else stock.grown(kept)
+        stock = stock.joined_by(_pending_classes(table, stock.classes))
         resolved = Resolved(settings, origin, table.get("preset"))
         more = tuple(_more(table))
         for each in more:
@@ -160,35 +168,21 @@ class Job:
         stock = as_it_was(folder, stock)
         audit = int(table.get("audit_labels", 0))
         now = _terms(table)
-        return cls(folder, resolved, stock, budget, source, held, audit, more, now)
+        pending = bool(table.get(PENDING)), bool(table.get(REOPEN))
+        return cls(folder, resolved, stock, budget, source, held, audit, more, now, *pending)
 
-    def renewed(
-        self,
-        *,
-        more: More | None = None,
-        terms: Terms | None = None,
-        classes_began: int | None = None,
-        classes: str | None = None,
-    ) -> None:
-        """Write into `resolved.toml` what a run is to go on with: for who holds the run.
+    def announce_classes(self, text: str) -> None:
+        """Say in `resolved.toml` what the file of classes is to have next.
 
-        `classes` is the content that the file of classes is to have next. Until it is written the
-        present one counts as well, so that a kill between the two files loses nothing.
+        Until it is written the present one counts as well, so that a kill between the two files
+        loses nothing.
         """
         table = self.folder.read_toml("resolved.toml")
-        if more is not None:
-            number = len(self.more) + 1
-            table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
-        if classes_began is not None:
-            table["classes_began"] = classes_began
-        if classes is not None:
-            new = sha256(classes.encode()).hexdigest()
+        known = str(table.get(CLASSES_DIGEST, "")).split(",")
+        new = sha256(text.encode()).hexdigest()
+        if new not in known:
             table[CLASSES_DIGEST] = f"{_classes_digest(self.folder)},{new}"
-        if terms is not None:
-            table |= {"labels_now": terms.labels, "audits_now": _listed(terms.audits)}
-            if terms.money is not None:
-                table["money_now"] = terms.money
-        self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+            self.folder.write_toml("resolved.toml", table, "everything this run was made with")
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Add `facts` on how the run computes to `resolved.toml`; those known stay as they are."""
@@ -213,8 +207,8 @@ class Job:
         resolved = resolve(dict(settings), self.resolved.explicit()).settings
         return self.settings.model_copy(update={name: getattr(resolved, name) for name in settings})
 
-    def changed(self, settings: Mapping[str, Any]) -> tuple[Job, list[str]]:
-        """This job with other settings of training, and a sentence for each that differs.
+    def changed(self, settings: Mapping[str, Any]) -> tuple[RunSpec, list[str]]:
+        """This spec with other settings of training, and a sentence for each that differs.
 
         The labels bought so far stay what they are, so that those which were paid for survive a
         refit that ran out of memory or diverged; which ones are bought next depends on the model
@@ -277,6 +271,16 @@ def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
     return Classes(kept.names[: int(first)], kept.descriptions[: int(first)])
 
 
+def _pending_classes(table: Mapping[str, Any], known: Classes | None) -> dict[str, str]:
+    """The classes, with their descriptions, that a change adds and the list does not have yet."""
+    if f"{PENDING}_class_1" not in table or known is None:
+        return {}
+    missing = int(table["classes_now"]) - len(known.names)
+    numbers = range(1, missing + 1)  # the list is written with all of them or none
+    names = (f"{PENDING}_class_{number}" for number in numbers)
+    return {str(table[name]): str(table[f"{name}_means"]) for name in names}
+
+
 def _more(table: Mapping[str, Any]) -> Iterator[More]:
     """The files that came after the run had begun, in their order."""
     number = 1
@@ -291,10 +295,6 @@ def _terms(table: Mapping[str, Any]) -> Terms | None:
         return None
     audits = tuple(int(size) for size in str(table["audits_now"]).split(",") if size)
     return Terms(int(table["labels_now"]), table.get("money_now"), audits)
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ",".join(str(number) for number in numbers)
 
 
 def _beside(folder: RunFolder, source: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.data import Dataset
+from stacksl.labels.reading import LedgerReader
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
 from stacksl.lm.handover import About
 from stacksl.lm.paths import load_torch
@@ -19,19 +20,22 @@ from stacksl.runs.adapted import AdaptedModel
 from stacksl.runs.evaluation import Evaluation, Point, Tested
 from stacksl.runs.folder import TIMES
 from stacksl.runs.handing import epochs_of, training_of
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 from stacksl.runs.metrics import wilson
 from stacksl.runs.refitting import Refitted, history
-from stacksl.runs.rounds import Table
 
 __all__ = ["language_facts"]
 
 
 def language_facts(
-    job: Job, table: Table, model: LanguageModel, tested: Tested, state: Mapping[str, Any]
+    spec: RunSpec,
+    ledger: LedgerReader,
+    model: LanguageModel,
+    tested: Tested,
+    state: Mapping[str, Any],
 ) -> f.LanguageModel:
     """The facts of the language `model` of a run; `tested` is what its test file says, if any."""
-    about = AdaptedModel(model, job.dataset.classes, job.dataset.columns).about()
+    about = AdaptedModel(model, spec.dataset.classes, spec.dataset.columns).about()
     adapter = model.stage.adapter
     trained = sum(int(p.numel()) for p in adapter.parameters())
     total = sum(
@@ -44,12 +48,12 @@ def language_facts(
         kind=about.kind,
         trained=trained,
         scoring=_scoring(about),
-        computed=_computed(job, model, state),
+        computed=_computed(spec, model, state),
         training=tuple(Named(k, _shown(v)) for k, v in training_of(model.choices).items()),
-        cuts=_cuts(job, model, about),
+        cuts=_cuts(spec, model, about),
         normalisations=_normalisations(about.normalisation, tested),
-        refits=_refits(_history(job, table), tested.curve),
-        epochs=tuple(f.Epoch(**epoch) for epoch in epochs_of(table.ledger.rows())),
+        refits=_refits(_history(spec, ledger), tested.curve),
+        epochs=tuple(f.Epoch(**epoch) for epoch in epochs_of(ledger.rows())),
     )
 
 
@@ -78,8 +82,8 @@ def _scoring(about: About) -> f.Scoring:
     )
 
 
-def _computed(job: Job, model: LanguageModel, state: Mapping[str, Any]) -> f.Computed:
-    recorded = job.folder.read_toml("resolved.toml")
+def _computed(spec: RunSpec, model: LanguageModel, state: Mapping[str, Any]) -> f.Computed:
+    recorded = spec.folder.read_toml("resolved.toml")
     facts = model.facts()
     peak, on_device = _peak_memory(str(facts["lm_device"]))
     return f.Computed(
@@ -116,9 +120,9 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _cuts(job: Job, model: LanguageModel, about: About) -> tuple[f.Cut, ...]:
+def _cuts(spec: RunSpec, model: LanguageModel, about: About) -> tuple[f.Cut, ...]:
     """Counted anew over all items: a resumed run has read but a part of them."""
-    named = {"items to label": job.dataset, "test items": job.test}
+    named = {"items to label": spec.dataset, "test items": spec.test}
     return tuple(_cut(where, dataset, model, about) for where, dataset in named.items() if dataset)
 
 
@@ -155,11 +159,11 @@ def _normalisation(
     )
 
 
-def _history(job: Job, table: Table) -> list[Refitted]:
+def _history(spec: RunSpec, ledger: LedgerReader) -> list[Refitted]:
     """The refits that the ledger names, as their records have them."""
-    refits = (row for row in table.ledger.rows() if row.event == "refit")
+    refits = (row for row in ledger.rows() if row.event == "refit")
     count = max((int(row.payload.get("adapter", 0)) for row in refits), default=0)
-    return history(job.folder.adapters, count)
+    return history(spec.folder.adapters, count)
 
 
 TOLD = (

@@ -10,8 +10,8 @@ from stacksl.data import Dataset
 from stacksl.report import facts as f
 from stacksl.runs.audit import Audited
 from stacksl.runs.evaluation import Evaluation, Tested
+from stacksl.runs.loop.examples import Examples
 from stacksl.runs.metrics import calibration_bins, confusions, wilson
-from stacksl.runs.rounds import Table
 
 __all__ = ["audit_fact", "calibration", "class_rows", "confusion_rows", "source", "test_fact"]
 
@@ -65,9 +65,9 @@ def audit_fact(audited: Audited | None) -> f.AuditResult | None:
     )
 
 
-def class_rows(dataset: Dataset, table: Table, tested: Tested) -> tuple[f.ClassRow, ...]:
+def class_rows(dataset: Dataset, examples: Examples, tested: Tested) -> tuple[f.ClassRow, ...]:
     """The classes, with the labels bought of each; empty where items bring their own options."""
-    bought = Counter(label for _, label, _ in table.bought)
+    bought = Counter(label for _, label, _ in examples.bought)
     judged = _judged(tested)
     names = dataset.classes or ()
     return tuple(_class_row(name, at, bought[at], judged) for at, name in enumerate(names))

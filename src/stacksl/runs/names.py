@@ -15,7 +15,7 @@ from stacksl.features import FeatureMap
 from stacksl.game.inputs import SharedBlock
 from stacksl.items import Item
 from stacksl.runs import arrays
-from stacksl.runs.job import Job
+from stacksl.runs.job import RunSpec
 
 FILE = "names.safetensors"
 
@@ -44,19 +44,19 @@ def name_texts(classes: Sequence[str], descriptions: Sequence[str] | None = None
     return [f"{a}: {b}" if b else a for a, b in zip(words, meanings, strict=True)]
 
 
-def class_names(job: Job, features: FeatureMap | None) -> NDArray[Any] | None:
+def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | None:
     """The rows of the run's class names, (K, d), written to disk when they are first made.
 
     Without `features`, as in a replay, they are read. None where names take no part: they are
     turned off, items bring their own options, or a language model is adapted.
     """
-    classes = job.dataset.classes
-    if not job.settings.names or job.settings.adapts or classes is None:
+    classes = spec.dataset.classes
+    if not spec.settings.names or spec.settings.adapts or classes is None:
         return None
-    kept = job.folder.features / FILE
+    kept = spec.folder.features / FILE
     if features is None:
         return _load(kept)["rows"]
-    return name_rows(features, name_texts(classes, job.stock.descriptions or None), kept)
+    return name_rows(features, name_texts(classes, spec.stock.descriptions or None), kept)
 
 
 def name_rows(features: FeatureMap, texts: Sequence[str], kept: Path | None = None) -> NDArray[Any]:

@@ -7,51 +7,43 @@ it was taken, so that a run which was cut off, or given more to do, takes the re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from stacksl.errors import SettingsError
 from stacksl.game.randomness import generator
 from stacksl.labels.ledger import Ledger
+from stacksl.labels.reading import LedgerReader
+from stacksl.labels.rows import Row
 from stacksl.runs.audit import Audit, draw
-from stacksl.runs.job import Job, Terms
-from stacksl.runs.rounds import Table
-
-__all__ = [
-    "Rows",
-    "everything",
-    "expect_items",
-    "hold",
-    "measured",
-    "order_of",
-    "rescheduled",
-    "rows_of",
-]
+from stacksl.runs.items.corpus import Corpus, Role
+from stacksl.runs.job import RunSpec, Terms
+from stacksl.runs.loop.game import Game
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """What the rows of a run's first files are for: a function of its settings and its data.
+def corpus_of(spec: RunSpec) -> Corpus:
+    """The items of a run with their roles before round 1, and the order of all there are by now.
 
-    Attributes:
-        order: those to choose from, in the order in which they are seen.
-        audit: those that measure the final model, in the order drawn.
-        aside: all rows that no training label is bought of: the audit's, owned ones, and those of
-            the same text as an owned one.
+    It is a function of the settings and the data alone; `hold` goes on to what the ledger says.
     """
+    settings, first = spec.settings, len(spec.stock.pool.items)
+    held = spec.stock.aside_at_first
+    drawn = draw(first, spec.audit, settings.seed, frozenset(row for row in held if row < first))
+    corpus = Corpus.of(spec.dataset.items)
+    corpus.assign(Role.DUPLICATE, held)
+    corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.stock.owned))
+    corpus.assign(Role.AUDIT, drawn)
+    aside = corpus.aside()
+    began = [row for row in order_of(settings.order, settings.seed, first) if row not in aside]
+    corpus.began, corpus.drawn, corpus.order = began, drawn, _everything(spec, began)
+    return corpus
 
-    order: list[int]
-    audit: list[int]
-    aside: frozenset[int]
 
-
-def rows_of(job: Job) -> Rows:
-    """What each row is for before round 1."""
-    items, seed = len(job.stock.pool.items), job.settings.seed
-    held = job.stock.aside_at_first
-    audit = draw(items, job.audit, seed, frozenset(row for row in held if row < items))
-    aside = held | frozenset(audit)
-    order = [row for row in order_of(job.settings.order, seed, items) if row not in aside]
-    return Rows(order, audit, aside)
+def _everything(spec: RunSpec, began: Sequence[int]) -> list[int]:
+    """The whole order: as the run began, then each file that came later, shuffled for itself."""
+    found = list(began)
+    for number, part in enumerate(spec.stock.segments[1:], start=1):
+        shuffled = order_of(spec.settings.order, spec.settings.seed, len(part), number)
+        found += [part[place] for place in shuffled]
+    return found
 
 
 def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
@@ -61,31 +53,29 @@ def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
     return [int(i) for i in generator(seed, "order", *keys).permutation(items)]
 
 
-def hold(job: Job, table: Table, rows: Rows) -> list[int]:
-    """Learn the labels that are held, lease the audit's, take up other terms; the whole order.
+def hold(spec: RunSpec, game: Game) -> None:
+    """Learn the labels that are owned and lease the audit's; the corpus has its roles after it.
 
     The audit's labels are reserved before any other, so that none can be spent elsewhere.
-
-    Raises:
-        SettingsError: a new audit needs more items than are left.
     """
-    known = _purchased(table.ledger)
-    audited = known.get("audit", set())
-    asks = {table.row[item] for item in audited} or set(rows.audit)
-    _own(job, table, known.get("owned", set()), asks)
-    if rows.audit and not audited:
-        drawn = [table.ids[row] for row in rows.audit if row not in job.stock.gone]
+    corpus, ledger, gone = game.corpus, game.ledger, spec.stock.gone
+    audited = _purchased(ledger).get("audit", set())
+    new = new_owned(spec, ledger, asked_by_audit(corpus, audited))
+    for decision, label in ledger.own(new, "owned") if new else ():
+        game.teach(decision, label)
+    if corpus.drawn and not audited:
+        drawn = [corpus.ids[row] for row in corpus.drawn if row not in gone]
         audited = set(drawn)
-        table.ledger.reserve(drawn, "audit")
-    _lease_again(job, table, audited)
-    order = _kept(job, table, rows, everything(job, rows))
-    if job.now is not None or len(order) != len(rows.order):
-        audited |= _change(job, table, order, audited, first=len(rows.order))
-    measuring = frozenset(table.row[item] for item in audited)
-    table.aside = rows.aside | job.stock.aside | measuring | job.stock.gone
-    unseen = {row for row in job.stock.gone if not table.ledger.seen(table.ids[row])}
-    passed = measuring | unseen
-    return [row for row in order if row not in passed]
+        ledger.reserve(drawn, "audit")
+    _lease_again(spec, game, audited)
+    order = kept(spec, ledger, corpus)
+    measuring = frozenset(corpus.row[item] for item in audited)
+    corpus.assign(Role.DUPLICATE, spec.stock.aside - corpus.aside())
+    corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.stock.owned))
+    corpus.assign(Role.AUDIT, measuring)
+    corpus.assign(Role.ERASED, gone)
+    passed = measuring | {row for row in gone if not ledger.seen(corpus.ids[row])}
+    corpus.order = [row for row in order if row not in passed]
 
 
 def _purchased(ledger: Ledger) -> dict[object, set[str]]:
@@ -96,82 +86,94 @@ def _purchased(ledger: Ledger) -> dict[object, set[str]]:
     return found
 
 
-def _own(job: Job, table: Table, known: set[str], audit: set[int]) -> None:
-    """Learn what is held and new, but nothing that the audit asks: it would know the answer."""
-    items = job.dataset.items
-    asked = {(items[row].prompt, items[row].candidates) for row in audit}
-    new = [
-        (item.id, label)
-        for item, label in ((items[table.row[name]], at) for name, at in job.stock.owned.items())
-        if item.id not in known and (item.prompt, item.candidates) not in asked
+def asked_by_audit(corpus: Corpus, audited: Set[str]) -> set[int]:
+    """The rows that measure: those `audited` before, else those that will be."""
+    return {corpus.row[item] for item in audited} or set(corpus.drawn)
+
+
+def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
+    """Labels that are held and not learnt; none that the audit asks: it would know the answer."""
+    if not spec.stock.owned:
+        return []
+    known = _purchased(ledger).get("owned", set())
+    items = {item.id: item for item in spec.dataset.items}
+    asked = {(items[name].prompt, items[name].candidates) for name in _ids(spec, audit)}
+    return [
+        (name, label)
+        for name, label in spec.stock.owned.items()
+        if name not in known and (items[name].prompt, items[name].candidates) not in asked
     ]
-    for decision, label in table.ledger.own(new, "owned") if new else ():
-        table.learn(decision, label)
 
 
-def _lease_again(job: Job, table: Table, audited: Set[str]) -> None:
+def _ids(spec: RunSpec, rows: Set[int]) -> list[str]:
+    return [spec.dataset.items[row].id for row in rows]
+
+
+def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
     """Lease what the audit asks and was cut off between being freed and being handed out anew."""
-    gone = {table.ids[row] for row in job.stock.gone}
-    for bought in table.ledger.export():
+    gone = {game.corpus.ids[row] for row in spec.stock.gone}
+    for bought in game.ledger.export():
         item = str(bought["item"])
         if item in audited - gone and bought["state"] == "released":
-            table.ledger.lease(item)
+            game.ledger.lease(item)
 
 
-def _kept(job: Job, table: Table, rows: Rows, order: list[int]) -> list[int]:
-    """The order without what came to be held by the user before its turn came."""
-    late = job.stock.aside - rows.aside
-    seen = table.ledger.seen
-    return [row for row in order if row not in late or seen(table.ids[row])]
+def kept(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
+    """The order without what came to be owned before its turn came; what was seen stays seen."""
+    late = spec.stock.aside - corpus.aside()
+    return [row for row in corpus.order if row not in late or ledger.seen(corpus.ids[row])]
 
 
-def everything(job: Job, rows: Rows) -> list[int]:
-    """The whole order: as the run began, then each file that came later, shuffled for itself."""
-    found = list(rows.order)
-    for number, part in enumerate(job.stock.segments[1:], start=1):
-        shuffled = order_of(job.settings.order, job.settings.seed, len(part), number)
-        found += [part[place] for place in shuffled]
-    return found
+def next_terms(
+    spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str], *, first: int
+) -> None:
+    """Write another budget or more items into the ledger, and lease the audit that comes with it.
 
+    Args:
+        spec: the run, with its new terms.
+        ledger: the run's.
+        order: the items to choose from.
+        audited: the items of the audits so far.
+        first: how many items there were to choose from when the run began.
 
-def _change(job: Job, table: Table, order: list[int], audited: set[str], *, first: int) -> set[str]:
-    """Take up another budget or more items, and the audit that comes with it: its items.
-
-    `first` is how many items there were to choose from when the run began.
+    Raises:
+        SettingsError: a new audit needs more items than are left.
     """
-    terms, ledger = job.terms, table.ledger
+    terms = spec.terms
     wanted = sum(terms.audits) - len(audited)
-    free = _free(job, table, order, audited)
-    items = first if table.agreed is None else table.agreed["items"]
+    free = _free(spec, ledger, order, audited)
     if wanted > 0 and len(free) < wanted:
         raise SettingsError(_too_few(wanted, len(free)))
+    items = next((int(row.payload["items"]) for row in _budgets(ledger)), first)
     if (ledger.budget, ledger.money, items) != (terms.labels, terms.money, len(order)):
-        rounds = table.learner.round + len(free) - max(0, wanted)
+        rounds = ledger.last_round + len(free) - max(0, wanted)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
         ledger.set_budget(terms.labels, terms.money, detail)
-        rescheduled(table, detail)
-    if wanted <= 0:
-        return set()
-    passed = frozenset(range(len(table.ids))) - frozenset(free)
-    drawn = draw(len(table.ids), wanted, job.settings.seed, passed, len(terms.audits) - 1)
-    leased = [table.ids[row] for row in drawn]
-    ledger.reserve(leased, "audit")
-    return set(leased)
+    if wanted > 0:
+        ids = [item.id for item in spec.dataset.items]
+        passed = frozenset(range(len(ids))) - frozenset(free)
+        drawn = draw(len(ids), wanted, spec.settings.seed, passed, len(terms.audits) - 1)
+        ledger.reserve([ids[row] for row in drawn], "audit")
 
 
-def expect_items(job: Job, ledger: Ledger, terms: Terms) -> None:
+def _budgets(ledger: Ledger) -> list[Row]:
+    """The changes of the budget, the last one first."""
+    return [row for row in ledger.rows() if row.event == "budget"][::-1]
+
+
+def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:
     """Hold that there is something to buy with what is wanted, before anything is written.
 
     Raises:
         SettingsError: more labels than before, but no item that can still be chosen, or too few
             for the audit that comes with them.
     """
-    ids = [item.id for item in job.dataset.items]
-    if job.settings.mode == "stream":
+    ids = [item.id for item in spec.dataset.items]
+    if spec.settings.mode == "stream":
         gone = {str(row.item) for row in ledger.rows() if row.event == "round"}
     else:
         gone = {str(bought["item"]) for bought in ledger.export()}
-    aside = job.stock.aside | job.stock.gone
+    aside = spec.stock.aside | spec.stock.gone
     free = sum(row not in aside and name not in gone for row, name in enumerate(ids))
     audited = sum(bought["purpose"] == "audit" for bought in ledger.export())
     wanted = sum(terms.audits) - audited
@@ -180,58 +182,44 @@ def expect_items(job: Job, ledger: Ledger, terms: Terms) -> None:
     if not free and terms.labels > ledger.spent:
         raise SettingsError(
             "every item was bought or, in a stream, has passed, so that more labels would buy"
-            " nothing: give the run more items first, with `stacksl extend`"
+            " nothing: give the run more items with `stacksl change RUN --items FILE`"
         )
 
 
 def _too_few(wanted: int, free: int) -> str:
     return (
         f"the audit that comes with the new budget needs {wanted} items that can still be chosen,"
-        f" but {free} are left: give the run more items first, with `stacksl extend`"
+        f" but {free} are left: give the run more items with `stacksl change RUN --items FILE`"
     )
 
 
-def _free(job: Job, table: Table, order: list[int], audited: set[str]) -> list[int]:
+def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
     """The rows that can still be chosen: of a stream those not seen, of a pool those not bought."""
-    aside = job.stock.aside | job.stock.gone
-    if job.settings.mode == "stream":
-        gone = {table.ids[row] for row in order if table.ledger.seen(table.ids[row])}
+    aside, ids = spec.stock.aside | spec.stock.gone, [item.id for item in spec.dataset.items]
+    if spec.settings.mode == "stream":
+        gone = {ids[row] for row in order if ledger.seen(ids[row])}
     else:
-        gone = {str(purchase["item"]) for purchase in table.ledger.export()}
+        gone = {str(purchase["item"]) for purchase in ledger.export()}
     gone |= audited
-    return [row for row in order if row not in aside and table.ids[row] not in gone]
+    return [row for row in order if row not in aside and ids[row] not in gone]
 
 
-def rescheduled(table: Table, payload: Mapping[str, object]) -> None:
-    """What a `budget` row does to the learner, when it is written and when it is played again."""
-    agreed = {name: _whole(payload[name]) for name in ("train", "rounds", "items")}
-    # A checkpoint may lie behind this row and the next one, whose horizon then takes over.
-    horizon = max(agreed["rounds"], table.learner.round)
-    table.learner.reschedule(budget=agreed["train"], horizon=horizon)
-    table.agreed = agreed
-
-
-def _whole(value: object) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def measured(job: Job, table: Table, rows: Rows) -> Audit | None:
+def measured(spec: RunSpec, game: Game) -> Audit | None:
     """The audit that speaks of the final model, with its answers: the newest that asked anything.
 
     A change of the budget that was too small for an audit leaves the one before it.
     """
-    bought = table.ledger.export()
+    bought = game.ledger.export()
     leased = [str(p["item"]) for p in bought if p["purpose"] == "audit"]
-    sizes = (len(rows.audit), *job.terms.audits[1:])
+    sizes = (len(game.corpus.drawn), *spec.terms.audits[1:])
     number = max((at for at, size in enumerate(sizes, start=1) if size), default=0)
     if not number or not leased:
         return None
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
-    said = {item: (answer.said, answer.index) for item, answer in table.ledger.audited().items()}
-    rest = len(job.dataset.items) - len(job.stock.aside)
+    said = {item: (answer.said, answer.index) for item, answer in game.ledger.audited().items()}
+    rest = len(spec.dataset.items) - len(spec.stock.aside)
     passed_over = 0.0 if number == 1 else _before(bought, items[0]) / rest
-    return Audit(tuple(table.row[item] for item in items), said, passed_over, number)
+    return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number)
 
 
 def _before(bought: Sequence[Mapping[str, object]], item: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.game.randomness import generator
 from stacksl.items import Item
+from stacksl.labels.labelers import Pending, Request
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Handed, Purchase
-from stacksl.runs.budget import Prices
+from stacksl.runs.budget import Prices, parse_prices
 from stacksl.runs.folder import RunFolder
 from stacksl.runs.private import make_private
 from stacksl.runs.settings import Settings
@@ -28,6 +29,7 @@ from stacksl.sheets import (
     Reply,
     Shown,
     new_key,
+    read_sheet,
     write_classes,
     write_howto,
     write_sheet,
@@ -36,8 +38,8 @@ from stacksl.sheets import (
 __all__ = [
     "AWAY",
     "FILE",
-    "Answered",
-    "Desk",
+    "SheetLabeler",
+    "Sheets",
     "annotators_of",
     "answers_from",
     "ask_folder",
@@ -51,58 +53,96 @@ SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.csv").fullmatch
 WHOLE = 26  # classes beyond which a sheet refers to a list of them
 
 
-class Answered:
-    """The labeler of people: what they answered is known before a round begins.
+@dataclass(frozen=True, slots=True)
+class Sheets:
+    """What sheets that were filled in came to.
 
-    It asks nothing by itself: `Desk` hands out what is open when the rounds are over.
+    Attributes:
+        answers: one for each row with a whole answer, as far as they were understood.
+        faults: a line for each cell that was not understood.
+        empty: rows still without an answer.
+    """
+
+    answers: tuple[Answer, ...]
+    faults: tuple[str, ...]
+    empty: int
+
+
+class SheetLabeler:
+    """People who answer by file: what is asked becomes rows of sheets, which they fill in.
+
+    Args:
+        ledger: notes who was handed which row.
+        folder: where the sheets lie.
+        settings: of the run: its annotators, and how many rows are out at a time.
+        items: all items of the run by row, and `row` the way from an id.
+        classes: where they are fixed.
+        began: how many classes there were before the first was added on the way, if any was.
+        away: the annotators who get no new rows.
+        alone: the last sheet that was written when one person answered.
     """
 
     name = FILE
     repeatable = False
 
-    def __init__(self, answers: Sequence[Answer] = ()) -> None:
-        self._answers = list(answers)
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: Path,
+        settings: Settings,
+        items: Sequence[Item],
+        row: Mapping[str, int],
+        classes: Classes | None,
+        began: int | None = None,
+        away: frozenset[str] = frozenset(),
+        alone: int = 0,
+    ) -> None:
+        self.ledger, self.folder, self.settings = ledger, folder, settings
+        self.items, self.row = items, row
+        self.classes, self.began, self.away, self.alone = classes, began, away, alone
+        self._asked: dict[tuple[str, int, int], Request] = {}
+        self._answers: list[Answer] = []
 
-    def ask(self, purchases: Sequence[Purchase]) -> None:
-        """Nothing: sheets are written when the run comes to wait."""
+    def ask(self, requests: Sequence[Request]) -> None:
+        """Note what is asked; `pending` hands it out, when the run has asked all that it can."""
+        self._asked |= {(r.item, r.slot, r.token): r for r in requests}
+
+    def read(self, files: Sequence[Path]) -> Sheets:
+        """Read sheets that were filled in; their answers are given at the next `answers`.
+
+        Raises:
+            DataError: a file cannot be read; nothing of any was taken then.
+        """
+        handed = {row.key: row for row in self.ledger.handed()}
+        shown = self._shown(handed.values())
+        replies: list[Reply] = []
+        faults: list[str] = []
+        empty = 0
+        for path in files:
+            sheet = read_sheet(path, shown)
+            replies += sheet.replies
+            faults += [fault.line(str(path)) for fault in sheet.faults]
+            empty += sheet.empty
+        found = answers_from(replies, handed, parse_prices(self.settings.price))
+        self._answers += found
+        return Sheets(tuple(found), tuple(faults), empty)
 
     def answers(self) -> list[Answer]:
-        """What came, once, in its order."""
-        came, self._answers = self._answers, []
-        return came
+        """What was read since the last call, in its order."""
+        given, self._answers = self._answers, []
+        return given
 
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """Where rows are handed out: who answers, where the sheets lie, how many rows are out.
-
-    `items` are all items of the run by row, `row` the way from an id; `classes` where they are
-    fixed, and `began` how many there were before the first was added on the way, if any was. Who is
-    `away` gets no new rows.
-    """
-
-    ledger: Ledger
-    folder: Path
-    settings: Settings
-    items: Sequence[Item]
-    row: Mapping[str, int]
-    classes: Classes | None
-    began: int | None = None
-    away: frozenset[str] = frozenset()
-
-    def deliver(self) -> list[dict[str, object]]:
+    def pending(self) -> list[Pending]:
         """Hand out what is open, up to the batch, and see that each sheet is there.
-
-        Returns:
-            Each sheet that waits for answers: its `file`, and how many of its rows are `open`.
 
         Raises:
             DataError: a sheet cannot be written.
         """
         out = {(h.item, h.slot, h.token): h for h in self.ledger.handed()}
-        leases = {(p.item, p.slot, p.token): p for p in self.ledger.open_purchases()}
+        leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
         waiting = [handed for key, handed in out.items() if key in leases]
-        fresh = [purchase for key, purchase in leases.items() if key not in out]
+        asked = {key: request for key, request in self._asked.items() if key in leases}
+        fresh = [request for key, request in asked.items() if key not in out]
         if not out:
             expect_free(self.settings)
         new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
@@ -110,16 +150,16 @@ class Desk:
             self.ledger.hand_out(new)
         self._write([*waiting, *new])
         open_rows = Counter(self._path(h.sheet, h.annotator) for h in [*waiting, *new])
-        return [{"file": str(path), "open": n} for path, n in sorted(open_rows.items())]
+        return [Pending(str(path), n) for path, n in sorted(open_rows.items())]
 
-    def _due(self, fresh: Sequence[Purchase], waiting: int) -> list[Purchase]:
+    def _due(self, fresh: Sequence[Request], waiting: int) -> list[Request]:
         """What goes out, as far as the batch has room: what is trained on, then the audit's."""
         train = [p for p in fresh if p.purpose != "audit"]
         audit = [p for p in fresh if p.purpose == "audit"]
         return [*train, *audit][: max(0, self.settings.batch - waiting)]
 
     def _assign(
-        self, due: Sequence[Purchase], known: Sequence[Handed], waiting: Sequence[Handed]
+        self, due: Sequence[Request], known: Sequence[Handed], waiting: Sequence[Handed]
     ) -> list[Handed]:
         """A row for each lease: for who has the fewest open rows, then the fewest in all."""
         who = annotators_of(self.settings.annotators)
@@ -163,7 +203,7 @@ class Desk:
             write_howto(self.folder, mode=self._mode)
         for path, rows in missing.items():
             classes = self._companion(rows[0])
-            asked = [self._asked(handed) for handed in self._mixed(rows)]
+            asked = [self._asked_as(handed) for handed in self._mixed(rows)]
             write_sheet(path, asked, mode=self._mode, classes=classes)
 
     def _open_folder(self) -> None:
@@ -189,7 +229,7 @@ class Desk:
         mix = generator(self.settings.seed, "sheet", rows[0].sheet).permutation(len(rows))
         return [rows[int(i)] for i in mix]
 
-    def _asked(self, handed: Handed) -> Asked:
+    def _asked_as(self, handed: Handed) -> Asked:
         item = self.items[self.row[handed.item]]
         return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in handed.order))
 
@@ -199,28 +239,28 @@ class Desk:
             return None
         shown = len(handed.order)  # a list of its own for each sheet's number of classes
         stem = "classes" if shown == (self.began or shown) else f"classes-of-{shown}"
-        path = self._path_of(stem, handed.annotator)
+        path = self._path_of(stem, handed.sheet, handed.annotator)
         if not path.exists():
             said = self.classes.names, self.classes.descriptions
             write_classes(path, *said, handed.order, mode=self._mode)
         return path.name
 
     def _path(self, sheet: int, annotator: str) -> Path:
-        return self._path_of(f"{sheet:04d}", annotator)
+        return self._path_of(f"{sheet:04d}", sheet, annotator)
 
-    def _path_of(self, stem: str, annotator: str) -> Path:
-        alone = len(annotators_of(self.settings.annotators)) == 1
+    def _path_of(self, stem: str, sheet: int, annotator: str) -> Path:
+        alone = sheet <= self.alone or len(annotators_of(self.settings.annotators)) == 1
         return self.folder / (f"{stem}.csv" if alone else f"{stem}-{annotator}.csv")
 
     @property
     def _mode(self) -> int:
         return int(self.settings.ask_mode, 8)
 
-    def shown(self) -> dict[str, Shown]:
-        """What each row that was ever handed out had been given, by its key."""
+    def _shown(self, rows: Iterable[Handed]) -> dict[str, Shown]:
+        """What each of the `rows` that were handed out had been given, by its key."""
         found = {}
-        for handed in self.ledger.handed():
-            asked = self._asked(handed)
+        for handed in rows:
+            asked = self._asked_as(handed)
             found[handed.key] = Shown(asked.options, handed.sheet, asked.prompt)
         return found
 

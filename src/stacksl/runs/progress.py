@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.items import Decision
 from stacksl.runs import checkpoints
 from stacksl.runs.folder import RunFolder
-from stacksl.runs.job import Job
-from stacksl.runs.rounds import Table
+from stacksl.runs.loop.game import Game
 
-__all__ = ["Kept", "Progress", "Report", "Watch", "checkpoint", "throttled"]
+__all__ = ["Progress", "Report", "Watch", "checkpoint", "silent", "throttled"]
 
 OFTEN = 0.1  # seconds between two reports of progress
 
@@ -41,14 +39,8 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
-class Kept(Protocol):
-    """What a checkpoint keeps beside the learner: the final head, a language model's refits."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays under names of its own."""
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Be as it was, given the arrays of the whole checkpoint."""
+def silent(progress: Progress) -> None:
+    """Tell nobody."""
 
 
 def throttled(report: Report) -> Callable[[Progress, bool], None]:
@@ -68,10 +60,8 @@ def throttled(report: Report) -> Callable[[Progress, bool], None]:
 class Watch:
     """Looks on after each block: tells how far the run is and writes checkpoints when due."""
 
-    def __init__(self, job: Job, table: Table, parts: Sequence[Kept], report: Report) -> None:
-        self._folder: RunFolder = job.folder
-        self._every = job.settings.checkpoint_every
-        self._table, self._parts = table, parts
+    def __init__(self, folder: RunFolder, every: int, game: Game, report: Report) -> None:
+        self._folder, self._every, self._game = folder, every, game
         self._tell = throttled(report)
         self._openness = 1.0
         self._seen = 0
@@ -80,7 +70,7 @@ class Watch:
 
     def __call__(self, posted: list[Decision]) -> None:
         """Look at a block of rounds that has just been played."""
-        learner, ledger = self._table.learner, self._table.ledger
+        learner, ledger = self._game.learner, self._game.ledger
         for decision in posted:
             self._openness += 0.01 * (float(decision.asked) - self._openness)
         self._count()
@@ -91,22 +81,22 @@ class Watch:
         )  # fmt: skip
         self._tell(state, learner.round == learner.horizon)
         if learner.round // self._every > (learner.round - len(posted)) // self._every:
-            checkpoint(self._folder, self._table, self._parts)
+            checkpoint(self._folder, self._game)
 
     def _count(self) -> None:
-        """Count the labels that came since; those held before were not predicted first."""
-        new = [pair for pair in self._table.bought[self._seen :] if pair[2] >= 0]
-        self._seen = len(self._table.bought)
+        """Count the labels that were learnt since; those owned before were not predicted first."""
+        bought = self._game.examples.bought
+        new = [pair for pair in bought[self._seen :] if pair[2] >= 0]
+        self._seen = len(bought)
         self._right += sum(label == choice for _, label, choice in new)
         self._counted += len(new)
 
 
-def checkpoint(folder: RunFolder, table: Table, parts: Sequence[Kept]) -> None:
-    """Write the learner and the `parts` as they are now, and the ledger's head they belong to."""
-    table.ledger.flush()  # the ledger is on disk before any checkpoint that names it
-    count, tip = table.ledger.head
-    learner = table.learner
+def checkpoint(folder: RunFolder, game: Game) -> None:
+    """Write learner and trainer as they are now, and the ledger's head they belong to."""
+    game.ledger.flush()  # the ledger is on disk before any checkpoint that names it
+    count, tip = game.ledger.head
+    learner = game.learner
     state = {name: np.asarray(array) for name, array in learner.state().items()}
-    for part in parts:
-        state |= part.state()
+    state |= game.trainer.state()
     checkpoints.save(folder.checkpoints, checkpoints.Checkpoint(count, tip, learner.round, state))

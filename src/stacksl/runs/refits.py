@@ -1,22 +1,29 @@
-"""The final model of a run: refits of the head on all labels bought so far (D15)."""
+"""The trainer of a linear model: refits of its head on all labels learnt so far (D15)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.errors import LedgerError
 from stacksl.game.inputs import Array, Block, SharedBlock
+from stacksl.game.learner import Learner
 from stacksl.game.scorers import Head, Scorer, restore_head
 from stacksl.game.scorers.heads import ClassHead
 from stacksl.game.scorers.refits import Fit
+from stacksl.game.widening import widened
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.rows import Row
 from stacksl.runs.final import KINDS, Kind, Made, Source, beside_names, make_final
-from stacksl.runs.rounds import Table
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Game
+from stacksl.runs.progress import Progress, Report, silent
 
-__all__ = ["Refits"]
+__all__ = ["LinearTrainer", "linear_trainer"]
 
 Bought = Sequence[tuple[int, int, int]]
 
@@ -27,18 +34,33 @@ ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
 
 @dataclass(slots=True, eq=False)
-class Refits:
-    """The head as it is now, after `count` refits, the last of them on `labels` labels.
+class LinearTrainer:
+    """Refits the head of a linear model; see `loop.trainer.Trainer`.
 
-    `final` says that the last was on the whole budget, `made_by` what it was made of, and `tried`
-    the cross-validated accuracy of each kind of final model it was chosen from (`runs.final`).
-    `names` are the rows of the class names, (K, d), None where they take no part, those of classes
-    still to be added behind the others; `seed` draws the folds.
+    Attributes:
+        examples: what it is fitted on.
+        learner: with the online scorer, which makes the head.
+        ledger: has a row of each refit.
+        names: rows of the class names, (K, d), as soft examples; None where they take no part.
+            Those of classes still to be added stand behind the others.
+        seed: draws the folds.
+        on_the_way: whether labels that were learnt make a refit due, as a pool is ranked by it.
+        at_end: whether there is a final head, rather than the last online state.
+        report: told how far the last refit is.
+        head: the head as it is now, after `count` refits, the last of them on `labels` labels.
+        final: whether the last refit was the one that gives the final model.
+        made_by: what that was made of.
+        tried: the cross-validated accuracy of each kind of final model that it was chosen from.
     """
 
-    table: Table
+    examples: Examples
+    learner: Learner
+    ledger: Ledger
     names: NDArray[Any] | None = None
     seed: int = 0
+    on_the_way: bool = True
+    at_end: bool = True
+    report: Report = silent
     head: Head | None = None
     count: int = 0
     labels: int = 0
@@ -49,28 +71,68 @@ class Refits:
 
     @property
     def due(self) -> bool:
-        """Whether the head lags behind: there are labels, or names, that it has not seen."""
-        return self.labels < len(self.table.bought) or (self.names is not None and self.count == 0)
+        """Whether a pool is to be ranked by labels, or names, that the head has not seen."""
+        return self.on_the_way and self._lags
 
-    def outdate(self) -> None:
-        """Let the head be fitted again, whatever it has seen: there is a class it does not know."""
+    @property
+    def _lags(self) -> bool:
+        unnamed = self.names is not None and self.count == 0
+        return self.labels < len(self.examples.bought) or unnamed
+
+    def refit(self) -> bool:
+        """Refit the head on the labels so far."""
+        self._refit(tune=False)
+        return False
+
+    def finish(self) -> None:
+        """Refit the head on all labels, its strength chosen by folds."""
+        if self.at_end and (self._lags or not self.final):
+            self.report(Progress("refit", 0, 1))
+            self._refit(tune=True)
+
+    def ready(self) -> None:
+        """Nothing: all features are there."""
+
+    def widen(self, size: int) -> None:
+        """Let there be `size` classes; the head is to be fitted again, whatever it has seen."""
+        block = self.examples.block
+        assert isinstance(block, SharedBlock)
+        self.examples.block = replace(block, classes=size)
+        self.learner.scorer = widened(self.learner.scorer, size, self.seed)
         self.labels, self.final = -1, False
 
-    def again(self, *, tune: bool = False) -> None:
-        """Refit the head on the labels bought so far and leave a `refit` row in the ledger."""
-        self.apply(tune=tune)
+    def replay(self, row: Row, after: int) -> None:
+        """Refit, or widen, at a row behind number `after`.
+
+        Raises:
+            LedgerError: the row is of a language model.
+        """
+        if row.event == "refreshed":
+            raise LedgerError(
+                f"row {row.seq} says that a language model was refitted and the features renewed,"
+                " but the run has no model to refit: resume it with the settings it began with"
+            )
+        if row.seq <= after:
+            return
+        if row.event == "class_added":
+            self.widen(int(row.payload["size"]))
+        else:
+            self._fit(tune=bool(row.payload["tune"]))
+
+    def _refit(self, *, tune: bool) -> None:
+        """Refit the head and leave a row in the ledger."""
+        self._fit(tune=tune)
         detail: dict[str, object] = {"tune": tune}
         if self.names is not None:
             detail["made_by"] = self.made_by
         if self.tried:
             detail["tried"] = dict(self.tried)
-        self.table.ledger.note_refit(len(self.table.bought), detail)
+        self.ledger.note_refit(len(self.examples.bought), detail)
 
-    def apply(self, *, tune: bool) -> None:
-        """Refit the head without a word in the ledger, as its replay does."""
-        scorer, bought = self.table.learner.scorer, self.table.bought
+    def _fit(self, *, tune: bool) -> None:
+        scorer, bought = self.learner.scorer, self.examples.bought
         if self.names is None:
-            made = Made(_fit(scorer, bought, self.table.block, tune), "plain")
+            made = Made(_fit(scorer, bought, self.examples.block, tune), "plain")
         elif tune and bought:
             made = make_final(scorer, self._whole(), *_split(bought))
         else:
@@ -86,9 +148,9 @@ class Refits:
         `untouched` is a scorer that has learnt nothing: the online one knows classes that were
         bought later. It is made as the last one was.
         """
-        bought = self.table.bought[:labels]
+        bought = self.examples.bought[:labels]
         if self.names is None or not bought:
-            return _fit(untouched, bought, self.table.block, tune=True)
+            return _fit(untouched, bought, self.examples.block, tune=True)
         return make_final(untouched, self._whole(), *_split(bought), self.made_by).head
 
     def without(
@@ -99,10 +161,10 @@ class Refits:
         It is made as the last one was, of a scorer that has learnt nothing, and fitted neither on
         their items nor on those of the rows `others`.
         """
-        bought, held = self.table.bought, set(places.tolist())
+        bought, held = self.examples.bought, set(places.tolist())
         kept = [each for place, each in enumerate(bought) if place not in held]
         if self.names is None or not kept:
-            return _fit(untouched, kept, self.table.block, tune=True)
+            return _fit(untouched, kept, self.examples.block, tune=True)
         fresh, source = self._source is None, self._whole()
         if fresh and self.made_by == KINDS[-1]:
             source.rest(*_split(bought))  # the graph is to hold the items of every fold
@@ -139,29 +201,37 @@ class Refits:
         if isinstance(self.head, ClassHead) and self.head.coefficients.shape == names.shape:
             start = self.head.coefficients, self.head.intercepts
         fit = Fit(soft=beside_names(names), start=start, tolerance=ON_THE_WAY)
-        return scorer.refit(self.table.block.take(rows.tolist()), gold, fit=fit)
+        return scorer.refit(self.examples.block.take(rows.tolist()), gold, fit=fit)
 
     def _named(self, names: NDArray[Any]) -> NDArray[Any]:
         """The rows of the names of the classes that there are by now."""
-        assert isinstance(self.table.block, SharedBlock)
-        return names[: self.table.block.classes]
+        assert isinstance(self.examples.block, SharedBlock)
+        return names[: self.examples.block.classes]
 
     def _unnamed(self) -> frozenset[int]:
         """Items whose answer was no candidate: nothing is spread to them or fitted on them."""
-        said = [row for row in self.table.ledger.export() if row["state"] == "answered"]
-        return frozenset(self.table.row[str(r["item"])] for r in said if r["said"] != "label")
+        row = self.examples.corpus.row
+        said = [each for each in self.ledger.export() if each["state"] == "answered"]
+        return frozenset(row[str(each["item"])] for each in said if each["said"] != "label")
 
     def _whole(self) -> Source:
         """What final models are made of; one graph serves them all while its items are the same."""
-        table = self.table
-        apart = (frozenset(table.aside) | self._unnamed()) - {row for row, _, _ in table.bought}
+        examples = self.examples
+        bought = {row for row, _, _ in examples.bought}
+        apart = (examples.corpus.aside() | self._unnamed()) - bought
         old = self._source
-        if old is None or old.block is not table.block or old.apart != apart:
-            assert isinstance(table.block, SharedBlock)
+        if old is None or old.block is not examples.block or old.apart != apart:
+            assert isinstance(examples.block, SharedBlock)
             assert self.names is not None
             names = self._named(self.names)
-            old = self._source = Source(table.block, names, apart, self.seed)
+            old = self._source = Source(examples.block, names, apart, self.seed)
         return old
+
+
+def linear_trainer(game: Game) -> LinearTrainer:
+    """The trainer of a game whose model is linear."""
+    assert isinstance(game.trainer, LinearTrainer)
+    return game.trainer
 
 
 def _fit(scorer: Scorer, bought: Bought, block: Block, tune: bool) -> Head | None:

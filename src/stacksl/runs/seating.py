@@ -1,85 +1,116 @@
-"""What a run is played with: its features, ledger, labeler, players and table.
+"""What a run is played with: its features, ledger, labeler, learner and trainer.
 
 Each is made or found on disk, whichever the run's folder asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from stacksl.errors import LedgerError, RunError
 from stacksl.features import FeatureMap, make_features
 from stacksl.game.inputs import Block, joined
+from stacksl.game.learner import Learner
 from stacksl.labels.labelers import Labeler, make_labeler
 from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, ItemRecord
+from stacksl.lm import LanguageModel
 from stacksl.runs import arrays
-from stacksl.runs.adapting import language_model
+from stacksl.runs.adapting import LanguageTrainer, changed_facts, language_model
 from stacksl.runs.anchors import anchors
 from stacksl.runs.building import Players, assemble
 from stacksl.runs.frozen import freeze, is_frozen, thaw
-from stacksl.runs.job import Job, content
-from stacksl.runs.opening import Rows
-from stacksl.runs.people import FILE, Answered, Desk, annotators_of, ask_folder, away_from
+from stacksl.runs.items.corpus import Corpus
+from stacksl.runs.items.identity import expect_same_items, records_of, seal
+from stacksl.runs.job import RunSpec
+from stacksl.runs.loop.batches import Batches
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.trainer import Trainer
+from stacksl.runs.names import class_names
+from stacksl.runs.people import FILE, SheetLabeler, annotators_of, ask_folder, away_from
 from stacksl.runs.private import make_private
-from stacksl.runs.progress import Progress, Report, throttled
-from stacksl.runs.rounds import Table
+from stacksl.runs.progress import Progress, Report, silent, throttled
+from stacksl.runs.refits import LinearTrainer
 from stacksl.runs.tombstones import Tombstones
 
 __all__ = [
+    "batches_of",
     "cut_texts",
-    "desk_of",
     "feature_map",
     "features_again",
     "features_of",
     "labeler_of",
     "ledger_of",
+    "note_model",
     "players_of",
-    "silent",
-    "table_of",
+    "sheet_labeler",
+    "trainer_of",
 ]
 
 
-def players_of(job: Job, block: Block, rows: Rows) -> Players:
+def players_of(spec: RunSpec, block: Block, corpus: Corpus) -> Players:
     """The players of a run, as they were before any item was forgotten."""
-    known, settings = Tombstones.read(job.folder), job.settings
+    known, settings = Tombstones.read(spec.folder), spec.settings
     if known is not None and known.gate_scale is not None:
         settings = settings.model_copy(update={"gate_scale": known.gate_scale})
-    players = assemble(settings, block, rows.order, job.budget.labels - job.audit)
+    players = assemble(settings, block, corpus.began, spec.budget.labels - spec.audit)
     if known is not None and known.gate_state is not None:
         players.learner.gate_state = known.gate_state
     return players
 
 
-def table_of(
-    job: Job, players: Players, block: Block, ledger: Ledger, who: Labeler, rows: Rows
-) -> Table:
-    """The players at their table, before any row of the ledger."""
-    ids = [item.id for item in job.dataset.items]
-    row = {name: index for index, name in enumerate(ids)}
-    share = -(-job.settings.batch * job.audit // job.budget.labels)  # of a batch, rounded up
-    return Table(
-        players.follower, players.learner, ledger, who, ids, block, row, rows.aside,
-        batch=job.settings.batch, audit_share=share, overlap=_overlap(job),
-        min_per_class=job.settings.min_per_class,
-    )  # fmt: skip
+def batches_of(spec: RunSpec) -> Batches:
+    """How many labels a run asks for at a time."""
+    share = -(-spec.settings.batch * spec.audit // spec.budget.labels)  # of a batch, rounded up
+    known, away = annotators_of(spec.settings.annotators), away_from(spec.folder)
+    several = len(known) - len(away) > 1  # no row goes to two while fewer than two are there
+    return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)
 
 
-def _overlap(job: Job) -> int:
-    """How many rows go to two annotators; none are added while fewer than two are there."""
-    known, away = annotators_of(job.settings.annotators), away_from(job.folder)
-    return job.settings.overlap if len(known) - len(away) > 1 else 0
+def trainer_of(
+    spec: RunSpec,
+    examples: Examples,
+    learner: Learner,
+    ledger: Ledger,
+    features: FeatureMap | None,
+    report: Report,
+) -> Trainer:
+    """What refits the model of a run; without `features`, as in a replay, nothing is trained."""
+    settings = spec.settings
+    head = LinearTrainer(
+        examples,
+        learner,
+        ledger,
+        class_names(spec, features),
+        settings.seed,
+        on_the_way=settings.mode == "pool",
+        at_end=settings.refit,
+        report=report,
+    )
+    if not settings.adapts:
+        return head
+    model = features if isinstance(features, LanguageModel) else None
+    return LanguageTrainer(spec, head, model, report)
 
 
-def feature_map(job: Job) -> FeatureMap:
+def feature_map(spec: RunSpec) -> FeatureMap:
     """What makes the run's features: a map of its settings, or its language model."""
-    if job.settings.adapts:
-        return language_model(job)
-    return make_features(job.settings.features, classes=job.dataset.classes, seed=job.settings.seed)
+    if spec.settings.adapts:
+        return language_model(spec)
+    return make_features(
+        spec.settings.features, classes=spec.dataset.classes, seed=spec.settings.seed
+    )
 
 
-def features_of(job: Job, features: FeatureMap, report: Report) -> Block:
+def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
+    """Record how a language model computes; a sentence for each thing it did otherwise before."""
+    if not isinstance(features, LanguageModel):
+        return []
+    changed = changed_facts(spec, features)
+    spec.note(features.facts())
+    return changed
+
+
+def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:
     """The block of all items: encoded and frozen once, thawed ever after.
 
     The map is fitted on the items the run began with; those that came later are rows of it too,
@@ -87,31 +118,33 @@ def features_of(job: Job, features: FeatureMap, report: Report) -> Block:
     """
     return joined(
         [
-            _frozen(job, features, job.folder.features / name, part, report)
-            for name, part in job.stock.features.items()
+            _frozen(spec, features, spec.folder.features / name, part, report)
+            for name, part in spec.stock.features.items()
         ]
     )
 
 
-def features_again(job: Job) -> Block:
+def features_again(spec: RunSpec) -> Block:
     """The frozen block of all items, for a replay; no language model is loaded for it."""
-    if job.settings.adapts:
-        ids, folder = [item.id for item in job.dataset.items], job.folder.features
-        parts = job.stock.features.items()
+    if spec.settings.adapts:
+        ids, folder = [item.id for item in spec.dataset.items], spec.folder.features
+        parts = spec.stock.features.items()
         if not all(is_frozen(folder / name) for name, _ in parts):
             raise RunError(
-                f"the run {job.folder.path} was given items that its model has not read yet:"
-                f" `stacksl resume {job.folder.path}` first"
+                f"the run {spec.folder.path} was given items that its model has not read yet:"
+                f" `stacksl resume {spec.folder.path}` first"
             )
         return joined([thaw(folder / name, None, ids[part]) for name, part in parts])
-    return features_of(job, feature_map(job), silent)
+    return features_of(spec, feature_map(spec), silent)
 
 
-def _frozen(job: Job, features: FeatureMap, folder: Path, part: slice, report: Report) -> Block:
+def _frozen(
+    spec: RunSpec, features: FeatureMap, folder: Path, part: slice, report: Report
+) -> Block:
     """The block of a part of the items, as it lies in `folder`."""
-    items = job.dataset.items[part]
+    items = spec.dataset.items[part]
     ids = [item.id for item in items]
-    home = job.folder.features / "map.safetensors"
+    home = spec.folder.features / "map.safetensors"
     if is_frozen(folder):
         features.restore(arrays.load(home))
         return thaw(folder, features.fingerprint, ids)
@@ -136,66 +169,53 @@ def cut_texts(features: FeatureMap) -> list[str]:
     return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
 
 
-FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
-
-
-def ledger_of(job: Job, *, began: bool) -> Ledger:
+def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
     """The run's ledger, made once; the items are checked against it ever after.
 
     Raises:
         LedgerError: the run `began` and its ledger is gone, or the items are not its own.
     """
-    own = job.settings.labeler.partition(":")[0] in FILE_LABELERS
-    answers = job.dataset.answers if own else {}
-    records = [
-        ItemRecord(item.id, content(item, answer), len(item.candidates))
-        for item, answer in job.stock.as_begun(answers)
-    ]
-    path = job.folder.ledger
+    path = spec.folder.ledger
     if not path.exists():
         if began:
             raise LedgerError(
                 f"the ledger {path} of this run is gone, and without it nobody knows what was"
                 " bought: restore it from a copy"
             )
-        return Ledger.create(
+        ledger = Ledger.create(
             path,
-            run=job.folder.path.name,
-            budget=job.budget.labels,
-            money=job.budget.money,
-            price=job.budget.price,
-            items=records,
+            run=spec.folder.path.name,
+            budget=spec.budget.labels,
+            money=spec.budget.money,
+            price=spec.budget.price,
+            items=records_of(spec),
         )
+        seal(spec, ledger)
+        return ledger
     ledger = Ledger.open(path)
-    later = range(job.stock.first, len(records))
-    if new := [records[row] for row in later if row not in job.stock.gone]:
-        ledger.add_items(new)
-    ledger.check_items(records)
-    ledger.verify(anchors(job.folder))
+    expect_same_items(spec, ledger)
+    ledger.verify(anchors(spec.folder))
     return ledger
 
 
-def labeler_of(job: Job, answers: Sequence[Answer]) -> Labeler:
-    """Who answers, by the settings; people have given their `answers` already."""
-    if job.settings.labeler == FILE:
-        return Answered(answers)
+def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
+    """Who answers, by the settings."""
+    if spec.settings.labeler == FILE:
+        return sheet_labeler(spec, ledger)
     return make_labeler(
-        job.settings.labeler,
-        answers=job.dataset.answers,
-        sizes=job.stock.sizes,
-        seed=job.settings.seed,
+        spec.settings.labeler,
+        answers=spec.dataset.answers,
+        sizes=spec.stock.sizes,
+        seed=spec.settings.seed,
     )
 
 
-def desk_of(job: Job, ledger: Ledger) -> Desk:
-    """Where the rows of a run are handed out to people."""
-    items = job.dataset.items
+def sheet_labeler(spec: RunSpec, ledger: Ledger) -> SheetLabeler:
+    """The people who answer a run by file."""
+    items = spec.dataset.items
     row = {item.id: index for index, item in enumerate(items)}
-    place = ask_folder(job.settings, job.folder.path)
-    began = None if job.stock.began is None else len(job.stock.began)
-    classes, away = job.stock.classes, away_from(job.folder)
-    return Desk(ledger, place, job.settings, items, row, classes, began, away)
-
-
-def silent(progress: Progress) -> None:
-    """Tell nobody."""
+    place = ask_folder(spec.settings, spec.folder.path)
+    began = None if spec.stock.began is None else len(spec.stock.began)
+    classes, away = spec.stock.classes, away_from(spec.folder)
+    alone = int(spec.folder.read_toml("resolved.toml").get("sheets_alone", 0))
+    return SheetLabeler(ledger, place, spec.settings, items, row, classes, began, away, alone)

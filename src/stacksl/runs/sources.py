@@ -129,6 +129,14 @@ class Stock:
             began=before,
         )
 
+    def joined_by(self, added: Mapping[str, str]) -> Stock:
+        """This stock with classes `added` behind those it has, each with its description."""
+        classes = self.classes
+        if not added or classes is None:
+            return self
+        names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
+        return replace(self.grown(Classes(names, said)), began=self.began or classes.names)
+
     def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
         """Each item and its answer without the classes that were added since the run began."""
         for item in self.dataset.items:
@@ -217,14 +225,18 @@ def load(
     *,
     columns: Mapping[str, str] | None = None,
     classes: Classes | None = None,
+    warn: bool = True,
 ) -> Stock:
-    """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples."""
+    """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples.
+
+    Oddities of the data are looked for with `warn` alone: a run that goes on was told of them.
+    """
     held: Dataset | None = None
     if source in (SAMPLE, QUESTIONS):
         dataset, own = sample() if source == SAMPLE else _questions()
         held = own if test == source else None
     else:
-        dataset = _read(source, settings, columns, classes)
+        dataset = _read(source, settings, columns, classes, warn)
     if test is not None and held is None:
         held = load_test(test, dataset, settings)
     owned = load_owned(settings.owned, dataset, settings)
@@ -257,6 +269,7 @@ def _read(
     settings: Settings,
     columns: Mapping[str, str] | None,
     classes: Classes | None,
+    warn: bool,
 ) -> Dataset:
     wanted = dict(columns or {})
     if settings.prompt_column:
@@ -271,6 +284,7 @@ def _read(
         max_candidates=settings.max_candidates,
         seed=settings.seed,
         strict=settings.strict,
+        warn=warn,
     )
 
 

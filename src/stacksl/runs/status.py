@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import LedgerError
 from stacksl.runs.budget import MICRO
 from stacksl.runs.folder import RunFolder, read_facts
 
+if TYPE_CHECKING:
+    from stacksl.labels.reading import LedgerReader
 
-def status_of(folder: RunFolder) -> dict[str, Any]:
-    """The contract of `stacksl status --json`; see `docs/cli.md`."""
+
+def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str, Any]:
+    """The contract of `stacksl status --json`; see `docs/cli.md`.
+
+    `ledger` is the run's, where it is open already.
+    """
     table = folder.read_toml("resolved.toml")
     state = folder.read_state()
-    counts = _counts(folder)
+    counts = _counts(folder) if ledger is None else _counted(ledger)
     labels = int(table.get("labels_now", table["labels"]))
     priced = "money_micro" in table
     going_on = state["state"] in ("interrupted", "stopped", "failed", "waiting")
@@ -66,23 +72,31 @@ def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:
 
 def _counts(folder: RunFolder) -> dict[str, int]:
     """Rounds, labels asked and learnt, right choices and money, from the ledger's rows."""
-    counts = dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
     if not folder.ledger.exists():
-        return counts
+        return dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
     from stacksl.labels.ledger import Ledger
 
-    choices: dict[str | None, int] = {}  # the last round's: a pool passes an item over, then buys
     try:
         with Ledger.open(folder.ledger, readonly=True) as ledger:
-            for row in ledger.rows():
-                if row.event == "round":
-                    choices[row.item] = int(row.payload["choice"])
-                elif row.event == "learnt" and row.purpose == "train":
-                    counts["learnt"] += 1
-                    counts["right"] += choices.get(row.item) == row.label().index
-            counts["asked"], counts["spent"] = ledger.asked, ledger.spent
-            counts["money"] = ledger.spent_money
-            counts["rounds"] = len(choices)
+            return _counted(ledger)
     except LedgerError as fault:
         raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-    return counts
+
+
+def _counted(ledger: LedgerReader) -> dict[str, int]:
+    choices: dict[str | None, int] = {}  # the last round's: a pool passes an item over, then buys
+    learnt = right = 0
+    for row in ledger.rows():
+        if row.event == "round":
+            choices[row.item] = int(row.payload["choice"])
+        elif row.event == "learnt" and row.purpose == "train":
+            learnt += 1
+            right += choices.get(row.item) == row.label().index
+    return {
+        "rounds": len(choices),
+        "asked": ledger.asked,
+        "spent": ledger.spent,
+        "learnt": learnt,
+        "right": right,
+        "money": ledger.spent_money,
+    }

@@ -21,8 +21,10 @@ from stacksl.runs.building import width_scale
 from stacksl.runs.chronicle import Chronicle
 from stacksl.runs.conflicts import OF_MODEL
 from stacksl.runs.evaluation import Tested
-from stacksl.runs.job import Job, versions
+from stacksl.runs.job import RunSpec, versions
 from stacksl.runs.language import language_facts
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Game
 from stacksl.runs.measured import (
     audit_fact,
     calibration,
@@ -31,9 +33,8 @@ from stacksl.runs.measured import (
     source,
     test_fact,
 )
-from stacksl.runs.refits import Refits
+from stacksl.runs.refits import LinearTrainer, linear_trainer
 from stacksl.runs.responses import asking_of
-from stacksl.runs.rounds import Table
 from stacksl.runs.sources import Stock
 
 __all__ = ["facts_of"]
@@ -47,64 +48,63 @@ HELD = -1  # the choice that stands beside a label that was held before
 
 
 def facts_of(
-    job: Job,
-    table: Table,
-    refits: Refits,
+    spec: RunSpec,
+    game: Game,
     features: FeatureMap,
     tested: Tested,
     state: Mapping[str, Any],
 ) -> f.Facts:
     """The facts of a run as it stands; `tested` is what its test file and its audit say, if any."""
-    seen = Chronicle.read(table.ledger.rows(), table.row)
+    seen = Chronicle.read(game.ledger.rows(), game.corpus.row)
     language = (
-        language_facts(job, table, features, tested, state)
+        language_facts(spec, game.ledger, features, tested, state)
         if isinstance(features, LanguageModel)
         else None
     )
     return f.Facts(
-        title=job.dataset.name,
-        run=job.folder.path.name,
+        title=spec.dataset.name,
+        run=spec.folder.path.name,
         state=str(state.get("state", "finished")),
         created=str(state["created"]),
         finished=str(state.get("finished", "")),
-        data=_data(job),
-        budget=_budget(job, table, seen),
-        method=_method(job, table, features),
+        data=_data(spec),
+        budget=_budget(spec, game, seen),
+        method=_method(spec, game, features),
         interruptions=tuple(state["interruptions"]),
-        test=test_fact(job.test, tested.evaluation),
+        test=test_fact(spec.test, tested.evaluation),
         audit=audit_fact(tested.audited),
         asking=replace(
-            asking_of(table.ledger, seen.changes, seen.added, priced=job.budget.money is not None),
+            asking_of(game.ledger, seen.changes, seen.added, priced=spec.budget.money is not None),
             abstaining=words_on_threshold(
                 tested.threshold,
-                len(unnamed(table.ledger)),
-                possible=language is None and refits.head is not None,
+                len(unnamed(game.ledger)),
+                possible=language is None and game.trainer.head is not None,
             ),
         ),
         curve=tuple(f.CurvePoint(*point) for point in tested.curve),
         rounds=_rounds(seen),
-        before_label=_before(table),
-        gate_score=None if language else _gate_score(job, table, seen),
-        classes=class_rows(job.dataset, table, tested),
-        confusions=confusion_rows(job.dataset, tested),
+        before_label=_before(game),
+        gate_score=None if language else _gate_score(spec, game, seen),
+        classes=class_rows(spec.dataset, game.examples, tested),
+        confusions=confusion_rows(spec.dataset, tested),
         measured_on=source(tested),
         calibration=calibration(tested),
-        contested=_contested(job.stock, table, seen),
-        refit=_refit_of_adapter(language) if language else _refit(job, refits),
-        clipped_share=_clipped(table),
-        gold_outside=seen.outside if job.settings.follower != "given" else None,
-        settings=_settings(job, table),
+        contested=_contested(spec.stock, game, seen),
+        refit=_refit_of_adapter(language) if language else _refit(spec, linear_trainer(game)),
+        clipped_share=_clipped(game),
+        gold_outside=seen.outside if spec.settings.follower != "given" else None,
+        settings=_settings(spec, game),
         versions=tuple(
             f.Named(name.removeprefix("version_"), value) for name, value in versions().items()
         ),
-        fingerprints=_fingerprints(table, features),
+        fingerprints=_fingerprints(game, features),
         warnings=tuple(state["warnings"]),
         language=language,
     )
 
 
-def _data(job: Job) -> f.DataCard:
-    dataset = job.dataset
+def _data(spec: RunSpec) -> f.DataCard:
+    dataset = spec.dataset
     sizes = [len(item.candidates) for item in dataset.items]
     reasons = Counter(row.kind for row in dataset.rejected)
     return f.DataCard(
@@ -118,24 +118,26 @@ def _data(job: Job) -> f.DataCard:
         rejected=tuple(f.Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(dataset.rejected),
         python=versions()["version_python"],
-        source="Python's own reference documentation (pydoc_data)." if job.data == "sample" else "",
+        source="Python's own reference documentation (pydoc_data)."
+        if spec.data == "sample"
+        else "",
     )
 
 
-def _budget(job: Job, table: Table, seen: Chronicle) -> f.Budget:
-    ledger = table.ledger
-    priced = job.budget.money is not None
-    owned = _owned(table)
+def _budget(spec: RunSpec, game: Game, seen: Chronicle) -> f.Budget:
+    ledger = game.ledger
+    priced = spec.budget.money is not None
+    owned = _owned(game.examples)
     items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
-    unseen = len(set(range(len(table.ids))) - table.aside - set(seen.item.tolist()))
+    unseen = len(set(game.corpus.unbought(())) - set(seen.item.tolist()))
     return f.Budget(
         labels=ledger.budget,
         asked=ledger.asked,
-        answered=len(table.bought) - owned,
+        answered=len(game.examples.bought) - owned,
         left=ledger.left,
         rounds=items,
         horizon=items + unseen,
-        price=None if parse_prices(job.settings.price).by or not priced else job.budget.price,
+        price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
         owned=owned,
@@ -145,24 +147,24 @@ def _budget(job: Job, table: Table, seen: Chronicle) -> f.Budget:
     )
 
 
-def _owned(table: Table) -> int:
+def _owned(examples: Examples) -> int:
     """The labels that were held before: nothing was chosen before they were seen."""
-    return sum(choice == HELD for _, _, choice in table.bought)
+    return sum(choice == HELD for _, _, choice in examples.bought)
 
 
-def _method(job: Job, table: Table, features: FeatureMap) -> f.Method:
-    settings = job.settings
+def _method(spec: RunSpec, game: Game, features: FeatureMap) -> f.Method:
+    settings = spec.settings
     return f.Method(
         aim=settings.aim,
         gate=settings.gate,
-        scorer=table.learner.scorer.name,
+        scorer=game.learner.scorer.name,
         features=features.spec,
         follower=settings.follower,
-        labeler=table.labeler.name,
+        labeler=game.labeler.name,
         mode=settings.mode,
         order=settings.order,
         seed=settings.seed,
-        preset=job.resolved.preset or "",
+        preset=spec.resolved.preset or "",
     )
 
 
@@ -186,8 +188,8 @@ def _thin(count: int, points: int) -> list[int]:
     return sorted({round(i * (count - 1) / (points - 1)) for i in range(points)})
 
 
-def _before(table: Table) -> f.BeforeLabel | None:
-    asked = [(label, choice) for _, label, choice in table.bought if choice != HELD]
+def _before(game: Game) -> f.BeforeLabel | None:
+    asked = [(label, choice) for _, label, choice in game.examples.bought if choice != HELD]
     right = np.array([label == choice for label, choice in asked], dtype=float)
     if not len(right):
         return None
@@ -206,7 +208,7 @@ def _before(table: Table) -> f.BeforeLabel | None:
     )
 
 
-def _gate_score(job: Job, table: Table, seen: Chronicle) -> f.GateScore | None:
+def _gate_score(spec: RunSpec, game: Game, seen: Chronicle) -> f.GateScore | None:
     scores = seen.gate_score
     if not len(scores) or np.isnan(scores).all():
         return None
@@ -217,19 +219,19 @@ def _gate_score(job: Job, table: Table, seen: Chronicle) -> f.GateScore | None:
         total=float(running[-1]),
         asked=float(costs[seen.asked].sum()),
         rounds=len(costs),
-        width_scale=width_scale(job.settings, table.block.dim),
+        width_scale=width_scale(spec.settings, game.examples.block.dim),
         round=tuple(i + 1 for i in kept),
         cumulative=tuple(float(running[i]) for i in kept),
     )
 
 
-def _contested(stock: Stock, table: Table, seen: Chronicle) -> tuple[f.Contested, ...]:
+def _contested(stock: Stock, game: Game, seen: Chronicle) -> tuple[f.Contested, ...]:
     """The rounds of the second half with the largest gate score (statistic without a matrix).
 
     In the first half every width is large, so that being early would count as being hard.
     """
-    labels = {row: label for row, label, _ in table.bought}
-    said = {row["item"]: row["said"] for row in table.ledger.export() if row["slot"] == 0}
+    labels = {row: label for row, label, _ in game.examples.bought}
+    said = {row["item"]: row["said"] for row in game.ledger.export() if row["slot"] == 0}
     scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     half = seen.rounds // 2
@@ -253,32 +255,32 @@ def _contested(stock: Stock, table: Table, seen: Chronicle) -> tuple[f.Contested
     return tuple(found)
 
 
-def _refit(job: Job, refits: Refits) -> f.Refit | None:
-    if not job.settings.refit:
+def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit | None:
+    if not spec.settings.refit:
         return f.Refit("The last online state is the final model, as the preset asks.", False)
-    if refits.head is None:
+    if trainer.head is None:
         return f.Refit(
-            f"There was no refit: the {len(refits.table.bought)} labels name fewer than two"
+            f"There was no refit: the {len(trainer.examples.bought)} labels name fewer than two"
             " classes, so the online state is the final model.",
             False,
         )
-    chosen = refits.head.strength
+    chosen = trainer.head.strength
     how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-    sentence = f"The final model was refitted on {_learnt(refits.table)}, with C = "
+    sentence = f"The final model was refitted on {_learnt(trainer.examples)}, with C = "
     return f.Refit(
         f"{sentence}{chosen.value:g}, {how}.",
         True,
         c=chosen.value,
         log_loss=min(chosen.tried, default=None),
         tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
-        made_by="" if refits.names is None else refits.made_by,
-        compared=tuple(refits.tried.items()),
+        made_by="" if trainer.names is None else trainer.made_by,
+        compared=tuple(trainer.tried.items()),
     )
 
 
-def _learnt(table: Table) -> str:
-    owned = _owned(table)
-    bought = f"all {len(table.bought) - owned:,} labels bought"
+def _learnt(examples: Examples) -> str:
+    owned = _owned(examples)
+    bought = f"all {len(examples.bought) - owned:,} labels bought"
     return f"{bought} and {owned:,} held before" if owned else bought
 
 
@@ -299,7 +301,7 @@ def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
     )
 
 
-def _fingerprints(table: Table, features: FeatureMap) -> tuple[f.Named, ...]:
+def _fingerprints(game: Game, features: FeatureMap) -> tuple[f.Named, ...]:
     base = (
         (f.Named("base model", features.base_fingerprint),)
         if isinstance(features, LanguageModel)
@@ -309,31 +311,31 @@ def _fingerprints(table: Table, features: FeatureMap) -> tuple[f.Named, ...]:
     return (
         *base,
         f.Named(name, features.fingerprint),
-        f.Named("ledger", naming(table.ledger.head)),
+        f.Named("ledger", naming(game.ledger.head)),
     )
 
 
-def _clipped(table: Table) -> float | None:
-    clipped = getattr(table.learner.scorer, "clipped", None)
-    learnt = len(table.bought)
+def _clipped(game: Game) -> float | None:
+    clipped = getattr(game.learner.scorer, "clipped", None)
+    learnt = len(game.examples.bought)
     return None if clipped is None or not learnt else clipped / learnt
 
 
-def _settings(job: Job, table: Table) -> tuple[f.SettingRow, ...]:
+def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:
     """Every setting; those left open with what was chosen for them."""
-    gate: Any = table.learner.gate
+    gate: Any = game.learner.gate
     chosen = {
         **{each.name: getattr(gate, each.name) for each in fields(gate)},
-        "scorer": table.learner.scorer.name,
-        "width_scale": table.learner.width_scale,
+        "scorer": game.learner.scorer.name,
+        "width_scale": game.learner.width_scale,
     }
     rows = []
-    for name, given in job.settings.model_dump().items():
-        if name in OF_MODEL and not job.settings.adapts:
+    for name, given in spec.settings.model_dump().items():
+        if name in OF_MODEL and not spec.settings.adapts:
             continue
         value = chosen.get(name) if given is None else given
         shown = "none" if value is None else str(value)
-        rows.append(f.SettingRow(name, shown, job.resolved.origin[name]))
+        rows.append(f.SettingRow(name, shown, spec.resolved.origin[name]))
     return tuple(rows)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from stacksl.items import Decision
 from stacksl.labels.ledger import Ledger
 from stacksl.runs.folder import write_atomic
-from stacksl.runs.rounds import Table
+from stacksl.runs.loop.examples import Examples
 
 __all__ = ["write_metrics", "write_rounds"]
 
@@ -56,21 +56,21 @@ def _groups(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
         yield group
 
 
-def write_metrics(table: Table, path: Path) -> None:
+def write_metrics(examples: Examples, path: Path) -> None:
     """One line a label bought: how many, and the share of right choices before each was seen.
 
     Labels that were owned are left out: nothing was chosen before they were seen.
     """
     lines = []
     right = 0
-    bought = [each for each in table.bought if each[2] >= 0]
+    bought = [each for each in examples.bought if each[2] >= 0]
     for count, (row, label, choice) in enumerate(bought, start=1):
         right += label == choice
         lines.append(
             json.dumps(
                 {
                     "labels": count,
-                    "item": table.ids[row],
+                    "item": examples.corpus.ids[row],
                     "right": label == choice,
                     "accuracy_before": right / count,
                 }

@@ -1,8 +1,8 @@
 """The paper's tables, each made again by one command: `STUDIES` by name.
 
-A study is a claim and a grid of settings; what was not played before is played, and rows of the one
-JSON schema come of it (`rows.KEYS`). Two kinds stand in the one table: `LANGUAGE` plays language
-models on questions, `lab.LABORATORY` learners on synthetic streams.
+A study is a claim and the lines of a table; numbers that are missing are measured, and rows of one
+JSON schema are made of them (`rows.KEYS`). There are two kinds: `LANGUAGE` adapts language models
+on questions, `lab.LABORATORY` plays learners on synthetic streams.
 """
 
 from __future__ import annotations
@@ -10,26 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stacksl.errors import unknown_name
-from stacksl.studies.applications import MEDQA, MMLU
-from stacksl.studies.lab import LABORATORY, LabStudy
-from stacksl.studies.label_efficiency import LABEL_EFFICIENCY
-from stacksl.studies.objectives import CLIPPING, OBJECTIVES
+from stacksl.studies.grids import LANGUAGE
+from stacksl.studies.lab import LABORATORY
 from stacksl.studies.study import Study
-from stacksl.studies.sweeps import HARD_NEGATIVES, KL
 
 __all__ = ["LANGUAGE", "STUDIES", "listing", "study_named"]
 
-LANGUAGE: Mapping[str, Study] = {
-    study.name: study
-    for study in (LABEL_EFFICIENCY, KL, HARD_NEGATIVES, OBJECTIVES, MEDQA, MMLU, CLIPPING)
-}
-"""The studies of language models."""
-
-STUDIES: Mapping[str, Study | LabStudy] = {**LANGUAGE, **LABORATORY}
+STUDIES: Mapping[str, Study] = {**LANGUAGE, **LABORATORY}
 """Every study by the name that `stacksl reproduce` takes."""
 
 
-def study_named(name: str) -> Study | LabStudy:
+def study_named(name: str) -> Study:
     """The study called `name`.
 
     Raises:

@@ -10,19 +10,18 @@ from stacksl.errors import RunError
 from stacksl.studies.cells import Cell, Result
 from stacksl.studies.choosing import Choice, choice
 from stacksl.studies.methods import FIXED
-from stacksl.studies.rows import Row
-from stacksl.studies.study import Setting, Study
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import QUICK
 
 if TYPE_CHECKING:
-    from stacksl.studies.bench import Bench
+    from stacksl.studies.language import LanguageBench, LanguageStudy, Setting
     from stacksl.studies.tasks import Task
 
-__all__ = ["accuracies", "cell_of", "measured", "rows_of"]
 
 _ALWAYS = ("accuracy", "macro_f1")  # what a row has even where nothing was measured
 
 
-def cell_of(setting: Setting, seed: int, bench: Bench) -> Cell:
+def cell_of(setting: Setting, seed: int, bench: LanguageBench) -> Cell:
     """The cell that `setting` means under `seed`.
 
     Settings of the setup go before the row's, those before `FIXED`. k is cut to the n − 1 negatives
@@ -53,7 +52,7 @@ def cell_of(setting: Setting, seed: int, bench: Bench) -> Cell:
     )
 
 
-def measured(setting: Setting, seed: int, bench: Bench) -> tuple[Cell, Result]:
+def measured(setting: Setting, seed: int, bench: LanguageBench) -> tuple[Cell, Result]:
     """The cell of `setting` and its result; its twin's where that bought what `first` buys.
 
     Raises:
@@ -64,35 +63,27 @@ def measured(setting: Setting, seed: int, bench: Bench) -> tuple[Cell, Result]:
         if result.first:
             return cell, result
     cell = cell_of(setting, seed, bench)
-    return cell, bench.result(cell)
+    return cell, bench.results([cell])[0]
 
 
-def rows_of(study: Study, setting: Setting, seed: int, bench: Bench) -> list[Row]:
-    """The rows of `setting` under one seed, one a metric; see `Study.run`."""
+def sample_of(
+    study: LanguageStudy, setting: Setting, seed: int, bench: LanguageBench
+) -> tuple[Numbers, dict[str, Any]]:
+    """The numbers of `setting` under one seed, by metric, and the settings that fixed them.
+
+    Raises:
+        Wanted: some are still to be measured.
+    """
     cell, result = _measured_or_why(setting, seed, bench)
-    values: Mapping[str, float | None] = {}
-    if result.reason is None:
-        values = study.measure(setting, seed, bench, result)
-    papers = setting.paper if bench.setup.papers else {}
     settings = _described(setting, cell, result, bench)
-    return [
-        Row(
-            study.name,
-            setting.row,
-            metric,
-            values.get(metric),
-            seeds=1,
-            budget_fraction=cell.budget_fraction,
-            asked_fraction=_share(result),
-            paper=papers.get(metric),
-            settings=settings,
-        )
-        for metric in study.metrics
-        if metric in values or (result.reason is not None and metric in (*_ALWAYS, *papers))
-    ]
+    if result.reason is None:
+        share = result.asked / result.rounds if result.rounds else 0.0
+        return {**study.measure(setting, seed, bench, result), "asked_fraction": share}, settings
+    papers = setting.paper if bench.setup.papers else {}
+    return dict.fromkeys((*_ALWAYS, *papers), None), settings
 
 
-def _measured_or_why(setting: Setting, seed: int, bench: Bench) -> tuple[Cell, Result]:
+def _measured_or_why(setting: Setting, seed: int, bench: LanguageBench) -> tuple[Cell, Result]:
     try:
         return measured(setting, seed, bench)
     except RunError as fault:  # nothing could be chosen, so there is no cell
@@ -101,19 +92,13 @@ def _measured_or_why(setting: Setting, seed: int, bench: Bench) -> tuple[Cell, R
 
 
 def accuracies(
-    setting: Setting, seed: int, bench: Bench, result: Result
+    setting: Setting, seed: int, bench: LanguageBench, result: Result
 ) -> Mapping[str, float | None]:
     """Accuracy and macro-F1: the measure of most studies."""
     return {"accuracy": result.accuracy, "macro_f1": result.macro_f1}
 
 
-def _share(result: Result) -> float | None:
-    if result.reason is not None:
-        return None
-    return result.asked / result.rounds if result.rounds else 0.0
-
-
-def _task(setting: Setting, bench: Bench) -> Task:
+def _task(setting: Setting, bench: LanguageBench) -> Task:
     return bench.setup.main if setting.task is None else bench.setup.task(setting.task)
 
 
@@ -131,7 +116,9 @@ def _of(settings: Mapping[str, Any], base: bool) -> dict[str, Any]:
     return {n: v for n, v in settings.items() if not base or n in names}
 
 
-def _described(setting: Setting, cell: Cell, result: Result, bench: Bench) -> dict[str, Any]:
+def _described(
+    setting: Setting, cell: Cell, result: Result, bench: LanguageBench
+) -> dict[str, Any]:
     """The settings of a row as its JSON has them."""
     return {
         "model": bench.setup.model,
@@ -146,13 +133,13 @@ def _described(setting: Setting, cell: Cell, result: Result, bench: Bench) -> di
     }
 
 
-def _marks(setting: Setting, cell: Cell, result: Result, bench: Bench) -> list[str]:
+def _marks(setting: Setting, cell: Cell, result: Result, bench: LanguageBench) -> list[str]:
     """What a reader must know of a row, a sentence each."""
     task, found = _task(setting, bench), list(setting.marks)
     if result.reason is not None:
         return [*found, f"not measured: {result.reason}"]
-    if bench.setup.quick:
-        found.append("quick: cut down to try the command, no result")
+    if bench.quick:
+        found.append(QUICK)
     if setting.settings.get("k", 0) > task.options - 1 and not setting.chosen:
         found.append(
             f"k is cut to {task.options - 1}: {task.options} options have no more negatives"

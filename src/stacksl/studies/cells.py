@@ -1,14 +1,14 @@
-"""A cell: one adaptation run (or one look at the base model), and the numbers that came of it."""
+"""A cell: one adaptation run, or one measurement of the base model, and its numbers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
 
-__all__ = ["Cell", "Result"]
+from stacksl.studies.store import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a cell came to.
+    """What was measured of a cell.
 
     Attributes:
         accuracy, macro_f1: on the `n` items that it is measured on; F1 is averaged over the gold
@@ -71,3 +71,21 @@ class Result:
     max_loss: float | None = None
     clipped: float | None = None
     reason: str | None = None
+
+    @classmethod
+    def of(cls, found: Found) -> Result:
+        """The result that `found` is the kept form of."""
+        if isinstance(found, str):
+            return cls(reason=found)
+        kept: dict[str, Any] = {name: found[name] for name in found if name in _FIELDS}
+        whole = {name: int(kept[name] or 0) for name in ("n", "asked", "rounds")}
+        return cls(**{**kept, **whole, "first": bool(kept["first"])})
+
+    def found(self) -> Found:
+        """Its numbers, as a store keeps them, or its reason."""
+        if self.reason is not None:
+            return self.reason
+        return {name: value for name, value in asdict(self).items() if name != "reason"}
+
+
+_FIELDS = {each.name for each in fields(Result)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stacksl.errors import RunError
@@ -12,9 +12,7 @@ from stacksl.studies.methods import llf
 from stacksl.studies.paper import KL_WEIGHTS, NEGATIVES, STREAM
 
 if TYPE_CHECKING:
-    from stacksl.studies.bench import Bench
-
-__all__ = ["Choice", "candidates", "choice"]
+    from stacksl.studies.language import LanguageBench
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +30,24 @@ class Choice:
         return "kl_weight and k chosen on held-out bought labels"
 
 
-def candidates(bench: Bench, seed: int) -> tuple[list[Cell], list[Cell]]:
+def candidates(bench: LanguageBench, seed: int) -> tuple[list[Cell], list[Cell]]:
     """The cells of both grids on MedQA: kl_weight at k = 4, and k at kl_weight = 0.7.
 
     Held out, a fifth of the labels is kept from training and measured on; on the test set they
     are the cells of the tables of kl_weight and of k themselves.
     """
     from stacksl.studies.asking import cell_of
-    from stacksl.studies.study import Setting
+    from stacksl.studies.language import Setting
 
     def cell(kl_weight: float, k: int) -> Cell:
-        asked = Setting("", llf(kl_weight, k) | {"protocol": "option"}, 0.5, STREAM)
-        plain = cell_of(asked, seed, bench)
-        if bench.paper_selection:
-            return plain
-        from dataclasses import replace
-
-        return replace(plain, held=True)
+        settings = llf(kl_weight, k) | {"protocol": "option"}
+        plain = cell_of(Setting("", settings, 0.5, items=STREAM), seed, bench)
+        return plain if bench.paper_selection else replace(plain, held=True)
 
     return [cell(w, 4) for w in KL_WEIGHTS], [cell(0.7, k) for k in NEGATIVES]
 
 
-def choice(bench: Bench, seed: int) -> Choice:
+def choice(bench: LanguageBench, seed: int) -> Choice:
     """The best kl_weight and the best k of their grids; of equals the smaller.
 
     Raises:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from stacksl.lm import Likelihood, Prompt, PromptFormat, TokenItem
     from stacksl.lm.loading import Loaded
 
-__all__ = ["examine", "with_examples"]
 
 _USUAL = "token_mean"
 

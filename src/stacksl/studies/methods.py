@@ -7,8 +7,6 @@ from typing import Any
 
 from stacksl.studies.paper import CLIP_LEVEL
 
-__all__ = ["BASELINES", "FIXED", "LATE", "MLE", "gated", "llf", "objective", "stacksl"]
-
 FIXED: Mapping[str, Any] = {
     "adapt": "lora",
     "normalisation": "token_mean",

@@ -8,19 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = [
-    "BUDGETS",
-    "CANNOT",
-    "CLIP_LEVEL",
-    "KL_WEIGHTS",
-    "NEGATIVES",
-    "NUMBERS",
-    "SIZES",
-    "STREAM",
-    "SUBJECTS",
-    "possible",
-]
-
 BUDGETS = (1.0, 0.5, 0.25, 0.1)
 """β of the table of label efficiency; 0.5 is that of every other row of Algorithm 2."""
 
@@ -164,18 +151,3 @@ CANNOT: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Sentences on the cells of a study that contradict each other or what they are of (D18)."""
-
-
-def possible(accuracy: float, items: int, decimals: int = 4) -> bool:
-    """Whether some count of right answers of `items` gives `accuracy`, rounded or cut off.
-
-    >>> possible(0.3509, 100), possible(0.3660, 265)
-    (False, True)
-    """
-    scale = 10**decimals
-    printed = round(accuracy * scale)
-    near = round(accuracy * items)
-    return any(
-        printed in (round(count * scale / items), int(count * scale / items))
-        for count in (near - 1, near, near + 1)
-    )

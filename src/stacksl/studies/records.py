@@ -9,18 +9,20 @@ from typing import Any
 
 from stacksl import __version__
 from stacksl.errors import DataError
+from stacksl.studies.bench import Bench
 from stacksl.studies.rows import Row, row_from
+from stacksl.studies.study import Study
 
-__all__ = ["read_records", "record"]
 
-
-def record(study: str, model: str, seeds: int, rows: Sequence[Row]) -> dict[str, Any]:
-    """The rows of a study with what they were made by."""
+def record(study: Study, bench: Bench, seeds: int, rows: Sequence[Row]) -> dict[str, Any]:
+    """The rows of a study with the version, the command and the seeds they were made by."""
+    quick = " --quick" if bench.quick else ""
     return {
-        "study": study,
+        "study": study.name,
         "version": __version__,
-        "model": model,
+        "command": f"stacksl reproduce {study.name} --seeds {seeds}{quick} --json",
         "seeds": list(range(seeds)),
+        **study.about(bench, range(seeds)),
         "rows": [row.to_json() for row in rows],
     }
 

@@ -6,13 +6,11 @@ Keys: `study, row, settings, metric, value, se, seeds, budget_fraction, asked_fr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from stacksl.errors import DataError
-
-__all__ = ["KEYS", "Row", "half_width", "pooled", "row_from"]
 
 KEYS = (
     "study",
@@ -104,8 +102,3 @@ def half_width(row: Row) -> float | None:
     from scipy.stats import t
 
     return float(t.ppf(0.975, row.seeds - 1)) * row.se
-
-
-def metrics_of(rows: Iterable[Row]) -> list[str]:
-    """The metrics that occur, in the order of their first row."""
-    return list(dict.fromkeys(row.metric for row in rows))

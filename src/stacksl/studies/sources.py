@@ -18,8 +18,6 @@ from stacksl.runs.settings import Settings
 from stacksl.studies.paper import SIZES, SUBJECTS
 from stacksl.studies.tasks import Setup, Task, only
 
-__all__ = ["SAMPLE_SETTINGS", "quick", "setup_of"]
-
 EXAMPLES = 5
 SMALL = (29, 16, 11)
 """Items of the three small streams that stand in for MMLU's subjects on the sample's questions."""
@@ -59,7 +57,7 @@ def setup_of(
         data: a folder with the official files of MedQA (for `mmlu`: of MMLU), a file of items, or
             `hf:NAME`; absent with `model`: the sample model's own questions.
         test: the file to test on, where `data` is a file.
-        medqa: for `mmlu`, where MedQA lies, on which kl_weight and k are chosen; beside `data`
+        medqa: for `mmlu`, the folder of MedQA, on which kl_weight and k are chosen; beside `data`
             where it is not said.
         settings: of every run, before those of the study.
 
@@ -94,7 +92,7 @@ def quick(setup: Setup) -> Setup:
 
     settings = {**setup.settings, "epochs": 1, "refit_at": "1"}
     tasks = tuple(cut(task) for task in setup.tasks)
-    return replace(setup, tasks=tasks, settings=settings, papers=False, quick=True)
+    return replace(setup, tasks=tasks, settings=settings, papers=False)
 
 
 def _setup(model: str, tasks: Sequence[Task], settings: Mapping[str, Any] | None) -> Setup:

@@ -1,81 +1,62 @@
-"""A study: a claim, the grid of settings that tests it, and what one setting gives under a seed."""
+"""A study: a claim, the lines of the table that tests it, and how their numbers become rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stacksl.studies.rows import Row
+from stacksl.studies.bench import Bench, Tell
+from stacksl.studies.rows import Row, pooled
+from stacksl.studies.store import Numbers
+from stacksl.studies.tables import markdown
 
 if TYPE_CHECKING:
-    from stacksl.studies.bench import Bench
-    from stacksl.studies.cells import Result
-    from stacksl.studies.tasks import Setup
+    from matplotlib.figure import Figure
 
-__all__ = ["Measure", "Setting", "Study"]
+QUICK = "quick: cut down to try the command, no result"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Line:
     """One row of a table, as it is asked for.
 
     Attributes:
-        row: its name in the table.
-        settings: those of its run (`stacksl.Settings`), before k is cut to the options there are
-            and before a choice on held-out labels.
-        budget_fraction: β; 0 for a base row.
-        items: N, the items of the stream at most; None for all there are.
-        task: the set of questions; None for the first.
-        shots: labelled examples in the prompt of a base row; None where there is a run.
-        permuted: whether the order of options is drawn anew (a control).
-        chosen: whether kl_weight and k are those chosen on held-out bought labels.
-        twin: the setting whose result this row takes where that bought what `first` buys.
+        row: its name, unique in the study.
+        settings: what fixes it beside its data; plain values that JSON can hold.
+        budget_fraction: labels that may be bought / rounds; None where no labels are bought.
         paper: the paper's numbers, by metric.
         marks: sentences that stand beside the row.
     """
 
     row: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    budget_fraction: float = 1.0
-    items: int | None = None
-    task: str | None = None
-    shots: int | None = None
-    permuted: bool = False
-    chosen: bool = False
-    twin: Setting | None = None
+    budget_fraction: float | None = None
     paper: Mapping[str, float] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
 
-    @property
-    def repeats(self) -> bool:
-        """Whether another seed could give another number: not for the base model as it is."""
-        return self.shots is None or self.permuted
+    def budget(self, rounds: int) -> int:
+        """B: the labels that may be bought in so many rounds."""
+        return int((self.budget_fraction or 0.0) * rounds + 1e-9)
 
 
-class Measure(Protocol):
-    """What a setting gives under one seed: numbers by metric."""
-
-    def __call__(
-        self, setting: Setting, seed: int, bench: Bench, result: Result
-    ) -> Mapping[str, float | None]:
-        """The numbers of `setting`, from its own `result` and those it is compared with."""
-        ...
+Figures: TypeAlias = "Callable[[Sequence[Row]], Mapping[str, Figure]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
-    """A table of the paper (or of the laboratory) that one command makes again.
+class Study(ABC):
+    """A table that one command makes again.
 
     Attributes:
         name: what `stacksl reproduce` takes.
         title: of its table.
-        claim: what the table is there to show, one sentence.
+        claim: what is claimed, one sentence.
         cost: what it takes, one sentence.
         metrics: in the order of the table's columns.
-        grid: its settings over a model and its tasks.
-        measure: what one of them gives.
-        spread: whether the seeds' standard deviation is a metric too (`accuracy_sd`).
+        seeds: how many it has by default, from 0.
+        table: the rows as markdown; None for a metric a column.
+        figures: the study's figures by file name, from its rows; None where it has none.
     """
 
     name: str
@@ -83,20 +64,88 @@ class Study:
     claim: str
     cost: str
     metrics: tuple[str, ...]
-    grid: Callable[[Setup], Sequence[Setting]]
-    measure: Measure
-    spread: bool = False
+    seeds: int
+    table: Callable[[Sequence[Row]], str] | None = field(default=None, kw_only=True)
+    figures: Figures | None = field(default=None, kw_only=True)
 
-    def settings(self, setup: Setup) -> Sequence[Setting]:
-        """The rows of the table over `setup`."""
-        return self.grid(setup)
+    def reproduce(self, bench: Bench, seeds: Sequence[int], tell: Tell | None = None) -> list[Row]:
+        """The rows of the table, what is missing measured first; errors as in `Bench.measured`."""
+        return bench.measured(lambda: self.rows(bench, seeds), tell)
 
-    def run(self, setting: Setting, seed: int, bench: Bench) -> list[Row]:
-        """The rows of `setting` under one `seed`, one a metric.
+    @abstractmethod
+    def rows(self, bench: Bench, seeds: Sequence[int]) -> list[Row]:
+        """The rows of the table, means over `seeds`.
 
         Raises:
-            Wanted: cells are not measured yet (`bench.Wanted`); ask again when they are.
+            Wanted: numbers are missing; see `Bench.measured`.
         """
-        from stacksl.studies.asking import rows_of
 
-        return rows_of(self, setting, seed, bench)
+    def shown(self, rows: Sequence[Row]) -> str:
+        """The rows as markdown."""
+        return markdown(rows) if self.table is None else self.table(rows)
+
+    def about(self, bench: Bench, seeds: Sequence[int]) -> Mapping[str, Any]:
+        """What a record has beside the rows."""
+        return {}
+
+    @abstractmethod
+    def kept_in(self) -> str:
+        """The name of the file in which its numbers are kept."""
+
+
+def rows_of(
+    study: Study,
+    line: Line,
+    found: Sequence[Numbers],
+    settings: Sequence[Mapping[str, Any]],
+    paper: Mapping[str, float],
+) -> Iterator[Row]:
+    """The rows of a line, one for each metric that any seed has: means with their errors.
+
+    Args:
+        study: whose line it is.
+        line: the line.
+        found: its numbers, one mapping a seed; `asked_fraction` is no metric of its own.
+        settings: what fixed them, one mapping a seed; a setting that differs becomes a list.
+        paper: the paper's numbers that may stand beside them.
+    """
+    merged = _merged(settings)
+    asked = _known(found, "asked_fraction")
+    for metric in study.metrics:
+        if not any(metric in each for each in found):
+            continue
+        values = _known(found, metric)
+        items = settings[0].get("n_test") if metric == "accuracy" else None
+        mean, error = pooled(values, items) if values else (None, None)
+        yield Row(
+            study.name,
+            line.row,
+            metric,
+            mean,
+            se=error,
+            seeds=len(values),
+            budget_fraction=line.budget_fraction,
+            asked_fraction=sum(asked) / len(asked) if asked else None,
+            paper=paper.get(metric),
+            settings=merged,
+        )
+
+
+def _known(found: Sequence[Numbers], metric: str) -> list[float]:
+    """The numbers of the seeds that have one."""
+    return [value for each in found if (value := each.get(metric)) is not None]
+
+
+def _merged(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings of several seeds in one: what differs becomes the list of its values."""
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for each in settings for name in each):
+        values = [each.get(name) for each in settings]
+        if name == "marks":
+            found[name] = list(dict.fromkeys(mark for marks in values for mark in marks or ()))
+        elif name == "cell":
+            found["cells"] = list(dict.fromkeys(values))
+        else:
+            same = all(value == values[0] for value in values)
+            found[name] = values[0] if same else values
+    return found

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stacksl.errors import DataError
 from stacksl.studies.rows import Row, half_width
-
-__all__ = ["HEADINGS", "markdown", "refreshed"]
 
 HEADINGS: Mapping[str, str] = {
     "accuracy": "accuracy",
@@ -32,34 +30,76 @@ HEADLINE = "laboratory"
 WIDEST = 0.02
 """The half-width of an accuracy above which the share of the gain it keeps says nothing."""
 
-_PERCENT = ("percent_of_full",)
-_LOSSES = ("mean_loss", "max_loss")
+_ROUGH = ("percent_of_full", "mean_loss", "max_loss")
 _BLOCK = re.compile(r"<!-- study: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def markdown(rows: Sequence[Row], papers: bool | None = None) -> str:
+def table(head: Iterable[str], lines: Iterable[Iterable[str]], title: str = "") -> str:
+    """A markdown table, below its `title` in bold where there is one."""
+    head = list(head)
+    above = [f"**{title}**", ""] if title else []
+    rule = "|" + "---|" * len(head)
+    return "\n".join([*above, _joined(head), rule, *map(_joined, lines)])
+
+
+def _joined(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def pivot(
+    rows: Iterable[Row],
+    down: Callable[[Row], str],
+    across: Callable[[Row], str],
+    cell: Callable[[Row], str],
+    *,
+    corner: str = "",
+    title: str = "",
+) -> str:
+    """Rows as a table: the line, the column and the text of each, both in order of occurrence.
+
+    Of rows with the same place the first is shown.
+    """
+    cells: dict[str, dict[str, str]] = {}
+    columns: dict[str, None] = {}
+    for row in rows:
+        column = across(row)
+        columns.setdefault(column)
+        cells.setdefault(down(row), {}).setdefault(column, cell(row))
+    lines = ([name, *(mine.get(each, "") for each in columns)] for name, mine in cells.items())
+    return table([corner, *columns], lines, title)
+
+
+def estimate(row: Row | None, digits: str, half: str | None = None, times: float = 1.0) -> str:
+    """A value with the half-width of its 95 % interval; "" where there is none.
+
+    >>> estimate(Row("s", "r", "m", 0.5), ".2f")
+    '0.50'
+    """
+    if row is None or row.value is None:
+        return ""
+    width = half_width(row)
+    shown = f"{times * row.value:{digits}}"
+    return shown if width is None else f"{shown} ± {times * width:{half or digits}}"
+
+
+def markdown(rows: Sequence[Row]) -> str:
     """The rows of one study as a table, a metric a column, its marks as notes below.
 
-    Args:
-        rows: of one study.
-        papers: whether each metric has a column for the paper's number; None where any row has
-            one. A number that was not measured is "not measured".
+    A metric of which any row has the paper's number has a column for it.
     """
     metrics = list(dict.fromkeys(row.metric for row in rows))
     shown = {m: any(r.paper is not None for r in rows if r.metric == m) for m in metrics}
-    if papers is not None:
-        shown = {m: papers and found for m, found in shown.items()}
     header = ["", "N", "seeds"]
     for metric in metrics:
         name = HEADINGS.get(metric, metric)
         header += [f"{name}, ours", f"{name}, paper"] if shown[metric] else [name]
     notes: list[str] = []
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines = []
     for name in dict.fromkeys(row.row for row in rows):
         mine = {row.metric: row for row in rows if row.row == name}
         lines.append(_line(name, mine, metrics, shown, rows, notes))
     below = [f"{n}. {note}." for n, note in enumerate(notes, 1)]
-    return "\n".join([*lines, *([""] if below else []), *below])
+    return "\n".join([table(header, lines), *([""] if below else []), *below])
 
 
 def _line(
@@ -69,7 +109,7 @@ def _line(
     shown: Mapping[str, bool],
     rows: Sequence[Row],
     notes: list[str],
-) -> str:
+) -> list[str]:
     first = next(iter(mine.values()))
     marks = first.settings.get("marks") or []
     for mark in marks:
@@ -84,7 +124,7 @@ def _line(
         cells.append(_shown(row, rows))
         if shown[metric]:
             cells.append("" if row is None else _number(metric, row.paper))
-    return "| " + " | ".join(cells) + " |"
+    return cells
 
 
 def _count(value: object) -> str:
@@ -101,9 +141,7 @@ def _shown(row: Row | None, rows: Sequence[Row]) -> str:
         return "not measured"
     if row.metric == "gain_kept" and _inconclusive(row, rows):
         return "inconclusive"
-    half = half_width(row)
-    number = _number(row.metric, row.value)
-    return number if half is None else f"{number} ± {_number(row.metric, half)}"
+    return estimate(row, _digits(row.metric))
 
 
 def _inconclusive(row: Row, rows: Sequence[Row]) -> bool:
@@ -116,19 +154,18 @@ def _inconclusive(row: Row, rows: Sequence[Row]) -> bool:
 
 
 def _number(metric: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    if metric in _PERCENT:
-        return f"{value:.2f}"
-    return f"{value:.2f}" if metric in _LOSSES else f"{value:.4f}"
+    return "" if value is None else f"{value:{_digits(metric)}}"
 
 
-def _layout(rows: Sequence[Row]) -> Callable[[Sequence[Row]], str]:
-    """How the study that these rows are of is shown."""
-    from stacksl.studies.lab import LABORATORY
+def _digits(metric: str) -> str:
+    return ".2f" if metric in _ROUGH else ".4f"
 
-    study = LABORATORY.get(rows[0].study) if rows else None
-    return markdown if study is None or study.layout is None else study.layout
+
+def _shown_as_its_study(rows: Sequence[Row]) -> str:
+    from stacksl.studies import STUDIES
+
+    study = STUDIES.get(rows[0].study) if rows else None
+    return markdown(rows) if study is None else study.shown(rows)
 
 
 def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
@@ -150,6 +187,6 @@ def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
         if name not in records:
             raise DataError(f"a page shows the record '{name}', and there is none: make it again")
         rows = records[name]
-        return f"<!-- study: {name} -->\n{_layout(rows)(rows)}\n<!-- end -->"
+        return f"<!-- study: {name} -->\n{_shown_as_its_study(rows)}\n<!-- end -->"
 
     return _BLOCK.sub(table, text)

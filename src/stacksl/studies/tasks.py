@@ -12,8 +12,6 @@ from stacksl.errors import DataError
 from stacksl.game.randomness import generator
 from stacksl.items import Item
 
-__all__ = ["Setup", "Task", "drawn", "held_out", "permuted"]
-
 HELD_SHARE = 0.2
 """The share of bought labels on which kl_weight and k are chosen."""
 
@@ -66,7 +64,6 @@ class Setup:
         fingerprint: of the model's files.
         absent: why nothing can be measured, the same words on every machine; None where the model
             can be loaded. `fault` is what the loader said, for the user alone.
-        quick: cut down to try the commands; nothing it gives is a result.
     """
 
     model: str
@@ -76,7 +73,6 @@ class Setup:
     fingerprint: str = ""
     absent: str | None = None
     fault: str | None = None
-    quick: bool = False
 
     @property
     def main(self) -> Task:

@@ -1,4 +1,4 @@
-"""Processes that play streams: each has one at a time, and none outlives the play."""
+"""Worker processes: each has one call at a time, and none outlives its caller."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from typing import Any, TypeAlias
 
 from stacksl.errors import RunError
 
-__all__ = ["in_processes"]
-
 Play: TypeAlias = Callable[..., Any]
 
 
 def in_processes(
     play: Play, calls: Sequence[tuple[Any, ...]], jobs: int
 ) -> Generator[tuple[int, Any], None, None]:
-    """`play(*call)` of each of `calls` beside its place, as they end, in up to `jobs` processes.
+    """(place, `play(*call)`) of each of `calls`, as they end, in up to `jobs` processes.
 
     Close it to end every process at once; Ctrl-C reaches the caller alone.
 
@@ -35,38 +33,38 @@ def in_processes(
         RunError: a process was ended from outside.
         Exception: what `play` raised, with its traceback there as a note.
     """
-    crew: dict[Connection, SpawnProcess] = {}
+    workers: dict[Connection, SpawnProcess] = {}
     try:
-        with _interrupts_held():
-            crew.update(_hired(play) for _ in range(min(jobs, len(calls))))
-        yield from _handed_out(crew, calls)
+        with _interrupts_blocked():
+            workers.update(_started(play) for _ in range(min(jobs, len(calls))))
+        yield from _distributed(workers, calls)
     finally:
-        for process in crew.values():
+        for process in workers.values():
             process.terminate()
-        for process in crew.values():
+        for process in workers.values():
             process.join()
 
 
-def _handed_out(
-    crew: dict[Connection, SpawnProcess], calls: Sequence[tuple[Any, ...]]
+def _distributed(
+    workers: dict[Connection, SpawnProcess], calls: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, Any]]:
-    ahead = iter(enumerate(calls))
+    waiting = iter(enumerate(calls))
     busy: dict[Connection, int] = {}
 
-    def hand_next(link: Connection) -> None:
-        place, call = next(ahead, (None, ()))
+    def send_next(link: Connection) -> None:
+        place, call = next(waiting, (None, ()))
         if place is not None:
             busy[link] = place
-            with suppress(OSError):  # its process is gone, which the answer will say
+            with suppress(OSError):  # its process has ended, which `_answer` reports
                 link.send(call)
 
-    for link in crew:
-        hand_next(link)
+    for link in workers:
+        send_next(link)
     while busy:
         ready = wait(list(busy))
         for link in [each for each in busy if each in ready]:
-            place, found = busy.pop(link), _answer(link, crew[link])
-            hand_next(link)
+            place, found = busy.pop(link), _answer(link, workers[link])
+            send_next(link)
             yield place, found
 
 
@@ -85,7 +83,7 @@ def _answer(link: Connection, process: SpawnProcess) -> Any:
     return found
 
 
-def _hired(play: Play) -> tuple[Connection, SpawnProcess]:
+def _started(play: Play) -> tuple[Connection, SpawnProcess]:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(play, theirs), daemon=True)
@@ -95,10 +93,10 @@ def _hired(play: Play) -> tuple[Connection, SpawnProcess]:
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
+def _interrupts_blocked() -> Iterator[None]:
     """Ctrl-C waits for the end of the block; the processes begun in it never see one.
 
-    A process inherits what is held, so that not even one that is still importing is interrupted.
+    A process inherits the blocked signals, so that not even one that is importing is interrupted.
     """
     resource_tracker.ensure_running()  # begun by the first process, it would release the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -109,7 +107,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _serve(play: Play, link: Connection) -> None:
-    """The life of a process: answer calls until the other end of `link` is gone."""
+    """The main loop of a process: answer calls until the other end of `link` is closed."""
     Thread(target=_end_together, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:

@@ -12,6 +12,7 @@ from typing import Any
 
 from stacksl import Item
 from stacksl.api import Run, run
+from stacksl.labels.labelers import Pending
 from stacksl.labels.ledger import Ledger
 from stacksl.labels.purchases import Answer, Head, Purchase
 from stacksl.runs.checkpoints import heads
@@ -92,6 +93,9 @@ class Stopping:
             Answer(p.item, p.slot, p.token, self._answers[p.item], self.name)
             for p in asked.values()
         ]
+
+    def pending(self) -> list[Pending]:
+        return []
 
 
 def oracle_of(data: Path) -> Mapping[str, int]:

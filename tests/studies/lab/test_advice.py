@@ -9,7 +9,6 @@ import pytest
 
 from stacksl.game import make_gate
 from stacksl.game.engines import run_stream
-from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.claims import bisections
 from stacksl.studies.lab.claims.advice import ADVICE, measure, trials
 from stacksl.studies.lab.claims.sentences import SENTENCES
@@ -22,7 +21,7 @@ from stacksl.studies.lab.measures.effects import (
     shift_of_best,
 )
 from stacksl.studies.lab.worlds import playing
-from stacksl.studies.lab.worlds.streams import make_world
+from stacksl.studies.lab.worlds.streams import make_stream
 from stacksl.studies.rows import Row
 
 
@@ -72,13 +71,13 @@ def test_effects_are_paired_by_seed() -> None:
 
 
 def test_every_sentence_has_lines_of_its_own_world() -> None:
-    lines = {line.row: (trial.world, line) for trial in trials(False) for line in trial.lines}
+    lines = {line.row: (trial.source, line) for trial in trials(False) for line in trial.lines}
     assert len({sentence.key for sentence in SENTENCES}) == len(SENTENCES)
     for sentence in SENTENCES:
         for line in sentence.lines:
-            world, kept = lines[line.row]
+            source, kept = lines[line.row]
             assert kept is line or kept == line
-            assert world == {**sentence.world, "rounds": 4000}
+            assert source == {**sentence.source, "rounds": 4000}
     assert sum(len(trial.lines) for trial in trials(False)) == len(lines) == 100
 
 
@@ -87,7 +86,7 @@ def played(*starts: str, seed: int = 0) -> dict[str, dict[str, float | None]]:
     for trial in trials(True):
         lines = [line for line in trial.lines if line.row.startswith(starts)]
         if lines:
-            numbers = measure(trial.world, lines, seed)
+            numbers = measure(trial.source, lines, seed)
             found |= {line.row: dict(n) for line, n in zip(lines, numbers, strict=True)}
     return found
 
@@ -146,10 +145,10 @@ def test_labels_beyond_the_budget_are_counted_and_those_of_the_end_are_not(
     level: float, least: float, most: float
 ) -> None:
     """Of `adpo` alone the last rounds buy what is left of a budget: that is no demand."""
-    world = make_world("iid", "scalar", 0, rounds=200, dim=6, candidates=4)
+    source = make_stream("iid", "scalar", 0, rounds=200, dim=6, candidates=4)
     gate = make_gate("adpo", level=level)
-    assert least <= bisections.demand_uncut(world, "adpo", level, 20, 0) <= most
-    assert playing.play(world, gate, 20).asked.sum() == 20, "at either level"
+    assert least <= bisections.demand_uncut(source, "adpo", level, 20, 0) <= most
+    assert playing.play(source, gate, 20).asked.sum() == 20, "at either level"
 
 
 @pytest.mark.parametrize(
@@ -157,13 +156,13 @@ def test_labels_beyond_the_budget_are_counted_and_those_of_the_end_are_not(
 )
 def test_what_is_counted_is_what_the_gate_asks_until_the_budget_is_spent(gate, level) -> None:
     """The same rounds at B and at 2 B, although the level of `width` is counted in B."""
-    world = make_world("iid", "scalar", 1, rounds=200, dim=6, candidates=4)
-    cut = playing.play(world, bisections._made(gate, level), 20)
+    source = make_stream("iid", "scalar", 1, rounds=200, dim=6, candidates=4)
+    cut = playing.play(source, bisections._made(gate, level), 20)
     rounds = int(np.flatnonzero(cut.asked)[-1]) + 1
     assert rounds < 180, "the gate itself spent it"
-    assert bisections.demand_uncut(world, gate, level, 20, 0) > 1.0
+    assert bisections.demand_uncut(source, gate, level, 20, 0) > 1.0
     kept = level * bisections._rescaled(gate, 6, 20, 40)
-    longer = playing.play(bisections._followed(world, 40), bisections._made(gate, kept), 40)
+    longer = playing.play(bisections._followed(source, 40), bisections._made(gate, kept), 40)
     assert (longer.asked[:rounds] == cut.asked[:rounds]).all()
 
 
@@ -180,15 +179,14 @@ def test_the_study_makes_a_table_and_a_figure() -> None:
         line.row: [{m: float(rng.random()) for m in ADVICE.metrics} for _ in range(3)]
         for trial in trials(True) for line in trial.lines
     }  # fmt: skip
-    rows = reproduce(ADVICE, made, quick=True)
+    rows = ADVICE.rows_from(made, quick=True)
     effects = [row for row in rows if row.metric == "effect"]
     assert [row.row for row in effects] == [sentence.key for sentence in SENTENCES]
     budget = next(row for row in effects if row.row == "budget")
     few = [n["final_regret"] for n in made["budget: B/T = 0.02, β = 0.02"]]
     most = [n["final_regret"] for n in made["budget: B/T = 1, β = 1"]]
     assert budget.value == pytest.approx(np.mean(few) - np.mean(most))
-    assert ADVICE.layout is not None
-    text = ADVICE.layout(rows)
+    text = ADVICE.shown(rows)
     assert all(f"| {sentence.key} | {sentence.text} |" in text for sentence in SENTENCES)
     assert {line.count("|") for line in text.splitlines() if line.startswith("|")} == {7}
     assert ADVICE.figures is not None

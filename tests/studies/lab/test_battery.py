@@ -12,7 +12,6 @@ import pytest
 
 from stacksl.game import GATES, make_gate
 from stacksl.game.gates import First, Gate
-from stacksl.studies.lab.bench import reproduce, samples
 from stacksl.studies.lab.gates.entries import (
     DEFAULTS,
     RESET,
@@ -25,9 +24,9 @@ from stacksl.studies.lab.gates.entries import (
 from stacksl.studies.lab.gates.pilot import PILOT_SEEDS, candidates
 from stacksl.studies.lab.gates.scores import derive, ratios, scores, summary
 from stacksl.studies.lab.gates.study import BUDGETS, GATES_STUDY, measure, trial
-from stacksl.studies.lab.trial import LabStudy
+from stacksl.studies.lab.trial import StreamStudy, samples
 from stacksl.studies.lab.worlds.playing import play, regrets
-from stacksl.studies.lab.worlds.streams import KINDS, make_world
+from stacksl.studies.lab.worlds.streams import KINDS, make_stream
 
 PILOT = Path(__file__).resolve().parents[3] / "docs" / "studies" / "pilots" / "gates.json"
 
@@ -87,8 +86,8 @@ def test_width_scales_are_written_in_the_noise() -> None:
 
 def test_the_grid_has_each_stream_once_and_every_cell() -> None:
     trials = GATES_STUDY.trials(False)
-    worlds = [(one.world["kind"], one.world["feedback"]) for one in trials]
-    assert sorted(worlds) == sorted((k, f) for k in KINDS for f in ("scalar", "softmax"))
+    sources = [(one.source["kind"], one.source["feedback"]) for one in trials]
+    assert sorted(sources) == sorted((k, f) for k in KINDS for f in ("scalar", "softmax"))
     rows = [line.row for one in trials for line in one.lines]
     assert len(set(rows)) == len(rows) == 14 * len(BUDGETS) * len(entries())
     assert all(place_of(row).row == row for row in rows)
@@ -96,9 +95,9 @@ def test_the_grid_has_each_stream_once_and_every_cell() -> None:
 
 def test_lines_of_a_trial_play_their_gate_budget_and_action() -> None:
     one = trial("iid", "scalar", 300, [e for e in entries() if e.gate in ("first", "llf")])
-    world = {**one.world}
-    found = measure(world, one.lines, 3)
-    stream = make_world("iid", "scalar", 3, rounds=300, dim=20)
+    source = {**one.source}
+    found = measure(source, one.lines, 3)
+    stream = make_stream("iid", "scalar", 3, rounds=300, dim=20)
     by_hand = play(stream, First(), 6, settings={"action": "asked"}, seed=3)
     first = next(n for n, line in zip(found, one.lines, strict=True) if "first" in line.row)
     assert first["regret_per_round"] == pytest.approx(float(regrets(stream, by_hand).mean()))
@@ -173,7 +172,7 @@ def test_derived_rows_have_both_numbers_of_both_metrics() -> None:
     assert not any(name.endswith("softmax") for name, _ in rows)
 
 
-def _small() -> LabStudy:
+def _small() -> StreamStudy:
     few = [
         e
         for e in entries()
@@ -189,16 +188,15 @@ def _small() -> LabStudy:
 def test_a_small_battery_gives_rows_tables_and_figures() -> None:
     study = _small()
     found = {
-        line.row: [measure(one.world, [line], seed)[0] for seed in (0, 1)]
+        line.row: [measure(one.source, [line], seed)[0] for seed in (0, 1)]
         for one in study.trials(True)
         for line in one.lines
     }
-    rows = reproduce(study, found)
+    rows = study.rows_from(found)
     assert {row.metric for row in rows} >= {"regret_per_round", "final_regret", "worst"}
     assert all(row.study == "gates" and row.seeds == 2 for row in rows)
-    assert study.layout is not None
     assert study.figures is not None
-    text = study.layout(rows)
+    text = study.shown(rows)
     assert "**Regret a round on the way, × 1000: softmax, budget 0.02**" in text
     assert text.count("| margin, reset |") == 5, "the summary and two metrics by two budgets"
     assert set(study.figures(rows)) == {"gates", "gates-final", "gates-summary"}

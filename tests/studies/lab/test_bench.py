@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from stacksl.errors import RunError
+from stacksl.studies.bench import Bench, Pace, Tell
 from stacksl.studies.lab import LABORATORY
-from stacksl.studies.lab.bench import LabPace, measured, reproduce, samples
-from stacksl.studies.lab.records import lab_record
-from stacksl.studies.lab.store import NumberStore
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
+from stacksl.studies.lab.trial import StreamStudy, Trial, samples
+from stacksl.studies.records import record
 from stacksl.studies.rows import KEYS, Row
+from stacksl.studies.store import Numbers, Store
+from stacksl.studies.study import Line
 
 PLAYED: list[tuple[str, int]] = []
 
@@ -27,15 +28,15 @@ def trials(quick: bool) -> Sequence[Trial]:
         Line("a", {"slope": 1.0}, 0.5, paper={"height": 3.0}),
         Line("b", {"slope": 2.0}, marks=("odd",)),
     )
-    worlds = (Trial({"base": 10}, lines), Trial({"base": 20}, (Line("c", {"slope": 0.0}),)))
-    return worlds[:1] if quick else worlds
+    sources = (Trial({"base": 10}, lines), Trial({"base": 20}, (Line("c", {"slope": 0.0}),)))
+    return sources[:1] if quick else sources
 
 
-def play(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def play(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     PLAYED.extend((line.row, seed) for line in lines)
     return [
         {
-            "height": world["base"] + line.settings["slope"] * seed,
+            "height": source["base"] + line.settings["slope"] * seed,
             "depth": None if seed == 1 else float("inf") if line.row == "b" else 0.25,
             "asked_fraction": 0.5,
         }
@@ -47,10 +48,21 @@ def derive(found: Any) -> list[Row]:
     return [Row("toy", "a − b", "height", found["a"]["height"][-1] - found["b"]["height"][-1])]
 
 
-TOY = LabStudy(
+TOY = StreamStudy(
     "toy", "Toy", "it rises", "nothing", ("height", "depth"), 3, trials, play, derive,
     summary=lambda found: [{"gate": "a", "worst": max(found["a"]["height"])}],
 )  # fmt: skip
+
+
+def measured(
+    study: StreamStudy,
+    seeds: Sequence[int],
+    store: Store,
+    quick: bool = False,
+    tell: Tell | None = None,
+) -> dict[str, list[Numbers]]:
+    bench = Bench(store, quick=quick)
+    return bench.measured(lambda: study.numbers(bench, seeds), tell)
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +71,7 @@ def forgotten() -> None:
 
 
 def test_rows_are_means_over_seeds_with_their_error() -> None:
-    rows = {(r.row, r.metric): r for r in reproduce(TOY, measured(TOY, range(3), NumberStore()))}
+    rows = {(r.row, r.metric): r for r in TOY.rows_from(measured(TOY, range(3), Store()))}
     a = rows["a", "height"]
     assert (a.value, a.seeds, a.paper, a.asked_fraction) == (11.0, 3, 3.0, 0.5)
     assert a.se == pytest.approx(1 / 3**0.5)
@@ -72,27 +84,27 @@ def test_rows_are_means_over_seeds_with_their_error() -> None:
 
 
 def test_what_is_derived_sees_whole_metrics_alone() -> None:
-    found = samples(measured(TOY, range(3), NumberStore()))
+    found = samples(measured(TOY, range(3), Store()))
     assert found["b"]["height"] == [10.0, 12.0, 14.0]
     assert "depth" not in found["a"]
 
 
 def test_what_is_kept_is_not_measured_again(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "toy.jsonl"
-    first = measured(TOY, range(2), NumberStore(path))
+    first = measured(TOY, range(2), Store(path))
     assert sorted(PLAYED) == [(r, s) for r in "abc" for s in (0, 1)]
     PLAYED.clear()
-    again = measured(TOY, range(3), NumberStore(path))
+    again = measured(TOY, range(3), Store(path))
     assert sorted(PLAYED) == [("a", 2), ("b", 2), ("c", 2)]
     assert {row: numbers[:2] for row, numbers in again.items()} == first
 
 
 def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:
     path = tmp_path / "toy.jsonl"
-    whole = measured(TOY, range(2), NumberStore(path))
+    whole = measured(TOY, range(2), Store(path))
     path.write_text(path.read_text()[:-20])
     PLAYED.clear()
-    assert measured(TOY, range(2), NumberStore(path)) == whole
+    assert measured(TOY, range(2), Store(path)) == whole
     assert PLAYED == [("c", 1)]
 
 
@@ -121,53 +133,53 @@ BROKEN = (
 @pytest.mark.parametrize("broken", BROKEN, ids=range(len(BROKEN)))
 def test_a_line_that_holds_no_numbers_is_measured_again(tmp_path: Path, broken: bytes) -> None:
     path = tmp_path / "toy.jsonl"
-    whole = measured(TOY, range(2), NumberStore(path))
+    whole = measured(TOY, range(2), Store(path))
     first, *others = path.read_bytes().splitlines()
     key = json.loads(first)[0].encode()
     path.write_bytes(b"\n".join([broken.replace(b"key", key), *others]) + b"\n")
     PLAYED.clear()
-    assert measured(TOY, range(2), NumberStore(path)) == whole
+    assert measured(TOY, range(2), Store(path)) == whole
     assert PLAYED == [("a", 0)]
     PLAYED.clear()
-    assert measured(TOY, range(2), NumberStore(path)) == whole
+    assert measured(TOY, range(2), Store(path)) == whole
     assert PLAYED == [], "what was measured again is kept"
 
 
 @pytest.mark.parametrize("cut", [1, 20])
 def test_what_follows_a_line_that_was_cut_off_is_kept(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "toy.jsonl"
-    measured(TOY, range(1), NumberStore(path))
+    measured(TOY, range(1), Store(path))
     path.write_bytes(path.read_bytes()[:-cut])
-    whole = measured(TOY, range(2), NumberStore(path))
+    whole = measured(TOY, range(2), Store(path))
     PLAYED.clear()
-    assert measured(TOY, range(2), NumberStore(path)) == whole
+    assert measured(TOY, range(2), Store(path)) == whole
     assert PLAYED == []
 
 
 def test_a_number_that_is_none_is_kept(tmp_path: Path) -> None:
-    store = NumberStore(tmp_path / "toy.jsonl")
+    store = Store(tmp_path / "toy.jsonl")
     store.put({"a": {"height": None, "depth": float("inf"), "width": 2}})
-    found = NumberStore(tmp_path / "toy.jsonl").get("a")
+    found = Store(tmp_path / "toy.jsonl").get("a")
     assert found == {"height": None, "depth": None, "width": 2.0}
 
 
 def test_a_stopped_study_keeps_what_it_has(tmp_path: Path) -> None:
-    def stop(pace: LabPace) -> None:
+    def stop(pace: Pace) -> None:
         assert (pace.done, pace.total) == (1, 4)
         raise KeyboardInterrupt
 
-    store = NumberStore(tmp_path / "toy.jsonl")
+    store = Store(tmp_path / "toy.jsonl")
     with pytest.raises(KeyboardInterrupt):
         measured(TOY, range(2), store, tell=stop)
-    assert len(NumberStore(tmp_path / "toy.jsonl")) == 2, "both lines of the first stream"
+    assert len(Store(tmp_path / "toy.jsonl")) == 2, "both lines of the first stream"
 
 
 def test_other_code_measures_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "toy.jsonl"
-    measured(TOY, range(1), NumberStore(path))
+    measured(TOY, range(1), Store(path))
     PLAYED.clear()
-    monkeypatch.setattr("stacksl.studies.lab.bench.program_hash", lambda play: "other")
-    measured(TOY, range(1), NumberStore(path))
+    monkeypatch.setattr("stacksl.studies.lab.trial.program_hash", lambda: "other")
+    measured(TOY, range(1), Store(path))
     assert PLAYED == [("a", 0), ("b", 0), ("c", 0)]
 
 
@@ -176,20 +188,20 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_is_played(
 ) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="give another folder"):
-        measured(TOY, range(1), NumberStore(tmp_path / "file" / "toy.jsonl"))
+        measured(TOY, range(1), Store(tmp_path / "file" / "toy.jsonl"))
     assert PLAYED == []
 
 
 def test_quick_is_said_in_every_row() -> None:
-    found = measured(TOY, range(2), NumberStore(), quick=True)
+    found = measured(TOY, range(2), Store(), quick=True)
     assert set(found) == {"a", "b"}
-    first = reproduce(TOY, found, quick=True)[0]
+    first = TOY.rows_from(found, quick=True)[0]
     assert "quick" in first.settings["marks"][-1]
 
 
 def test_a_record_says_how_it_was_made() -> None:
-    found = measured(TOY, range(3), NumberStore())
-    kept = lab_record(TOY, 3, reproduce(TOY, found), found)
+    bench = Bench(Store())
+    kept = record(TOY, bench, 3, TOY.reproduce(bench, range(3)))
     assert kept["command"] == "stacksl reproduce toy --seeds 3 --json"
     assert kept["seeds"] == [0, 1, 2]
     assert kept["summary"] == [{"gate": "a", "worst": 12.0}]
@@ -208,7 +220,7 @@ def test_every_line_has_its_own_name_and_plain_settings(name: str, quick: bool) 
     found = study.trials(quick)
     rows = [line.row for trial in found for line in trial.lines]
     assert len(rows) == len(set(rows))
-    json.dumps([[t.world, [[n.settings, n.budget_fraction] for n in t.lines]] for t in found])
+    json.dumps([[t.source, [[n.settings, n.budget_fraction] for n in t.lines]] for t in found])
     keyed = {line.row: trial.key(line, 0, "") for trial in found for line in trial.lines}
     for one, other in itertools.combinations(keyed, 2):
         assert keyed[one] != keyed[other] or {one, other} == TWINS, "the same measurement twice"

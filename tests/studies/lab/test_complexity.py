@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stacksl.studies.lab.bench import measured, reproduce
+from stacksl.studies.bench import Bench
 from stacksl.studies.lab.claims.complexity import (
     BASE,
     COMPLEXITY,
@@ -17,9 +17,9 @@ from stacksl.studies.lab.claims.complexity import (
     paper_time,
     trials,
 )
-from stacksl.studies.lab.store import NumberStore
 from stacksl.studies.lab.trial import Samples
 from stacksl.studies.rows import KEYS
+from stacksl.studies.store import Store
 
 
 def test_the_counts_by_hand() -> None:
@@ -39,7 +39,7 @@ def made_up() -> Samples:
     """Times that are exactly the paper's count, memory exactly what is held."""
     found = {}
     for trial in trials(False):
-        sizes = (trial.world["d"], trial.world["K"], trial.world["B"], trial.world["T"])
+        sizes = (trial.source["d"], trial.source["K"], trial.source["B"], trial.source["T"])
         for line in trial.lines:
             found[line.row] = {
                 "milliseconds": [0.5 * paper_time(*sizes), 1.5 * paper_time(*sizes)],
@@ -66,9 +66,7 @@ def test_slopes_of_made_up_times() -> None:
 
 
 def test_it_runs_and_gives_the_machine() -> None:
-    rows = reproduce(
-        COMPLEXITY, measured(COMPLEXITY, range(2), NumberStore(), quick=True), quick=True
-    )
+    rows = COMPLEXITY.reproduce(Bench(Store(), quick=True), range(2))
     assert all(tuple(row.to_json()) == KEYS for row in rows)
     plain = {(row.row, row.metric): row for row in rows}
     assert all((row.value or 0.0) > 0 for row in rows if "slope" not in row.metric)
@@ -76,7 +74,6 @@ def test_it_runs_and_gives_the_machine() -> None:
     large = plain["first, greedy, T = 400", "peak_mib"].value or 0.0
     assert large - small >= 200 * 5 * 8 / 2**20, "a round leaves at least five numbers"
     assert {row.asked_fraction for row in rows if row.row.endswith("B = 40")} == {0.2}
-    assert COMPLEXITY.layout is not None
     assert COMPLEXITY.figures is not None
-    assert "cores" in COMPLEXITY.layout(rows)
+    assert "cores" in COMPLEXITY.shown(rows)
     assert set(COMPLEXITY.figures(rows)) == {"complexity"}

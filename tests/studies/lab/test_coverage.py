@@ -10,15 +10,14 @@ import pytest
 
 from stacksl.game import ConfidenceSet, make_gate, radius
 from stacksl.game.engines import run_stream
-from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.claims.coverage import COVERAGE, covered
 from stacksl.studies.lab.measures.estimates import Estimates, estimates, radii
 from stacksl.studies.lab.measures.shares import clopper_pearson, held
-from stacksl.studies.lab.trial import Line
 from stacksl.studies.lab.worlds import playing
 from stacksl.studies.lab.worlds.playing import regrets
-from stacksl.studies.lab.worlds.streams import make_world
+from stacksl.studies.lab.worlds.streams import make_stream
 from stacksl.studies.rows import Row
+from stacksl.studies.study import Line
 
 KNOWN = {"noise": 0.3, "dim": 6, "ridge": 1.0, "delta": 0.05, "bound": 2.0}
 
@@ -53,13 +52,13 @@ def test_a_promise_is_judged_by_the_whole_interval(share: float, said: str) -> N
 def stream(scorer: str, feedback: str, **settings: object):
     from stacksl.game import ScorerSettings
 
-    world = make_world("iid", feedback, 3, rounds=60, dim=6, candidates=4)  # type: ignore[arg-type]
-    given = {"rewards": world.rewards} if feedback == "scalar" else {"labels": world.labels}
+    source = make_stream("iid", feedback, 3, rounds=60, dim=6, candidates=4)  # type: ignore[arg-type]
+    given = {"rewards": source.rewards} if feedback == "scalar" else {"labels": source.labels}
     played = run_stream(
-        scorer, world.features, gate=make_gate("random"), budget=20, marks=range(1, 61),
+        scorer, source.features, gate=make_gate("random"), budget=20, marks=range(1, 61),
         settings=ScorerSettings(**settings), width_scale=1.7, engine="loop", **given,
     )  # fmt: skip
-    return world, played
+    return source, played
 
 
 @pytest.mark.parametrize(
@@ -71,24 +70,24 @@ def test_the_replayed_certificate_is_the_gate_score_of_the_engine(scorer, feedba
 
     The engine leaves x̂ out of the maximum, so its own may be below 0.
     """
-    world, played = stream(scorer, feedback, track=track)
+    source, played = stream(scorer, feedback, track=track)
     path = estimates(played, 1.0, moves=played.asked | (track == "all"))
-    found = path.certificates(world.features, played.choices, np.full(60, 1.7))
+    found = path.certificates(source.features, played.choices, np.full(60, 1.7))
     assert found == pytest.approx(np.maximum(played.gate_scores, 0.0), abs=1e-12)
     assert (played.gate_scores > 0).any()
 
 
 def test_an_error_is_within_a_radius_where_the_confidence_set_has_the_truth() -> None:
-    world, played = stream("ridge", "scalar")
+    source, played = stream("ridge", "scalar")
     path = estimates(played, 1.0, moves=played.asked)
     assert len(path.thetas) == 21
-    errors = path.errors(world.truth)
-    assert errors[0] == pytest.approx(np.linalg.norm(world.truth)), "θ = 0 and V = I"
+    errors = path.errors(source.truth)
+    assert errors[0] == pytest.approx(np.linalg.norm(source.truth)), "θ = 0 and V = I"
     for t in (0, 30, 59):
         trust = ConfidenceSet(path.inverses[path.before[t]], 1.0)
         centre = path.thetas[path.before[t]]
-        assert trust.contains(world.truth, centre, errors[t] * 1.0001)
-        assert not trust.contains(world.truth, centre, errors[t] * 0.9999)
+        assert trust.contains(source.truth, centre, errors[t] * 1.0001)
+        assert not trust.contains(source.truth, centre, errors[t] * 0.9999)
 
 
 def test_an_estimate_is_that_before_its_round() -> None:
@@ -108,12 +107,12 @@ def test_radii_are_those_of_the_confidence_set() -> None:
 
 def test_a_certificate_bounds_what_is_lost_where_the_truth_is_within_the_radius() -> None:
     """Theorem A (i), round by round, at the smallest radius that holds θ*."""
-    world, played = stream("ridge", "scalar")
+    source, played = stream("ridge", "scalar")
     path = estimates(played, 1.0, moves=played.asked)
-    bounds = path.certificates(world.features, played.choices, path.errors(world.truth))
-    lost = regrets(world, played)
+    bounds = path.certificates(source.features, played.choices, path.errors(source.truth))
+    lost = regrets(source, played)
     assert (lost <= bounds + 1e-9).all()
-    halved = path.certificates(world.features, played.choices, np.zeros(60))
+    halved = path.certificates(source.features, played.choices, np.zeros(60))
     assert not (lost <= halved + 1e-9).all(), "without a width nothing is promised"
 
 
@@ -124,11 +123,11 @@ def test_a_set_that_never_moves_is_the_start() -> None:
 
 def test_v_on_all_rounds_loses_the_truth_and_on_labelled_rounds_does_not(monkeypatch) -> None:
     monkeypatch.setattr(playing, "run_stream", partial(run_stream, engine="loop"))
-    world = make_world("iid", "scalar", 0, rounds=120, dim=6, candidates=4)
+    source = make_stream("iid", "scalar", 0, rounds=120, dim=6, candidates=4)
     numbers = {}
     for track in ("labelled", "all"):
         line = Line(track, {"learner": "ridge", "track": track, "gate": "first"}, 0.1)
-        numbers[track] = covered(world, line, 0)
+        numbers[track] = covered(source, line, 0)
     assert numbers["labelled"]["covered"] == 1.0 == numbers["labelled"]["certified_rounds"]
     assert numbers["all"]["covered"] == 0.0
     share = numbers["all"]["covered_time"]
@@ -138,7 +137,7 @@ def test_v_on_all_rounds_loses_the_truth_and_on_labelled_rounds_does_not(monkeyp
 
 
 def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
-    rounds = {trial.world["kind"] for trial in COVERAGE.trials(True)}
+    rounds = {trial.source["kind"] for trial in COVERAGE.trials(True)}
     assert rounds == {"iid", "shift-2"}
     made = {
         line.row: [{"covered": float(s > 0 or line.settings["gate"] == "random"),
@@ -148,10 +147,9 @@ def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
                     "regret_per_round": 0.1} for s in range(4)]
         for trial in COVERAGE.trials(True) for line in trial.lines
     }  # fmt: skip
-    rows = reproduce(COVERAGE, made, quick=True)
+    rows = COVERAGE.rows_from(made, quick=True)
     assert len({row.row for row in rows}) == 88
-    assert COVERAGE.layout is not None
-    text = COVERAGE.layout(rows)
+    text = COVERAGE.shown(rows)
     assert "0.75 [0.19, 0.99]" in text, "3 of 4 runs"
     assert "| ridge, V on labelled rounds, shift, contested |" in text
     assert "| sgd, η = 0.1, V on labelled rounds | 0 / 0 / 8 | 0 / 0 / 8 | 0 / 0 / 8 |" in text

@@ -9,7 +9,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.claims.drift import BUDGETS, DRIFT, GATES, alarms, derive, measure
 from stacksl.studies.lab.claims.drift_rows import GUARDS, Case, case_of
 from stacksl.studies.lab.trial import Trial
@@ -111,21 +110,22 @@ def test_rows_are_named_by_what_they_were_measured_under() -> None:
 
 
 def test_a_small_study_gives_rows_tables_and_a_figure() -> None:
-    small = [Trial({**one.world, "rounds": 240, "dim": 4}, one.lines) for one in DRIFT.trials(True)]
+    small = [
+        Trial({**one.source, "rounds": 240, "dim": 4}, one.lines) for one in DRIFT.trials(True)
+    ]
     study = replace(DRIFT, trials=lambda quick: small)
     found = {
-        line.row: [measure(one.world, [line], seed)[0] for seed in (0, 1)]
+        line.row: [measure(one.source, [line], seed)[0] for seed in (0, 1)]
         for one in small
         for line in one.lines
     }
-    rows = reproduce(study, found)
+    rows = study.rows_from(found)
     assert {row.metric for row in rows} >= {
         "false_alarms",
         "alarmed_after",
         "regret_per_round_over_none",
     }
-    assert study.layout is not None
     assert study.figures is not None
-    text = study.layout(rows)
+    text = study.shown(rows)
     assert "| guarded · contested · softmax · 0.1 | 0 of 2 | 0.00 [0.00, 0.84] | 0.00 |" in text
     assert set(study.figures(rows)) == {"drift"}

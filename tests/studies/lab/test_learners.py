@@ -11,18 +11,22 @@ import pytest
 from stacksl.game import ScorerSettings, make_scorer
 from stacksl.game.inputs import PairFeatures
 from stacksl.items import Label
-from stacksl.studies.lab.bench import reproduce
 from stacksl.studies.lab.claims.learners import LEARNERS, RATES, TUNED, _replayed, derive, measure
-from stacksl.studies.lab.claims.learners_exact import counts, exact_estimates, fit
-from stacksl.studies.lab.claims.learners_steps import averaged, descent
+from stacksl.studies.lab.claims.learners_exact import (
+    averaged,
+    counts,
+    descent,
+    exact_estimates,
+    fit,
+)
 from stacksl.studies.lab.trial import Trial
 from stacksl.studies.lab.worlds.playing import play, regrets
-from stacksl.studies.lab.worlds.streams import make_world
+from stacksl.studies.lab.worlds.streams import make_stream
 
 
 def _stream(rounds: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    world = make_world("iid", "softmax", 5, rounds=rounds, dim=4)
-    return world.features, world.labels
+    source = make_stream("iid", "softmax", 5, rounds=rounds, dim=4)
+    return source.features, source.labels
 
 
 def test_counts_grow_geometrically_and_end_at_all() -> None:
@@ -105,12 +109,12 @@ def test_the_average_is_that_of_all_before() -> None:
 
 def test_steps_in_full_are_those_of_the_engine() -> None:
     """The replay of a constant rate has the regret of the stream that was played."""
-    world = make_world("iid", "softmax", 5, rounds=200, dim=4)
+    source = make_stream("iid", "softmax", 5, rounds=200, dim=4)
     settings = {"learning_rate": 0.3, "kl_weight": 0.0, "clip": "none"}
-    played = play(world, {"name": "first"}, 50, scorer="sgd", settings=settings)
-    thetas = descent(world.features[:50], world.labels[:50], 0.3, 0.0)
-    lost, theta = _replayed(world, np.arange(51), thetas)
-    assert lost == pytest.approx(float(regrets(world, played).mean()))
+    played = play(source, {"name": "first"}, 50, scorer="sgd", settings=settings)
+    thetas = descent(source.features[:50], source.labels[:50], 0.3, 0.0)
+    lost, theta = _replayed(source, np.arange(51), thetas)
+    assert lost == pytest.approx(float(regrets(source, played).mean()))
     assert theta == pytest.approx(played.theta)
 
 
@@ -121,18 +125,17 @@ def test_the_tuned_rates_are_among_those_tried_and_not_at_their_ends() -> None:
 
 def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
     small = [
-        Trial({**one.world, "rounds": 100, "dim": 6}, one.lines) for one in LEARNERS.trials(True)
+        Trial({**one.source, "rounds": 100, "dim": 6}, one.lines) for one in LEARNERS.trials(True)
     ]
     study = replace(LEARNERS, trials=lambda quick: small)
     found = {
-        line.row: [measure(one.world, [line], seed)[0] for seed in (0, 1)]
+        line.row: [measure(one.source, [line], seed)[0] for seed in (0, 1)]
         for one in small
         for line in one.lines
     }
-    rows = reproduce(study, found)
+    rows = study.rows_from(found)
     assert len({row.row for row in rows if not row.row.endswith("/ newton")}) == 27
     assert all(row.study == "learners" and row.value is not None for row in rows)
-    assert study.layout is not None
     assert study.figures is not None
-    assert "| exact maximum likelihood |" in study.layout(rows)
+    assert "| exact maximum likelihood |" in study.shown(rows)
     assert set(study.figures(rows)) == {"learners"}

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from stacksl.studies.lab.bench import measured, reproduce
+from stacksl.studies.bench import Bench
 from stacksl.studies.lab.claims.rates import (
     FULL,
     NORMS,
@@ -23,8 +23,7 @@ from stacksl.studies.lab.claims.rates import (
     theorem_a,
     trials,
 )
-from stacksl.studies.lab.store import NumberStore
-from stacksl.studies.lab.trial import Line, Samples
+from stacksl.studies.lab.trial import Samples
 from stacksl.studies.lab.worlds.lower_bounds import (
     LOWER_ANY,
     LOWER_BLIND,
@@ -37,26 +36,28 @@ from stacksl.studies.lab.worlds.lower_bounds import (
 )
 from stacksl.studies.lab.worlds.playing import play, regrets
 from stacksl.studies.rows import KEYS, Row
+from stacksl.studies.store import Store
+from stacksl.studies.study import Line
 
 RECORD = Path(__file__).parents[3] / "docs/studies/results/rates.json"
 
 
 def test_the_lower_bound_instance() -> None:
-    world = pairs(400, 80, 20, 3)
-    assert np.abs(world.truth) == pytest.approx(np.full(20, NOISE * math.sqrt(20 / 80)))
-    assert len(set(np.sign(world.truth))) == 2
-    assert (np.abs(world.features).sum(axis=2) == 1).all()
-    assert (world.features[:, 0] == -world.features[:, 1]).all()
-    assert world.values == pytest.approx(world.features @ world.truth)
-    assert len(np.unique(np.abs(world.features[:, 0]).argmax(axis=1))) == 20
+    source = pairs(400, 80, 20, 3)
+    assert np.abs(source.truth) == pytest.approx(np.full(20, NOISE * math.sqrt(20 / 80)))
+    assert len(set(np.sign(source.truth))) == 2
+    assert (np.abs(source.features).sum(axis=2) == 1).all()
+    assert (source.features[:, 0] == -source.features[:, 1]).all()
+    assert source.values == pytest.approx(source.features @ source.truth)
+    assert len(np.unique(np.abs(source.features[:, 0]).argmax(axis=1))) == 20
 
 
 def test_the_cube_shows_every_corner() -> None:
-    world = cube(6, 0.2, 3, 1)
-    assert len(np.unique(world.features[4], axis=0)) == 8
-    assert np.linalg.norm(world.features[5], axis=1) == pytest.approx(np.ones(8))
-    assert world.values == pytest.approx(world.features @ world.truth)
-    assert world.values.max() == pytest.approx(math.sqrt(3) * 0.2)
+    source = cube(6, 0.2, 3, 1)
+    assert len(np.unique(source.features[4], axis=0)) == 8
+    assert np.linalg.norm(source.features[5], axis=1) == pytest.approx(np.ones(8))
+    assert source.values == pytest.approx(source.features @ source.truth)
+    assert source.values.max() == pytest.approx(math.sqrt(3) * 0.2)
 
 
 def test_the_constants_of_the_lower_bounds() -> None:
@@ -94,9 +95,9 @@ def test_the_expected_regret_of_blind_gates_is_what_they_have(gate: str) -> None
     budget, rounds = 80, 800
     totals = []
     for seed in range(400):
-        world = pairs(rounds, budget, 20, seed)
-        played = play(world, {"name": gate}, budget, seed=seed)
-        totals.append(regrets(world, played).sum())
+        source = pairs(rounds, budget, 20, seed)
+        played = play(source, {"name": gate}, budget, seed=seed)
+        totals.append(regrets(source, played).sum())
     error = np.std(totals, ddof=1) / math.sqrt(len(totals))
     assert abs(np.mean(totals) - blind_regret(budget, rounds, 20, gate)) < 3 * error
 
@@ -112,15 +113,15 @@ def test_regret_stays_above_the_bound_for_labels_chosen_blindly() -> None:
     budget, rounds = 80, 400
     totals = []
     for seed in range(300):
-        world = pairs(rounds, budget, 20, seed)
-        totals.append(regrets(world, play(world, {"name": "first"}, budget)).sum())
+        source = pairs(rounds, budget, 20, seed)
+        totals.append(regrets(source, play(source, {"name": "first"}, budget)).sum())
     assert np.mean(totals) > LOWER_BLIND * NOISE * rounds * math.sqrt(20 / budget)
 
 
 def test_the_first_rounds_of_a_stream_are_a_shorter_one() -> None:
-    world = {"kind": "cube", "rounds": 60, "size": 0.1, "dim": 3}
+    source = {"kind": "cube", "rounds": 60, "size": 0.1, "dim": 3}
     lines = [Line(f"{a}{t}", {"action": a, "T": t}) for a in ("ucb", "greedy") for t in (20, 60)]
-    found = measure(world, lines, 4)
+    found = measure(source, lines, 4)
     whole = cube(60, 0.1, 3, 4)
     for action, numbers in (("ucb", found[0]), ("greedy", found[2])):
         rewards = whole.rewards
@@ -141,9 +142,9 @@ def made_up(law: Callable[[float, float, float], float]) -> Samples:
     found = {}
     for trial in trials(False):
         for line in trial.lines:
-            rounds = line.settings.get("T", trial.world["rounds"])
-            budget = trial.world.get("labels", rounds)
-            mean = law(budget, rounds, trial.world.get("size", 1.0))
+            rounds = line.settings.get("T", trial.source["rounds"])
+            budget = trial.source.get("labels", rounds)
+            mean = law(budget, rounds, trial.source.get("size", 1.0))
             found[line.row] = {"regret": [0.8 * mean, 1.2 * mean]}
     return found
 
@@ -192,18 +193,16 @@ def test_no_worst_norm_of_ucb_in_the_record_is_at_the_end_of_the_grid() -> None:
 
 
 def test_it_runs() -> None:
-    rows: list[Row] = reproduce(
-        RATES, measured(RATES, range(2), NumberStore(), quick=True), quick=True
-    )
+    bench = Bench(Store(), quick=True)
+    rows: list[Row] = RATES.reproduce(bench, range(2))
     assert all(tuple(row.to_json()) == KEYS for row in rows)
     named = {row.row: row for row in rows}
     spent = named["pairs: first, B = 100, T = 1,000"]
     assert spent.asked_fraction == spent.budget_fraction == 0.1
     llf = named["pairs: LLF, B = 100, T = 1,000"]
     assert llf.value == spent.value, "the paper's gate buys the first B labels here too"
-    assert RATES.layout is not None
     assert RATES.figures is not None
-    table = RATES.layout(rows)
+    table = RATES.shown(rows)
     points = {(b, QUICK.horizon) for b in QUICK.budgets} | {
         (QUICK.budget, t) for t in QUICK.horizons
     }

@@ -7,19 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from stacksl.studies.lab.bench import measured, reproduce
+from stacksl.studies.bench import Bench
 from stacksl.studies.lab.claims.regret import PAPER, REGRET, derive, first_spread, lines
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio, slope_over
-from stacksl.studies.lab.store import NumberStore
 from stacksl.studies.lab.trial import Samples
-from stacksl.studies.lab.worlds.streams import make_world
+from stacksl.studies.lab.worlds.streams import make_stream
 from stacksl.studies.rows import KEYS, Row
+from stacksl.studies.store import Store
 
 
 @pytest.fixture(scope="module")
 def rows() -> dict[tuple[str, str], Row]:
-    found = measured(REGRET, range(2), NumberStore(), quick=True)
-    return {(row.row, row.metric): row for row in reproduce(REGRET, found, quick=True)}
+    found = REGRET.reproduce(Bench(Store(), quick=True), range(2))
+    return {(row.row, row.metric): row for row in found}
 
 
 def test_rows_have_the_schema(rows: dict[tuple[str, str], Row]) -> None:
@@ -57,9 +57,9 @@ def test_as_printed_it_asks_nothing_and_with_a_large_c_the_first(
 
 
 def test_the_first_spread_by_hand() -> None:
-    world = make_world("iid", "scalar", 3, rounds=5, dim=4)
-    wanted = 2 * (0.3 * math.sqrt(2 * math.log(20)) + np.linalg.norm(world.truth))
-    assert first_spread(world) == pytest.approx(wanted)
+    source = make_stream("iid", "scalar", 3, rounds=5, dim=4)
+    wanted = 2 * (0.3 * math.sqrt(2 * math.log(20)) + np.linalg.norm(source.truth))
+    assert first_spread(source) == pytest.approx(wanted)
 
 
 def test_ratios_of_made_up_samples() -> None:
@@ -79,9 +79,8 @@ def test_ratios_of_made_up_samples() -> None:
 def test_the_table_has_a_line_a_row_and_the_figures_draw(
     rows: dict[tuple[str, str], Row],
 ) -> None:
-    assert REGRET.layout is not None
     assert REGRET.figures is not None
-    table = REGRET.layout(list(rows.values())).splitlines()
+    table = REGRET.shown(list(rows.values())).splitlines()
     assert sum(line.startswith("| ") for line in table) == len(lines()) + 1
     assert "0.00244" in next(line for line in table if line.startswith("| LLF, β = 0.1 |"))
     assert set(REGRET.figures(list(rows.values()))) == {"regret", "regret-switch"}

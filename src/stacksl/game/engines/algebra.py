@@ -15,18 +15,6 @@ from stacksl.game.inputs import Array
 
 _SMALL = 64  # columns up to which BLAS is faster than our loop for a handful of rows
 
-__all__ = [
-    "absorb",
-    "combine",
-    "image",
-    "images",
-    "norms",
-    "pair_norms",
-    "project",
-    "rank_one",
-    "tiled_images",
-]
-
 
 @summed
 def project(rows: Array, theta: Array, scores: Array) -> None:
@@ -81,7 +69,7 @@ def images(gram_inv: Array, rows: Array, out: Array) -> None:
     if rows.shape[1] <= _SMALL:
         _small_images(gram_inv, rows, out)
     else:
-        tiled_images(gram_inv, len(gram_inv), rows, out)
+        _tiled_images(gram_inv, rows, out)
 
 
 @allocating  # it allocates nothing, but numba's dot counts the array it gives back
@@ -90,13 +78,10 @@ def _small_images(gram_inv: Array, rows: Array, out: Array) -> None:
 
 
 @summed
-def tiled_images(matrix: Array, count: int, rows: Array, out: Array) -> None:
-    """Set the first `count` columns of `out` to rows·Mᵀ, M the first `count` rows of `matrix`.
-
-    Two rows of M against four of `rows`, (m, d), at a time.
-    """
+def _tiled_images(matrix: Array, rows: Array, out: Array) -> None:
+    """The same in a loop, two rows of the (d, d) `matrix` against four of `rows` at a time."""
     m, d = rows.shape
-    for i in range(0, count - 1, 2):
+    for i in range(0, d - 1, 2):
         for x in range(0, m - 3, 4):
             a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
             for j in range(d):
@@ -119,12 +104,12 @@ def tiled_images(matrix: Array, count: int, rows: Array, out: Array) -> None:
                 a0 += matrix[i, j] * rows[x, j]
                 b0 += matrix[i + 1, j] * rows[x, j]
             out[x, i], out[x, i + 1] = a0, b0
-    if count % 2:
+    if d % 2:
         for x in range(m):
             a0 = 0.0
             for j in range(d):
-                a0 += matrix[count - 1, j] * rows[x, j]
-            out[x, count - 1] = a0
+                a0 += matrix[d - 1, j] * rows[x, j]
+            out[x, d - 1] = a0
 
 
 @summed

@@ -10,8 +10,6 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-__all__ = ["allocating", "compiled", "kept", "stamp", "summed"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SUMS = {"reassoc", "contract"}  # sums may be regrouped; NaN and infinity keep their meaning

@@ -7,12 +7,10 @@ import math
 from stacksl.game import losses
 from stacksl.game.engines.algebra import combine, project
 from stacksl.game.engines.compiling import compiled
-from stacksl.game.engines.exponentials import exponentials
+from stacksl.game.engines.informing import policy_of
 from stacksl.game.engines.plans import EMA, LITERAL_CLIP, NO_CLIP, PREVIOUS, Plan
 from stacksl.game.engines.rooms import CLIPPED, LEARNT, WINDOW, Memory, Space
 from stacksl.game.inputs import Array
-
-__all__ = ["gradient_step", "policy_of"]
 
 _above = compiled(losses.above)
 
@@ -53,22 +51,6 @@ def _follow(reference: Array, theta: Array, decay: float) -> None:
     """θ_ref ← α·θ_ref + (1 − α)·θ in place, (d,)."""
     for j in range(len(theta)):
         reference[j] = decay * reference[j] + (1.0 - decay) * theta[j]
-
-
-@compiled
-def policy_of(scores: Array, powers: Array, policy: Array) -> float:
-    """Set `policy` to softmax(scores), (m,), with room in `powers`; gives log Σ exp s."""
-    largest = scores[0]
-    for x in range(1, len(scores)):
-        largest = max(largest, scores[x])
-    exponentials(scores, largest, powers, policy)
-    total = 0.0
-    for x in range(len(scores)):
-        total += policy[x]
-    shrink = 1.0 / total
-    for x in range(len(scores)):
-        policy[x] *= shrink
-    return float(largest + math.log(total))
 
 
 @compiled

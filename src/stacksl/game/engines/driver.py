@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from stacksl.game.engines.arrays import Stream, expect_finite
-from stacksl.game.engines.choosing import Precision
-from stacksl.game.engines.outcomes import Mark, StreamResult
-from stacksl.game.engines.plans import THETA, Plan, make_plan
+from stacksl.game.engines.arrays import Mark, Stream, StreamResult, expect_finite
+from stacksl.game.engines.plans import THETA, Plan, Terms, make_plan
 from stacksl.game.engines.rooms import (
     CLIPPED,
     LEARNT,
@@ -21,56 +19,28 @@ from stacksl.game.engines.rooms import (
     make_memory,
     make_space,
 )
-from stacksl.game.engines.terms import Terms
 from stacksl.game.inputs import Array
 from stacksl.game.randomness import uniforms
 
-__all__ = ["play"]
-
-Compiled: TypeAlias = Literal["fused", "blocked", "stepwise"]
 Rounds: TypeAlias = Callable[[int, int, Array], int]
 """Plays the rounds start + 1 to stop with these features; gives where it stopped, or −1."""
 
 
-def play(
-    stream: Stream,
-    terms: Terms,
-    engine: Compiled,
-    precision: Precision,
-) -> StreamResult:
+def play(stream: Stream, terms: Terms) -> StreamResult:
     """The stream played by a compiled loop."""
     plan = make_plan(terms, stream.dim, stream.rounds)
     memory = make_memory(plan, terms.gate, stream.classes)
     out = make_certificates(stream.rounds, plan.present)
-    rounds = _rounds(stream, terms, plan, memory, out, engine, precision)
+    drawn = uniforms(terms.seed, "gate", stream.rounds)
+    prepare = _pairs if stream.classes is None else _classes
+    rounds = prepare(stream, plan, memory, out, drawn)
     marks = []
     for start, stop, rows in stream.chunks(terms.marks):
         expect_finite(rows, rounds(start, stop, rows), start)
         if stop in terms.marks:
             learnt = int(memory.counts[LEARNT])
             marks.append(Mark(stop, memory.theta.copy(), _matrix(stream, plan, memory), learnt))
-    return _result(stream, plan, memory, out, tuple(marks), engine)
-
-
-def _rounds(
-    stream: Stream,
-    terms: Terms,
-    plan: Plan,
-    memory: Memory,
-    out: Certificates,
-    engine: Compiled,
-    precision: Precision,
-) -> Rounds:
-    """What plays the rounds of a chunk."""
-    drawn = uniforms(terms.seed, "gate", stream.rounds)
-    if engine == "fused":
-        kind = _pairs if stream.classes is None else _classes
-        return kind(stream, plan, memory, out, drawn)
-    from stacksl.game.engines.blocked import deferred_rounds
-
-    ahead = engine == "blocked"
-    given = (stream, terms, plan, memory, out, drawn)
-    return deferred_rounds(*given, lookahead=ahead, precision=precision)
+    return _result(stream, plan, memory, out, tuple(marks))
 
 
 def _pairs(stream: Stream, plan: Plan, memory: Memory, out: Certificates, drawn: Array) -> Rounds:
@@ -107,7 +77,7 @@ def _matrix(stream: Stream, plan: Plan, memory: Memory) -> Array | None:
         return None
     if stream.classes is None:
         return memory.gram_inv.copy()
-    from stacksl.game.engines.triangle import full
+    from stacksl.game.engines.shared import full
 
     return full(memory.gram_inv)
 
@@ -118,7 +88,6 @@ def _result(
     memory: Memory,
     out: Certificates,
     marks: tuple[Mark, ...],
-    engine: Compiled,
 ) -> StreamResult:
     return StreamResult(
         choices=out.choices,
@@ -132,7 +101,7 @@ def _result(
         gram_inv=_matrix(stream, plan, memory),
         learnt=int(memory.counts[LEARNT]),
         clipped=int(memory.counts[CLIPPED]),
-        engine=engine,
+        engine="fused",
         marks=marks,
         presented=out.presented if plan.present else None,
         resets=np.flatnonzero(out.resets) + 1,

@@ -11,9 +11,6 @@ from stacksl.game import confidence, drift, losses, measures, rules
 from stacksl.game.engines import (
     algebra,
     descent,
-    exponentials,
-    following,
-    guarding,
     informing,
     judging,
     learning,
@@ -25,8 +22,6 @@ from stacksl.game.engines.plans import THETA, Plan
 from stacksl.game.engines.rooms import ASKED, Certificates, Memory, Space
 from stacksl.game.inputs import Array
 from stacksl.game.rules import Clock
-
-__all__ = ["play_changing", "play_plain"]
 
 
 @compiled
@@ -54,17 +49,17 @@ def _play(
         t = start + i
         clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
         verdict = judging.forced(clock, plan.exact_spend)
-        if not following.show(memory, space, out, phi[i], follows, t):
+        if not _show(memory, space, out, phi[i], follows, t):
             return t
         rows = space.rows if follows else phi[i]
-        choice, fresh = _judge(plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t)
-        asks = judging.settle(plan, memory, out, uniforms[t], clock, verdict, t)
+        choice, fresh = _decide(plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t)
+        asks = judging.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
         if asks and plan.asked_choice:
             choice, fresh = _change(plan, memory, space, out, rows, fresh, t), True
         if judging.steadies(plan, asks, verdict):
             descent.gradient_step(plan, memory, space, rows, none)
         if asks:
-            gold, reward = following.answer(space, labels, rewards, utilities, i, choice, follows)
+            gold, reward = _answer(space, labels, rewards, utilities, i, choice, follows)
             _take(plan, memory, space, out, rows, choice, gold, reward, fresh, guarded, t)
         else:
             learning.count_skip(plan, memory, space, rows, choice, fresh)
@@ -74,7 +69,7 @@ def _play(
 
 
 @compiled
-def _judge(
+def _decide(
     plan: Plan,
     memory: Memory,
     space: Space,
@@ -99,9 +94,9 @@ def _judge(
         algebra.pair_norms(rows, space.products, choice, space.pairs)
     judging.certify(plan, out, space.scores, space.widths, space.pairs, reach, choice, t)
     if judging.known(plan, verdict):
-        told = informing.told(plan, space, rows, choice, rewarded)
+        from_policy = informing.policy_statistic(plan, space, rows, choice, rewarded)
         out.statistics[t] = judging.statistic(
-            plan, clock, space.scores, space.widths, space.pairs, reach, choice, told
+            plan, clock, space.scores, space.widths, space.pairs, reach, choice, from_policy
         )
     return choice, fresh
 
@@ -134,11 +129,99 @@ def _take(
 ) -> None:
     """An answer: it is counted and learnt, or starts everything over."""
     memory.counts[ASKED] += 1
-    if guarded and guarding.alarms(plan, memory, space, rows, choice, gold, reward, fresh):
-        guarding.start_over(plan, memory)
+    if guarded and learning.alarms(plan, memory, space, rows, choice, gold, reward, fresh):
+        learning.start_over(plan, memory)
         out.resets[t] = True
         return
     learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
+
+
+@compiled
+def _show(
+    memory: Memory, space: Space, out: Certificates, phi: Array, follows: bool, t: int
+) -> bool:
+    """Whether all scores of (M, d) `phi` are finite; `space.scores` has those of what is shown.
+
+    Where a follower `follows` these are the best scored, whose rows are then in `space.rows`.
+    """
+    everyone = space.everyone if follows else space.scores
+    algebra.project(phi, memory.theta, everyone)
+    if not judging.all_finite(everyone):
+        return False
+    if follows:
+        _present(space, out, phi, t)
+    space.current[0] = True
+    return True
+
+
+@compiled
+def _answer(
+    space: Space,
+    labels: NDArray[np.int64],
+    rewards: Array,
+    utilities: Array,
+    i: int,
+    choice: int,
+    follows: bool,
+) -> tuple[int, float]:
+    """The gold's position among what is shown, or −1, and the choice's reward, or 0."""
+    gold = len(labels) - len(labels) - 1  # a plain integer: numba would compile a constant apart
+    if len(labels) > 0:
+        gold = labels[i]
+    elif follows and len(utilities) > 0:
+        gold = _best_presented(utilities[i], space.shown)
+    played = space.shown[choice] if follows else choice
+    return gold, rewards[i, played] if len(rewards) > 0 else 0.0
+
+
+@compiled
+def _present(space: Space, out: Certificates, phi: Array, t: int) -> None:
+    """Show the best-scored of all candidates, whose scores are in `space.everyone`.
+
+    Writes their indices, ascending, into `space.shown`, and their rows of (M, d) `phi` and scores
+    into `space.rows` and `space.scores`. Ties go to the lowest index (`followers.Hard`).
+    """
+    _choose(space.everyone, space.shown)
+    for p in range(len(space.shown)):
+        x = space.shown[p]
+        out.presented[t, p] = x
+        space.scores[p] = space.everyone[x]
+        for j in range(phi.shape[1]):
+            space.rows[p, j] = phi[x, j]
+
+
+@compiled
+def _choose(scores: Array, shown: NDArray[np.int64]) -> None:
+    """Set `shown` to the indices of the largest of `scores`, ascending."""
+    most, held = len(shown), 0
+    for x in range(len(scores)):
+        place = held
+        if held < most:
+            held += 1
+        elif scores[x] > scores[shown[most - 1]]:
+            place = most - 1
+        else:
+            continue
+        while place > 0 and scores[x] > scores[shown[place - 1]]:
+            shown[place] = shown[place - 1]
+            place -= 1
+        shown[place] = x
+    for p in range(1, most):
+        x, place = shown[p], p
+        while place > 0 and shown[place - 1] > x:
+            shown[place] = shown[place - 1]
+            place -= 1
+        shown[place] = x
+
+
+@compiled
+def _best_presented(utilities: Array, shown: NDArray[np.int64]) -> int:
+    """The position in `shown` of the largest of (M,) `utilities` there, of equals the first."""
+    best = 0
+    for p in range(1, len(shown)):
+        if utilities[shown[p]] > utilities[shown[best]]:
+            best = p
+    return best
 
 
 def _entry(mark: int, plain: bool) -> Any:
@@ -183,9 +266,6 @@ _MARK = stamp(
     confidence,
     descent,
     drift,
-    exponentials,
-    following,
-    guarding,
     informing,
     judging,
     learning,

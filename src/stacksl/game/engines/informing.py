@@ -1,24 +1,28 @@
-"""What the policy tells of a round: its entropy, and the information that a label would bring."""
+"""Statistics of the policy π = softmax(s): its entropy, and the information that a label brings."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from stacksl.game import measures, rules
 from stacksl.game.engines.compiling import allocating, compiled, summed
-from stacksl.game.engines.descent import policy_of
 from stacksl.game.engines.judging import ENTROPY, INFORMATION
 from stacksl.game.engines.plans import NEWTON, RIDGE, Plan
 from stacksl.game.engines.rooms import Space
 from stacksl.game.inputs import Array
 
-__all__ = ["information", "shares", "told", "told_by_heads"]
-
 _entropy_statistic = allocating(measures.entropy_statistic)
+
+_PER_LN2 = 1.4426950408889634
+_LN2_HIGH = 6.93147180369123816490e-01  # its last 32 bits are 0, so that k times it is exact
+_LN2_LOW = 1.90821492927058770002e-10
+_LEAST = -700.0  # e to that is 1e-304, still a normal number
 
 
 @compiled
-def told(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> float:
+def policy_statistic(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> float:
     """The statistic of `entropy` or `information` for pair features (nats); NaN for other gates.
 
     `space` holds the scores, and for `information` the widths and the images of the rows.
@@ -29,7 +33,7 @@ def told(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> 
     if plan.gate == INFORMATION and plan.scorer != NEWTON:
         return float(space.widths[choice] * space.widths[choice])
     if plan.scorer == RIDGE and not rewarded:
-        shares(space.scores, space.policy)
+        _shares(space.scores, space.policy)
     else:
         policy_of(space.scores, space.powers, space.policy)
     if plan.gate == ENTROPY:
@@ -38,16 +42,16 @@ def told(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> 
 
 
 @compiled
-def told_by_heads(plan: Plan, scores: Array, policy: Array, square: float) -> float:
+def heads_statistic(plan: Plan, scores: Array, policy: Array, square: float) -> float:
     """The same for ridge class heads, of which `square` is the width squared; sets `policy`."""
     if plan.gate == ENTROPY:
-        shares(scores, policy)
+        _shares(scores, policy)
         return _entropy_statistic(policy)
     return square if plan.gate == INFORMATION else np.nan
 
 
 @compiled
-def shares(scores: Array, policy: Array) -> None:
+def _shares(scores: Array, policy: Array) -> None:
     """Set `policy` to max(s, 0)/Σ max(s, 0), (m,), as `scorers.ridge.shares`."""
     total = 0.0
     for x in range(len(scores)):
@@ -82,3 +86,48 @@ def information(rows: Array, products: Array, policy: Array, apart: Array, again
     for j in range(rows.shape[1]):
         total -= apart[j] * against[j]
     return max(total, 0.0)
+
+
+@compiled
+def policy_of(scores: Array, powers: Array, policy: Array) -> float:
+    """Set `policy` to softmax(scores), (m,), with room in `powers`; gives log Σ exp s."""
+    largest = scores[0]
+    for x in range(1, len(scores)):
+        largest = max(largest, scores[x])
+    exponentials(scores, largest, powers, policy)
+    total = 0.0
+    for x in range(len(scores)):
+        total += policy[x]
+    shrink = 1.0 / total
+    for x in range(len(scores)):
+        policy[x] *= shrink
+    return float(largest + math.log(total))
+
+
+@compiled
+def exponentials(values: Array, shift: float, powers: Array, out: Array) -> None:
+    """Set out_x to exp(values_x − shift), (m,), for values of at most `shift`, or to 1e-304.
+
+    exp z = 2^k·exp r with k = round(z / ln 2) and |r| ≤ ln 2 / 2, where the Taylor polynomial of
+    degree 13 is exact to rounding; `powers`, (m,), receives 2^k by its bits.
+    """
+    bits = powers.view(np.int64)
+    for x in range(len(values)):
+        z = max(values[x] - shift, _LEAST)
+        k = math.floor(z * _PER_LN2 + 0.5)
+        r = (z - k * _LN2_HIGH) - k * _LN2_LOW
+        p = r * (1 / 6227020800) + 1 / 479001600
+        p = p * r + 1 / 39916800
+        p = p * r + 1 / 3628800
+        p = p * r + 1 / 362880
+        p = p * r + 1 / 40320
+        p = p * r + 1 / 5040
+        p = p * r + 1 / 720
+        p = p * r + 1 / 120
+        p = p * r + 1 / 24
+        p = p * r + 1 / 6
+        p = p * r + 0.5
+        out[x] = (p * r + 1.0) * r + 1.0
+        bits[x] = (np.int64(k) + 1023) << 52
+    for x in range(len(values)):
+        out[x] *= powers[x]

@@ -1,4 +1,4 @@
-"""What is decided in a round: the action, the gate's statistic, threshold and next state.
+"""Decisions of a round: the action, the gate's statistic, threshold and next state.
 
 Every gate's arithmetic is that of `rules` and `measures`, compiled unchanged and dispatched on the
 gate's code.
@@ -16,25 +16,6 @@ from stacksl.game.engines.plans import SGD, Plan
 from stacksl.game.engines.rooms import LEARNT, ROUNDS, Certificates, Memory
 from stacksl.game.inputs import Array
 from stacksl.game.rules import Clock, GateState
-
-__all__ = [
-    "ENTROPY",
-    "INFORMATION",
-    "action_of",
-    "all_finite",
-    "certify",
-    "change_to_asked",
-    "fill",
-    "forced",
-    "in_doubt",
-    "known",
-    "longest",
-    "needs_widths",
-    "reach_of",
-    "settle",
-    "statistic",
-    "steadies",
-]
 
 forced = allocating(rules.forced)
 _contested_statistic = allocating(rules.contested_statistic)
@@ -77,7 +58,7 @@ def needs_widths(plan: Plan, verdict: int) -> bool:
 
 @compiled
 def known(plan: Plan, verdict: int) -> bool:
-    """Whether the gate's statistic is told: without certificates not from widths in vain."""
+    """Whether the gate's statistic is computed: without certificates not where nothing reads it."""
     return plan.certificates or verdict != -1 or not plan.by_widths
 
 
@@ -197,12 +178,11 @@ def statistic(
     pair_widths: Array,
     radius: float,
     choice: int,
-    told: float = np.nan,
+    from_policy: float = np.nan,
 ) -> float:
     """The gate's g (score units); NaN where it is made of widths and they are.
 
-    `told` is what the policy tells, which is made elsewhere (`informing.told`): the statistics of
-    `entropy` and `information`, in nats.
+    `from_policy` is that of `entropy` and `information`, in nats (`informing.policy_statistic`).
     """
     if plan.gate == RANDOM:
         return _random_statistic(clock)
@@ -228,7 +208,7 @@ def statistic(
     if plan.gate == DGS:
         return _dgs(plan, clock, scores, pair_widths, choice)
     if plan.gate in (ENTROPY, INFORMATION):
-        return float(told)
+        return float(from_policy)
     return float(clock.budget - clock.asked)
 
 
@@ -254,7 +234,7 @@ def _priced(plan: Plan) -> bool:
 
 
 @compiled
-def settle(
+def decide_purchase(
     plan: Plan,
     memory: Memory,
     out: Certificates,

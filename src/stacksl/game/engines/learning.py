@@ -1,4 +1,4 @@
-"""What a label, a reward or an unasked round does to θ and V of pair features.
+"""What a label, a reward or an unasked round does to θ and V of pair features; the drift guard.
 
 `products` is rows·V⁻¹ where `fresh` says that it was computed under the present V⁻¹; every update
 of V⁻¹ uses it up.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from stacksl.game import drift
 from stacksl.game.engines.algebra import (
     absorb,
     combine,
@@ -16,13 +17,18 @@ from stacksl.game.engines.algebra import (
     project,
     rank_one,
 )
-from stacksl.game.engines.compiling import compiled
-from stacksl.game.engines.descent import gradient_step, policy_of
+from stacksl.game.engines.compiling import allocating, compiled
+from stacksl.game.engines.descent import gradient_step
+from stacksl.game.engines.informing import information, policy_of
+from stacksl.game.engines.judging import fill
 from stacksl.game.engines.plans import ALL, RIDGE, SGD, THETA, Plan
-from stacksl.game.engines.rooms import LEARNT, ROUNDS, Memory, Space
+from stacksl.game.engines.rooms import CLIPPED, LEARNT, ROUNDS, Memory, Space
 from stacksl.game.inputs import Array
 
-__all__ = ["count_skip", "learn", "newton_move", "weigh"]
+_advanced = allocating(drift.advanced)
+_alarmed = allocating(drift.alarmed)
+_label_surprise = allocating(drift.label_surprise)
+_reward_surprise = allocating(drift.reward_surprise)
 
 
 @compiled
@@ -39,7 +45,7 @@ def learn(
     """One feedback: the label `gold`, or, where that is −1, the `reward` of the choice."""
     if plan.scorer == SGD:
         gradient_step(plan, memory, space, rows, gold)
-        _enter(plan, memory, space, rows, choice, fresh)
+        _add_row(plan, memory, space, rows, choice, fresh)
     elif plan.scorer == RIDGE:
         _regress(memory, space, rows, choice, gold, reward, fresh)
     else:
@@ -57,17 +63,19 @@ def count_skip(
     if plan.track != ALL:
         return
     if plan.scorer in (SGD, RIDGE):
-        _enter(plan, memory, space, rows, choice, fresh)
+        _add_row(plan, memory, space, rows, choice, fresh)
         if plan.scorer == RIDGE:
             image(memory.gram_inv, memory.moment, memory.theta)
         return
     if not fresh:
         images(memory.gram_inv, rows, space.products)
-    _inform(memory, space, rows)
+    _add_information(memory, space, rows)
 
 
 @compiled
-def _enter(plan: Plan, memory: Memory, space: Space, rows: Array, choice: int, fresh: bool) -> None:
+def _add_row(
+    plan: Plan, memory: Memory, space: Space, rows: Array, choice: int, fresh: bool
+) -> None:
     """V ← V + φφᵀ for the choice's row."""
     if plan.track == THETA:
         return
@@ -110,15 +118,8 @@ def _newton_step(memory: Memory, space: Space, rows: Array, gold: int, fresh: bo
     if not fresh:
         images(memory.gram_inv, rows, space.products)
     project(rows, memory.theta, space.scores)
-    newton_move(memory, space, rows, gold)
-    _inform(memory, space, rows)
-
-
-@compiled
-def newton_move(memory: Memory, space: Space, rows: Array, gold: int) -> None:
-    """θ ← θ − (H + F(θ))⁻¹g, from the scores and the rows' images under the present θ and H⁻¹."""
     slope, against, direction = space.slope, space.anchor, space.direction
-    weigh(space, rows)
+    _weigh(space, rows)
     for x in range(len(rows)):
         slope[x] = space.policy[x] - (1.0 if x == gold else 0.0)
     for j in range(len(direction)):
@@ -128,18 +129,19 @@ def newton_move(memory: Memory, space: Space, rows: Array, gold: int) -> None:
     _solve(space.factors, space.spare, space.small, against)
     combine(memory.theta, -1.0, slope, space.products)
     combine(memory.theta, 1.0, against, space.spare)
+    _add_information(memory, space, rows)
 
 
 @compiled
-def _inform(memory: Memory, space: Space, rows: Array) -> None:
+def _add_information(memory: Memory, space: Space, rows: Array) -> None:
     """H ← H + F(θ), from the rows' images under the present H⁻¹."""
     project(rows, memory.theta, space.scores)
-    weigh(space, rows)
+    _weigh(space, rows)
     absorb(memory.gram_inv, space.factors, space.spare, space.small)
 
 
 @compiled
-def weigh(space: Space, rows: Array) -> None:
+def _weigh(space: Space, rows: Array) -> None:
     """Set `factors` to the (m, d) matrix A with AᵀA = F(θ), `spare` to A·H⁻¹, `policy` on the way.
 
     From the scores, and from the rows' images in `products`.
@@ -182,3 +184,67 @@ def _solve(factors: Array, products: Array, small: Array, right: Array) -> None:
         for y in range(x + 1, m):
             right[x] -= small[y, x] * right[y]
         right[x] /= small[x, x]
+
+
+@compiled
+def alarms(
+    plan: Plan,
+    memory: Memory,
+    space: Space,
+    rows: Array,
+    choice: int,
+    gold: int,
+    reward: float,
+    fresh: bool,
+) -> bool:
+    """Whether an answer, not yet learnt, takes S above the level; the arguments are `learn`'s."""
+    learnt, d = memory.counts[LEARNT], rows.shape[1]
+    if learnt <= plan.warm * d:
+        return False
+    if gold >= 0:
+        if not fresh:
+            images(memory.gram_inv, rows, space.products)
+        if not space.current[0]:
+            project(rows, memory.theta, space.scores)
+            space.current[0] = True
+        square = _label_surprise(space.scores, gold)
+        policy_of(space.scores, space.powers, space.policy)
+        leverage = information(rows, space.products, space.policy, space.mean, space.direction)
+    else:
+        product = space.products[choice]
+        if not fresh:
+            image(memory.gram_inv, rows[choice], product)
+        leverage = 0.0
+        for j in range(d):
+            leverage += rows[choice, j] * product[j]
+        square = _reward_surprise(reward, space.scores[choice], plan.noise)
+    memory.suspicion[0] = _advanced(
+        memory.suspicion[0],
+        square,
+        leverage,
+        learnt,
+        d,
+        plan.allowance,
+        plan.surprise_cap,
+        plan.leverage,
+        plan.warm,
+    )
+    return _alarmed(memory.suspicion[0], plan.alarm_level)
+
+
+@compiled
+def start_over(plan: Plan, memory: Memory) -> None:
+    """Everything learnt is forgotten, as `make_memory` began; labels asked and gate stay."""
+    fill(memory.theta, 0.0)
+    fill(memory.reference, 0.0)
+    fill(memory.moment, 0.0)
+    fill(memory.losses, 0.0)
+    fill(memory.ordered, 0.0)
+    memory.kl_weight[0] = plan.kl_weight
+    for i in range(memory.gram_inv.shape[0]):
+        fill(memory.gram_inv[i], 0.0)
+        memory.gram_inv[i, i] = 1.0 / plan.ridge
+    memory.counts[LEARNT] = 0
+    memory.counts[ROUNDS] = 0
+    memory.counts[CLIPPED] = 0
+    memory.suspicion[0] = 0.0

@@ -6,21 +6,18 @@ import math
 
 import numpy as np
 
-from stacksl.game.engines.arrays import Stream, expect_finite
-from stacksl.game.engines.outcomes import Mark, StreamResult
-from stacksl.game.engines.terms import Terms
+from stacksl.game.engines.arrays import Mark, Stream, StreamResult, expect_finite
+from stacksl.game.engines.plans import Terms
 from stacksl.game.followers import Given, Hard
 from stacksl.game.inputs import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.game.learner import Learner
 from stacksl.game.scorers import Scorer, make_scorer
 from stacksl.items import Decision, Feedback, Label, Reward
 
-__all__ = ["feedback_of", "inputs_of", "learner_of", "play"]
-
 
 def play(stream: Stream, terms: Terms) -> StreamResult:
     """The stream played by a `Learner`; certificates are taken and left out at the end."""
-    learner = learner_of(stream, terms)
+    learner = _learner(stream, terms)
     decisions: list[Decision] = []
     marks: list[Mark] = []
     resets: list[int] = []
@@ -39,12 +36,12 @@ def play(stream: Stream, terms: Terms) -> StreamResult:
     return _result(learner, decisions, terms, tuple(marks), resets)
 
 
-def inputs_of(stream: Stream, row: Array) -> Inputs:
+def _inputs(stream: Stream, row: Array) -> Inputs:
     """The features of one round, from its float64 row of `Stream.features`."""
     return PairFeatures(row) if stream.classes is None else SharedFeatures(row, stream.classes)
 
 
-def learner_of(stream: Stream, terms: Terms) -> Learner:
+def _learner(stream: Stream, terms: Terms) -> Learner:
     """The learner of these terms, before round 1."""
     scorer = make_scorer(
         terms.scorer,
@@ -67,18 +64,18 @@ def learner_of(stream: Stream, terms: Terms) -> Learner:
 
 
 def _round(learner: Learner, stream: Stream, row: Array, t: int, asked: int) -> Decision:
-    inputs = inputs_of(stream, row)
+    inputs = _inputs(stream, row)
     presented = learner.follower.respond([inputs], learner.scorer)
     decision = learner.decide([str(t)], [inputs], presented, asked=asked)[0]
     if decision.status == "wanted":
         decision = decision.reserved()
     learner.adopt([decision], [inputs])
     if decision.asked:
-        learner.learn(decision, inputs, feedback_of(stream, t, decision))
+        learner.learn(decision, inputs, _feedback(stream, t, decision))
     return decision
 
 
-def feedback_of(stream: Stream, t: int, decision: Decision) -> Feedback:
+def _feedback(stream: Stream, t: int, decision: Decision) -> Feedback:
     """What a purchase in round t + 1 brings."""
     if len(stream.rewards):
         return Reward(float(stream.rewards[t, decision.choice]))

@@ -1,4 +1,4 @@
-"""What a compiled loop carries from round to round, its room for one round, what it writes down.
+"""The arrays of a compiled loop: its state, its buffers for one round, the certificates it writes.
 
 Named tuples of arrays, since those are what numba passes by value.
 """
@@ -13,22 +13,6 @@ from numpy.typing import NDArray
 from stacksl.game.engines.plans import NEWTON, SGD, THETA, Plan
 from stacksl.game.gates import Gate
 from stacksl.game.inputs import Array
-
-__all__ = [
-    "ASKED",
-    "CLIPPED",
-    "LEARNT",
-    "ROUNDS",
-    "WINDOW",
-    "Certificates",
-    "Heads",
-    "Memory",
-    "Space",
-    "make_certificates",
-    "make_heads",
-    "make_memory",
-    "make_space",
-]
 
 WINDOW = 200  # losses that sgd's clip level is a quantile of
 LEARNT, ROUNDS, CLIPPED, ASKED = 0, 1, 2, 3  # the places in Memory.counts
@@ -56,7 +40,7 @@ class Memory(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Room for the numbers of one round of pairs: (m,), (m, d), (d,) and (m, m) arrays.
+    """Buffers of one round of pairs: (m,), (m, d), (d,) and (m, m) arrays.
 
     `current[0]` says that `scores` are those of the present θ. Under a follower m candidates are
     shown: `everyone` has the (M,) scores of all, `shown` the (m,) indices and `rows` the (m, d)
@@ -84,7 +68,7 @@ class Space(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """Room for the numbers of one round of K classes: (K,) each, and the (d,) image of h."""
+    """Buffers of one round of K classes: (K,) each, and the (d,) image of h."""
 
     scores: Array
     values: Array
@@ -129,7 +113,7 @@ def make_memory(plan: Plan, gate: Gate, classes: int | None) -> Memory:
 
 
 def make_space(plan: Plan, candidates: int) -> Space:
-    """Room for rounds of so many candidates, or of those of them that a follower shows."""
+    """Buffers for rounds of so many candidates, or of those of them that a follower shows."""
     dim = plan.dim
     everyone, candidates = candidates, plan.present or candidates
     followed = candidates if plan.present else 0
@@ -158,7 +142,7 @@ def make_space(plan: Plan, candidates: int) -> Space:
 
 
 def make_heads(classes: int, dim: int) -> Heads:
-    """Room for rounds of so many classes in `dim` dimensions."""
+    """Buffers for rounds of so many classes in `dim` dimensions."""
     return Heads._make([*np.zeros((4, classes)), np.zeros(dim)])
 
 

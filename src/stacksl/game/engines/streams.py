@@ -6,21 +6,20 @@ before the next round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
+from stacksl.errors import SettingsError
 from stacksl.game.drift import DriftGuard
-from stacksl.game.engines.arrays import checked_stream
-from stacksl.game.engines.choosing import Engine, Precision, choose_engine
-from stacksl.game.engines.outcomes import StreamResult
-from stacksl.game.engines.terms import Terms
+from stacksl.game.engines.arrays import Stream, StreamResult, checked_stream
+from stacksl.game.engines.plans import Terms
 from stacksl.game.gates import COMPILED, Gate
 from stacksl.game.scorers import ScorerSettings
 
-__all__ = ["Engine", "run_stream"]
+Engine: TypeAlias = Literal["auto", "fused", "loop"]
 
 
 def run_stream(
@@ -42,15 +41,12 @@ def run_stream(
     present: int | None = None,
     drift: DriftGuard | None = None,
     engine: Engine = "auto",
-    precision: Precision = "exact",
 ) -> StreamResult:
     """Play the rounds of an array stream, each answer learnt at once.
 
-    All engines make the same decisions, numbers equal to rounding. `loop` plays a `Learner`;
+    Both engines make the same decisions, numbers equal to rounding. `loop` plays a `Learner`;
     `fused` is one compiled loop (some seconds to compile when a machine runs it first, kept on disk
     from then on), for `sgd`, `ridge` and `newton` on pair features and for `ridge` on class heads.
-    On pair features `blocked` takes the norms of many rounds from one matrix product and lets
-    updates of V⁻¹ wait, for more than some 64 columns; `stepwise` does so round by round.
 
     Args:
         scorer: a name in `SCORERS`.
@@ -80,17 +76,12 @@ def run_stream(
             Rows that are equal tie but for rounding, which may differ between the engines.
         drift: starts over where bought answers contradict what is known; None never does. Pair
             features alone: rewards, or labels learnt by `newton` or `sgd`.
-        engine: `auto` takes the fastest that plays this (`choosing.choose_engine`).
-        precision: of V⁻¹ and its products in `blocked` and `stepwise`. `mixed` keeps V⁻¹ in
-            float64, takes widths in float32, and decides in float64 within 1e-5 of a tie.
-            `float32` keeps V⁻¹ in float32. Both go on in float64 from where a direction is known
-            so well that float32 cannot tell how well. `agreement.disagreements` lists the
-            decisions that differ from float64's.
+        engine: `auto` takes `fused` where it plays this.
 
     Raises:
         FeatureError: features of a wrong shape, or not finite.
         SettingsError: settings that do not go together, feedback that does not fit, or an engine
-            or a precision that does not play this.
+            that does not play this.
 
     >>> import numpy as np
     >>> phi = np.eye(3)[None].repeat(6, axis=0)
@@ -114,15 +105,26 @@ def run_stream(
         drift=drift,
     )
     terms.check(stream)
-    kind = choose_engine(engine, precision, stream, terms, type(gate) in COMPILED)
+    compiled = type(gate) in COMPILED and (classes is None or scorer == "ridge")
+    if engine == "fused" and not compiled:
+        heads = "" if classes is None else " on class heads"
+        raise SettingsError(
+            f"the engine 'fused' does not play the scorer '{scorer}'{heads} with the gate"
+            f" '{gate.name}': take engine 'auto' or 'loop'"
+        )
     with _blas().limit(limits=1, user_api="blas"):
-        if kind != "loop":
-            from stacksl.game.engines.driver import play as drive
+        return _player(compiled and engine != "loop")(stream, terms)
 
-            return drive(stream, terms, kind, precision)
-        from stacksl.game.engines.loop import play
 
-        return play(stream, terms)
+def _player(compiled: bool) -> Callable[[Stream, Terms], StreamResult]:
+    """What plays a stream; the compiled loops are loaded here, at their first use."""
+    if compiled:
+        from stacksl.game.engines.driver import play as compiled_play
+
+        return compiled_play
+    from stacksl.game.engines.loop import play
+
+    return play
 
 
 @cache

@@ -1,8 +1,4 @@
-"""The paper's laboratory: synthetic worlds in which every claim about gate and bounds is tested.
-
-`LABORATORY` holds its studies by name. `bench.measured` gives the numbers of a study's lines,
-`bench.reproduce` the rows that they make.
-"""
+"""Studies of learners on synthetic streams: `LABORATORY` by name."""
 
 from __future__ import annotations
 
@@ -17,22 +13,12 @@ from stacksl.studies.lab.claims.learners import LEARNERS
 from stacksl.studies.lab.claims.rates import RATES
 from stacksl.studies.lab.claims.regret import REGRET
 from stacksl.studies.lab.gates.study import GATES_STUDY
-from stacksl.studies.lab.trial import LabStudy
+from stacksl.studies.lab.trial import StreamStudy
 
-__all__ = ["LABORATORY", "LabStudy"]
-
-LABORATORY: Mapping[str, LabStudy] = {
+LABORATORY: Mapping[str, StreamStudy] = {
     study.name: study
     for study in (
-        REGRET,
-        GATES_STUDY,
-        RATES,
-        COVERAGE,
-        LEARNERS,
-        CLIPPING,
-        DRIFT,
-        ADVICE,
-        COMPLEXITY,
+        REGRET, GATES_STUDY, RATES, COVERAGE, LEARNERS, CLIPPING, DRIFT, ADVICE, COMPLEXITY,
     )
-}
+}  # fmt: skip
 """Every study of the laboratory by the name that `stacksl reproduce` takes."""

@@ -1,4 +1,4 @@
-"""What the laboratory says in a few lines: claims of the paper, numbers, verdicts."""
+"""The results in a few lines: claims of the paper, numbers, verdicts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from stacksl.errors import DataError
 from stacksl.studies.rows import Row, half_width
-
-__all__ = ["CLAIMS", "Claim", "headline"]
 
 _FIELD = re.compile(r"\{([^|{}]+)\|([^|{}]+)\|([^|{}]+?)(?:\|(\d+))?\}")
 

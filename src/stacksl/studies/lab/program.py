@@ -1,86 +1,33 @@
-"""The program text that a study's numbers depend on: numbers of another text are made anew."""
+"""The program text that numbers depend on: numbers of another text are measured anew."""
 
 from __future__ import annotations
 
-import ast
-import inspect
-from collections.abc import Callable, Iterator
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-__all__ = ["program_files", "program_hash"]
-
 PACKAGE = Path(__file__).parents[2]
 
-_FRAME = ("trial", "bench", "store")
-"""What is played under which seed, and what is kept of it; the rest of the frame shows it."""
-
-_SHOWING = ("drawing", "scores")
-"""What turns numbers into rows and pictures, and makes none: a folder, and a module."""
+_PARTS = ("game", "studies/lab", "studies/bench.py", "studies/store.py")
+_SHOWN = "drawing"
+"""The folder of what turns rows into tables and figures, and makes no number."""
 
 
-def program_hash(play: Callable[..., object], root: Path = PACKAGE) -> str:
-    """A hash of `program_files`: their names and their bytes.
+def program_files(root: Path = PACKAGE) -> list[Path]:
+    """The files that any number may depend on, of the package in the folder `root`.
 
-    Args:
-        play: a study's, a function at the top level of a module.
-        root: the folder of the package.
+    Every study depends on all of them: an edit of one study measures the others anew, which takes
+    minutes, and nothing can be overlooked.
     """
+    files = [file for part in _PARTS for file in (root / part, *(root / part).rglob("*.py"))]
+    return sorted(f for f in files if f.suffix == ".py" and f.parent.name != _SHOWN)
+
+
+@cache
+def program_hash(root: Path = PACKAGE) -> str:
+    """A hash of `program_files`: their names and their bytes."""
     digest = blake2b(digest_size=8)
-    for file in program_files(play, root):
-        inside = file.is_relative_to(root)
-        name = file.relative_to(root).as_posix() if inside else file.name
+    for file in program_files(root):
         text = file.read_bytes()
-        digest.update(f"{name} {len(text)} ".encode() + text)
+        digest.update(f"{file.relative_to(root).as_posix()} {len(text)} ".encode() + text)
     return digest.hexdigest()
-
-
-def program_files(play: Callable[..., object], root: Path = PACKAGE) -> list[Path]:
-    """The files of the game, the worlds, the frame, and whatever the module of `play` imports.
-
-    Imports are followed through the laboratory alone, those in functions included. The game and
-    the worlds are taken whole.
-    """
-    lab = root / "studies" / "lab"
-    shared = {*(root / "game").rglob("*.py"), *(lab / "worlds").rglob("*.py")}
-    frame = {lab / f"{name}.py" for name in _FRAME}
-    return sorted(shared | frame | _tree(_home(play, root), root))
-
-
-def _home(play: Callable[..., object], root: Path) -> Path:
-    """The file that `play` stands in, the package's own where it is of the package."""
-    ours = root.parent.joinpath(*play.__module__.split(".")).with_suffix(".py")
-    return ours if ours.is_file() else Path(inspect.getfile(play))
-
-
-def _tree(start: Path, root: Path) -> set[Path]:
-    """`start`, and what it imports of the laboratory, and what that imports, and so on."""
-    lab = root / "studies" / "lab"
-    found: set[Path] = set()
-    ahead = [start]
-    while ahead:
-        file = ahead.pop()
-        if file not in found:
-            found.add(file)
-            ahead += [f for f in _imported(file, root) if f.is_relative_to(lab) and not _shows(f)]
-    return found
-
-
-def _shows(file: Path) -> bool:
-    return not {file.parent.name, file.stem}.isdisjoint(_SHOWING)
-
-
-def _imported(file: Path, root: Path) -> Iterator[Path]:
-    """The files that the import statements of `file` name; of `from a import b` both a and a.b."""
-    for node in ast.walk(ast.parse(file.read_bytes())):
-        if isinstance(node, ast.Import):
-            places = [root.parent.joinpath(*each.name.split(".")) for each in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = file.parents[node.level - 1] if node.level else root.parent
-            package = above.joinpath(*(node.module or "").split("."))
-            places = [package, *(package / each.name for each in node.names)]
-        else:
-            continue
-        for place in places:
-            both = (place.with_suffix(".py"), place / "__init__.py")
-            yield from (path for path in both if path.is_file())

@@ -1,44 +1,24 @@
-"""A study of the laboratory: lines of a table, the streams they share, and what plays them."""
+"""A study of synthetic streams: the streams, the lines of the table played on each, their rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
+from stacksl.studies.bench import Bench, Job, Wanted
+from stacksl.studies.lab.program import program_hash
 from stacksl.studies.rows import Row
+from stacksl.studies.store import Numbers, Store
+from stacksl.studies.study import QUICK, Line, Study, rows_of
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["LabStudy", "Line", "Numbers", "Samples", "Trial"]
-
-Numbers: TypeAlias = Mapping[str, float | None]
-"""What one line gives under one seed, by metric; `asked_fraction` is no metric of its own."""
+    from collections.abc import Iterable
 
 Samples: TypeAlias = Mapping[str, Mapping[str, Sequence[float]]]
 """The numbers of each line (by its row's name) and metric, one a seed, in the order of seeds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One row of a table, as it is asked for.
-
-    Attributes:
-        row: its name, no other line of the study's has it.
-        settings: everything that fixes it beside its world; plain values that JSON can hold.
-        budget_fraction: labels that may be bought / rounds; None where no labels are bought.
-        paper: the paper's numbers, by metric.
-        marks: sentences that stand beside the row.
-    """
-
-    row: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    budget_fraction: float | None = None
-    paper: Mapping[str, float] = field(default_factory=dict)
-    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,50 +26,106 @@ class Trial:
     """Lines that one process plays under one seed, on a stream that is made once.
 
     Attributes:
-        world: everything that fixes the stream but the seed; plain values that JSON can hold.
+        source: everything that fixes the stream but the seed; plain values that JSON can hold.
         lines: what is played on it.
     """
 
-    world: Mapping[str, Any]
+    source: Mapping[str, Any]
     lines: tuple[Line, ...]
 
     def key(self, line: Line, seed: int, code: str) -> str:
         """A hash of what fixes the numbers of `line` under `seed`, `code` being the program's."""
         text = json.dumps(
-            [self.world, line.settings, line.budget_fraction, seed, code], sort_keys=True
+            [self.source, line.settings, line.budget_fraction, seed, code], sort_keys=True
         )
         return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
+@final
 @dataclass(frozen=True, slots=True)
-class LabStudy:
+class StreamStudy(Study):
     """A claim about the gate or the bounds, and the streams that test it.
 
     Attributes:
-        name: what `stacksl reproduce` takes.
-        title: of its table.
-        claim: what is claimed, one sentence.
-        cost: what it takes, one sentence.
-        metrics: in the order of the table's columns.
-        seeds: how many it has unless told otherwise, from 0.
-        trials: its grid; the argument asks for a small one that only shows that the command works.
-        play: what gives the numbers of some lines of a world under a seed, in their order: a
-            function at the top level of a module, since other processes look for it by name.
+        trials: its streams; the argument asks for a few small ones that only show that the command
+            works.
+        play: the numbers of some lines of a stream under a seed, in their order: a function at the
+            top level of a module, since other processes look for it by name.
         derive: rows made of all seeds together (ratios, slopes), with intervals of their own.
-        summary: what `--json` has under `summary`, a line each.
-        layout: the rows as markdown, where a metric a column does not read well.
-        figures: the study's figures by file name, from its rows.
+        summary: what `--json` has under `summary`, one object a line.
     """
 
-    name: str
-    title: str
-    claim: str
-    cost: str
-    metrics: tuple[str, ...]
-    seeds: int
     trials: Callable[[bool], Sequence[Trial]]
     play: Callable[[Mapping[str, Any], Sequence[Line], int], Sequence[Numbers]]
     derive: Callable[[Samples], Sequence[Row]] | None = None
     summary: Callable[[Samples], Sequence[Mapping[str, Any]]] | None = None
-    layout: Callable[[Sequence[Row]], str] | None = None
-    figures: Callable[[Sequence[Row]], Mapping[str, Figure]] | None = None
+
+    def kept_in(self) -> str:
+        """A file for each study: their program text differs."""
+        return f"{self.name}.jsonl"
+
+    def about(self, bench: Bench, seeds: Sequence[int]) -> Mapping[str, Any]:
+        """See `Study.about`: its summary, where it has one."""
+        if self.summary is None:
+            return {}
+        return {"summary": list(self.summary(samples(self.numbers(bench, seeds))))}
+
+    def rows(self, bench: Bench, seeds: Sequence[int]) -> list[Row]:
+        """See `Study.rows`."""
+        return self.rows_from(self.numbers(bench, seeds), bench.quick)
+
+    def numbers(self, bench: Bench, seeds: Sequence[int]) -> dict[str, list[Numbers]]:
+        """The numbers of every line by its row's name, one mapping a seed, in their order.
+
+        Raises:
+            Wanted: some are missing.
+        """
+        trials, code = self.trials(bench.quick), program_hash()
+        wanted = [j for t in trials for j in self._missing(t, seeds, bench.store, code)]
+        if wanted:
+            raise Wanted(wanted)
+        return {
+            line.row: [_numbers(bench.store, trial.key(line, seed, code)) for seed in seeds]
+            for trial in trials
+            for line in trial.lines
+        }
+
+    def rows_from(self, found: Mapping[str, Sequence[Numbers]], quick: bool = False) -> list[Row]:
+        """The rows that these numbers make: means over seeds, then what is derived."""
+        rows: list[Row] = []
+        for trial in self.trials(quick):
+            for line in trial.lines:
+                marks = [*line.marks, *([QUICK] if quick else [])]
+                settings = {**trial.source, **line.settings, "marks": marks}
+                rows += rows_of(self, line, found[line.row], [settings], line.paper)
+        return rows if self.derive is None else [*rows, *self.derive(samples(found))]
+
+    def _missing(
+        self, trial: Trial, seeds: Iterable[int], store: Store, code: str
+    ) -> Iterator[Job]:
+        """A job for each seed with the lines that are still to be measured under it."""
+        for seed in seeds:
+            keyed = [(trial.key(line, seed, code), line) for line in trial.lines]
+            wanted = [(key, line) for key, line in keyed if store.get(key) is None]
+            if wanted:
+                keys, lines = zip(*wanted, strict=True)
+                yield Job(keys, self.play, (trial.source, lines, seed), f"seed {seed}")
+
+
+def _numbers(store: Store, key: str) -> Numbers:
+    found = store.get(key)
+    assert found is not None
+    assert not isinstance(found, str)
+    return found
+
+
+def samples(found: Mapping[str, Sequence[Numbers]]) -> dict[str, dict[str, list[float]]]:
+    """The same numbers by row, metric and seed; no metric that a seed has no number of."""
+    return {
+        row: {
+            metric: [float(x) for x in values if x is not None]
+            for metric in dict.fromkeys(name for numbers in per_seed for name in numbers)
+            if None not in (values := [numbers.get(metric) for numbers in per_seed])
+        }
+        for row, per_seed in found.items()
+    }

@@ -15,21 +15,22 @@ from stacksl.game import (
 )
 from stacksl.game.bisection import voluntary
 from stacksl.game.inputs import PairFeatures
-from stacksl.studies.lab.claims.bisections import bisected, budget_of
+from stacksl.studies.lab.claims.bisections import bisected
 from stacksl.studies.lab.claims.sentences import SENTENCES
 from stacksl.studies.lab.drawing.advice import figure, layout
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds.heavy import heavy_world
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
-from stacksl.studies.lab.worlds.streams import World, make_world
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
+from stacksl.studies.lab.worlds.heavy import heavy_stream
+from stacksl.studies.lab.worlds.playing import outcome, play
+from stacksl.studies.lab.worlds.streams import SyntheticStream, make_stream
 from stacksl.studies.rows import Row, pooled
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from stacksl.studies.lab.claims.sweeps import Sentence
 
-__all__ = ["ADVICE"]
 
 ROUNDS, QUICK_ROUNDS = 4000, 200
 
@@ -37,28 +38,28 @@ ROUNDS, QUICK_ROUNDS = 4000, 200
 def trials(quick: bool) -> Sequence[Trial]:
     """One trial a stream, with the lines of every sentence that is tested on it."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
-    worlds: dict[str, tuple[Mapping[str, Any], dict[str, Line]]] = {}
+    sources: dict[str, tuple[Mapping[str, Any], dict[str, Line]]] = {}
     for sentence in SENTENCES:
-        world = {**sentence.world, "rounds": rounds}
-        _, lines = worlds.setdefault(repr(world), (world, {}))
+        source = {**sentence.source, "rounds": rounds}
+        _, lines = sources.setdefault(repr(source), (source, {}))
         lines |= {line.row: line for line in sentence.lines}
-    return [Trial(world, tuple(lines.values())) for world, lines in worlds.values()]
+    return [Trial(source, tuple(lines.values())) for source, lines in sources.values()]
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """What each line asked for and lost."""
-    made = dict(world)
+    made = dict(source)
     kind = made.pop("kind")
     stream = (
-        heavy_world(seed, **made)
+        heavy_stream(seed, **made)
         if kind == "heavy"
-        else make_world(kind, **made, seed=seed, purpose="advice")
+        else make_stream(kind, **made, seed=seed, purpose="advice")
     )
     return [bisected(stream, n, seed) if "bisect" in n.settings else _played(stream, n, seed)
             for n in lines]  # fmt: skip
 
 
-def _played(stream: World, line: Line, seed: int) -> Numbers:
+def _played(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     """Demand is what the gate asked for of its own accord, over B."""
     kept = line.settings
     shown = _presented(_shrunk(stream, kept.get("shrink", 1.0)), kept.get("present"))
@@ -66,17 +67,12 @@ def _played(stream: World, line: Line, seed: int) -> Numbers:
     gate = dict(kept["gate"])
     if "kappa" in kept:
         gate["gate_scale"] = kept["kappa"] * _median_spread(stream, kept)
-    budget = budget_of(stream, line)
+    budget = line.budget(stream.horizon)
     played = play(shown, gate, budget, scorer=kept.get("scorer"), settings=settings, seed=seed)
-    return {
-        "demand": voluntary(played) / budget,
-        "regret_per_round": float(regrets(shown, played).mean()),
-        "final_regret": final_regret(shown, played.theta),
-        "asked_fraction": float(played.asked.mean()),
-    }
+    return {"demand": voluntary(played) / budget, **outcome(shown, played)}
 
 
-def _shrunk(stream: World, factor: float) -> World:
+def _shrunk(stream: SyntheticStream, factor: float) -> SyntheticStream:
     """Features `factor` times as long; the learner knows neither, answers stay what they were."""
     if factor == 1.0:
         return stream
@@ -88,7 +84,7 @@ def _shrunk(stream: World, factor: float) -> World:
     )
 
 
-def _presented(stream: World, count: int | None) -> World:
+def _presented(stream: SyntheticStream, count: int | None) -> SyntheticStream:
     """The first `count` candidates of each round; the test keeps them all."""
     if count is None:
         return stream
@@ -102,7 +98,7 @@ def _presented(stream: World, count: int | None) -> World:
     )
 
 
-def _median_spread(stream: World, kept: Mapping[str, Any]) -> float:
+def _median_spread(stream: SyntheticStream, kept: Mapping[str, Any]) -> float:
     """The median of the spreads of the warm-up at the standard ridge and length of features."""
     count = warmup_length(stream.horizon)
     settings = ScorerSettings(noise=stream.noise, norm_bound=stream.norm_bound)
@@ -137,7 +133,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     return {"advice": figure(rows)}
 
 
-ADVICE = LabStudy(
+ADVICE = StreamStudy(
     name="advice",
     title="The parameter section, sentence by sentence",
     claim="how c, the KL weight, η, the ridge, κ, δ, α, K, τ and ρ should be set",
@@ -156,6 +152,6 @@ ADVICE = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

@@ -21,25 +21,19 @@ from stacksl.game.bisection import (
     voluntary,
 )
 from stacksl.game.engines import run_stream
-from stacksl.studies.lab.trial import Line, Numbers
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
-from stacksl.studies.lab.worlds.streams import World
-
-__all__ = ["bisected", "budget_of", "demand_uncut"]
+from stacksl.studies.lab.worlds.playing import outcome, play
+from stacksl.studies.lab.worlds.streams import SyntheticStream
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 PRECISION = 0.005
 CEILING = 2
 """Labels that may be bought, in budgets, where it is counted what a gate asks for."""
 
 
-def budget_of(stream: World, line: Line) -> int:
-    """B of a line."""
-    return int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
-
-
-def bisected(stream: World, line: Line, seed: int) -> Numbers:
+def bisected(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     """The level found on a simulated stream of warm-up items, and its labels on the real one."""
-    gate, budget = str(line.settings["bisect"]), budget_of(stream, line)
+    gate, budget = str(line.settings["bisect"]), line.budget(stream.horizon)
     found = _bracket(stream, gate, budget, seed)
     real = play(stream, _made(gate, found.low), budget, seed=seed)
     return {
@@ -49,13 +43,11 @@ def bisected(stream: World, line: Line, seed: int) -> Numbers:
         "demand": voluntary(real) / budget,
         "demand_uncut": demand_uncut(stream, gate, found.low, budget, seed),
         "demand_uncut_above": demand_uncut(stream, gate, found.high, budget, seed),
-        "regret_per_round": float(regrets(stream, real).mean()),
-        "final_regret": final_regret(stream, real.theta),
-        "asked_fraction": float(real.asked.mean()),
+        **outcome(stream, real),
     }
 
 
-def demand_uncut(stream: World, gate: str, level: float, budget: int, seed: int) -> float:
+def demand_uncut(stream: SyntheticStream, gate: str, level: float, budget: int, seed: int) -> float:
     """Labels that a gate asks for in T rounds, over B, where 2 B may be bought.
 
     Rounds that repeat the first follow the stream, so that the rule above every gate, which asks
@@ -78,7 +70,7 @@ def _rescaled(gate: str, dim: int, budget: int, most: int) -> float:
     return math.sqrt(few / many)
 
 
-def _followed(stream: World, count: int) -> World:
+def _followed(stream: SyntheticStream, count: int) -> SyntheticStream:
     """The stream, and its first `count` rounds once more."""
     assert stream.rewards is not None
     return replace(
@@ -93,7 +85,7 @@ def _made(gate: str, level: float) -> Gate:
     return make_gate(gate, **{LEVELS[gate]: level})
 
 
-def _bracket(stream: World, gate: str, budget: int, seed: int) -> BudgetLevel:
+def _bracket(stream: SyntheticStream, gate: str, budget: int, seed: int) -> BudgetLevel:
     """The two levels between which the gate ceases to spend B on the simulated stream."""
     warmup = stream.features[: warmup_length(stream.horizon)]
     known: Mapping[str, Any] = {"noise": stream.noise, "norm_bound": stream.norm_bound}

@@ -10,17 +10,18 @@ import numpy as np
 
 from stacksl.game.calibration import clip_at_median, clip_at_quantile
 from stacksl.studies.lab.drawing.clipping import CHANGING, HEADS, figures, layout
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds.heavy import heavy_world
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
+from stacksl.studies.lab.worlds.heavy import heavy_stream
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
 from stacksl.studies.rows import Row, pooled
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
     from stacksl.game.engines import StreamResult
     from stacksl.game.inputs import Array
-    from stacksl.studies.lab.worlds.streams import World
+    from stacksl.studies.lab.worlds.streams import SyntheticStream
 
-__all__ = ["CLIPPING"]
 
 ROUNDS, QUICK_ROUNDS = 10_000, 300
 SHARES = (0.0, 0.02, 0.1)
@@ -55,13 +56,13 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [Trial({"rounds": rounds, "share": share}, tuple(lines(share))) for share in SHARES]
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Losses and the last model of sgd with every label bought, for each line."""
-    stream = heavy_world(seed, **world)
+    stream = heavy_stream(seed, **source)
     return [clipped(stream, line, seed) for line in lines]
 
 
-def clipped(stream: World, line: Line, seed: int) -> Numbers:
+def clipped(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     """The numbers of one run without a KL term."""
     clip = line.settings["clip"]
     played = _trained(stream, clip, line.settings["learning_rate"], seed)
@@ -81,7 +82,9 @@ def clipped(stream: World, line: Line, seed: int) -> Numbers:
     }
 
 
-def _trained(stream: World, clip: Mapping[str, Any], rate: float, seed: int) -> StreamResult:
+def _trained(
+    stream: SyntheticStream, clip: Mapping[str, Any], rate: float, seed: int
+) -> StreamResult:
     """`sgd` on every label of the stream, with θ kept after each."""
     return play(
         stream,
@@ -94,7 +97,7 @@ def _trained(stream: World, clip: Mapping[str, Any], rate: float, seed: int) -> 
     )
 
 
-def losses(stream: World, played: StreamResult) -> Array:
+def losses(stream: SyntheticStream, played: StreamResult) -> Array:
     """The cross-entropy of each round's label under θ before the round, (T,), in nats."""
     before = [np.zeros(stream.features.shape[2]), *(mark.theta for mark in played.marks[:-1])]
     scores = np.einsum("tki,ti->tk", stream.features, np.array(before))
@@ -146,7 +149,7 @@ def _change(samples: Samples, share: float, rate: float, name: str, metric: str)
     )  # fmt: skip
 
 
-CLIPPING = LabStudy(
+CLIPPING = StreamStudy(
     name="clipping",
     title="Clipping ρ on a stream with heavy-tailed losses",
     claim="clipping at 5 nats cuts the largest losses, leaves the mean, and stabilises learning",
@@ -156,6 +159,6 @@ CLIPPING = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

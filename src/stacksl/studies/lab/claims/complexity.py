@@ -15,27 +15,25 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stacksl.game import generator
 from stacksl.game.engines import StreamResult
+from stacksl.studies.lab.drawing.complexity import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import play
-from stacksl.studies.lab.worlds.streams import World, sphere
+from stacksl.studies.lab.worlds.streams import SyntheticStream, sphere
 from stacksl.studies.rows import Row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["AXES", "BASE", "COMPLEXITY", "KINDS", "Kind", "paper_memory", "paper_time"]
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 AXES: Sequence[str] = ("d", "K", "B", "T")
 BASE: Mapping[str, int] = {"d": 128, "K": 8, "B": 400, "T": 4000}
 SWEEPS: Mapping[str, Sequence[int]] = {
-    "d": (32, 64, 128, 256, 512),
+    "d": (128, 192, 256, 384, 512),
     "K": (2, 4, 8, 16, 32),
     "B": (125, 250, 500, 1000, 2000),
     "T": (1000, 2000, 4000, 8000, 16_000),
@@ -127,22 +125,24 @@ def trials(quick: bool) -> Sequence[Trial]:
     return found
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Seconds of one run, and the most memory it holds beside its input, for each line."""
-    stream = _stream(seed, world["d"], world["K"], world["T"])
-    return [_measure(stream, KINDS[line.settings["kind"]], world["B"], seed) for line in lines]
+    stream = _stream(seed, source["d"], source["K"], source["T"])
+    return [_measure(stream, KINDS[line.settings["kind"]], source["B"], seed) for line in lines]
 
 
-def _stream(seed: int, dim: int, candidates: int, rounds: int) -> World:
+def _stream(seed: int, dim: int, candidates: int, rounds: int) -> SyntheticStream:
     rng = generator(seed, "complexity", dim, candidates, rounds)
     features, truth = sphere(rng, rounds, candidates, dim), rng.normal(size=dim)
     values = features @ truth
     rewards = values + NOISE * rng.normal(size=(rounds, 1))
     tests = features[:1]
-    return World(features, values, rewards, None, truth, NOISE, candidates, tests, values[:1])
+    return SyntheticStream(
+        features, values, rewards, None, truth, NOISE, candidates, tests, values[:1]
+    )
 
 
-def _measure(stream: World, kind: Kind, budget: int, seed: int) -> Numbers:
+def _measure(stream: SyntheticStream, kind: Kind, budget: int, seed: int) -> Numbers:
     def run() -> StreamResult:
         settings = {"action": kind.action}
         return play(
@@ -233,8 +233,8 @@ def _slope_row(
     )  # fmt: skip
 
 
-def _sizes(world: Mapping[str, int]) -> tuple[int, int, int, int]:
-    return world["d"], world["K"], world["B"], world["T"]
+def _sizes(source: Mapping[str, int]) -> tuple[int, int, int, int]:
+    return source["d"], source["K"], source["B"], source["T"]
 
 
 def _slope_of(
@@ -253,28 +253,16 @@ def _machine() -> str:
     return f"{name}, {os.cpu_count()} cores, {platform.system()}"
 
 
-def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.drawing.complexity import layout
-
-    return layout(rows)
-
-
-def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.drawing.complexity import figures
-
-    return figures(rows)
-
-
-COMPLEXITY = LabStudy(
+COMPLEXITY = StreamStudy(
     name="complexity",
     title="Time and memory of a run",
     claim="time is O(BdK + (T − B)d) and memory O(d² + dK)",
-    cost="80 lines of up to 16,000 rounds a seed, some 20 s of one core; take --jobs 1",
+    cost="80 lines of up to 16,000 rounds a seed, some 30 s of one core; take --jobs 1",
     metrics=("milliseconds", "peak_mib"),
     seeds=5,
     trials=trials,
     play=measure,
     derive=derive,
-    layout=_layout,
-    figures=_figures,
+    table=layout,
+    figures=figures,
 )

@@ -9,9 +9,11 @@ import numpy as np
 
 from stacksl.studies.lab.drawing.coverage import figure, layout
 from stacksl.studies.lab.measures.estimates import estimates, radii
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
+from stacksl.studies.lab.trial import StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import play, regrets
-from stacksl.studies.lab.worlds.streams import World, make_world
+from stacksl.studies.lab.worlds.streams import SyntheticStream, make_stream
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from stacksl.game.inputs import Array
     from stacksl.studies.rows import Row
 
-__all__ = ["COVERAGE"]
 
 ROUNDS, QUICK_ROUNDS = 4000, 200
 BUDGETS = (0.02, 0.1, 0.25, 0.5)
@@ -74,13 +75,13 @@ def trials(quick: bool) -> Sequence[Trial]:
     ]
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """For each line whether θ* was in the set and the regret under its certificate."""
-    stream = make_world(**world, seed=seed, purpose="coverage")
+    stream = make_stream(**source, seed=seed, purpose="coverage")
     return [covered(stream, line, seed) for line in lines]
 
 
-def covered(stream: World, line: Line, seed: int) -> Numbers:
+def covered(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     """The numbers of one run; the action is greedy, so that its regret is what g bounds."""
     played = _played(stream, line, seed)
     moves = played.asked | (line.settings["track"] == "all")
@@ -99,7 +100,7 @@ def covered(stream: World, line: Line, seed: int) -> Numbers:
     }
 
 
-def _played(stream: World, line: Line, seed: int) -> StreamResult:
+def _played(stream: SyntheticStream, line: Line, seed: int) -> StreamResult:
     """The line's learner, marked after every round."""
     kept, rounds = line.settings, stream.horizon
     settings = {"ridge": RIDGE, "delta": DELTA, "track": kept["track"]}
@@ -116,7 +117,7 @@ def _played(stream: World, line: Line, seed: int) -> StreamResult:
     )
 
 
-def _radii(stream: World, counts: NDArray[np.int64]) -> Array:
+def _radii(stream: SyntheticStream, counts: NDArray[np.int64]) -> Array:
     """The radius at each count of labels or of rounds, (T,)."""
     return radii(
         counts,
@@ -140,14 +141,14 @@ def _sets(errors: Array, by_labels: Array, by_rounds: Array) -> dict[str, float]
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    """Shares covered, and how far the certificate lies above the regret."""
+    """Shares covered, and how far the certificate is above the regret."""
     return {"coverage": figure(rows)}
 
 
-COVERAGE = LabStudy(
+COVERAGE = StreamStudy(
     name="coverage",
     title="Confidence sets and certificates",
-    claim="θ* lies in the confidence set with probability 1 − δ, whatever enters V",
+    claim="θ* is in the confidence set with probability 1 − δ, whichever rounds enter V",
     cost="88 lines of 4,000 rounds a seed, some 14 s of one core",
     metrics=(
         "covered",
@@ -163,6 +164,6 @@ COVERAGE = LabStudy(
     seeds=100,
     trials=trials,
     play=measure,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

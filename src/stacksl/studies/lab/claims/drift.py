@@ -12,12 +12,12 @@ from stacksl.studies.lab.claims.drift_rows import GUARDS, STILL, Case, case_of
 from stacksl.studies.lab.drawing.drift import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
 from stacksl.studies.lab.measures.shares import clopper_pearson
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
-from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
+from stacksl.studies.lab.worlds.playing import outcome, play
+from stacksl.studies.lab.worlds.streams import KINDS, SyntheticStream, make_stream
 from stacksl.studies.rows import Row
-
-__all__ = ["DRIFT", "alarms", "measure"]
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 300, 20
 BUDGETS = (0.02, 0.1)
@@ -60,14 +60,14 @@ def _lines(kind: str, feedback: str) -> tuple[Line, ...]:
     )
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Alarms, delays and regret, for each line."""
-    stream = make_world(**world, seed=seed)
-    return [_numbers(stream, line, seed, world["kind"] == MOVES) for line in lines]
+    stream = make_stream(**source, seed=seed)
+    return [_numbers(stream, line, seed, source["kind"] == MOVES) for line in lines]
 
 
-def _numbers(stream: World, line: Line, seed: int, moves: bool) -> Numbers:
-    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+def _numbers(stream: SyntheticStream, line: Line, seed: int, moves: bool) -> Numbers:
+    budget = line.budget(stream.horizon)
     guard = {
         "no reset": None,
         "guarded": DriftGuard(),
@@ -81,12 +81,8 @@ def _numbers(stream: World, line: Line, seed: int, moves: bool) -> Numbers:
         seed=seed,
         drift=guard,
     )
-    return {
-        "regret_per_round": float(regrets(stream, played).mean()),
-        "final_regret": final_regret(stream, played.theta),
-        **(alarms(played, stream.horizon // 2 if moves else None) if guard else {}),
-        "asked_fraction": float(played.asked.mean()),
-    }
+    found = outcome(stream, played)
+    return found | alarms(played, stream.horizon // 2 if moves else None) if guard else found
 
 
 def alarms(played: StreamResult, change: int | None) -> dict[str, float | None]:
@@ -171,7 +167,7 @@ def _share(case: Case, metric: str, counts: Sequence[float]) -> Row:
     return Row("drift", f"{case.row} / runs", metric, wrong / runs, seeds=runs, settings=settings)
 
 
-DRIFT = LabStudy(
+DRIFT = StreamStudy(
     name="drift",
     title="The guarded drift reset",
     claim="a reset that counts well-known directions alone finds a change of θ* and nothing else",
@@ -189,6 +185,6 @@ DRIFT = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["GUARDS", "STILL", "Case", "case_of"]
-
 GUARDS = ("no reset", "guarded", "unguarded")
 """No reset; with the guard of `DriftGuard`; with its leverage so high that it guards nothing."""
 

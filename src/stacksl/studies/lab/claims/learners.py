@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.claims.learners_exact import exact_estimates
-from stacksl.studies.lab.claims.learners_steps import averaged, descent
+from stacksl.studies.lab.claims.learners_exact import averaged, descent, exact_estimates
 from stacksl.studies.lab.drawing.learners import METRICS, REFERENCE, figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
-from stacksl.studies.lab.worlds.streams import World, make_world
+from stacksl.studies.lab.worlds.streams import SyntheticStream, make_stream
 from stacksl.studies.rows import Row
-
-__all__ = ["LEARNERS", "RATES", "TUNED", "pilot"]
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 1000, 20
 BUDGETS = (0.02, 0.1, 1.0)
@@ -82,16 +81,16 @@ def trials(quick: bool) -> Sequence[Trial]:
     ]
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Regret on the way and of the last estimate, for each line."""
-    stream = make_world(**world, seed=seed)
+    stream = make_stream(**source, seed=seed)
     return [_numbers(stream, line, seed) for line in lines]
 
 
-def _numbers(stream: World, line: Line, seed: int) -> Numbers:
+def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     settings = dict(line.settings)
     learner = settings.pop("learner")
-    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+    budget = line.budget(stream.horizon)
     rate = settings.get("learning_rate", 0.0)
     if learner in ("exact", "decaying", "averaged"):
         lost, theta = _replayed(stream, *_estimates(stream, learner, budget, rate))
@@ -107,7 +106,7 @@ def _numbers(stream: World, line: Line, seed: int) -> Numbers:
 
 
 def _estimates(
-    stream: World, learner: str, budget: int, rate: float
+    stream: SyntheticStream, learner: str, budget: int, rate: float
 ) -> tuple[NDArray[np.int64], Array]:
     """The label counts from which on there is a new estimate, (n,), and the estimates, (n, d)."""
     features, labels = stream.features[:budget], stream.labels[:budget]
@@ -118,7 +117,9 @@ def _estimates(
     return np.arange(budget + 1), averaged(thetas) if learner == "averaged" else thetas
 
 
-def _replayed(stream: World, counts: NDArray[np.int64], thetas: Array) -> tuple[float, Array]:
+def _replayed(
+    stream: SyntheticStream, counts: NDArray[np.int64], thetas: Array
+) -> tuple[float, Array]:
     """Mean regret a round of the latest estimate, and the last one."""
     before = np.searchsorted(counts, np.arange(stream.horizon), side="right") - 1
     scores = np.einsum("tki,ti->tk", stream.features, thetas[before])
@@ -162,7 +163,7 @@ def pilot(
     """
     total = {(form, b, rate): 0.0 for form in RATES for b in BUDGETS for rate in RATES[form]}
     for seed in seeds:
-        stream = make_world("iid", "softmax", seed, rounds=rounds, dim=DIM)
+        stream = make_stream("iid", "softmax", seed, rounds=rounds, dim=DIM)
         for form, budget, rate in total:
             line = Line("pilot", _steps(form, rate), budget)
             lost = _numbers(stream, line, seed)["regret_per_round"]
@@ -170,7 +171,7 @@ def pilot(
     return total
 
 
-LEARNERS = LabStudy(
+LEARNERS = StreamStudy(
     name="learners",
     title="Learners at equal labels: the first B of 20,000 rounds",
     claim="the gradient learner's regret is that of the estimate the theorems are about",
@@ -180,7 +181,7 @@ LEARNERS = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=layout,
+    table=layout,
     figures=figures,
 )
 

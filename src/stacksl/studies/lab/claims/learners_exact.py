@@ -1,4 +1,7 @@
-"""The exact estimate at equal labels: the conditional logit, fitted anew at growing counts."""
+"""Estimates after each label: the exact fit, and forms of gradient steps stronger than `sgd`.
+
+The exact fit is the conditional logit, fitted anew at growing counts.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ from numpy.typing import NDArray
 
 from stacksl.errors import SettingsError
 from stacksl.game.inputs import Array
-
-__all__ = ["counts", "exact_estimates", "fit"]
 
 GROWTH = 1.1
 """The next fit has this many times the labels of the last: at worst so much of them is unused."""
@@ -79,3 +80,34 @@ def _objective(theta: Array, features: Array, gold: Array, ridge: float) -> tupl
     value = float((top + np.log(total)).sum() - gold @ theta + 0.5 * ridge * theta @ theta)
     gradient = np.tensordot(weights / total, features, axes=2) - gold + ridge * theta
     return value / len(features), gradient / len(features)
+
+
+def descent(features: Array, labels: NDArray[np.int64], rate: float, power: float) -> Array:
+    """θ before and after each of n labels, (n + 1, d), from 0, by one step a label on its log-loss.
+
+        θ_n = θ_{n−1} − rate n^(−power) ∇(−log π_θ(label_n))
+
+    Args:
+        features: φ of the labelled rounds in their order, (n, K, d).
+        labels: (n,).
+        rate: of the first step.
+        power: 0 for a constant rate, 0.5 for one that falls with the square root.
+
+    Source: Robbins and Monro (1951), A Stochastic Approximation Method.
+    """
+    found = np.zeros((len(labels) + 1, features.shape[2]))
+    steps = rate * np.arange(1.0, len(labels) + 1.0) ** -power
+    for n, (rows, gold, step) in enumerate(zip(features, labels, steps, strict=True)):
+        scores = rows @ found[n]
+        weights = np.exp(scores - scores.max())
+        found[n + 1] = found[n] + step * (rows[gold] - weights @ rows / weights.sum())
+    return found
+
+
+def averaged(thetas: Array) -> Array:
+    """The mean of the first 1, 2, … of `thetas`, (n, d).
+
+    Source: Polyak and Juditsky (1992), Acceleration of Stochastic Approximation by Averaging.
+    """
+    means: Array = np.cumsum(thetas, axis=0) / np.arange(1.0, len(thetas) + 1.0)[:, None]
+    return means

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stacksl.game.inputs import Array
+from stacksl.studies.lab.drawing.rates import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, slope_over
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
 from stacksl.studies.lab.worlds.lower_bounds import (
     NOISE,
     blind_regret,
@@ -23,15 +24,13 @@ from stacksl.studies.lab.worlds.lower_bounds import (
     pairs,
     printed_bound,
     proved_bound,
+    theorem_a,
 )
 from stacksl.studies.lab.worlds.playing import play, regrets
-from stacksl.studies.lab.worlds.streams import World, make_world
+from stacksl.studies.lab.worlds.streams import SyntheticStream, make_stream
 from stacksl.studies.rows import Row
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["ACTIONS", "DIM", "FULL", "GATES", "NORMS", "QUICK", "RATES", "Grid", "theorem_a"]
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 DIM, CUBE_DIM = 20, 5
 
@@ -102,40 +101,40 @@ def trials(quick: bool) -> Sequence[Trial]:
     points += [(grid.budget, rounds) for rounds in grid.horizons]
     found = [_pairs_trial(*point) for point in dict.fromkeys(points)]
     found += [_cube_trial(grid, norm) for norm in grid.norms]
-    world = {"kind": "iid", "rounds": grid.stationary[-1], "dim": DIM}
+    source = {"kind": "iid", "rounds": grid.stationary[-1], "dim": DIM}
     lines = [_prefix(_iid_row(n, t), n, t) for n in ACTIONS for t in grid.stationary]
-    return [*found, Trial(world, tuple(lines))]
+    return [*found, Trial(source, tuple(lines))]
 
 
 def _pairs_trial(budget: int, rounds: int) -> Trial:
-    world = {"kind": "pairs", "rounds": rounds, "labels": budget, "dim": DIM}
+    source = {"kind": "pairs", "rounds": rounds, "labels": budget, "dim": DIM}
     lines = tuple(
         Line(_pairs_row(name, budget, rounds), {"gate": dict(gate)}, budget / rounds)
         for name, gate in GATES.items()
     )
-    return Trial(world, lines)
+    return Trial(source, lines)
 
 
 def _cube_trial(grid: Grid, norm: float) -> Trial:
     size = norm / math.sqrt(CUBE_DIM)
-    world = {"kind": "cube", "rounds": grid.clocks[-1], "size": size, "dim": CUBE_DIM}
+    source = {"kind": "cube", "rounds": grid.clocks[-1], "size": size, "dim": CUBE_DIM}
     lines = [_prefix(_cube_row(n, norm, t), n, t) for n in ACTIONS for t in grid.clocks]
-    return Trial(world, tuple(lines))
+    return Trial(source, tuple(lines))
 
 
 def _prefix(row: str, name: str, rounds: int) -> Line:
     return Line(row, {"action": ACTIONS[name], "T": rounds}, 1.0)
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """The regret of all rounds, for each line.
 
     Where every label is bought nothing depends on the horizon: the first T rounds of a long
     stream are one of T rounds, and each action plays once.
     """
-    stream = _stream(world, seed)
-    if world["kind"] == "pairs":
-        budget = int(world["labels"])
+    stream = _stream(source, seed)
+    if source["kind"] == "pairs":
+        budget = int(source["labels"])
         return [_bought(stream, line, budget, seed) for line in lines]
     summed = {name: _all_bought(stream, name) for name in {n.settings["action"] for n in lines}}
     return [
@@ -144,22 +143,22 @@ def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[
     ]
 
 
-def _stream(world: Mapping[str, Any], seed: int) -> World:
-    sized = {name: value for name, value in world.items() if name != "kind"}
-    if world["kind"] == "pairs":
+def _stream(source: Mapping[str, Any], seed: int) -> SyntheticStream:
+    sized = {name: value for name, value in source.items() if name != "kind"}
+    if source["kind"] == "pairs":
         return pairs(**sized, seed=seed)
-    if world["kind"] == "cube":
+    if source["kind"] == "cube":
         return cube(**sized, seed=seed)
-    return make_world("iid", "scalar", seed, purpose="rates", **sized)
+    return make_stream("iid", "scalar", seed, purpose="rates", **sized)
 
 
-def _bought(stream: World, line: Line, budget: int, seed: int) -> Numbers:
+def _bought(stream: SyntheticStream, line: Line, budget: int, seed: int) -> Numbers:
     played = play(stream, line.settings["gate"], budget, seed=seed)
     total = float(regrets(stream, played).sum())
     return {"regret": total, "asked_fraction": float(played.asked.mean())}
 
 
-def _all_bought(stream: World, action: str) -> Array:
+def _all_bought(stream: SyntheticStream, action: str) -> Array:
     played = play(stream, {"name": "always"}, stream.horizon, settings={"action": action})
     return np.cumsum(regrets(stream, played))
 
@@ -197,11 +196,6 @@ def _pairs_slopes(grid: Grid, gate: str, regret: Mapping[str, Sequence[float]]) 
         printed = float(line(np.array([printed_bound(b, t, DIM) for b, t in points])))
         over = [regret[_pairs_row(gate, b, t)] for b, t in points]
         yield _slope(f"pairs: {gate}, slope in {name}", places, over, printed, beside)
-
-
-def theorem_a(labels: int, rounds: int) -> float:
-    """Theorem A (4) on `pairs`, with all its constants; ‖θ*‖ = σd/√B there."""
-    return proved_bound(labels, rounds + labels / 4, DIM, NOISE * DIM / math.sqrt(labels))
 
 
 def _cube_rows(
@@ -247,19 +241,7 @@ def _slope(
     return Row("rates", row, "slope", value, error, len(over[0]), paper=printed, settings=settings)
 
 
-def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.drawing.rates import layout
-
-    return layout(rows)
-
-
-def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.drawing.rates import figures
-
-    return figures(rows)
-
-
-RATES = LabStudy(
+RATES = StreamStudy(
     name="rates",
     title="How regret moves with budget and horizon",
     claim="regret is √(dB) + c√B under a budget (Theorem 2) and d√T with all labels (Theorem 1)",
@@ -269,6 +251,6 @@ RATES = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=_layout,
-    figures=_figures,
+    table=layout,
+    figures=figures,
 )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stacksl.game import confidence
+from stacksl.studies.lab.drawing.regret import figures, layout
 from stacksl.studies.lab.measures.intervals import bootstrapped, ratio
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Samples, Trial
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
-from stacksl.studies.lab.worlds.streams import World, make_world
+from stacksl.studies.lab.trial import Samples, StreamStudy, Trial
+from stacksl.studies.lab.worlds.playing import outcome, play
+from stacksl.studies.lab.worlds.streams import SyntheticStream, make_stream
 from stacksl.studies.rows import Row, pooled
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["PAPER", "REGRET", "SWITCH", "SWITCH_PRINTED", "first_spread"]
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 ROUNDS, QUICK_ROUNDS = 20_000, 1000
 
@@ -91,30 +89,26 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [Trial({"kind": "iid", "feedback": "scalar", "rounds": rounds, "dim": 20}, lines())]
 
 
-def first_spread(world: World) -> float:
+def first_spread(stream: SyntheticStream) -> float:
     """Δ₁ = 2 × the first radius: at θ = 0 and V = I every score is 0 and every width ‖φ‖ = 1."""
-    dim = world.features.shape[2]
-    return 2.0 * confidence.radius(world.noise, dim, 0, 1.0, 0.05, world.norm_bound)
+    dim = stream.features.shape[2]
+    return 2.0 * confidence.radius(stream.noise, dim, 0, 1.0, 0.05, stream.norm_bound)
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Regret on the way and of the last estimate, for each line."""
-    stream = make_world(**world, seed=seed)
+    stream = make_stream(**source, seed=seed)
     return [_measure(stream, line, seed) for line in lines]
 
 
-def _measure(stream: World, line: Line, seed: int) -> Numbers:
+def _measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     gate = {k: v for k, v in line.settings.items() if k != "scorer_settings"}
     gate["name"] = gate.pop("gate")
     if "first_spreads" in gate:
         gate["gate_scale"] = gate.pop("first_spreads") * first_spread(stream)
-    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+    budget = line.budget(stream.horizon)
     played = play(stream, gate, budget, settings=line.settings["scorer_settings"], seed=seed)
-    return {
-        "regret_per_round": float(regrets(stream, played).mean()),
-        "final_regret": final_regret(stream, played.theta),
-        "asked_fraction": float(played.asked.mean()),
-    }
+    return outcome(stream, played)
 
 
 def derive(found: Samples) -> list[Row]:
@@ -143,19 +137,7 @@ def _derived(
     return Row("regret", name, metric, value, se=se, seeds=seeds, budget_fraction=budget)
 
 
-def _layout(rows: Sequence[Row]) -> str:
-    from stacksl.studies.lab.drawing.regret import layout
-
-    return layout(rows)
-
-
-def _figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    from stacksl.studies.lab.drawing.regret import figures
-
-    return figures(rows)
-
-
-REGRET = LabStudy(
+REGRET = StreamStudy(
     name="regret",
     title="Synthetic linear bandit regret against budget",
     claim="LLF's regret is close to that of full information, random querying's ten times worse",
@@ -165,6 +147,6 @@ REGRET = LabStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    layout=_layout,
-    figures=_figures,
+    table=layout,
+    figures=figures,
 )

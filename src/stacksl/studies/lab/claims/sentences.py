@@ -25,9 +25,7 @@ from stacksl.studies.lab.measures.effects import (
     negative,
     shift_of_best,
 )
-from stacksl.studies.lab.trial import Line
-
-__all__ = ["SENTENCES"]
+from stacksl.studies.study import Line
 
 UCB: Mapping[str, Any] = {"action": "ucb"}
 FIRST: Mapping[str, Any] = {"scorer": "sgd", "gate": {"name": "first"}}
@@ -119,7 +117,7 @@ def _openings() -> list[Sentence]:
 
 
 def _ranges() -> list[Sentence]:
-    """The ranges that are recommended, each side of them beside what lies inside."""
+    """The ranges that are recommended, each side of them against the values inside."""
     deltas = sweep(
         "δ", "δ", (0.001, 0.01, 0.05, 0.1, 0.3, 0.5), gate={"name": "llf", "gate_scale": 1.0},
         scorer_settings=lambda x: {"delta": x, **UCB},

@@ -1,4 +1,4 @@
-"""What a sentence of the paper's parameter section is held against: sweeps and their effects."""
+"""What a sentence of the paper's parameter section is tested by: sweeps and their effects."""
 
 from __future__ import annotations
 
@@ -7,20 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stacksl.studies.lab.measures.effects import Effects, contrast
-from stacksl.studies.lab.trial import Line
-
-__all__ = [
-    "HEAVY",
-    "MANY",
-    "SCALAR",
-    "SOFTMAX",
-    "Sentence",
-    "ends",
-    "names",
-    "sgd",
-    "sides",
-    "sweep",
-]
+from stacksl.studies.study import Line
 
 SCALAR: Mapping[str, Any] = {"kind": "iid", "feedback": "scalar", "dim": 20}
 SOFTMAX: Mapping[str, Any] = {"kind": "iid", "feedback": "softmax", "dim": 20}
@@ -35,7 +22,7 @@ class Sentence:
     Attributes:
         key: its name, with which its lines begin.
         text: what the paper says.
-        world: the stream.
+        source: the stream.
         lines: the sweep.
         metric: what the table shows of each line.
         effect: what is measured of the sweep, and in which unit.
@@ -45,7 +32,7 @@ class Sentence:
 
     key: str
     text: str
-    world: Mapping[str, Any]
+    source: Mapping[str, Any]
     lines: tuple[Line, ...]
     metric: str
     effect: str
@@ -88,7 +75,7 @@ def sgd(**settings: Any) -> Callable[[Any], Mapping[str, Any]]:
 def ends(
     key: str,
     text: str,
-    world: Mapping[str, Any],
+    source: Mapping[str, Any],
     lines: tuple[Line, ...],
     metric: str,
     effect: str,
@@ -98,13 +85,13 @@ def ends(
     """The first value has more of `metric` than the last; the last more where it is `rising`."""
     first, last = names(lines)[:1], names(lines)[-1:]
     effects = contrast(metric, last, first) if rising else contrast(metric, first, last)
-    return Sentence(key, text, world, lines, metric, effect, effects)
+    return Sentence(key, text, source, lines, metric, effect, effects)
 
 
 def sides(
     key: str,
     text: str,
-    world: Mapping[str, Any],
+    source: Mapping[str, Any],
     lines: tuple[Line, ...],
     within: tuple[float, float],
     metric: str = "final_regret",
@@ -122,7 +109,7 @@ def sides(
         Sentence(
             f"{key}, {side}",
             text,
-            world,
+            source,
             lines,
             metric,
             f"{called}, {side} the range less inside",

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.studies.rows import Row, half_width
+from stacksl.studies.tables import estimate, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["RULE", "figure", "layout", "verdict"]
 
 RULE = (
     "An effect is measured so that it is above 0 where the sentence is right. The verdict is"
@@ -53,17 +53,15 @@ def verdict(row: Row) -> str:
 def layout(rows: Sequence[Row]) -> str:
     """A line a sentence: what is claimed, the sweep, the effect with its interval, the verdict."""
     heads = ("", "the paper", "sweep: mean over seeds", "effect", "", "verdict")
-    lines, last = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)], ""
+    lines, last = [], ""
     for row in rows:
         if row.metric == "effect":
             known = row.settings
             sweep = _points(_sweep(row, rows))
             sweep, last = ("the same" if sweep == last else sweep), sweep
-            half = half_width(row)
-            size = f"{row.value:.3g}" + ("" if half is None else f" ± {half:.2g}")
-            cells = (row.row, known["text"], sweep, known["effect"], size, verdict(row))
-            lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
-    return "\n".join([*lines, "", _levels(rows), "", RULE])
+            size = estimate(row, ".3g", ".2g")
+            lines.append([row.row, known["text"], sweep, known["effect"], size, verdict(row)])
+    return "\n\n".join([table(heads, lines), _levels(rows), RULE])
 
 
 def _sweep(effect: Row, rows: Sequence[Row]) -> list[Row]:
@@ -100,13 +98,12 @@ def _levels(rows: Sequence[Row]) -> str:
     said = []
     for name in dict.fromkeys(row.row for row in rows if row.metric == "level"):
         level, above, jump = (_mean(found[name, m]) for m in ("level", "level_above", "jump"))
-        at, over = (_mean(found[name, m]) for m in ("demand_uncut", "demand_uncut_above"))
-        half = half_width(found[name, "demand_uncut"])
-        interval = "" if half is None else f" ± {half:.2g}"
+        at = estimate(found[name, "demand_uncut"], ".3f", ".2g")
+        over = _mean(found[name, "demand_uncut_above"])
         said.append(
             f"- {name.partition(':')[0]}: {level:.4g}, and {above:.4g} just above, between which"
             f" the labels asked for fall by {jump:.1%} of B in simulation; of the stream itself the"
-            f" gate asks {at:.3f}{interval} of B at the first and {over:.3f} at the second, where"
+            f" gate asks {at} of B at the first and {over:.3f} at the second, where"
             " it may ask for twice B."
         )
     return "\n".join(said)

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.studies.rows import Row, half_width
+from stacksl.studies.tables import estimate, table
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["CHANGING", "HEADS", "figures", "layout"]
 
 HEADS: Mapping[str, str] = {
     "mean_after": "mean loss, cut at ρ",
@@ -44,24 +43,17 @@ def layout(rows: Sequence[Row]) -> str:
 
 
 def _table(rows: Sequence[Row], heads: Mapping[str, str]) -> str:
-    lines = ["| η | | " + " | ".join(heads.values()) + " |", "|" + "---|" * (len(heads) + 2)]
+    lines = []
     for name in dict.fromkeys(row.row for row in rows):
         mine = {row.metric: row for row in rows if row.row == name}
         known = next(iter(mine.values())).settings
-        cells = [_cell(mine.get(metric)) for metric in heads]
-        lines.append(f"| {known['learning_rate']:g} | {known['name']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _cell(row: Row | None) -> str:
-    if row is None or row.value is None:
-        return ""
-    half = half_width(row)
-    return f"{row.value:.4g}" + ("" if half is None else f" ± {half:.2g}")
+        cells = [estimate(mine.get(metric), ".4g", ".2g") for metric in heads]
+        lines.append([f"{known['learning_rate']:g}", known["name"], *cells])
+    return table(["η", "", *heads.values()], lines)
 
 
 def _verdict(rows: Sequence[Row]) -> str:
-    """At how many settings the intervals of the paired changes lie on either side of 0."""
+    """At how many settings the intervals of the paired changes are on either side of 0."""
     said = []
     for metric in ("max_loss_change", "accuracy_change", "final_regret_change"):
         mine = [row for row in rows if row.metric == metric and row.value is not None]
@@ -83,14 +75,21 @@ def _side(row: Row) -> int:
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Largest losses and regret of the last θ by clip: a panel each, a colour a learning rate."""
-    from stacksl.studies.lab.drawing.style import canvas, styled
+    from stacksl.studies.lab.drawing.style import canvas, dots, styled
 
     shown = [row for row in rows if row.settings["share"] == 0.02]
     panels = ("max_after", "max_loss", "final_regret")
     with styled():
         drawn, axes = canvas(1, len(panels), width=9.0, height=3.2)
         for ax, metric in zip(axes[0], panels, strict=True):
-            _panel(ax, [row for row in shown if row.metric == metric], named=metric == panels[0])
+            mine = [row for row in shown if row.metric == metric]
+            rates = dict.fromkeys(row.settings["learning_rate"] for row in mine)
+            series = {
+                f"η = {rate:g}": [r for r in mine if r.settings["learning_rate"] == rate]
+                for rate in rates
+            }
+            clips = list(dict.fromkeys(_clip(row) for row in mine))
+            dots(ax, series, clips, _clip, named=metric == panels[0])
             head = HEADS[metric]
             ax.set_xlabel(f"{head} (nats)" if "loss" in head else head)
         names = axes[0, 0].get_legend_handles_labels()
@@ -99,22 +98,5 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     return {"clipping": drawn}
 
 
-def _panel(ax: Axes, rows: Sequence[Row], named: bool) -> None:
-    """A line a clip; the names stand beside the first panel alone."""
-    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS
-
-    clips = list(dict.fromkeys(str(row.settings["name"]) for row in rows))
-    for number, rate in enumerate(dict.fromkeys(row.settings["learning_rate"] for row in rows)):
-        mine = [row for row in rows if row.settings["learning_rate"] == rate]
-        ax.errorbar(
-            [row.value if row.value is not None else float("nan") for row in mine],
-            [clips.index(row.settings["name"]) + 0.16 * (number - 0.5) for row in mine],
-            xerr=[half_width(row) or 0.0 for row in mine],
-            fmt=MARKERS[number],
-            color=COLOURS[number],
-            label=f"η = {rate:g}",
-            ms=4,
-            capsize=2,
-        )
-    ax.set_yticks(range(len(clips)), clips if named else [""] * len(clips))
-    ax.set_ylim(len(clips) - 0.5, -0.5)
+def _clip(row: Row) -> str:
+    return str(row.settings["name"])

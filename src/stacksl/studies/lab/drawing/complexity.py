@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.studies.lab.drawing.style import canvas, curve, styled
-from stacksl.studies.rows import Row, half_width
+from stacksl.studies.rows import Row
+from stacksl.studies.tables import estimate, pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "layout"]
 
 AXES = ("d", "K", "B", "T")
 LABELS: Mapping[str, str] = {"milliseconds": "milliseconds a run", "peak_mib": "MiB, the most held"}
@@ -30,18 +30,13 @@ def layout(rows: Sequence[Row]) -> str:
     return "\n\n".join([_slopes(slopes), _measured(rows), below])
 
 
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    shown = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(shown + ["| " + " | ".join(line) + " |" for line in lines])
-
-
 def _slopes(rows: Sequence[Row]) -> str:
     named = {(row.row, row.metric): row for row in rows}
     parts = []
     for metric, what in (("milliseconds", "time"), ("peak_mib", "memory")):
         lines = [_slope_cells(named, name, metric) for name in dict.fromkeys(n for n, _ in named)]
         head = (f"slope of {what}", "measured", "between the last two", "paper", "counted")
-        parts.append(_table(head, lines))
+        parts.append(table(head, lines))
     return "\n\n".join(parts)
 
 
@@ -50,36 +45,22 @@ def _slope_cells(named: Mapping[tuple[str, str], Row], name: str, metric: str) -
     whole, end = named[name, f"slope of {metric}"], named[name, f"end slope of {metric}"]
     counted = round(float(end.settings["counted"]), 2) + 0.0
     paper = round(end.paper or 0.0, 2) + 0.0
-    return name, _shown(whole), _shown(end), f"{paper:.2f}", f"{counted:.2f}"
+    return name, estimate(whole, ".2f"), estimate(end, ".2f"), f"{paper:.2f}", f"{counted:.2f}"
 
 
 def _measured(rows: Sequence[Row]) -> str:
-    times = [row for row in rows if row.metric == "milliseconds"]
-    kinds = list(dict.fromkeys(row.settings["kind"] for row in times))
-    places = list(dict.fromkeys((row.settings["axis"], _place(row)) for row in times))
-    named = {(row.metric, row.settings["kind"], row.settings["axis"], _place(row)): row
-             for row in rows if row.metric in LABELS}  # fmt: skip
-    lines = [
-        (f"{axis} = {value:,}", *(
-            " / ".join(_plain(named[metric, kind, axis, value]) for metric in LABELS)
-            for kind in kinds
-        ))
-        for axis, value in places
-    ]  # fmt: skip
-    return _table(("ms / MiB", *kinds), lines)
+    memory = {row.row: row for row in rows if row.metric == "peak_mib"}
+    return pivot(
+        [row for row in rows if row.metric == "milliseconds"],
+        lambda row: f"{row.settings['axis']} = {_place(row):,}",
+        lambda row: str(row.settings["kind"]),
+        lambda row: f"{row.value:.3g} / {memory[row.row].value:.3g}",
+        corner="ms / MiB",
+    )
 
 
 def _place(row: Row) -> int:
     return int(row.settings[row.settings["axis"]])
-
-
-def _plain(row: Row) -> str:
-    return f"{row.value:.3g}"
-
-
-def _shown(row: Row) -> str:
-    half = half_width(row)
-    return f"{row.value:.2f}" if half is None else f"{row.value:.2f} ± {half:.2f}"
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:

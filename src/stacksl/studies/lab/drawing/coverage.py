@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.studies.lab.measures.shares import held, interval_of
-from stacksl.studies.rows import Row, half_width
+from stacksl.studies.rows import Row
+from stacksl.studies.tables import estimate, pivot, table
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figure", "layout"]
 
 PROMISES = {
     "covered": "the set",
@@ -27,12 +26,12 @@ RULE = (
 
 def layout(rows: Sequence[Row]) -> str:
     """Sets, then certificates: a learner and its purchases a line, a budget a column; verdicts."""
-    shares = "Runs in which θ* lies in the set in every round"
+    shares = "Runs in which θ* is in the set in every round"
     bounds = "Runs in which the certificate bounds the regret"
     parts = [
         _table(rows, shares, "covered", _share),
         _table(rows, f"{shares}, its radius counting rounds", "covered_rounds", _share),
-        _table(rows, "Rounds in which θ* lies in the set, mean share", "covered_time", _number),
+        _table(rows, "Rounds in which θ* is in the set, mean share", "covered_time", _number),
         _table(rows, "Radius / ‖θ − θ*‖ in V before the last round", "radius_ratio", _number),
         _table(rows, bounds, "certified", _share),
         _table(rows, f"{bounds} of every single round", "certified_rounds", _share),
@@ -48,19 +47,13 @@ def _table(rows: Sequence[Row], title: str, metric: str, shown: Callable[[Row], 
     found = [row for row in rows if row.metric == metric]
     if len({shown(row) for row in found}) == 1:
         return f"**{title}:** {shown(found[0])} in each of {len(found)} settings."
-    budgets = list(dict.fromkeys(row.budget_fraction for row in found))
-    lines = [f"**{title}**", "", "| | " + " | ".join(f"β = {b:g}" for b in budgets) + " |"]
-    lines.append("|" + "---|" * (len(budgets) + 1))
-    for family in dict.fromkeys(str(row.settings["family"]) for row in found):
-        cells = [
-            next((shown(r) for r in found if _at(r, family, budget)), "") for budget in budgets
-        ]
-        lines.append(f"| {family} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _at(row: Row, family: str, budget: float | None) -> bool:
-    return row.settings["family"] == family and row.budget_fraction == budget
+    return pivot(
+        found,
+        _family,
+        lambda row: f"β = {row.budget_fraction:g}",
+        shown,
+        title=title,
+    )
 
 
 def _share(row: Row) -> str:
@@ -69,24 +62,17 @@ def _share(row: Row) -> str:
 
 
 def _number(row: Row) -> str:
-    half = half_width(row)
-    return f"{row.value or 0.0:.3g}" + ("" if half is None else f" ± {half:.2g}")
+    return estimate(row, ".3g", ".2g")
 
 
 def _verdicts(rows: Sequence[Row]) -> str:
     """A line for each learner and V: at how many settings each promise of 1 − δ is kept."""
-    heads = " | ".join(PROMISES.values())
-    lines = [
-        "**Settings in which a promise holds / fails / is open**",
-        "",
-        f"| | {heads} |",
-        "|" + "---|" * (len(PROMISES) + 1),
-    ]
+    lines = []
     for group in dict.fromkeys(str(row.settings["group"]) for row in rows):
         mine = [row for row in rows if row.settings["group"] == group]
-        cells = [_kept([row for row in mine if row.metric == metric]) for metric in PROMISES]
-        lines.append(f"| {group} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append([group, *(_kept([r for r in mine if r.metric == m]) for m in PROMISES)])
+    title = "Settings in which a promise holds / fails / is open"
+    return table(["", *PROMISES.values()], lines, title)
 
 
 def _kept(rows: Sequence[Row]) -> str:
@@ -96,57 +82,33 @@ def _kept(rows: Sequence[Row]) -> str:
 
 def figure(rows: Sequence[Row]) -> Figure:
     """Left the share of runs covered with its exact interval, right certificate / regret."""
-    from stacksl.studies.lab.drawing.style import canvas, styled
+    from stacksl.studies.lab.drawing.style import canvas, dots, ends_of, styled
 
-    families = list(dict.fromkeys(str(row.settings["family"]) for row in rows))
+    families = list(dict.fromkeys(_family(row) for row in rows))
+    always = "runs in which θ* is always in the set\n(exact 95 % interval; dotted: 1 − δ)"
+    ratio = "certificate / regret\n(mean, 95 % interval; dotted: 1)"
     with styled():
         drawn, axes = canvas(1, 2, width=8.6, height=1.4 + 0.34 * len(families))
         left, right = axes[0]
-        _dots(left, [r for r in rows if r.metric == "covered"], families, exact=True)
-        _dots(right, [r for r in rows if r.metric == "certificate_ratio"], families, exact=False)
+        covered = _by_budget(rows, "covered")
+        dots(left, covered, families, _family, interval_of)
+        dots(right, _by_budget(rows, "certificate_ratio"), families, _family, ends_of, named=False)
         right.set_xscale("log")
-        always = "runs in which θ* is always in the set\n(exact 95 % interval; dotted: 1 − δ)"
-        _framed(left, families, always, promised=0.95)
-        unnamed = [""] * len(families)
-        ratio = "certificate / regret\n(mean, 95 % interval; dotted: 1)"
-        _framed(right, unnamed, ratio, promised=1.0)
-        handles, names = left.get_legend_handles_labels()
-        drawn.legend(handles, names, loc="outside upper center", ncols=len(names))
+        for ax, promised, label in ((left, 0.95, always), (right, 1.0, ratio)):
+            ax.axvline(promised, color="black", lw=0.8, ls=":")
+            ax.set_xlabel(label)
+        names = left.get_legend_handles_labels()
+        drawn.legend(*names, loc="outside upper center", ncols=len(covered))
     return drawn
 
 
-def _framed(ax: Axes, names: Sequence[str], label: str, promised: float) -> None:
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.4, -0.6)
-    ax.axvline(promised, color="black", lw=0.8, ls=":")
-    ax.set_xlabel(label)
+def _family(row: Row) -> str:
+    return str(row.settings["family"])
 
 
-def _dots(ax: Axes, rows: Sequence[Row], families: Sequence[str], exact: bool) -> None:
-    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS
-
-    for number, budget in enumerate(dict.fromkeys(row.budget_fraction for row in rows)):
-        mine = [row for row in rows if row.budget_fraction == budget and row.value is not None]
-        places = [families.index(r.settings["family"]) + 0.18 * (number - 1.5) for r in mine]
-        values = [row.value or 0.0 for row in mine]
-        ax.errorbar(
-            values,
-            places,
-            xerr=list(zip(*(_reach(row, exact) for row in mine), strict=True)),
-            fmt=MARKERS[number],
-            color=COLOURS[number],
-            label=f"β = {budget:g}",
-            ms=3.5,
-            capsize=1.5,
-            lw=0.9,
-        )
-
-
-def _reach(row: Row, exact: bool) -> tuple[float, float]:
-    """How far the interval goes below and above the value."""
-    if not exact:
-        half = half_width(row) or 0.0
-        return half, half
-    low, high = interval_of(row)
-    value = row.value or 0.0
-    return max(value - low, 0.0), max(high - value, 0.0)
+def _by_budget(rows: Sequence[Row], metric: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.metric == metric:
+            found.setdefault(f"β = {row.budget_fraction:g}", []).append(row)
+    return found

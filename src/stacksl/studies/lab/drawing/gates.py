@@ -1,21 +1,21 @@
-"""How the battery is shown: gates against streams, the best of each stream in bold."""
+"""The tables and figures of `gates`: gates against streams, the best of each stream in bold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stacksl.game.inputs import Array
 from stacksl.studies.lab.gates.entries import RESET, Place, place_of
 from stacksl.studies.rows import Row, half_width
+from stacksl.studies.tables import pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "layout"]
 
 TITLES: Mapping[str, str] = {
     "regret_per_round": "Regret a round on the way",
@@ -32,8 +32,8 @@ def layout(rows: Sequence[Row]) -> str:
         found = {place_of(row.row): row for row in rows if row.metric == metric}
         for feedback, budget in dict.fromkeys((p.feedback, p.budget) for p in found):
             mine = {p: r for p, r in found.items() if (p.feedback, p.budget) == (feedback, budget)}
-            head = f"**{title}, × 1000: {feedback}, budget {budget:g}**"
-            blocks.append("\n".join([head, "", *_pivot(mine)]))
+            head = f"{title}, × 1000: {feedback}, budget {budget:g}"
+            blocks.append(_by_stream(mine, head))
     return "\n\n".join(blocks)
 
 
@@ -41,15 +41,12 @@ def _overall(rows: Sequence[Row]) -> str:
     """Each entry's geometric mean and worst ratio, by metric, with bootstrap intervals."""
     wanted = [f"{start}{kind}" for start in STARTS.values() for kind in ("geometric_mean", "worst")]
     mine = {(r.row, r.metric): r for r in rows if r.settings.get("feedback") == "both"}
-    lines = [
-        "| ratio to the cell's best | on the way: geometric mean | worst | final model: "
-        "geometric mean | worst |",
-        "|---|---|---|---|---|",
-    ]
-    for name in _ranked(rows):
-        cells = [_ratio(mine[name, metric]) for metric in wanted]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    head = (
+        "ratio to the cell's best", "on the way: geometric mean", "worst",
+        "final model: geometric mean", "worst",
+    )  # fmt: skip
+    names = _ranked(rows)
+    return table(head, ([name, *(_ratio(mine[name, m]) for m in wanted)] for name in names))
 
 
 def _ranked(rows: Sequence[Row], reset: bool | None = None) -> list[str]:
@@ -69,32 +66,21 @@ def _ratio(row: Row) -> str:
     return f"{row.value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _pivot(found: Mapping[Place, Row]) -> Iterator[str]:
-    kinds = list(dict.fromkeys(place.kind for place in found))
-    names = list(dict.fromkeys(place.entry for place in found))
-    table = {(place.entry, place.kind): row for place, row in found.items()}
-    best = {
-        (kind, reset): min(
-            table[name, kind].value or 0.0 for name in names if name.endswith(RESET) == reset
-        )
-        for kind in kinds
-        for reset in {name.endswith(RESET) for name in names}
-    }
-    yield f"| | {' | '.join(kinds)} |"
-    yield "|---|" + "---|" * len(kinds)
-    for name in names:
-        cells = (
-            _cell(table[name, kind], table[name, kind].value == best[kind, name.endswith(RESET)])
-            for kind in kinds
-        )
-        yield f"| {name} | {' | '.join(cells)} |"
+def _by_stream(found: Mapping[Place, Row], title: str) -> str:
+    """Gates against streams, the best of a stream in bold, with and without reset."""
+    best: dict[tuple[str, bool], float] = {}
+    for place, row in found.items():
+        key, value = (place.kind, place.reset), row.value or 0.0
+        best[key] = min(best.get(key, value), value)
 
+    def cell(row: Row) -> str:
+        place, half = place_of(row.row), half_width(row)
+        shown = _thousandth(row.value or 0.0)
+        shown = f"**{shown}**" if row.value == best[place.kind, place.reset] else shown
+        return shown if half is None else f"{shown} ± {_thousandth(half)}"
 
-def _cell(row: Row, best: bool) -> str:
-    number = _thousandth(row.value or 0.0)
-    half = half_width(row)
-    shown = f"**{number}**" if best else number
-    return shown if half is None else f"{shown} ± {_thousandth(half)}"
+    entry, kind = (lambda row: place_of(row.row).entry), (lambda row: place_of(row.row).kind)
+    return pivot(found.values(), entry, kind, cell, title=title)
 
 
 def _thousandth(value: float) -> str:
@@ -156,46 +142,28 @@ def _shaded(ax: Axes, over: Array) -> None:
 
 
 def _summary(rows: Sequence[Row]) -> Figure:
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
-
-    from stacksl.studies.lab.drawing.style import canvas, styled
+    """Geometric means and worst ratios with their 95 % bootstrap intervals."""
+    from stacksl.studies.lab.drawing.style import canvas, dots, log_ratio, styled
 
     names = _ranked(rows)
+    kinds = {"geometric_mean": "geometric mean", "worst": "worst cell"}
+    mine = [row for row in rows if row.settings.get("feedback") == "both"]
     with styled():
         figure, axes = canvas(1, 2, 8.4, 1.2 + 0.24 * len(names))
         for ax, start, title in zip(axes[0], STARTS.values(), TITLES.values(), strict=True):
-            _points(ax, rows, names, start)
+            series = {
+                f"{said}, 95 % interval": [row for row in mine if row.metric == f"{start}{kind}"]
+                for kind, said in kinds.items()
+            }
+            dots(ax, series, names, lambda row: row.row, _interval, named=ax is axes[0, 0])
+            log_ratio(ax)
             ax.set_title(title)
-            ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [""] * len(names))
-            ax.invert_yaxis()
-            ax.set_xscale("log")
-            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-            ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-            ax.xaxis.set_minor_formatter(NullFormatter())
             ax.set_xlabel("ratio to the best gate of a cell")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncol=2)
     return figure
 
 
-def _points(ax: Any, rows: Sequence[Row], names: Sequence[str], start: str) -> None:
-    """Geometric means and worst ratios with their 95 % bootstrap intervals."""
-    from stacksl.studies.lab.drawing.style import COLOURS, MARKERS
-
-    mine = {(r.row, r.metric): r for r in rows if r.settings.get("feedback") == "both"}
-    for number, (kind, said) in enumerate(
-        (("geometric_mean", "geometric mean"), ("worst", "worst cell"))
-    ):
-        picked = [mine[name, f"{start}{kind}"] for name in names]
-        values = np.array([row.value for row in picked], dtype=float)
-        ends = np.array([row.settings["interval"] for row in picked], dtype=float)
-        ax.errorbar(
-            values,
-            range(len(names)),
-            xerr=[np.maximum(values - ends[:, 0], 0.0), np.maximum(ends[:, 1] - values, 0.0)],
-            fmt=MARKERS[number],
-            color=COLOURS[number],
-            ms=4,
-            capsize=2,
-            label=f"{said}, 95 % interval",
-        )
+def _interval(row: Row) -> tuple[float, float]:
+    low, high = row.settings["interval"]
+    return low, high

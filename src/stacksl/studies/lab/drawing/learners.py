@@ -1,17 +1,17 @@
-"""How `learners` is shown: learners against budgets, with the ratio to online Newton."""
+"""The tables and the figure of `learners`: learners against budgets, over online Newton."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stacksl.studies.rows import Row, half_width
+from stacksl.studies.rows import Row
+from stacksl.studies.tables import estimate, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["METRICS", "REFERENCE", "figures", "layout"]
 
 REFERENCE = "newton"
 """The learner whose mean the others' are divided by."""
@@ -24,32 +24,27 @@ METRICS: Mapping[str, str] = {
 
 def layout(rows: Sequence[Row]) -> str:
     """A table a metric: learners against budgets, with the ratio to `newton`."""
-    return "\n\n".join("\n".join(_table(rows, metric, said)) for metric, said in METRICS.items())
+    return "\n\n".join(_table(rows, metric, said) for metric, said in METRICS.items())
 
 
-def _table(rows: Sequence[Row], metric: str, said: str) -> list[str]:
-    mine = {tuple(r.row.rsplit(" · ", 1)): r for r in rows if r.metric == metric}
-    over = {
-        tuple(r.row.removesuffix(f" / {REFERENCE}").rsplit(" · ", 1)): r
-        for r in rows
-        if r.metric == f"{metric}_over_{REFERENCE}"
-    }
-    names = list(dict.fromkeys(name for name, _ in mine))
+def _table(rows: Sequence[Row], metric: str, said: str) -> str:
+    mine = {_place(row): row for row in rows if row.metric == metric}
+    over = {_place(row): row for row in rows if row.metric == f"{metric}_over_{REFERENCE}"}
     budgets = list(dict.fromkeys(budget for _, budget in mine))
-    heads = [f"budget {budget} | over {REFERENCE}" for budget in budgets]
-    lines = [f"**Regret a round {said}**", "", f"| | {' | '.join(heads)} |"]
-    lines.append("|---|" + "---|---|" * len(budgets))
-    for name in names:
-        cells = [_cell(mine[name, b], 5) + " | " + _cell(over.get((name, b)), 2) for b in budgets]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return lines
+    heads = [head for b in budgets for head in (f"budget {b}", f"over {REFERENCE}")]
+    lines = [
+        [name, *(cell for b in budgets for cell in (
+            estimate(mine[name, b], ".5f"), estimate(over.get((name, b)), ".2f")
+        ))]
+        for name in dict.fromkeys(name for name, _ in mine)
+    ]  # fmt: skip
+    return table(["", *heads], lines, f"Regret a round {said}")
 
 
-def _cell(row: Row | None, digits: int) -> str:
-    if row is None or row.value is None:
-        return ""
-    half = half_width(row)
-    return f"{row.value:.{digits}f}" + ("" if half is None else f" ± {half:.{digits}f}")
+def _place(row: Row) -> tuple[str, str]:
+    """The learner and the budget of a row, or of one derived from it."""
+    name, _, budget = row.row.removesuffix(f" / {REFERENCE}").rpartition(" · ")
+    return name, budget
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.studies.lab.claims.rates import theorem_a
 from stacksl.studies.lab.drawing.style import canvas, curve, styled
 from stacksl.studies.lab.worlds.lower_bounds import (
     LOWER_ANY,
@@ -16,14 +15,15 @@ from stacksl.studies.lab.worlds.lower_bounds import (
     NOISE,
     printed_bound,
     proved_bound,
+    theorem_a,
 )
-from stacksl.studies.rows import Row, half_width
+from stacksl.studies.rows import Row
+from stacksl.studies.tables import estimate, pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "layout"]
 
 _REGRET = "regret (mean, 95 % interval)"
 
@@ -38,14 +38,9 @@ def layout(rows: Sequence[Row]) -> str:
     return "\n\n".join([*parts, below])
 
 
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    shown = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(shown + ["| " + " | ".join(line) + " |" for line in lines])
-
-
 def _slopes(rows: Sequence[Row]) -> str:
     lines = [
-        (row.row, _number(row, 3), _plain(row.settings.get("expected")),
+        (row.row, estimate(row, ".3f"), _plain(row.settings.get("expected")),
          f"{row.paper:.3f}", *(_plain(row.settings.get(name)) for name in ("rate", "proved")))
         for row in rows
         if row.metric == "slope"
@@ -54,7 +49,7 @@ def _slopes(rows: Sequence[Row]) -> str:
         "slope of log regret", "measured", "its expectation", "theorem as printed", "rate",
         "Theorem A (4) or 1, with logarithms",
     )  # fmt: skip
-    return _table(head, lines)
+    return table(head, lines)
 
 
 def _plain(value: float | None) -> str:
@@ -67,14 +62,14 @@ def _pairs_table(rows: Sequence[Row]) -> str:
     named = {(_gate(row), _point(row)): row for row in points}
     lines = [
         (f"{point[0]:,}", f"{point[1]:,}", *_bounds(named[gates[0], point]),
-         *(_number(named[gate, point], 0) for gate in gates))
+         *(estimate(named[gate, point], ",.0f") for gate in gates))
         for point in dict.fromkeys(_point(row) for row in points)
     ]  # fmt: skip
     head = (
         "B", "T", "below for any policy", "for labels chosen blindly", "always wrong, 2mT",
         "Theorem A (4)", "Theorem 2 as printed", *gates,
     )  # fmt: skip
-    return _table(head, lines)
+    return table(head, lines)
 
 
 def _bounds(row: Row) -> Iterator[str]:
@@ -86,12 +81,13 @@ def _bounds(row: Row) -> Iterator[str]:
 
 
 def _bought_table(rows: Sequence[Row], kind: str) -> str:
-    shown = [row for row in rows if row.row.startswith(kind) and row.metric != "slope"]
-    names = dict.fromkeys(row.row.rpartition(", T")[0] for row in shown)
-    clocks = sorted({row.settings["T"] for row in shown})
-    named = {(row.row.rpartition(", T")[0], row.settings["T"]): row for row in shown}
-    lines = [(name, *(_number(named[name, t], 1) for t in clocks)) for name in names]
-    return _table(("regret, every label bought", *(f"T = {t:,}" for t in clocks)), lines)
+    return pivot(
+        [row for row in rows if row.row.startswith(kind) and row.metric != "slope"],
+        lambda row: row.row.rpartition(", T")[0],
+        lambda row: f"T = {row.settings['T']:,}",
+        lambda row: estimate(row, ",.1f"),
+        corner="regret, every label bought",
+    )
 
 
 def scale(budget: int, rounds: int, row: Row) -> float:
@@ -109,12 +105,6 @@ def _gate(row: Row) -> str:
 
 def _point(row: Row) -> tuple[int, int]:
     return int(row.settings["labels"]), int(row.settings["rounds"])
-
-
-def _number(row: Row, digits: int) -> str:
-    half = half_width(row)
-    shown = f"{row.value:,.{digits}f}"
-    return shown if half is None else f"{shown} ± {half:,.{digits}f}"
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stacksl.studies.lab.drawing.style import COLOURS, bars, canvas, curve, styled
-from stacksl.studies.rows import Row, half_width
+from stacksl.studies.lab.drawing.style import COLOURS, canvas, curve, dots, styled
+from stacksl.studies.rows import Row
+from stacksl.studies.tables import estimate, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["figures", "layout"]
 
 _HEADS = (
     "regret / T, ours", "paper", "ours / paper", "over first", "labels / T",
@@ -24,35 +24,25 @@ def layout(rows: Sequence[Row]) -> str:
     named: dict[str, dict[str, Row]] = {}
     for row in rows:
         named.setdefault(row.row.partition(" / ")[0], {})[row.metric] = row
-    head = ["", *_HEADS]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(_cells(name, mine)) + " |" for name, mine in named.items()]
+    shown = table(["", *_HEADS], [_cells(name, mine) for name, mine in named.items()])
     first = next(iter(next(iter(named.values())).values()))
     marks = [str(mark) for mark in first.settings.get("marks", [])]
     below = (
         f"Means of {first.seeds} seeds with 95 % intervals. Δ₁ is the spread of the first round."
     )
-    return "\n".join([*lines, "", " ".join([below, *(f"({mark})" for mark in marks)])])
+    return "\n\n".join([shown, " ".join([below, *(f"({mark})" for mark in marks)])])
 
 
 def _cells(name: str, mine: Mapping[str, Row]) -> Iterator[str]:
     regret = mine["regret_per_round"]
     asked = regret.asked_fraction
     yield name
-    yield _number(regret, 5)
+    yield estimate(regret, ".5f")
     yield "" if regret.paper is None else f"{regret.paper:.5f}"
-    yield _number(mine.get("over_paper"), 2)
-    yield _number(mine.get("over_first"), 3)
+    yield estimate(mine.get("over_paper"), ".2f")
+    yield estimate(mine.get("over_first"), ".3f")
     yield "" if asked is None else f"{asked:.4f}"
-    yield _number(mine.get("final_regret"), 5)
-
-
-def _number(row: Row | None, digits: int) -> str:
-    if row is None or row.value is None:
-        return ""
-    half = half_width(row)
-    shown = f"{row.value:.{digits}f}"
-    return shown if half is None else f"{shown} ± {half:.{digits}f}"
+    yield estimate(mine.get("final_regret"), ".5f")
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
@@ -60,9 +50,24 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     found = [row for row in rows if row.metric == "regret_per_round"]
     plain = [row for row in found if "Δ₁" not in row.row]
     return {
-        "regret": bars(plain, "regret a round", log=True),
+        "regret": _rows(plain),
         "regret-switch": _switch(found),
     }
+
+
+def _rows(rows: Sequence[Row]) -> Figure:
+    """Regret of every row with its interval, the paper's number as a cross."""
+    names = [row.row for row in rows]
+    with styled():
+        figure, axes = canvas(height=0.8 + 0.22 * len(rows))
+        ax = axes[0, 0]
+        dots(ax, {"": rows}, names, lambda row: row.row)
+        printed = [(row.paper, place) for place, row in enumerate(rows) if row.paper is not None]
+        for paper, place in printed:
+            ax.plot(paper, place, "x", color=COLOURS[1], ms=6, mew=1.6)
+        ax.set_xlabel("regret a round (mean, 95 % interval over seeds; × the paper)")
+        ax.set_xscale("log")
+    return figure
 
 
 def _switch(rows: Sequence[Row]) -> Figure:

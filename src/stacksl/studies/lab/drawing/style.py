@@ -1,8 +1,8 @@
-"""Figures of the laboratory: one style, intervals always drawn, colours all eyes tell apart."""
+"""Figures of the laboratory: one style, intervals always drawn, colours distinct for all eyes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,15 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "MARKERS", "bars", "canvas", "curve", "save", "styled"]
 
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C",
 )  # fmt: skip
-"""Okabe and Ito (2008), told apart under every common colour blindness, and a grey."""
+"""Okabe and Ito (2008), distinct under every common colour blindness, and a grey."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""Each colour's own marker, so that no line is told by its colour alone."""
+"""Each colour's own marker, so that no line depends on its colour alone."""
 
 _STYLE: Mapping[str, Any] = {
     "font.size": 9,
@@ -41,7 +40,7 @@ _STYLE: Mapping[str, Any] = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Whatever is drawn inside has the laboratory's style."""
+    """Figures drawn inside have the laboratory's style."""
     import matplotlib as mpl
 
     with mpl.rc_context(cast("Any", _STYLE)):
@@ -60,22 +59,61 @@ def canvas(
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def bars(rows: Sequence[Row], label: str, *, log: bool = False) -> Figure:
-    """One metric of every row as a point with its 95 % interval, the paper's number as a cross."""
-    with styled():
-        figure, axes = canvas(height=0.8 + 0.22 * len(rows))
-        ax = axes[0, 0]
-        for place, row in enumerate(rows):
-            half = half_width(row) or 0.0
-            ax.errorbar(row.value, place, xerr=half, fmt="o", color=COLOURS[0], ms=4, capsize=2)
-            if row.paper is not None:
-                ax.plot(row.paper, place, "x", color=COLOURS[1], ms=6, mew=1.6)
-        ax.set_yticks(range(len(rows)), [row.row for row in rows])
-        ax.invert_yaxis()
-        ax.set_xlabel(f"{label} (mean, 95 % interval over seeds; × the paper)")
-        if log:
-            ax.set_xscale("log")
-    return figure
+def ends_of(row: Row) -> tuple[float, float]:
+    """The ends of a row's 95 % interval; its value where it has none."""
+    value, half = row.value or 0.0, half_width(row) or 0.0
+    return value - half, value + half
+
+
+def dots(
+    ax: Axes,
+    series: Mapping[str, Sequence[Row]],
+    names: Sequence[str],
+    name_of: Callable[[Row], str],
+    ends: Callable[[Row], tuple[float, float]] = ends_of,
+    *,
+    named: bool = True,
+) -> None:
+    """Series of rows as points with their intervals, a colour and marker each.
+
+    Args:
+        ax: the axes.
+        series: rows by the label of their series.
+        names: the heights, from the top down; written on the left where `named`.
+        name_of: at which of them a row stands.
+        ends: of a row's interval.
+        named: see `names`.
+    """
+    for place, (label, rows) in enumerate(series.items()):
+        shown = [row for row in rows if row.value is not None]
+        aside = 0.16 * (place - (len(series) - 1) / 2)
+        reach = [
+            (max((r.value or 0.0) - low, 0.0), max(high - (r.value or 0.0), 0.0))
+            for r in shown
+            for low, high in [ends(r)]
+        ]
+        ax.errorbar(
+            [row.value or 0.0 for row in shown],
+            [names.index(name_of(row)) + aside for row in shown],
+            xerr=list(zip(*reach, strict=True)),
+            fmt=MARKERS[place],
+            color=COLOURS[place],
+            label=label,
+            ms=4,
+            capsize=2,
+        )
+    ax.set_yticks(range(len(names)), names if named else [""] * len(names))
+    ax.set_ylim(len(names) - 0.5, -0.5)
+
+
+def log_ratio(ax: Axes) -> None:
+    """A logarithmic axis of ratios, with plain numbers at 1, 2 and 5."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+    ax.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def curve(

@@ -1,4 +1,4 @@
-"""Which gates stand in the battery, and under which settings: every gate of the registry."""
+"""The gates that are compared, and their settings: every gate of the registry."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stacksl.game import GATES
-
-__all__ = ["DEFAULTS", "RESET", "TUNED", "Entry", "Place", "entries", "place_of"]
 
 RESET = ", reset"
 """What the name of an entry ends with when its learner starts over at a drift."""
@@ -72,7 +70,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a number of the battery stands.
+    """Where a number of the study stands.
 
     Attributes:
         entry: the name of its entry.

@@ -18,9 +18,8 @@ from stacksl.studies.lab.gates.study import GATES_STUDY, NOISE, ROUNDS, trial
 from stacksl.studies.lab.worlds.streams import KINDS
 
 if TYPE_CHECKING:
-    from stacksl.studies.lab.trial import LabStudy, Samples
+    from stacksl.studies.lab.trial import Samples, StreamStudy
 
-__all__ = ["COMMAND", "PILOT_SEEDS", "candidates", "pilot_study", "record"]
 
 COMMAND = "python -m stacksl.studies.lab.gates.pilot > docs/studies/pilots/gates.json"
 
@@ -64,8 +63,8 @@ def _name(gate: str, parameters: Mapping[str, Any]) -> str:
 
 def pilot_study(
     gates: Sequence[Entry], rounds: int = ROUNDS, kinds: Sequence[str] = KINDS
-) -> LabStudy:
-    """The battery's cells with these entries."""
+) -> StreamStudy:
+    """The study's cells with these entries."""
     trials = [trial(kind, feedback, rounds, gates) for feedback in NOISE for kind in kinds]
     return replace(GATES_STUDY, name="gates-pilot", trials=lambda quick: trials)
 
@@ -111,12 +110,14 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 def main() -> None:
     """Measure what is not measured yet, with one process a core, and print the record."""
-    from stacksl.studies.lab.bench import measured, samples
-    from stacksl.studies.lab.store import NumberStore
+    from stacksl.studies.bench import Bench
+    from stacksl.studies.lab.trial import samples
+    from stacksl.studies.store import Store
 
     gates = candidates()
-    store = NumberStore(Path("runs/studies/gates-pilot.jsonl"))
-    found = measured(pilot_study(gates), PILOT_SEEDS, store, jobs=os.cpu_count() or 1)
+    study = pilot_study(gates)
+    bench = Bench(Store(Path("runs/studies") / study.kept_in()), os.cpu_count() or 1)
+    found = bench.measured(lambda: study.numbers(bench, PILOT_SEEDS))
     print("\n".join(_lines(record(samples(found), gates, PILOT_SEEDS))))
 
 

@@ -1,4 +1,4 @@
-"""Gates of the battery in one number each: ratios to the best of a cell, with intervals."""
+"""Gates in one number each: ratios to the best of a cell, with intervals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from stacksl.game.inputs import Array
 from stacksl.studies.lab.gates.entries import DEFAULTS, RESET, Place, place_of
 from stacksl.studies.lab.trial import Samples
 from stacksl.studies.rows import Row
-
-__all__ = ["FEEDBACKS", "METRICS", "Score", "derive", "ratios", "scores", "summary"]
 
 METRICS: Mapping[str, str] = {"regret_per_round": "", "final_regret": "final_"}
 """The two metrics, and what the names of those derived from them begin with."""

@@ -15,11 +15,11 @@ from stacksl.game.inputs import PairFeatures
 from stacksl.studies.lab.drawing.gates import figures, layout
 from stacksl.studies.lab.gates.entries import Entry, Place, entries
 from stacksl.studies.lab.gates.scores import derive, summary
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
-from stacksl.studies.lab.worlds.playing import final_regret, play, regrets
-from stacksl.studies.lab.worlds.streams import KINDS, World, make_world
-
-__all__ = ["BUDGETS", "GATES_STUDY", "measure", "trial"]
+from stacksl.studies.lab.trial import StreamStudy, Trial
+from stacksl.studies.lab.worlds.playing import outcome, play
+from stacksl.studies.lab.worlds.streams import KINDS, SyntheticStream, make_stream
+from stacksl.studies.store import Numbers
+from stacksl.studies.study import Line
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 300, 20
 BUDGETS = (0.02, 0.1)
@@ -61,28 +61,24 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [trial(kind, fb, rounds, entries()) for fb in NOISE for kind in kinds]
 
 
-def measure(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
     """Regret on the way and of the last estimate, for each line."""
-    stream = make_world(**world, seed=seed)
+    stream = make_stream(**source, seed=seed)
     return [_numbers(stream, line, seed) for line in lines]
 
 
-def _numbers(stream: World, line: Line, seed: int) -> Numbers:
+def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     gate = dict(line.settings["gate"])
     if gate.get("gate_scale") == "calibrated":
         gate["gate_scale"] = _calibrated(stream)
     drift = DriftGuard() if line.settings["reset"] else None
-    budget = int((line.budget_fraction or 0.0) * stream.horizon + 1e-9)
+    budget = line.budget(stream.horizon)
     settings = {"action": line.settings["action"]}
     played = play(stream, gate, budget, settings=settings, seed=seed, drift=drift)
-    return {
-        "regret_per_round": float(regrets(stream, played).mean()),
-        "final_regret": final_regret(stream, played.theta),
-        "asked_fraction": float(played.asked.mean()),
-    }
+    return outcome(stream, played)
 
 
-def _calibrated(stream: World) -> float:
+def _calibrated(stream: SyntheticStream) -> float:
     """The c of `llf`: the median rule under its cap, from warm-up rounds at θ = 0."""
     settings = ScorerSettings(noise=stream.noise, norm_bound=stream.norm_bound)
     name = "newton" if stream.rewards is None else "ridge"
@@ -95,7 +91,7 @@ def _calibrated(stream: World) -> float:
     return calibrate_gate_scale(warmup_spreads(scorer, block, shown)).value
 
 
-GATES_STUDY = LabStudy(
+GATES_STUDY = StreamStudy(
     name="gates",
     title="Gates at equal labels: regret on the way and of the final model",
     claim="LLF buys its labels where they matter, more cheaply than labels bought at random",
@@ -106,6 +102,6 @@ GATES_STUDY = LabStudy(
     play=measure,
     derive=derive,
     summary=summary,
-    layout=layout,
+    table=layout,
     figures=figures,
 )

@@ -9,8 +9,6 @@ import numpy as np
 
 from stacksl.studies.lab.trial import Samples
 
-__all__ = ["CLOSE", "Effects", "between", "contrast", "near_budget", "negative", "shift_of_best"]
-
 Effects: TypeAlias = Callable[[Samples], Sequence[float]]
 """From the numbers of all lines to one number a seed."""
 
@@ -30,7 +28,7 @@ def contrast(metric: str, more: Sequence[str], less: Sequence[str]) -> Effects:
 
 
 def shift_of_best(small: Sequence[str], large: Sequence[str]) -> Effects:
-    """Steps of the sweep by which the best value lies higher in the rows `small` than in `large`.
+    """Steps of the sweep by which the best value is higher in the rows `small` than in `large`.
 
     The best has the least regret of the last θ under its seed; of equals the smallest.
     """

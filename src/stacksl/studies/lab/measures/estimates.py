@@ -1,4 +1,4 @@
-"""The estimates a stream went through, and what follows from them: errors and certificates."""
+"""The estimates during a stream, and what follows from them: errors and certificates."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from stacksl.game import radius
 from stacksl.game.engines import StreamResult
 from stacksl.game.inputs import Array
-
-__all__ = ["Estimates", "estimates", "radii"]
 
 _CHUNK = 500  # rounds whose images are held at a time
 

@@ -10,8 +10,6 @@ import numpy as np
 from stacksl.game import generator
 from stacksl.game.inputs import Array
 
-__all__ = ["bootstrapped", "ratio", "slope_over"]
-
 DRAWS = 2000
 
 

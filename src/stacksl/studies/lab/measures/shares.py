@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from stacksl.studies.rows import Row
 
-__all__ = ["clopper_pearson", "held", "interval_of"]
-
 
 def clopper_pearson(hits: int, runs: int, level: float = 0.95) -> tuple[float, float]:
     """The Clopper-Pearson interval of a share, `hits` of `runs` ≥ 1 independent runs.

@@ -1,1 +1,1 @@
-"""Streams whose truth is known, and what it is to play one."""
+"""Synthetic streams, and playing them."""

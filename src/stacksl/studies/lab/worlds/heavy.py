@@ -6,24 +6,22 @@ import numpy as np
 
 from stacksl.game import generator
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.worlds.streams import World, sphere
-
-__all__ = ["heavy_world"]
+from stacksl.studies.lab.worlds.streams import SyntheticStream, sphere
 
 SHORTEST, TAIL = 0.1, 1.5
 SCALE = 8.0
 TESTS = 2000
 
 
-def heavy_world(
+def heavy_stream(
     seed: int, *, rounds: int, share: float, dim: int = 20, candidates: int = 4
-) -> World:
+) -> SyntheticStream:
     """T rounds whose rows have length min(1, 0.1·u^(−1/1.5)), u uniform, and θ* ~ 8·N(0, I).
 
     Most scores are then near each other, a loss near log K, and some 3 % of rounds have rows of
-    length 1, scores that lie 8 apart, and losses as large where the label is a surprise. Labels
+    length 1, scores that are 8 apart, and losses as large where the label is a surprise. Labels
     follow the softmax of the scores; in a `share` of the rounds, drawn independently, the label is
-    the candidate of the lowest score instead, as a mistaken or an adversarial labeler would say.
+    the candidate of the lowest score instead, as of a mistaken or adversarial labeler.
     The test rounds follow the same law and are judged by the true scores.
     """
     rng = generator(seed, "heavy", rounds, dim, candidates)
@@ -33,7 +31,7 @@ def heavy_world(
     drawn = values + rng.gumbel(size=values.shape)
     flipped = rng.random(rounds) < share
     tests = _rows(rng, TESTS, candidates, dim)
-    return World(
+    return SyntheticStream(
         features,
         values,
         None,

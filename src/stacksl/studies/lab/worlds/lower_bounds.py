@@ -17,18 +17,7 @@ import numpy as np
 
 from stacksl.game import confidence, generator
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.worlds.streams import World
-
-__all__ = [
-    "LOWER_ANY",
-    "LOWER_BLIND",
-    "NOISE",
-    "blind_regret",
-    "cube",
-    "pairs",
-    "printed_bound",
-    "proved_bound",
-]
+from stacksl.studies.lab.worlds.streams import SyntheticStream
 
 LOWER_BLIND = math.erfc(1.0 / math.sqrt(2.0))
 """2Φ(−1) = 0.317."""
@@ -40,7 +29,7 @@ NOISE = 0.3
 _NONE = np.zeros((0, 0))
 
 
-def pairs(rounds: int, labels: int, dim: int, seed: int) -> World:
+def pairs(rounds: int, labels: int, dim: int, seed: int) -> SyntheticStream:
     """The instance of the lower bound for `labels` = B: it changes with B and not with T."""
     rng = generator(seed, "rates/pairs", rounds, labels, dim)
     truth = NOISE * math.sqrt(dim / labels) * rng.choice([-1.0, 1.0], size=dim)
@@ -51,7 +40,7 @@ def pairs(rounds: int, labels: int, dim: int, seed: int) -> World:
     return _world(features, values, truth, rng)
 
 
-def cube(rounds: int, size: float, dim: int, seed: int) -> World:
+def cube(rounds: int, size: float, dim: int, seed: int) -> SyntheticStream:
     """The hypercube with |θ*_i| = `size` and random signs, the same 2^d candidates each round."""
     rng = generator(seed, "rates/cube", rounds, dim, round(size * 1e9))
     truth = size * rng.choice([-1.0, 1.0], size=dim)
@@ -60,10 +49,14 @@ def cube(rounds: int, size: float, dim: int, seed: int) -> World:
     return _world(features, np.broadcast_to(corners @ truth, features.shape[:2]), truth, rng)
 
 
-def _world(features: Array, values: Array, truth: Array, rng: np.random.Generator) -> World:
+def _world(
+    features: Array, values: Array, truth: Array, rng: np.random.Generator
+) -> SyntheticStream:
     rewards = values + NOISE * rng.normal(size=(len(values), 1))
     none = np.zeros((0, *features.shape[1:]))
-    return World(features, values, rewards, None, truth, NOISE, features.shape[1], none, _NONE)
+    return SyntheticStream(
+        features, values, rewards, None, truth, NOISE, features.shape[1], none, _NONE
+    )
 
 
 def printed_bound(labels: float, rounds: float, dim: int, scale: float = 1.0) -> float:
@@ -89,6 +82,11 @@ def proved_bound(labels: float, rounds: float, dim: int, norm: float) -> float:
     """
     beta = confidence.radius(NOISE, dim, int(labels), 1.0, 0.05, norm)
     return beta * math.sqrt(8.0 * dim * math.log1p(labels / dim) / labels) * rounds
+
+
+def theorem_a(labels: int, rounds: int, dim: int = 20) -> float:
+    """Theorem A (4) on `pairs`, with all its constants; ‖θ*‖ = σd/√B there."""
+    return proved_bound(labels, rounds + labels / 4, dim, NOISE * dim / math.sqrt(labels))
 
 
 def blind_regret(labels: int, rounds: int, dim: int, gate: str) -> float:

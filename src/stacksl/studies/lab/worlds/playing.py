@@ -1,4 +1,4 @@
-"""One line on one world: the stream played, and its regret."""
+"""A stream played under a gate, and its regret."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import numpy as np
 from stacksl.game import Gate, ScorerSettings, make_gate
 from stacksl.game.engines import StreamResult, run_stream
 from stacksl.game.inputs import Array
-from stacksl.studies.lab.worlds.streams import World
-
-__all__ = ["final_regret", "play", "regrets"]
+from stacksl.studies.lab.worlds.streams import SyntheticStream
 
 
 def play(
-    world: World,
+    stream: SyntheticStream,
     gate: Gate | Mapping[str, Any],
     budget: int,
     *,
@@ -25,54 +23,63 @@ def play(
     seed: int = 0,
     **options: Any,
 ) -> StreamResult:
-    """The stream of `world` under a gate: ridge on rewards, newton on labels unless told otherwise.
+    """The stream under a gate: ridge on rewards, newton on labels by default.
 
-    The scorer knows σ and S = `World.norm_bound`. `gate` may be a mapping with its `name` and its
+    The scorer knows σ and S = `norm_bound`. `gate` may be a mapping with its `name` and its
     parameters; `settings` are the scorer's, `options` those of `run_stream`.
     """
     if isinstance(gate, Mapping):
         gate = make_gate(**gate)
-    known = {"noise": world.noise, "norm_bound": world.norm_bound, **(settings or {})}
+    known = {"noise": stream.noise, "norm_bound": stream.norm_bound, **(settings or {})}
     return run_stream(
-        scorer or ("newton" if world.rewards is None else "ridge"),
-        world.features,
+        scorer or ("newton" if stream.rewards is None else "ridge"),
+        stream.features,
         gate=gate,
         budget=budget,
         settings=ScorerSettings(**known),
         seed=seed,
-        **{"certificates": False, **_feedback(world), **options},
+        **{"certificates": False, **_feedback(stream), **options},
     )
 
 
-def _feedback(world: World) -> dict[str, Any]:
-    """What `run_stream` is to know of the answers, and of who presents the candidates."""
-    follows = world.present < world.features.shape[1]
-    present = {"present": world.present} if follows else {}
-    if world.rewards is not None:
-        return {"rewards": world.rewards, **present}
-    return {"utilities": world.utilities, **present} if follows else {"labels": world.labels}
+def _feedback(stream: SyntheticStream) -> dict[str, Any]:
+    """The feedback and the follower, as arguments of `run_stream`."""
+    follows = stream.present < stream.features.shape[1]
+    present = {"present": stream.present} if follows else {}
+    if stream.rewards is not None:
+        return {"rewards": stream.rewards, **present}
+    return {"utilities": stream.utilities, **present} if follows else {"labels": stream.labels}
 
 
-def regrets(world: World, played: StreamResult) -> Array:
+def regrets(stream: SyntheticStream, played: StreamResult) -> Array:
     """Of each round, (T,): the best presented candidate's true score less the choice's."""
-    rounds = np.arange(world.horizon)
-    shown = world.values
+    rounds = np.arange(stream.horizon)
+    shown = stream.values
     if played.presented is not None:
-        shown = np.take_along_axis(world.values, played.presented, axis=1)
-    gap: Array = shown.max(axis=1) - world.values[rounds, played.choices]
+        shown = np.take_along_axis(stream.values, played.presented, axis=1)
+    gap: Array = shown.max(axis=1) - stream.values[rounds, played.choices]
     return gap
 
 
-def final_regret(world: World, theta: Array) -> float:
+def outcome(stream: SyntheticStream, played: StreamResult) -> dict[str, float | None]:
+    """Regret a round on the way and of the last estimate, and the share of labels asked."""
+    return {
+        "regret_per_round": float(regrets(stream, played).mean()),
+        "final_regret": final_regret(stream, played.theta),
+        "asked_fraction": float(played.asked.mean()),
+    }
+
+
+def final_regret(stream: SyntheticStream, theta: Array) -> float:
     """Mean regret of choosing by `theta`, (d,), in the test rounds, where nothing is learnt.
 
     A follower shows the best under `theta`, so that the best of those shown is what it loses to.
     """
-    scores = world.test_features @ theta
+    scores = stream.test_features @ theta
     rounds = np.arange(len(scores))
     choices = scores.argmax(axis=1)
-    values = world.test_values
-    if world.present < scores.shape[1]:
-        shown = np.argpartition(-scores, world.present - 1, axis=1)[:, : world.present]
+    values = stream.test_values
+    if stream.present < scores.shape[1]:
+        shown = np.argpartition(-scores, stream.present - 1, axis=1)[:, : stream.present]
         values = np.take_along_axis(values, shown, axis=1)
-    return float((values.max(axis=1) - world.test_values[rounds, choices]).mean())
+    return float((values.max(axis=1) - stream.test_values[rounds, choices]).mean())

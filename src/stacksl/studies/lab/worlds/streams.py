@@ -1,4 +1,4 @@
-"""Synthetic streams whose truth is known: what every study of the laboratory plays in.
+"""Synthetic streams whose truth is known: the data of every study of the laboratory.
 
 φ(z, x) is uniform on the unit sphere of R^d, fresh each round, and the true score of a candidate is
 θ*ᵀφ. Under `scalar` feedback a reward of the played candidate comes back, the score plus
@@ -18,24 +18,22 @@ from stacksl.errors import unknown_name
 from stacksl.game import generator
 from stacksl.game.inputs import Array
 
-__all__ = ["KINDS", "Feedback", "Kind", "World", "make_world", "sphere"]
-
 Feedback = Literal["scalar", "softmax"]
 Kind = Literal["iid", "follower", "near-tie", "rare", "shift-2", "shift-4", "concept"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """`iid`; `follower`: of three to four times as many candidates the best under the present θ are
-shown; `near-tie`: in half of the rounds the scores of all candidates lie within some .05; `rare`:
-3 % of the rounds live in ten dimensions that no other round has; `shift-2`, `shift-4`: each half
+shown; `near-tie`: in half of the rounds the scores of all candidates are within some .05; `rare`:
+3 % of the rounds have ten dimensions that no other round has; `shift-2`, `shift-4`: each half
 (quarter) of the rounds has dimensions of its own; `concept`: a new θ* from the second half on."""
 
 TESTS = 2000
 RARE = 0.03
-NEAR = 0.0125  # of a candidate's own direction in a near tie: scores then lie within some .05
+NEAR = 0.0125  # of a candidate's own direction in a near tie: scores are then within some .05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class World:
+class SyntheticStream:
     """T rounds of M candidates, and test rounds that follow the same law.
 
     Attributes:
@@ -86,7 +84,7 @@ class World:
         return max(float(np.linalg.norm(each)) for each in truths)
 
 
-def make_world(
+def make_stream(
     kind: Kind,
     feedback: Feedback,
     seed: int,
@@ -96,7 +94,7 @@ def make_world(
     candidates: int | None = None,
     noise: float = 0.3,
     purpose: str = "lab",
-) -> World:
+) -> SyntheticStream:
     """The stream of `kind` under `seed`; `candidates` are shown (20 under rewards, 5 of labels).
 
     Raises:
@@ -116,7 +114,9 @@ def make_world(
     sigma = 1.0 if rewards is None else noise
     before = first if moves else None
     judged = (tests, tests @ last)
-    return World(features, values, rewards, utilities, last, sigma, shown, *judged, before)
+    return SyntheticStream(
+        features, values, rewards, utilities, last, sigma, shown, *judged, before
+    )
 
 
 def _sizes(kind: Kind, feedback: Feedback, candidates: int | None) -> tuple[int, int]:

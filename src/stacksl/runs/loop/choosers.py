@@ -1,0 +1,153 @@
+"""Which items come next: those of a stream as they pass, those of a pool by what they would teach.
+
+A pool is ranked by the refit on the labels so far, with widths from the online state. Where class
+names are soft examples there is a refit before the first label; where they are not, the first batch
+follows the order. A batch is spread over the pool (`picking`). Each purchase leaves a certificate
+when it is made, and each item that was never asked leaves one at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.game.followers import Given
+from stacksl.game.gates import Margin
+from stacksl.game.inputs import Array, SharedBlock
+from stacksl.game.randomness import generator
+from stacksl.game.scorers import Head
+from stacksl.items import Decision
+from stacksl.runs.loop.game import Chooser, Game
+from stacksl.runs.picking import margins, spread_out
+from stacksl.runs.quotas import rare_picks, share_of
+
+_AT_ONCE = 256  # certificates a transaction
+_ANY = float("-inf")
+
+
+def make_chooser(mode: str, *, seed: int, min_per_class: int = 0) -> Chooser:
+    """The chooser of a run's `mode`: `stream` or `pool`."""
+    return Stream() if mode == "stream" else Pool(seed, min_per_class)
+
+
+class Stream:
+    """Each item once, in the corpus's order, from the learner's round on, until a batch is open."""
+
+    def next(self, game: Game) -> list[Decision]:
+        """The decision on the next item."""
+        learner, order = game.learner, game.corpus.order
+        if learner.round >= len(order) or game.batches.room(game.ledger) <= 0:
+            return []
+        row = order[learner.round]
+        inputs = [game.examples.block[row]]
+        presented = learner.follower.respond(inputs, learner.scorer)  # C_t
+        return learner.decide([game.corpus.ids[row]], inputs, presented, asked=game.ledger.asked)
+
+
+class Pool:
+    """The best items that were not bought, in batches; at the end those that never were.
+
+    A batch tops the open purchases up. It is posted in one transaction, so an interrupted run never
+    splits one, and ranks by all answers so far. Items of a run that waits for answers leave no
+    certificate yet: they may still be bought.
+
+    Args:
+        seed: draws the items of the gate `random`.
+        min_per_class: labels of each class that are bought as far as they can be.
+    """
+
+    def __init__(self, seed: int = 0, min_per_class: int = 0) -> None:
+        self._seed = seed
+        self._min_per_class = min_per_class
+        self._never_asked: list[int] | None = None
+
+    def next(self, game: Game) -> list[Decision]:
+        """A batch of purchases, or where nothing is left to buy the certificates of some others."""
+        ledger = game.ledger
+        count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked)
+        if count > 0 and (batch := self._best(game, count)):
+            return batch
+        return [] if ledger.open_purchases() else self._passed_over(game)
+
+    def _passed_over(self, game: Game) -> list[Decision]:
+        """Certificates of items that were never asked."""
+        if self._never_asked is None:
+            ids, seen = game.corpus.ids, game.ledger.seen
+            self._never_asked = [r for r in game.corpus.unbought(()) if not seen(ids[r])]
+        rows, self._never_asked = self._never_asked[:_AT_ONCE], self._never_asked[_AT_ONCE:]
+        return [_certificate(game, row, ahead) for ahead, row in enumerate(rows, start=1)]
+
+    def _best(self, game: Game, count: int) -> list[Decision]:
+        """`count` items with large statistics, spread over the pool; or the first in order.
+
+        The gate `random` draws them, whatever the order. The threshold is what the items left over
+        do not exceed, or the least of the picks where these were spread below it.
+        """
+        rest = game.corpus.unbought(str(bought["item"]) for bought in game.ledger.export())
+        head, at_random = game.trainer.head, game.learner.gate.name == "random"
+        if at_random:
+            drawn = generator(self._seed, "pool/random").random(len(game.corpus.ids))
+            rest = [rest[place] for place in np.argsort(drawn[rest])]
+        if head is None or at_random:
+            first = [_certificate(game, row) for row in rest[:count]]
+            return _wanted(first, "drawn" if at_random else "order", _ANY)
+        rare = self._rare(game, rest, head, count)
+        if rare:
+            rest = [row for row in rest if row not in rare]
+            count -= len(rare)
+        statistics, predicted = _statistics(game, rest, head)
+        best = np.argsort(-statistics, kind="stable")
+        kinds = None if predicted is None else predicted[best].tolist()
+        picked = spread_out([rest[b] for b in best], count, game.examples.block, kinds)
+        found = [_certificate(game, row) for row in picked]
+        cut = float(statistics[best[count]]) if count < len(best) else _ANY
+        ranked = _wanted(found, "rank", min([cut, *(d.statistic for d in found)]))
+        kept = [_certificate(game, row, ahead=1 + len(ranked)) for row in rare]
+        return [*ranked, *_wanted(kept, "class", _ANY)]
+
+    def _rare(self, game: Game, rest: Sequence[int], head: Head, count: int) -> list[int]:
+        """The picks that are kept for classes with few labels, where a run keeps some."""
+        block, wanted = game.examples.block, self._min_per_class
+        if not wanted or not isinstance(block, SharedBlock):
+            return []
+        classes = block.classes
+        share = share_of(count, wanted, classes, game.learner.budget)
+        labels = [label for _, label, _ in game.examples.bought]
+        return rare_picks(
+            head, block, rest, labels, classes=classes, wanted=wanted, count=share
+        )  # fmt: skip
+
+
+def _statistics(
+    game: Game, rest: Sequence[int], head: Head
+) -> tuple[Array, NDArray[np.int64] | None]:
+    """The gate's statistic of each item, (n,), and its predicted class where there are classes.
+
+    Margins are taken of whole blocks, which ranks 20,000 items in the time of some hundred
+    certificates; they differ from a certificate's in the last bits alone.
+    """
+    found, predicted = margins(head, game.examples.block, rest)
+    if isinstance(game.learner.gate, Margin) and isinstance(game.learner.follower, Given):
+        return found, predicted
+    return np.array([_certificate(game, row).statistic for row in rest]), predicted
+
+
+def _certificate(game: Game, row: int, ahead: int = 1) -> Decision:
+    """The certificate of one item, as if it were seen `ahead` rounds from now."""
+    block, learner, head = game.examples.block, game.learner, game.trainer.head
+    scores: Array | None = None
+    if head is not None:
+        scores = np.asarray(head.probabilities(block.take([row]))[0], dtype=np.float64)
+    item, asked = game.corpus.ids[row], game.ledger.asked
+    return learner.rank(item, block[row], scores, asked=asked, round=learner.round + ahead)
+
+
+def _wanted(found: list[Decision], reason: str, cut: float) -> list[Decision]:
+    first = found[0].round if found else 0
+    return [
+        replace(d, round=first + n, status="wanted", threshold=cut, reason=reason)
+        for n, d in enumerate(found)
+    ]

@@ -1,0 +1,114 @@
+"""One game: a learner, a ledger, a labeler and a trainer over the same items, and their rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from stacksl.game.learner import Learner
+from stacksl.items import Decision, Label
+from stacksl.labels.labelers import Labeler, Request
+from stacksl.labels.ledger import Ledger
+from stacksl.labels.purchases import Purchase, Receipt
+from stacksl.runs.items.corpus import Corpus
+from stacksl.runs.loop.batches import Batches
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.trainer import Trainer
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Game:
+    """Who plays, over items with known features.
+
+    Attributes:
+        ledger: what was asked and answered; the budget is in its hands.
+        learner: decides what to ask, and learns.
+        labeler: answers.
+        examples: the features of the items, and what was learnt of them.
+        trainer: refits the model on the way and at the end.
+        batches: how many labels are asked for at a time.
+    """
+
+    ledger: Ledger
+    learner: Learner
+    labeler: Labeler
+    examples: Examples
+    trainer: Trainer
+    batches: Batches = field(default_factory=Batches)
+
+    @property
+    def corpus(self) -> Corpus:
+        """The items, and what each is for."""
+        return self.examples.corpus
+
+    def requests(self) -> list[Request]:
+        """What was bought and is not answered, as a labeler is asked it."""
+        return [self._request(purchase) for purchase in self.ledger.open_purchases()]
+
+    def _request(self, purchase: Purchase) -> Request:
+        item = self.corpus.items[self.corpus.row[purchase.item]]
+        return Request.of(purchase, item, tuple(range(len(item.candidates))))
+
+    def take_answers(self) -> list[Receipt]:
+        """Take what the labeler has answered into the ledger; a receipt for each, in order."""
+        return self.ledger.take(self.labeler.answers(), durable=not self.labeler.repeatable)
+
+    def learn(self, receipt: Receipt) -> None:
+        """Learn what an answer teaches, if it is anything."""
+        if receipt.lesson is not None:
+            self.teach(*receipt.lesson)
+
+    def teach(self, decision: Decision, label: Label) -> None:
+        """Let the learner learn one label, at its current θ with the current features.
+
+        A label that was owned was never played: its own candidate stands for the choice.
+        """
+        owned = decision.choice < 0
+        played = replace(decision, choice=label.index) if owned else decision
+        self.learner.learn(played, self.examples.inputs(decision.item), label)
+        self.examples.record(decision, label)
+
+    def refit_if_due(self) -> None:
+        """Refit the model on the labels so far, where it is time."""
+        if self.trainer.due:
+            self.trainer.refit()
+
+    def reschedule(self, payload: Mapping[str, object]) -> None:
+        """What a `budget` row does to the learner."""
+        # A checkpoint may lie behind this row and the next one, whose horizon then takes over.
+        horizon = max(_whole(payload["rounds"]), self.learner.round)
+        self.learner.reschedule(budget=_whole(payload["train"]), horizon=horizon)
+
+
+class Chooser(Protocol):
+    """Says what a round is about."""
+
+    def next(self, game: Game) -> list[Decision]:
+        """The decisions of the next rounds: the labels that are wanted, and what is passed over.
+
+        Empty where no round is left, or where none can be played before an answer arrives.
+        """
+
+
+def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
+    """Algorithms 1 and 2 of the paper, with the budget in the ledger's hands.
+
+    Which of the two it is depends on the learner's gate alone; whether the items pass by or lie in
+    a pool, on the chooser. Gives what the ledger made of each batch: reserved, skipped or refused.
+    """
+    ledger, learner, labeler = game.ledger, game.learner, game.labeler
+    game.refit_if_due()
+    while batch := chooser.next(game):  # stream: the next item; pool: the best not yet bought
+        posted = ledger.post(batch, game.batches.slots(batch, ledger))  # the budget is checked here
+        learner.adopt(posted, [game.examples.inputs(decision.item) for decision in posted])
+        labeler.ask(game.requests())  # may answer now, tomorrow, twice or never
+        for receipt in game.take_answers():
+            game.learn(receipt)
+        yield posted
+        game.refit_if_due()
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value
