@@ -60,12 +60,12 @@ def job_of(rounds: int, folder: Path) -> Any:
     import numpy as np
 
     from stacksl import Item, prepare
+    from stacksl.core.blocks import PairBlock
     from stacksl.features import make_features
-    from stacksl.game.inputs import PairBlock
-    from stacksl.runs import arrays
-    from stacksl.runs.folder import RunFolder
-    from stacksl.runs.frozen import freeze
-    from stacksl.runs.job import RunSpec
+    from stacksl.features.store import freeze
+    from stacksl.files import arrays
+    from stacksl.runs.spec import RunSpec
+    from stacksl.runs.storage.folder import RunFolder
 
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(rounds * K, DIM)).astype(np.float32)
@@ -99,7 +99,7 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
     spec = job_of(rounds, folder)
     gc.collect()
 
-    from stacksl.labels.ledger import Ledger
+    from stacksl.ledger.ledger import Ledger
     from stacksl.runs.session.session import Session
 
     ledgers: list[Ledger] = []

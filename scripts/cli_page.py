@@ -12,8 +12,8 @@ from typing import Any
 import typer
 
 from stacksl.cli.app import app
-from stacksl.runs.fields import Flag, Settings, marked
-from stacksl.runs.settings import known_settings, owners_of
+from stacksl.runs.settings.fields import Flag, Settings, marked
+from stacksl.runs.settings.resolve import known_settings, owners_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 EVERYWHERE = ("json", "debug", "help")

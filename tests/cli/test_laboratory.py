@@ -13,14 +13,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stacksl.cli import reproduce as verb
 from stacksl.cli.entry import Stopped
+from stacksl.cli.verbs import reproduce as verb
 from stacksl.errors import RunError, SettingsError
-from stacksl.studies import lab
-from stacksl.studies.lab.trial import StreamStudy, Trial
-from stacksl.studies.rows import KEYS
-from stacksl.studies.store import Numbers
-from stacksl.studies.study import Line
+from stacksl.lab import streams as lab
+from stacksl.lab.streams.trial import StreamStudy, Trial
+from stacksl.lab.study.rows import KEYS
+from stacksl.lab.study.store import Numbers
+from stacksl.lab.study.study import Line
 
 
 def play(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
@@ -39,7 +39,7 @@ def study(**source: Any) -> StreamStudy:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[StreamStudy], None]:
     """Sets the study that every name means."""
-    return lambda each: monkeypatch.setattr("stacksl.studies.study_named", lambda _: each)
+    return lambda each: monkeypatch.setattr("stacksl.lab.studies.study_named", lambda _: each)
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_the_table_is_printed_before_the_figures_are_drawn(
 
 
 def test_regret_draws_vector_and_picture(tmp_path: Path) -> None:
-    from stacksl.studies.lab.drawing.style import save
-    from stacksl.studies.rows import Row
+    from stacksl.lab.figures.style import save
+    from stacksl.lab.study.rows import Row
 
     drawing = lab.LABORATORY["regret"].figures
     assert drawing is not None

@@ -12,13 +12,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stacksl.cli import reproduce as verb
+from stacksl.cli.verbs import reproduce as verb
 from stacksl.data import Dataset
-from stacksl.items import Item
-from stacksl.studies import examining, sources
-from stacksl.studies.cells import Result
-from stacksl.studies.rows import KEYS
-from stacksl.studies.tasks import Setup, Task
+from stacksl.lab.language import examining, sources
+from stacksl.lab.language.cells import Result
+from stacksl.lab.language.tasks import Setup, Task
+from stacksl.lab.study.rows import KEYS
+from stacksl.types import Item
 
 
 def dataset(name: str, count: int) -> Dataset:

@@ -11,8 +11,8 @@ import pytest
 import typer
 
 from stacksl.cli.app import app
-from stacksl.runs.people import FILE
-from stacksl.runs.settings import known_settings
+from stacksl.runs.session.assignment import FILE
+from stacksl.runs.settings.resolve import known_settings
 
 from .pages_cases import BLOCK, PAGES, REGISTRIES, ROOT, spans
 

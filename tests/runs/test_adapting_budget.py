@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.core.blocks import PairBlock
 from stacksl.errors import LabelerError
-from stacksl.game.inputs import PairBlock
+from stacksl.features.store import thaw
 from stacksl.report.facts import Facts
-from stacksl.runs.forgetting import forget
-from stacksl.runs.frozen import thaw
+from stacksl.runs.changes.forgetting import forget
 
 from .lm_cases import QUICK, Refusing, questions, tiny_model
 

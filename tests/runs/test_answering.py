@@ -10,9 +10,9 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
-from stacksl.labels.drafts import Drafts
+from stacksl.ledger.pending import Drafts
 from stacksl.report.facts import Facts
-from stacksl.runs.folder import WAIT
+from stacksl.runs.storage.folder import WAIT
 
 from .conftest import CLASSES, class_items
 from .people_cases import (
@@ -292,7 +292,7 @@ def test_rows_that_measure_are_handed_out_again_even_when_dropped(tmp_path: Path
 
 
 def test_a_run_cut_off_while_freeing_measures_all_the_same(tmp_path: Path) -> None:
-    from stacksl.labels.ledger import Ledger
+    from stacksl.ledger.ledger import Ledger
 
     waiting = begin(tmp_path, audit=6, batch=12)
     with Ledger.open(waiting.folder.ledger) as ledger:

@@ -13,11 +13,11 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import RunError
-from stacksl.labels.labelers import OracleLabeler
-from stacksl.labels.purchases import Answer, Purchase
+from stacksl.labelers.labelers import OracleLabeler
+from stacksl.ledger.purchases import Answer, Purchase
+from stacksl.models.linear import Model
 from stacksl.report.facts import Facts
-from stacksl.runs.finish import finish, refit_with_audit
-from stacksl.runs.model import Model
+from stacksl.runs.finish.finish import finish, refit_with_audit
 from stacksl.runs.session import session
 
 from .conftest import class_items

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from stacksl.api import run
-from stacksl.cli.running import shown_run
+from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
-from stacksl.runs.forgetting import forget
+from stacksl.runs.changes.forgetting import forget
 
 from .changing_cases import MODES, audits, facts_of, finished, labelled
 from .people_cases import (

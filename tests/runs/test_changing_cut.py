@@ -13,9 +13,10 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import RunError, SettingsError, StackslError
-from stacksl.labels.store import Store
-from stacksl.runs import folder, pending
-from stacksl.runs.checkpoints import latest
+from stacksl.ledger.store.database import Store
+from stacksl.runs.changes import pending
+from stacksl.runs.storage import folder
+from stacksl.runs.storage.checkpoints import latest
 
 from .changing_cases import finished, labelled
 from .people_cases import (

@@ -14,11 +14,11 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import RunError, SettingsError
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Head
-from stacksl.runs.checkpoints import heads, latest
-from stacksl.runs.forgetting import forget
-from stacksl.runs.job import RunSpec
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Head
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.checkpoints import heads, latest
 
 from .conftest import CLASSES, Finished
 from .people_cases import Row, answer_all, begin, gold, play, read_rows, sheets, write_pool
@@ -188,7 +188,7 @@ def test_a_run_that_is_cut_off_takes_the_class_up(
 
     with monkeypatch.context() as patch:
         place = {"event": "Ledger.add_class", "correction": "Ledger.correct"}.get(step.split()[-1])
-        home = "stacksl.labels.ledger" if place else "stacksl.runs.people"
+        home = "stacksl.ledger.ledger" if place else "stacksl.runs.session.assignment"
         patch.setattr(f"{home}.{place or 'SheetLabeler.pending'}", cut)
         with pytest.raises(Cut):
             made.change(classes=NEW)
@@ -324,7 +324,7 @@ def test_a_kill_between_the_settings_and_the_classes_loses_nothing(
         made = Run(tmp_path / "run")
     before = RunSpec.open(made.folder).dataset.classes or ()
     with monkeypatch.context() as patch:
-        patch.setattr("stacksl.runs.pending.write_atomic", cut)
+        patch.setattr("stacksl.runs.changes.pending.write_atomic", cut)
         with pytest.raises(Cut):
             made.change(classes="dusk", later=True)
     assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk"), "it was announced"

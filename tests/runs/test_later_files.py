@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stacksl import Run, run
-from stacksl.runs.forgetting import forget
+from stacksl.runs.changes.forgetting import forget
 
 WORDS = {"bread": "oven flour yeast", "sea": "tide anchor sail", "night": "moon lamp owl"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import RunError, SettingsError
-from stacksl.runs.job import RunSpec
+from stacksl.runs.spec import RunSpec
 
 from .changing_cases import MODES, audits, facts_of, finished, labelled
 from .conftest import class_items

@@ -11,9 +11,9 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import DataError
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.report.facts import Facts
-from stacksl.runs import people
+from stacksl.runs.session import assignment as people
 
 from .conftest import CLASSES
 from .people_cases import (

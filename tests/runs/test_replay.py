@@ -9,16 +9,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from stacksl.core import Hard, Learner, SharedBlock, make_scorer
 from stacksl.errors import LedgerCorrupt, LedgerError, RunError
-from stacksl.game import Hard, Learner, SharedBlock, make_scorer
-from stacksl.items import Label
-from stacksl.labels.purchases import Answer
-from stacksl.labels.rows import Row
-from stacksl.runs import arrays
+from stacksl.files import arrays
+from stacksl.ledger.events import Row
+from stacksl.ledger.purchases import Answer
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
-from stacksl.runs.refits import LinearTrainer
-from stacksl.runs.replay import replay
+from stacksl.runs.loop.linear_trainer import LinearTrainer
+from stacksl.runs.session.replay import replay
+from stacksl.types import Label
 
 from .conftest import class_items, game_of, streamed
 

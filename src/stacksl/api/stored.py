@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.errors import RunError, StackslError
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder
 
 if TYPE_CHECKING:
-    from stacksl.labels.labelers import Labeler
-    from stacksl.labels.ledger import Ledger
-    from stacksl.runs.adapted import AdaptedModel
-    from stacksl.runs.answering import Received
-    from stacksl.runs.changing import Outcome
-    from stacksl.runs.freeing import Annotator
-    from stacksl.runs.model import Model
-    from stacksl.runs.progress import Progress
-    from stacksl.runs.sources import Reading
+    from stacksl.labelers.labelers import Labeler
+    from stacksl.ledger.ledger import Ledger
+    from stacksl.models.adapted import AdaptedModel
+    from stacksl.models.linear import Model
+    from stacksl.runs.changes.change import Outcome
+    from stacksl.runs.changes.freeing import Annotator
+    from stacksl.runs.items.sources import Reading
+    from stacksl.runs.loop.progress import Progress
+    from stacksl.runs.session.answering import Received
 
 __all__ = ["Run", "list_runs"]
 
@@ -53,8 +53,8 @@ class Run:
     @property
     def model(self) -> Model | AdaptedModel:
         """The model that came out."""
-        from stacksl.runs.adapted import AdaptedModel, is_adapted
-        from stacksl.runs.model import Model
+        from stacksl.models.adapted import AdaptedModel, is_adapted
+        from stacksl.models.linear import Model
 
         folder = self.folder.model
         return AdaptedModel.load(folder) if is_adapted(folder) else Model.load(folder)
@@ -66,15 +66,15 @@ class Run:
         Raises:
             RunError: there is no model yet.
         """
-        from stacksl.lm.handover import read_about
-        from stacksl.runs.adapted import is_adapted
+        from stacksl.lm.export.folder import read_about
+        from stacksl.models.adapted import is_adapted
 
         return read_about(self.folder.model) if is_adapted(self.folder.model) else self.model
 
     @property
     def ledger(self) -> Ledger:
         """The run's ledger, to read."""
-        from stacksl.labels.ledger import Ledger
+        from stacksl.ledger.ledger import Ledger
 
         if not self.folder.ledger.exists():
             raise RunError(f"the run {self.path} has no ledger yet: it stopped before round 1")
@@ -82,7 +82,7 @@ class Run:
 
     def status(self) -> dict[str, Any]:
         """Where the run stands: the contract of `stacksl status --json`."""
-        from stacksl.runs.status import status_of
+        from stacksl.runs.storage.status import status_of
 
         return status_of(self.folder)
 
@@ -90,7 +90,7 @@ class Run:
         self, data: Any, progress: Callable[[int, int], None] | None = None
     ) -> Iterator[dict[str, Any]]:
         """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`."""
-        from stacksl.runs.sources import read_again
+        from stacksl.runs.items.sources import read_again
 
         items = data if _path(data) is None else read_again(self.folder, self.reading, data).items
         return self.model.predict(list(getattr(items, "items", items)), progress)
@@ -105,9 +105,9 @@ class Run:
 
         An unusable row counts as wrong.
         """
-        from stacksl.runs.evaluation import evaluate
-        from stacksl.runs.intake import in_memory, like
-        from stacksl.runs.sources import read_again
+        from stacksl.models.evaluation import evaluate
+        from stacksl.runs.items.intake import in_memory, like
+        from stacksl.runs.items.sources import read_again
 
         if _path(data) is not None:
             dataset = read_again(self.folder, self.reading, data)
@@ -126,7 +126,7 @@ class Run:
         Raises:
             RunError: if the run has not finished.
         """
-        from stacksl.runs.finish import write_pages
+        from stacksl.runs.finish.finish import write_pages
 
         if not (self.path / "facts.json").is_file():
             state = self.folder.read_state()["state"]
@@ -157,9 +157,9 @@ class Run:
             RunLocked: another process holds the run.
             StackslError: the data, the ledger or the features are not the run's own.
         """
-        from stacksl.runs.job import RunSpec
-        from stacksl.runs.room import expect_room
+        from stacksl.runs.session.memory import expect_room
         from stacksl.runs.session.session import Session
+        from stacksl.runs.spec import RunSpec
 
         if self._finished(settings):
             return self
@@ -177,7 +177,7 @@ class Run:
 
     def _finished(self, settings: Mapping[str, Any] | None) -> bool:
         """Whether the run is at its end and its results, if deleted, need not be made again."""
-        from stacksl.runs.job import PENDING
+        from stacksl.runs.spec import PENDING
 
         pending = PENDING in self.folder.read_toml("resolved.toml")
         finished = self.folder.read_state()["state"] == "finished" and not pending
@@ -194,7 +194,7 @@ class Run:
             RunError: the labels of this run do not come from people.
             DataError: a file cannot be read; nothing of any was taken then.
         """
-        from stacksl.runs.answering import answer
+        from stacksl.runs.session.answering import answer
 
         return answer(self.folder, [Path(file) for file in files], progress or _silent)
 
@@ -223,7 +223,7 @@ class Run:
             RunError: the run is not one that people answer, no such row is open, an annotator is
                 unknown, or nobody would be left to answer.
         """
-        from stacksl.runs.freeing import free_rows
+        from stacksl.runs.changes.freeing import free_rows
 
         gone, there = _several(away), _several(back)
         freed = free_rows(self.folder, away=gone, back=there, free=free, keys=keys, drop=drop)
@@ -233,7 +233,7 @@ class Run:
 
     def annotators(self) -> list[Annotator]:
         """Who answers: name, rows that are open and answered, and whether they are away."""
-        from stacksl.runs.freeing import people
+        from stacksl.runs.changes.freeing import people
 
         return people(self.folder)
 
@@ -276,8 +276,8 @@ class Run:
             DataError: a file cannot be read as the run's own was, or has ids that are taken.
             RunError: the run has asked nothing yet, or cannot be changed so.
         """
-        from stacksl.runs.changing import Change, change_run, preview
-        from stacksl.runs.record import expect_labeler
+        from stacksl.runs.changes.change import Change, change_run, preview
+        from stacksl.runs.storage.state import expect_labeler
 
         wanted = Change(
             None if budget is None else str(budget),
@@ -306,15 +306,15 @@ class Run:
         Raises:
             RunError: the run has not finished, or has no audit.
         """
-        from stacksl.runs.job import RunSpec
         from stacksl.runs.session.views import train_on_audit
+        from stacksl.runs.spec import RunSpec
 
         return train_on_audit(RunSpec.open(self.folder))
 
     def replay(self) -> dict[str, Any]:
         """Play the ledger again and compare; `rows` replayed, `rounds`, `labels`."""
-        from stacksl.runs.job import RunSpec
         from stacksl.runs.session.views import replay_run
+        from stacksl.runs.spec import RunSpec
 
         return replay_run(RunSpec.open(self.folder))
 

@@ -7,21 +7,12 @@ from typing import Annotated
 
 import typer
 
-from stacksl.cli import (
-    changing,
-    data,
-    export,
-    forget,
-    ledger,
-    options,
-    people,
-    reproduce,
-    results,
-    running,
-    shelf,
-    size,
-)
+from stacksl.cli import options
 from stacksl.cli.examples import examples, prose
+from stacksl.cli.verbs import change as changing
+from stacksl.cli.verbs import data, export, forget, ledger, people, reproduce, results, size
+from stacksl.cli.verbs import ls as shelf
+from stacksl.cli.verbs import run as running
 
 _ABOUT = (
     "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "

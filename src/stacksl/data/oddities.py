@@ -9,7 +9,7 @@ from stacksl.data.assembly import Harvest
 from stacksl.data.columns import find
 from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table
-from stacksl.items import Item
+from stacksl.types import Item
 
 LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from stacksl import formats
+from stacksl.files import formats
 
 Tree = TypeVar("Tree")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.runs.forgetting import forget
+from stacksl.runs.changes.forgetting import forget
 
 from .forgetting_cases import Stopping, learnt_of, verify
 

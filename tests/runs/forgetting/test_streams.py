@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.runs.forgetting import forget
-from stacksl.runs.job import RunSpec
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.spec import RunSpec
 
 from ..conftest import class_items
 from .forgetting_cases import Stopping, drop, learnt_of, oracle_of, verify, write_items

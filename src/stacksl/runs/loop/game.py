@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from stacksl.game.learner import Learner
-from stacksl.items import Decision, Label
-from stacksl.labels.labelers import Labeler, Request
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Purchase, Receipt
+from stacksl.core.learner import Learner
+from stacksl.labelers.labelers import Labeler, Request
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Purchase, Receipt
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.trainer import Trainer
+from stacksl.types import Decision, Label
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

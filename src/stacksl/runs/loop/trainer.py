@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from stacksl.game.scorers import Head
-from stacksl.labels.rows import Row
+from stacksl.core.scorers import Head
+from stacksl.ledger.events import Row
 
 
 class Trainer(Protocol):

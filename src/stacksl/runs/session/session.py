@@ -14,29 +14,25 @@ from typing import Any
 
 import numpy as np
 
+from stacksl.core.blocks import Block
+from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
-from stacksl.game.inputs import Block
-from stacksl.game.threads import one_thread
-from stacksl.labels.labelers import Labeler, Pending
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Receipt
-from stacksl.runs import checkpoints
-from stacksl.runs.building import Players
-from stacksl.runs.classes import learn_named, widen_to
-from stacksl.runs.finish import finish, refit_with_audit
-from stacksl.runs.gaps import Gaps
+from stacksl.labelers.labelers import Labeler, Pending
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Receipt
+from stacksl.runs.changes.added_classes import learn_named, widen_to
+from stacksl.runs.changes.pending import complete
+from stacksl.runs.finish.finish import finish, refit_with_audit
 from stacksl.runs.items.corpus import Corpus
-from stacksl.runs.job import RunSpec
+from stacksl.runs.items.roles import corpus_of, hold, measured
 from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
-from stacksl.runs.opening import corpus_of, hold, measured
-from stacksl.runs.pending import complete
-from stacksl.runs.progress import Report, Watch, checkpoint, silent
-from stacksl.runs.record import Record
-from stacksl.runs.replay import replay
-from stacksl.runs.seating import (
+from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
+from stacksl.runs.session.build_learner import Players
+from stacksl.runs.session.replay import replay
+from stacksl.runs.session.setup import (
     batches_of,
     cut_texts,
     feature_map,
@@ -48,6 +44,10 @@ from stacksl.runs.seating import (
     players_of,
     trainer_of,
 )
+from stacksl.runs.session.unreplayable import Gaps
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage import checkpoints
+from stacksl.runs.storage.state import Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
-from stacksl.game.threads import one_thread
-from stacksl.labels.ledger import Ledger
-from stacksl.runs import checkpoints
-from stacksl.runs.anchors import anchors
-from stacksl.runs.gaps import Gaps, spans
-from stacksl.runs.job import RunSpec
-from stacksl.runs.progress import checkpoint
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.loop.progress import checkpoint
 from stacksl.runs.session.session import Nobody, Session
+from stacksl.runs.session.unreplayable import Gaps, spans
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage import checkpoints
+from stacksl.runs.storage.anchors import anchors
 
 
 def replay_run(spec: RunSpec) -> dict[str, Any]:
