@@ -11,7 +11,8 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import DataError, LedgerError
-from stacksl.labelers.labelers import OracleLabeler, Pending, Request
+from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.runs.items import sources
