@@ -19,8 +19,9 @@ from stacksl.api import Run
 from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound
 
 RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
+FOLDER, COMMIT = f"{RUNS}.storage.folder", f"{LABELS}.store.database:Store.commit"
 PURCHASE = {
-    "before its reservation is on disk": (f"{LABELS}.store.database:Store.commit", 4, "before"),
+    "before its reservation is on disk": (COMMIT, 4, "before"),
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 11, "after"),
     "before it is asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "before"),
     "when it was asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "after"),
@@ -36,9 +37,9 @@ DISK = {
     "between an atomic write and its rename": ("os:replace", 20, "before"),
 }
 START = {
-    "before the settings are written": (f"{RUNS}.storage.folder:RunFolder.write_toml", 1, "before"),
+    "before the settings are written": (f"{FOLDER}:RunFolder.write_toml", 1, "before"),
     "between the two files of settings": (
-        f"{RUNS}.storage.folder:RunFolder.write_toml",
+        f"{FOLDER}:RunFolder.write_toml",
         1,
         "after",
     ),
@@ -56,8 +57,8 @@ END = {
     "between table and facts": (f"{RUNS}.finish.finish:write_metrics", 1, "after"),
     "before the report": (f"{RUNS}.finish.finish:write_pages", 1, "before"),
     "between report and card": (f"{RUNS}.finish.finish:write_atomic", 2, "after"),
-    "before the state is 'finished'": (f"{RUNS}.storage.folder:RunFolder.write_state", 4, "before"),
-    "when the state is 'finished'": (f"{RUNS}.storage.folder:RunFolder.write_state", 4, "after"),
+    "before the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 4, "before"),
+    "when the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 4, "after"),
 }
 POOL = {
     "before a batch is reserved": (f"{LABELS}.ledger:Ledger.post", 3, "before"),
@@ -147,9 +148,7 @@ def test_many_kills_at_random_moments(worker, kinds, tmp_path, name) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["classes-stream", "classes-pool"])
-@pytest.mark.parametrize(
-    "step", ["os:replace", f"{LABELS}.store.database:Store.commit", "os:fsync"]
-)
+@pytest.mark.parametrize("step", ["os:replace", COMMIT, "os:fsync"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_at_every_write(worker, kinds, tmp_path, name, step, when) -> None:
     kind = kinds[name]
@@ -169,7 +168,7 @@ PAID = {
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 9, "after"),
     "when it was asked and paid": ("__main__:PaidLabeler.ask", 9, "after"),
     "when the answer was heard": ("__main__:PaidLabeler.answers", 9, "after"),
-    "before the answer is on disk": (f"{LABELS}.store.database:Store.commit", 9, "before"),
+    "before the answer is on disk": (COMMIT, 9, "before"),
     "when the answer is on disk": (f"{LABELS}.ledger:Ledger.take", 9, "after"),
     "when the answer was learnt": ("stacksl.core.learner:Learner.learn", 5, "after"),
 }

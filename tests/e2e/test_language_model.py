@@ -26,6 +26,7 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
 RUNS, LABELS, LM = "stacksl.runs", "stacksl.ledger", "stacksl.lm"
+SAVE = f"{LM}.training.checkpoint:Interim.save"
 # 6 labels, refits at 1, 3 and 6; two epochs of steps of two: 2, 4 and 6 steps
 SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
 
@@ -38,9 +39,9 @@ ROUNDS = {
 REFIT = {
     "before its first step": (f"{LM}.training.steps:Course.run", 2, "before"),
     "between two steps": (f"{LM}.training.optimizer:Descent.step", 4, "after"),
-    "between a step and its checkpoint": (f"{LM}.training.checkpoint:Interim.save", 4, "before"),
+    "between a step and its checkpoint": (SAVE, 4, "before"),
     "when a training checkpoint was written": (
-        f"{LM}.training.checkpoint:Interim.save",
+        SAVE,
         4,
         "after",
     ),
