@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.report import card, markdown, render, svg, wording
-from stacksl.report.facts import CurvePoint
+from stacksl.report.quality import CurvePoint
 
 
 @pytest.mark.parametrize("module", [wording, svg, markdown])

@@ -11,21 +11,6 @@ if TYPE_CHECKING:
     from stacksl.report.facts import Facts
     from stacksl.report.language import AdapterRefit, Cut, Epoch, LanguageModel, NormalisationRow
 
-__all__ = [
-    "PROMISE",
-    "STEERED",
-    "base_of",
-    "change",
-    "cost_rows",
-    "duration",
-    "epoch_words",
-    "licence",
-    "memory",
-    "model_rows",
-    "normalisation_words",
-    "per_label",
-    "refit_words",
-]
 
 STEERED = (
     "While labels were bought, a head on the model’s own states, learnt after every label, added "

@@ -8,18 +8,10 @@ from stacksl.report.named import Named
 from stacksl.report.wording import count, interval, money, number, percent, plural
 
 if TYPE_CHECKING:
-    from stacksl.report.asking import Agreement, Asking, AuditResult
+    from stacksl.report.asking import Agreement, Asking
     from stacksl.report.facts import Facts, Refit
+    from stacksl.report.quality import AuditResult
 
-__all__ = [
-    "MEANING",
-    "answer_rows",
-    "audit_rows",
-    "change_rows",
-    "compared",
-    "cost_rows",
-    "notes",
-]
 
 MEANING = (
     "The audit's items were drawn uniformly from the pool, and nothing was selected or trained on "

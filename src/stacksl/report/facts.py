@@ -13,36 +13,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacksl.report.asking import Asking, AuditResult
+from stacksl.report.asking import Asking
 from stacksl.report.language import LanguageModel
-from stacksl.report.named import Named
-
-__all__ = [
-    "Asking",
-    "AuditResult",
-    "BeforeLabel",
-    "Budget",
-    "Calibration",
-    "CalibrationBin",
-    "ClassRow",
-    "Confusion",
-    "Contested",
-    "CurvePoint",
-    "DataCard",
-    "Facts",
-    "GateScore",
-    "LanguageModel",
-    "Method",
-    "Named",
-    "Refit",
-    "RoundSeries",
-    "SettingRow",
-    "TestResult",
-]
+from stacksl.report.named import Fact, Named
+from stacksl.report.quality import (
+    AuditResult,
+    Calibration,
+    ClassRow,
+    Confusion,
+    CurvePoint,
+    TestResult,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class DataCard:
+class DataCard(Fact):
     """What was read.
 
     Attributes:
@@ -72,7 +57,7 @@ class DataCard:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Fact):
     """What could be spent and what was.
 
     Attributes:
@@ -110,7 +95,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class Method(Fact):
     """The names of the parts that made the run; `preset` is empty where none was named."""
 
     aim: str
@@ -126,46 +111,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult:
-    """The final model on a test file.
-
-    Attributes:
-        file: the name of the test file.
-        n: rows of the file; an unusable one counts as wrong.
-        correct: rows answered rightly.
-        accuracy: correct / n.
-        low, high: the 95 % Wilson interval of the accuracy.
-        macro_f1: the mean F1 over classes, or over the positions of the gold option where items
-            bring their own options.
-        unusable: rows that could not be read.
-        chance: the accuracy of guessing uniformly; None if unknown.
-    """
-
-    __test__ = False
-
-    file: str
-    n: int
-    correct: int
-    accuracy: float
-    low: float
-    high: float
-    macro_f1: float | None = None
-    unusable: int = 0
-    chance: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """Test accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
-
-    labels: int
-    accuracy: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class RoundSeries:
+class RoundSeries(Fact):
     """The rounds, thinned by the filler to at most 1,500; all tuples have the same length.
 
     Attributes:
@@ -186,7 +132,7 @@ class RoundSeries:
 
 
 @dataclass(frozen=True, slots=True)
-class BeforeLabel:
+class BeforeLabel(Fact):
     """Accuracy of the learner's choice on asked items, before each one's label was seen.
 
     Attributes:
@@ -207,7 +153,7 @@ class BeforeLabel:
 
 
 @dataclass(frozen=True, slots=True)
-class GateScore:
+class GateScore(Fact):
     """The statistic of `contested`, max(0, g), summed over rounds, whatever gate decides (D8).
 
     Attributes:
@@ -227,63 +173,7 @@ class GateScore:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRow:
-    """One class: labels bought, and how the final model does on the test file or the audit.
-
-    Attributes:
-        name: of the class.
-        bought: labels learnt that name it.
-        test_n: items of the test file, or of the audit, whose answer it is; None without either.
-        precision, recall: on those; None where there is nothing to divide by.
-        low, high: the 95 % Wilson interval of the recall.
-    """
-
-    name: str
-    bought: int
-    test_n: int | None = None
-    precision: float | None = None
-    recall: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Confusion:
-    """`count` items of class `gold` that the final model called `predicted`."""
-
-    gold: str
-    predicted: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationBin:
-    """Items in one bin of confidence: mean confidence, accuracy, how many."""
-
-    confidence: float
-    accuracy: float
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """How far the final model's probabilities can be taken at their word.
-
-    Attributes:
-        bins: the non-empty bins in order of confidence.
-        ece: expected calibration error: Σ n/N · |accuracy − confidence| over the bins.
-        n: items that were binned.
-        source: what they are of, `test` or `audit`.
-    """
-
-    bins: tuple[CalibrationBin, ...]
-    ece: float
-    n: int
-    source: str = "test"
-
-
-@dataclass(frozen=True, slots=True)
-class Contested:
+class Contested(Fact):
     """One of the items the run was least sure about.
 
     Attributes:
@@ -309,7 +199,7 @@ class Contested:
 
 
 @dataclass(frozen=True, slots=True)
-class Refit:
+class Refit(Fact):
     """How the final model was made.
 
     Attributes:
@@ -334,7 +224,7 @@ class Refit:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingRow:
+class SettingRow(Fact):
     """One setting with its value, and who set it: `default`, `aim`, `preset`, `config`, `flag`."""
 
     name: str
@@ -343,7 +233,7 @@ class SettingRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Fact):
     """Everything a run's report and model card show.
 
     Attributes:
@@ -428,4 +318,4 @@ class Facts:
         """
         from stacksl.report.codec import read
 
-        return read(cls, text)
+        return read(text)

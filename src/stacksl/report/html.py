@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from stacksl.report.facts import Facts
 
-__all__ = ["page"]
 
 EXCERPT = 280
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from stacksl.report import adapted, audited, wording
-from stacksl.report.facts import Calibration, ClassRow, Facts, Named, TestResult
+from stacksl.report.facts import Facts
+from stacksl.report.named import Named
+from stacksl.report.quality import Calibration, ClassRow, TestResult
 from stacksl.report.tables import never_seen, without_text
-
-__all__ = ["model_card"]
 
 _MARKS = re.compile(r"([\\`*_{}\[\]<>()#|~!&$])")
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Frame", "area", "axes", "dots", "drawing", "line", "ticks"]
-
 Points = Sequence[tuple[float, float | None]]
 
 

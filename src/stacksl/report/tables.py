@@ -8,20 +8,9 @@ from typing import Generic, TypeVar
 
 from stacksl.report import adapted, wording
 from stacksl.report.asking import Asking
-from stacksl.report.facts import ClassRow, Facts, LanguageModel, SettingRow
-
-__all__ = [
-    "SECTIONS",
-    "Folded",
-    "Tile",
-    "class_rows",
-    "folded",
-    "never_seen",
-    "sections",
-    "settings",
-    "tiles",
-    "without_text",
-]
+from stacksl.report.facts import Facts, SettingRow
+from stacksl.report.language import LanguageModel
+from stacksl.report.quality import ClassRow
 
 SECTIONS = (
     ("accuracy", "How good it is"),

@@ -7,29 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stacksl.report.asking import AuditResult
-    from stacksl.report.facts import Contested, CurvePoint, Facts, TestResult
+    from stacksl.report.facts import Contested, Facts
+    from stacksl.report.quality import AuditResult, CurvePoint, TestResult
 
-__all__ = [
-    "asked_note",
-    "bought",
-    "bought_in_all",
-    "clean",
-    "cost",
-    "count",
-    "excerpt",
-    "gate_score_meaning",
-    "half_way",
-    "interval",
-    "measured_on",
-    "money",
-    "number",
-    "outcome",
-    "percent",
-    "plural",
-    "state_note",
-    "unlabelled",
-]
 
 MICRO = 1_000_000
 BLIND_GATES = frozenset({"always", "first", "random", "uniform"})

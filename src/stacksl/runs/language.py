@@ -15,7 +15,7 @@ from stacksl.lm.handover import About
 from stacksl.lm.paths import load_torch
 from stacksl.lm.reference import REFERENCE
 from stacksl.report import language as f
-from stacksl.report.facts import Named
+from stacksl.report.named import Named
 from stacksl.runs.adapted import AdaptedModel
 from stacksl.runs.evaluation import Evaluation, Point, Tested
 from stacksl.runs.folder import TIMES

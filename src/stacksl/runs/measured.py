@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from stacksl.data import Dataset
-from stacksl.report import facts as f
+from stacksl.report import quality as f
 from stacksl.runs.audit import Audited
 from stacksl.runs.evaluation import Evaluation, Tested
 from stacksl.runs.loop.examples import Examples

@@ -14,6 +14,9 @@ from stacksl.features import FeatureMap
 from stacksl.game.scorers.refits import CHOICES
 from stacksl.lm import LanguageModel
 from stacksl.report import facts as f
+from stacksl.report.language import LanguageModel as LanguageFacts
+from stacksl.report.named import Named
+from stacksl.report.quality import CurvePoint
 from stacksl.runs.abstaining import unnamed, words_on_threshold
 from stacksl.runs.anchors import naming
 from stacksl.runs.budget import parse_prices
@@ -81,7 +84,7 @@ def facts_of(
                 possible=language is None and game.trainer.head is not None,
             ),
         ),
-        curve=tuple(f.CurvePoint(*point) for point in tested.curve),
+        curve=tuple(CurvePoint(*point) for point in tested.curve),
         rounds=_rounds(seen),
         before_label=_before(game),
         gate_score=None if language else _gate_score(job, game, seen),
@@ -95,7 +98,7 @@ def facts_of(
         gold_outside=seen.outside if job.settings.follower != "given" else None,
         settings=_settings(job, game),
         versions=tuple(
-            f.Named(name.removeprefix("version_"), value) for name, value in versions().items()
+            Named(name.removeprefix("version_"), value) for name, value in versions().items()
         ),
         fingerprints=_fingerprints(game, features),
         warnings=tuple(state["warnings"]),
@@ -114,8 +117,8 @@ def _data(job: Job) -> f.DataCard:
         options_min=min(sizes),
         options_max=max(sizes),
         classes=None if dataset.classes is None else len(dataset.classes),
-        columns=tuple(f.Named(role, name) for role, name in sorted(dataset.columns.items())),
-        rejected=tuple(f.Named(kind, str(n)) for kind, n in reasons.most_common()),
+        columns=tuple(Named(role, name) for role, name in sorted(dataset.columns.items())),
+        rejected=tuple(Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(dataset.rejected),
         python=versions()["version_python"],
         source="Python's own reference documentation (pydoc_data)." if job.data == "sample" else "",
@@ -282,7 +285,7 @@ def _learnt(examples: Examples) -> str:
     return f"{bought} and {owned:,} held before" if owned else bought
 
 
-def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
+def _refit_of_adapter(language: LanguageFacts) -> f.Refit:
     if not language.refits:
         return f.Refit(
             "There was no refit, since no label was learnt: the final model is the base.", False
@@ -299,17 +302,17 @@ def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
     )
 
 
-def _fingerprints(game: Game, features: FeatureMap) -> tuple[f.Named, ...]:
+def _fingerprints(game: Game, features: FeatureMap) -> tuple[Named, ...]:
     base = (
-        (f.Named("base model", features.base_fingerprint),)
+        (Named("base model", features.base_fingerprint),)
         if isinstance(features, LanguageModel)
         else ()
     )
     name = "model and features" if base else "features"
     return (
         *base,
-        f.Named(name, features.fingerprint),
-        f.Named("ledger", naming(game.ledger.head)),
+        Named(name, features.fingerprint),
+        Named("ledger", naming(game.ledger.head)),
     )
 
 
