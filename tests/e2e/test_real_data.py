@@ -52,14 +52,14 @@ def found(shared_data: Path, name: str) -> Path:
 @pytest.mark.parametrize("name", FILES)
 def test_some_rows_of_an_official_file(shared_data, tmp_path, capfd, name) -> None:
     data, test, _, form = FILES[name]
-    rows = 600 if name == "banking77" else 120  # 77 classes of fewer rows look like no labels
+    rows = 600 if name == "banking77" else 40  # 77 classes of fewer rows look like no labels
     few = some_of(found(shared_data, data), rows, tmp_path / "data")
     held = some_of(found(shared_data, test), 40, tmp_path / "test")
     out = tmp_path / "run"
     words = ("--budget", 12, "--out", out, "--test", held, "--set", "order=file", "--quiet")
     told = ran(capfd, "run", few, *words)
     assert (told["state"], told["budget"], told["asked"], told["left"]) == ("finished", 12, 12, 0)
-    assert told["rounds"] >= 100
+    assert told["rounds"] >= rows - 5
     planned = ran(capfd, "run", few, "--dry-run")
     assert planned["format"] == form
     evaluated = ran(capfd, "evaluate", out, held)
