@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "stacksl"
-SIBLINGS = ("labels", "features", "data", "sheets")
+SIBLINGS = ("labels", "features", "data")
 HEAVY = (
     "accelerate",
     "datasets",

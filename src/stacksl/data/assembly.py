@@ -14,8 +14,6 @@ from stacksl.data.values import RowFault, named, one_line, text
 from stacksl.errors import DataError
 from stacksl.items import Item
 
-__all__ = ["Harvest", "harvest"]
-
 _MANY = 10  # fewer distinct labels than this never look like free text
 
 

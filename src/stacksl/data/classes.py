@@ -12,8 +12,6 @@ from stacksl.data.files import reading
 from stacksl.data.values import one_line
 from stacksl.errors import DataError
 
-__all__ = ["Classes", "read_classes", "write_classes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Classes:

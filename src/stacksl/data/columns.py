@@ -11,16 +11,6 @@ from stacksl.data.tables import Row
 from stacksl.data.values import listed
 from stacksl.errors import DataError, unknown_name
 
-__all__ = [
-    "ROLES",
-    "check_roles",
-    "find",
-    "guess_label",
-    "guess_prompt",
-    "refuse_several",
-    "require",
-]
-
 ROLES = ("prompt", "label", "id", "candidates")
 
 _PROMPTS = """prompt text question sentence query utterance question_stem instruction input message

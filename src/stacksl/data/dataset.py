@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from stacksl.items import Item
 
-__all__ = ["Dataset", "Rejected"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rejected:

@@ -19,8 +19,6 @@ from stacksl.data.tables import Table
 from stacksl.data.values import listed
 from stacksl.errors import DataError
 
-__all__ = ["SHAPES", "shape_of"]
-
 SHAPES = ("native", "medqa", "options", "mmlu", "preferences", "classes")
 
 _NATIVE = ("prompt", "candidates")

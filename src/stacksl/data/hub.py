@@ -12,8 +12,6 @@ from stacksl.data.tables import LOOK, Row, Table
 from stacksl.errors import DataError, MissingExtra
 from stacksl.telemetry import refuse_telemetry
 
-__all__ = ["open_hub"]
-
 
 def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
     """A name and the table of `hf:NAME[@CONFIG][#SPLIT]`.

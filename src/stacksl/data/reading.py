@@ -8,17 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stacksl.data.assembly import Harvest, harvest
+from stacksl.data.checking import warnings_of
 from stacksl.data.columns import check_roles
 from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.detection import SHAPES, shape_of
 from stacksl.data.files import container_of, head_of, stem
-from stacksl.data.oddities import warnings_of
 from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table, open_table
 from stacksl.data.values import one_line
 from stacksl.errors import DataError, SettingsError, unknown_name
-
-__all__ = ["read"]
 
 _GUESSED = ("classes", "options")  # shapes whose columns are not fixed by the format
 CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")

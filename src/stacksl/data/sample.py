@@ -17,8 +17,6 @@ from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError
 from stacksl.items import Item
 
-__all__ = ["sample"]
-
 FEWEST = 15  # sentences a topic needs to be a class
 _TEST_SHARE = 0.25
 _SHORTEST, _LONGEST = 16, 600  # characters of a sentence

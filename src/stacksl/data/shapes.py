@@ -10,17 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
 
-__all__ = [
-    "ClassShape",
-    "Draft",
-    "LetteredShape",
-    "OptionsShape",
-    "PreferenceShape",
-    "Shape",
-    "letter_columns",
-    "permutation",
-]
-
 
 class Draft(NamedTuple):
     """A row understood. Without `candidates` the classes of the file are meant, and `label` is

@@ -10,9 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["RowFault", "gold_index", "is_missing", "listed", "named", "one_line", "options", "text"]
-
-
 _DIGITS = 18  # more than an index has; Python refuses to read thousands of them
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LIMIT", "guarded", "inert", "is_too_long", "plain", "shortened", "visible"]
-
 LIMIT = 32_767  # UTF-16 units that a cell of Excel holds
 _BREAKS = 253  # line breaks that it holds
 _ROOM = 200  # UTF-16 units kept free for the words that say where the text goes on

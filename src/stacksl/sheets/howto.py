@@ -6,8 +6,6 @@ from pathlib import Path
 
 from stacksl.sheets.writing import write_file
 
-__all__ = ["HOWTO", "write_howto"]
-
 HOWTO = """\
 How to answer
 =============

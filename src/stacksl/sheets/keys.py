@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["clean_key", "is_key", "new_key"]
 
 _LETTERS = "acdfhjkmnpqrtvwxy"  # 17 of them
 _DIGITS = "23456789"

@@ -18,8 +18,6 @@ from stacksl.sheets.cells import plain, visible
 from stacksl.sheets.rows import Said
 from stacksl.sheets.signs import bare_numbers, has_letters, sign, spaced
 
-__all__ = ["Meaning", "Misread", "is_taken", "quoted", "understood"]
-
 _NONE = re.compile(r"\[?none(?: of (?:these|them|the above))?\]?(?:\s*[:：](.*))?", re.I | re.S)
 _AMBIGUOUS = re.compile(r"\[?(?:ambiguous|\?+)\]?", re.I)
 _BROKEN = re.compile(r"\[?broken(?: item)?\]?", re.I)

@@ -13,8 +13,6 @@ from stacksl.sheets.keys import clean_key, has_form, is_key
 from stacksl.sheets.meaning import Misread, understood
 from stacksl.sheets.rows import Fault, Reply, Sheet, Shown
 
-__all__ = ["read_sheet"]
-
 _DIGEST = 400  # letters and digits of a prompt that are compared
 
 

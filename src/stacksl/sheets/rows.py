@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["COLUMNS", "Asked", "Fault", "Reply", "Said", "Sheet", "Shown"]
-
 COLUMNS = ("key", "prompt", "options", "answer", "note")
 
 Said = Literal["label", "none", "ambiguous", "broken"]

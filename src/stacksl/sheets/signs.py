@@ -8,8 +8,6 @@ from functools import lru_cache
 
 from stacksl.sheets.cells import visible
 
-__all__ = ["LETTERED", "bare_numbers", "has_letters", "sign", "spaced"]
-
 LETTERED = 26  # options that have letters; with more of them, all have numbers
 
 _LETTER = re.compile(r"[a-z]", re.IGNORECASE | re.ASCII)

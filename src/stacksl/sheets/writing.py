@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from tempfile import mkstemp
 
+from stacksl.data.writing import write_whole
 from stacksl.errors import DataError
 from stacksl.sheets.cells import guarded, is_too_long, shortened, visible
 from stacksl.sheets.options import listed, pointed
 from stacksl.sheets.rows import COLUMNS, Asked
 from stacksl.sheets.signs import LETTERED
-
-__all__ = ["write_classes", "write_file", "write_sheet"]
 
 _MARK = "\ufeff"  # tells Excel that the file is UTF-8
 
@@ -127,29 +124,6 @@ def write_file(path: Path, text: str, mode: int, *, replace: bool = False) -> No
                 raise DataError(f"'{path}' is there already and may hold answers: move it away")
             path.chmod(mode)
             return
-        _write_whole(path, payload, mode)
+        write_whole(path, payload, mode)
     except OSError as error:
         raise DataError(f"cannot write '{path}': {error.strerror or error}") from None
-
-
-def _write_whole(path: Path, payload: bytes, mode: int) -> None:
-    handle, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(payload)
-            stream.flush()
-            os.fchmod(stream.fileno(), mode)  # mkstemp's 0600 until the content is there
-            os.fsync(stream.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
