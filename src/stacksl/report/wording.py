@@ -36,6 +36,28 @@ def excerpt(text: str, length: int) -> str:
     return (words if len(words) > length // 2 else cut).rstrip() + "…"
 
 
+_MARKS = re.compile(r"([\\`*_{}\[\]<>()#|~!&$])")
+
+
+def plain(text: str) -> str:
+    """`text` on one line with Markdown's marks escaped, so that it is read as it was written.
+
+    >>> plain("a *b* <script>")
+    'a \\\\*b\\\\* \\\\<script\\\\>'
+    """
+    return _MARKS.sub(r"\\\1", excerpt(text, 200))
+
+
+def plain_sentence(text: str) -> str:
+    """A sentence of the run with markup made harmless; code spans stay as they are."""
+    return " ".join(text.replace("<", "&lt;").replace("[", r"\[").split())
+
+
+def fence(text: str) -> str:
+    """The fence of a Markdown block that may hold `text`, which may hold fences itself."""
+    return "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+
+
 def count(value: int) -> str:
     """A whole number with thousands apart.
 
