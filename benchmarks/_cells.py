@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stacksl.game import ONE_HOT_PACE
+from stacksl.core import ONE_HOT_PACE
 
 __all__ = ["STUDIES", "Cell"]
 

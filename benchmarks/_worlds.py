@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stacksl.game import PairBlock, PairFeatures, SharedBlock, SharedFeatures, generator
-from stacksl.items import Feedback, Label, Reward
+from stacksl.core import PairBlock, PairFeatures, SharedBlock, SharedFeatures, generator
+from stacksl.types import Feedback, Label, Reward
 
 __all__ = ["WORLDS", "World"]
 

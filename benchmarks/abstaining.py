@@ -21,10 +21,10 @@ import numpy as np
 
 from stacksl import Item
 from stacksl.api import run
+from stacksl.core.heads.abstaining import auroc
 from stacksl.data import Dataset, read
-from stacksl.game.abstaining import auroc
-from stacksl.labels.purchases import Answer, Purchase
-from stacksl.runs.model import Model
+from stacksl.ledger.purchases import Answer, Purchase
+from stacksl.models.linear import Model
 
 WITHHELD = 5
 

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 import stacksl
+from stacksl.core.rng import generator
 from stacksl.data import Dataset, read, sample
-from stacksl.game.randomness import generator
-from stacksl.runs.audit import default_size, draw
-from stacksl.runs.budget import parse_budget
-from stacksl.runs.metrics import wilson
+from stacksl.models.audit import default_size, draw
+from stacksl.models.metrics import wilson
+from stacksl.runs.settings.budget import parse_budget
 
 LARGEST_BLOCK = 3000
 AUDITS = 2000

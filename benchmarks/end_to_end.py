@@ -60,12 +60,12 @@ def job_of(rounds: int, folder: Path) -> Any:
     import numpy as np
 
     from stacksl import Item, prepare
+    from stacksl.core.blocks import PairBlock
     from stacksl.features import make_features
-    from stacksl.game.inputs import PairBlock
-    from stacksl.runs import arrays
-    from stacksl.runs.folder import RunFolder
-    from stacksl.runs.frozen import freeze
-    from stacksl.runs.job import Job
+    from stacksl.features.store import freeze
+    from stacksl.files import arrays
+    from stacksl.runs.spec import RunSpec
+    from stacksl.runs.storage.folder import RunFolder
 
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(rounds * K, DIM)).astype(np.float32)
@@ -79,15 +79,15 @@ def job_of(rounds: int, folder: Path) -> Any:
     ]
     plan = prepare(items, gold, out=folder, settings={"budget": BUDGET})
     run = RunFolder.create(plan.out)
-    job = Job(run, plan.resolved, plan.stock, plan.budget, "memory", None)
-    job.write()
+    spec = RunSpec(run, plan.resolved, plan.stock, plan.budget, "memory", None)
+    spec.write()
     features = make_features("hashing", classes=None, seed=0)
     features.fit(items[:500])
     arrays.save(run.features / "map.safetensors", features.state())
     offsets = np.arange(0, rounds * K + 1, K, dtype=np.int64)
     ids = [item.id for item in items]
     freeze(run.features, PairBlock(rows, offsets), features.fingerprint, ids)
-    return job
+    return spec
 
 
 def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
@@ -96,10 +96,10 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
 
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
-    job = job_of(rounds, folder)
+    spec = job_of(rounds, folder)
     gc.collect()
 
-    from stacksl.labels.ledger import Ledger
+    from stacksl.ledger.ledger import Ledger
     from stacksl.runs.session.session import Session
 
     ledgers: list[Ledger] = []
@@ -117,7 +117,7 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
         phases[progress.phase] = [time.perf_counter() - start, memory]
 
     peak, start, cpu = Peak(), time.perf_counter(), time.process_time()
-    with Session.open(job, told) as session:
+    with Session.open(spec, told) as session:
         session.play()
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     ledger = ledgers[0]

@@ -29,16 +29,16 @@ from typing import Any
 import numpy as np
 
 from stacksl import __version__
+from stacksl.core.blocks import Block
+from stacksl.core.rng import generator
+from stacksl.core.threads import one_thread
 from stacksl.data import Dataset, read
 from stacksl.features import make_features
-from stacksl.game.inputs import Block
-from stacksl.game.randomness import generator
-from stacksl.game.threads import one_thread
-from stacksl.items import Label
-from stacksl.runs.budget import parse_budget
-from stacksl.runs.building import assemble
-from stacksl.runs.opening import order_of
-from stacksl.runs.settings import Settings
+from stacksl.runs.items.roles import order_of
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.budget import parse_budget
+from stacksl.runs.settings.resolve import Settings
+from stacksl.types import Label
 
 STREAMS = ("shuffled", "rare", "late")
 GATES = ("margin", "information", "contested", "llf", "first", "random")

@@ -25,23 +25,23 @@ from typing import Any
 import numpy as np
 from label_efficiency import Cell, World, interval, load, order_for, save
 
+from stacksl.core.blocks import SharedBlock
+from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.features import make_features
-from stacksl.game.inputs import SharedBlock
-from stacksl.game.threads import one_thread
-from stacksl.items import Item
-from stacksl.labels.labelers import OracleLabeler
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import ItemRecord
-from stacksl.runs.budget import parse_budget
-from stacksl.runs.building import assemble
+from stacksl.labelers.labelers import OracleLabeler
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.choosers import Pool
+from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
-from stacksl.runs.names import name_rows, name_texts
-from stacksl.runs.refits import LinearTrainer, linear_trainer
-from stacksl.runs.settings import Settings
+from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.budget import parse_budget
+from stacksl.runs.settings.resolve import Settings
+from stacksl.types import Item
 
 BARS = {("shuffled", "500"): 0.860, ("shuffled", "1000"): 0.893, ("rare", "0.1"): 0.71}
 OVER_RANDOM = {("rare", "0.1"): 0.09, ("late", "0.1"): 0.015}

@@ -44,7 +44,7 @@ def cells(seeds: int) -> list[Row]:
 def base_accuracy() -> Row:
     """The base model on the test questions, by every normalisation."""
     from stacksl.lm import LanguageModel, ModelChoices
-    from stacksl.lm.questions import questions
+    from stacksl.lm.sample.questions import questions
 
     _, test = questions()
     model = LanguageModel(ModelChoices("sample", template="{prompt}", temperature=1.0))
@@ -56,8 +56,8 @@ def base_accuracy() -> Row:
 def measure(cell: Row, more: Row, pilot: bool) -> Row:
     """Play one cell in a folder of its own; its numbers."""
     import stacksl
-    from stacksl.lm.questions import questions
-    from stacksl.runs.intake import OF_SAMPLE
+    from stacksl.lm.sample.questions import questions
+    from stacksl.runs.items.intake import OF_SAMPLE
 
     begin = time.monotonic()
     data, test = questions()
@@ -199,7 +199,7 @@ def _keep(path: Path | None, rows: list[Row]) -> None:
     if path is None:
         return
     import stacksl
-    from stacksl.lm.questions import made_from
+    from stacksl.lm.sample.questions import made_from
 
     rows = sorted(rows, key=lambda r: (r["seed"], r["budget"], r["gate"]))
     about = {

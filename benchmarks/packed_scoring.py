@@ -42,7 +42,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import torch  # noqa: E402
 
 from stacksl.lm import TokenItem  # noqa: E402
-from stacksl.lm.paths import kv, naive, packed, padded  # noqa: E402
+from stacksl.lm.scoring.paths import kv, naive, packed, padded  # noqa: E402
 
 BARS = {
     "forward": {"lm_eval": 3.0},

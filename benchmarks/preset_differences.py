@@ -29,7 +29,7 @@ from _cells import STUDIES, Cell
 from _worlds import WORLDS, World
 
 from stacksl import __version__
-from stacksl.game import (
+from stacksl.core import (
     Gate,
     Given,
     Learner,
@@ -43,9 +43,9 @@ from stacksl.game import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.items import Decision
-from stacksl.runs.building import assemble
-from stacksl.runs.settings import resolve
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.resolve import resolve
+from stacksl.types import Decision
 
 FIRST_SEED = 7000
 LONG = "paper's table"

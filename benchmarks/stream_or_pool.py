@@ -23,18 +23,18 @@ from label_efficiency import Cell, World, buy
 from label_efficiency_pool import game_of
 
 from stacksl import __version__
+from stacksl.core.blocks import SharedBlock
+from stacksl.core.scorers import Scorer
+from stacksl.core.threads import one_thread
 from stacksl.data import Dataset, read
 from stacksl.data.sample import sample
 from stacksl.features import make_features
-from stacksl.game.inputs import SharedBlock
-from stacksl.game.scorers import Scorer
-from stacksl.game.threads import one_thread
-from stacksl.runs.building import assemble
-from stacksl.runs.final import Source, make_final
 from stacksl.runs.loop.choosers import Pool
+from stacksl.runs.loop.class_names import name_rows, name_texts
+from stacksl.runs.loop.final_model import Source, make_final
 from stacksl.runs.loop.game import play
-from stacksl.runs.names import name_rows, name_texts
-from stacksl.runs.settings import Settings
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.resolve import Settings
 
 SHARES = (0.02, 0.05, 0.1)
 SEEDS = (1000, 1001, 1002)

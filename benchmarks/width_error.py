@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from stacksl.game import Always, ConfidenceSet, ScorerSettings
-from stacksl.game.engines import run_stream
+from stacksl.core import Always, ConfidenceSet, ScorerSettings
+from stacksl.lab.engines import run_stream
 
 DIM = 20
 GENERIC, REPEATS = 1_000_000, 100_000

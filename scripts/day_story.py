@@ -98,7 +98,7 @@ def _morning(desk: Desk, anna: Colleague, ben: Colleague) -> None:
 
 def _noon(desk: Desk, anna: Colleague, ben: Colleague) -> None:
     desk.says(WORDS["ill"])
-    sheets = _named(desk.types(f"stacksl release {RUN} --annotator ben"))
+    sheets = _named(desk.types(f"stacksl people {RUN} --free ben"))
     desk.says(WORDS["half"])
     hers = [sheet for sheet in sheets if "-anna" in sheet.name]
     for sheet in hers:
@@ -117,8 +117,7 @@ def _afternoon(desk: Desk, anna: Colleague, ben: Colleague, terms: Scale) -> Non
         return f"stacksl answer {RUN} {_typed(desk, sheets)}", filled
 
     desk.says(WORDS["money"])
-    desk.types(f"stacksl budget {RUN} '${terms.money}'")
-    sheets = _named(desk.types(f"stacksl resume {RUN}"))
+    sheets = _named(desk.types(f"stacksl change {RUN} --budget '${terms.money}'"))
     desk.says(WORDS["afternoon"])
     sheets = _named(desk.types(fill(sheets)[0]))
     paid = sum(_accepted(typed.printed) for typed in desk.typed)

@@ -154,7 +154,7 @@ def test_heavy_libraries_are_out_of_reach_of_the_start() -> None:
                 if parent in known and parent not in reached:
                     reached[parent] = module
                     waiting.append(parent)
-    assert "stacksl.cli.running" in reached
+    assert "stacksl.cli.verbs.run" in reached
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl import formats
 from stacksl.errors import RunError
-from stacksl.runs import arrays
-from stacksl.runs.folder import RunFolder
+from stacksl.files import arrays, formats
+from stacksl.runs.storage.folder import RunFolder
 
 TABLE: dict[str, Any] = {
     "state": "finished", "n": 12, "share": 0.1, "on": True, "name": 'a "b" é\n', "none": -0.0,

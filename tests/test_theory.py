@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from stacksl.game import (
+from stacksl.core import (
     LLF,
     Always,
     Contested,
@@ -21,10 +21,10 @@ from stacksl.game import (
     ScorerSettings,
     make_scorer,
 )
-from stacksl.game.confidence import radius
-from stacksl.game.losses import clip, cross_entropy, kl, softmax
-from stacksl.game.rules import Clock
-from stacksl.items import Decision, Reward
+from stacksl.core.confidence import radius
+from stacksl.core.gates.rules import Clock
+from stacksl.core.losses import clip, cross_entropy, kl, softmax
+from stacksl.types import Decision, Reward
 
 
 def potential(rows: np.ndarray, ridge: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.game import ScorerSettings
+from stacksl.core import ScorerSettings
 
 __all__ = ["SETTINGS", "Absent", "Case", "Contender", "Job"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.game import LLF, radius
-from stacksl.game.engines import run_stream
+from stacksl.core import LLF, radius
+from stacksl.lab.engines import run_stream
 
 from .cases import SETTINGS, Case, Contender, Job
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stacksl.api import Run, list_runs, prepare, run
     from stacksl.errors import StackslError
-    from stacksl.items import Item, Label
-    from stacksl.runs.settings import Settings
+    from stacksl.runs.settings.resolve import Settings
+    from stacksl.types import Item, Label
 
 __version__ = "0.1.0"
 
@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 _HOME = {
-    "Item": "stacksl.items",
-    "Label": "stacksl.items",
+    "Item": "stacksl.types",
+    "Label": "stacksl.types",
     "Run": "stacksl.api",
-    "Settings": "stacksl.runs.settings",
+    "Settings": "stacksl.runs.settings.resolve",
     "StackslError": "stacksl.errors",
     "list_runs": "stacksl.api",
     "prepare": "stacksl.api",

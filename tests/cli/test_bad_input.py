@@ -135,7 +135,7 @@ def test_a_folder_that_may_not_be_written(stacksl, home) -> None:
 
 
 def test_a_run_that_somebody_holds_says_who(stacksl, home) -> None:
-    from stacksl.runs.folder import RunFolder
+    from stacksl.runs.storage.folder import RunFolder
 
     assert stacksl("run", "good.csv", "--out", "one", "--quiet").code == 0
     folder = RunFolder(home / "one")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stacksl.cli.entry import call
-from stacksl.game.gates import BASELINES
+from stacksl.core.gates.registry import BASELINES
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 TOPICS = {
@@ -157,10 +157,10 @@ def test_names_are_listed(stacksl, kind) -> None:
 
 
 REGISTRIES = {
-    "gates": ("stacksl.game.gates", "GATES"),
-    "scorers": ("stacksl.game.scorers", "SCORERS"),
-    "followers": ("stacksl.game.followers", "FOLLOWERS"),
-    "labelers": ("stacksl.labels.labelers", "LABELERS"),
+    "gates": ("stacksl.core.gates.registry", "GATES"),
+    "scorers": ("stacksl.core.scorers", "SCORERS"),
+    "followers": ("stacksl.core.followers", "FOLLOWERS"),
+    "labelers": ("stacksl.labelers.labelers", "LABELERS"),
     "features": ("stacksl.features", "ENCODERS"),
 }
 

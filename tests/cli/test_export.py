@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder
 
 ROWS = [
     {"id": "a", "prompt": "Once upon a time", "candidates": ["there was", "a"], "answer": 0},
@@ -48,9 +48,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     """A run's folder with what `export` reads."""
-    from stacksl.lm.adapters import Adapter, LoraSettings
-    from stacksl.lm.handover import About, write_model
+    from stacksl.lm.export.folder import About, write_model
     from stacksl.lm.loading import load
+    from stacksl.lm.training.adapters import Adapter, LoraSettings
 
     run = RunFolder.create(folder)
     table: dict[str, Any] = {"max_candidates": 2000, "seed": 0}

@@ -11,8 +11,8 @@ import typer
 
 from stacksl.cli.app import app
 from stacksl.cli.examples import EXAMPLES, prose
-from stacksl.runs.fields import Flag, Settings, marked
-from stacksl.runs.settings import known_settings
+from stacksl.runs.settings.fields import Flag, Settings, marked
+from stacksl.runs.settings.resolve import known_settings
 
 ROOT = typer.main.get_command(app)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,31 +13,38 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stacksl.cli import reproduce as verb
 from stacksl.cli.entry import Stopped
-from stacksl.cli.laboratory import reproduce_lab
+from stacksl.cli.verbs import reproduce as verb
 from stacksl.errors import RunError, SettingsError
-from stacksl.studies import lab
-from stacksl.studies.lab.trial import LabStudy, Line, Numbers, Trial
-from stacksl.studies.rows import KEYS
+from stacksl.lab import streams as lab
+from stacksl.lab.streams.trial import StreamStudy, Trial
+from stacksl.lab.study.rows import KEYS
+from stacksl.lab.study.store import Numbers
+from stacksl.lab.study.study import Line
 
 
-def play(world: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    if world.get("stop"):
+def play(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+    if source.get("stop"):
         raise KeyboardInterrupt
     return [{"regret_per_round": 0.1 + 0.01 * seed, "asked_fraction": 0.25} for _ in lines]
 
 
-def study(**world: Any) -> LabStudy:
-    trial = Trial(world, (Line("one", budget_fraction=0.25, paper={"regret_per_round": 0.2}),))
-    return LabStudy(
+def study(**source: Any) -> StreamStudy:
+    trial = Trial(source, (Line("one", budget_fraction=0.25, paper={"regret_per_round": 0.2}),))
+    return StreamStudy(
         "toy", "Toy", "it works", "1 s", ("regret_per_round",), 3, lambda _: [trial], play
     )
 
 
 @pytest.fixture
-def type_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    monkeypatch.setattr("stacksl.studies.study_named", lambda _: study(noise=0.3))
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[StreamStudy], None]:
+    """Sets the study that every name means."""
+    return lambda each: monkeypatch.setattr("stacksl.lab.studies.study_named", lambda _: each)
+
+
+@pytest.fixture
+def type_(tmp_path: Path, asked: Callable[[StreamStudy], None]) -> Callable[..., Any]:
+    asked(study(noise=0.3))
     app = typer.Typer()
     app.command()(verb.reproduce)
     more = ["--out", str(tmp_path / "out"), "--jobs", "1"]
@@ -48,7 +56,7 @@ def test_it_prints_the_table_and_the_time_left(type_: Any) -> None:
     assert said.exit_code == 0, said.output
     assert said.stdout.startswith("Toy. Claimed: it works.")
     assert "| one |  | 3 | 0.1100 ± 0.0248 | 0.2000 |" in said.stdout
-    assert "3 of 3 streams" in said.stderr
+    assert "3 of 3 (seed 2)" in said.stderr
     assert type_("toy", "--quiet").stderr == ""
 
 
@@ -66,9 +74,10 @@ def test_a_model_has_no_place_here(type_: Any) -> None:
     assert str(said.exception).endswith("leave out --model, --keep")
 
 
-def test_a_stop_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_stop_says_how_to_go_on(type_: Any, asked: Any, tmp_path: Path) -> None:
+    asked(study(stop=True))
     with pytest.raises(Stopped, match="the same command goes on"):
-        reproduce_lab(study(stop=True), 1, False, 1, None, tmp_path, False, True)
+        verb.reproduce("toy", seeds=1, jobs=1, out=tmp_path, quiet=True)
 
 
 def test_figures_are_drawn_where_there_are_any(type_: Any, tmp_path: Path) -> None:
@@ -77,7 +86,7 @@ def test_figures_are_drawn_where_there_are_any(type_: Any, tmp_path: Path) -> No
     assert "'toy' has no figure" in said.stderr
 
 
-def with_figure(drawn: Callable[[], Any]) -> LabStudy:
+def with_figure(drawn: Callable[[], Any]) -> StreamStudy:
     return replace(study(noise=0.3), figures=lambda rows: {"toy": drawn()})
 
 
@@ -87,30 +96,36 @@ def figure() -> Any:
     return Figure()
 
 
-def test_a_folder_for_figures_is_tried_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_folder_for_figures_is_tried_before_anything_is_measured(
+    type_: Any, asked: Any, tmp_path: Path
+) -> None:
+    asked(with_figure(figure))
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
-        with pytest.raises(RunError, match="cannot draw in .*; give another folder"):
-            reproduce_lab(with_figure(figure), 1, False, 1, folder, tmp_path / "out", False, True)
+        said = type_("toy", "--figures", str(folder))
+        assert isinstance(said.exception, RunError)
+        assert re.search("cannot draw in .*; give another folder", str(said.exception))
     assert not (tmp_path / "out").exists()
 
 
 def test_the_table_is_printed_before_the_figures_are_drawn(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    type_: Any, asked: Any, tmp_path: Path
 ) -> None:
     def fail() -> Any:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(RunError, match="No space left on device"):
-        reproduce_lab(with_figure(fail), 1, False, 1, tmp_path, tmp_path, False, True)
-    assert "| one |" in capsys.readouterr().out
-    reproduce_lab(with_figure(figure), 1, False, 1, tmp_path / "new" / "deep", tmp_path, True, True)
+    asked(with_figure(fail))
+    said = type_("toy", "--figures", str(tmp_path))
+    assert "No space left on device" in str(said.exception)
+    assert "| one |" in said.stdout
+    asked(with_figure(figure))
+    assert type_("toy", "--figures", str(tmp_path / "new" / "deep")).exit_code == 0
     assert {p.name for p in (tmp_path / "new" / "deep").iterdir()} == {"toy.svg", "toy.png"}
 
 
 def test_regret_draws_vector_and_picture(tmp_path: Path) -> None:
-    from stacksl.studies.lab.drawing.style import save
-    from stacksl.studies.rows import Row
+    from stacksl.lab.figures.style import save
+    from stacksl.lab.study.rows import Row
 
     drawing = lab.LABORATORY["regret"].figures
     assert drawing is not None

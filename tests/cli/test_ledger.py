@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.labels.chain import link_hash
-from stacksl.labels.rows import Entry
+from stacksl.ledger.events import Entry
+from stacksl.ledger.store.chain import link_hash
 
 
 @pytest.fixture(scope="module")

@@ -131,38 +131,72 @@ def test_contradictions_are_counted_apart(waiting: Run, stacksl: Shell) -> None:
 
 
 def test_rows_are_freed(waiting: Run, stacksl: Shell) -> None:
-    said = stacksl("release", "run", "--annotator", "ben", "--json", "--quiet")
+    said = stacksl("people", "run", "--free", "ben", "--json", "--quiet")
     assert (said.code, json.loads(said.out)["released"]) == (0, 3)
-    said = stacksl("release", "run", "--annotator", "carl")
+    said = stacksl("people", "run", "--free", "carl")
     assert (said.code, said.out) == (2, "")
     assert "known are anna, ben" in said.err
     key = read_rows(sheets(waiting)[0])[0]["key"]
-    said = stacksl("release", "run", "--key", key, "--quiet")
+    said = stacksl("people", "run", "--key", key, "--quiet")
     assert said.out.startswith("1 row freed")
-
-
-def test_budget_extend_and_owned(waiting: Run, stacksl: Shell, tmp_path: Path) -> None:
-    said = stacksl("budget", "run", "$60", "--json")
-    assert json.loads(said.out) == {"run": "run", "budget": 20}
-    said = stacksl("budget", "run", "5")
+    said = stacksl("people", "run", "--free", "--drop", "--json", "--quiet")
+    assert json.loads(said.out)["released"] == 6, "without a name all rows are meant"
+    said = stacksl("people", "run", "--drop")
     assert said.code == 2
-    assert "give at least" in said.err
+    assert "needs rows to drop" in said.err
+
+
+def test_people_are_listed(waiting: Run, stacksl: Shell) -> None:
+    stacksl("answer", "run", fill(sheets(waiting)[0]), "--quiet")
+    before = [path.read_bytes() for path in sorted(waiting.path.glob("*.toml"))]
+    told = json.loads(stacksl("people", "run", "--json").out)
+    assert told["released"] == 0
+    assert [(row["name"], row["answered"], row["away"]) for row in told["people"]] == [
+        ("anna", 3, False),
+        ("ben", 0, False),
+    ]
+    assert sum(row["open"] for row in told["people"]) == sum(s["open"] for s in told["sheets"])
+    assert [path.read_bytes() for path in sorted(waiting.path.glob("*.toml"))] == before
+    told = json.loads(stacksl("people", "run", "--away", "ben", "--json", "--quiet").out)
+    assert [(row["away"], row["open"] == 0) for row in told["people"]] == [
+        (False, False),
+        (True, True),
+    ]
+    lines = [line.split() for line in stacksl("people", "run").out.splitlines()]
+    assert lines[0] == ["Who", "Open", "Answered"]
+    assert lines[2] == ["ben", "0", "0", "away"]
+    assert stacksl("people", "run", "--back", "ben").code == 0
+    assert "away" not in stacksl("people", "run").out
+
+
+def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: Path) -> None:
     more = write_pool(tmp_path, 10, seed=2, first=500)
-    assert json.loads(stacksl("extend", "run", more, "--json").out)["added"] == 10
-    assert stacksl("extend", "run", more).code == 2
     owned = tmp_path / "owned.csv"
     owned.write_text("".join(["text,label\n", *(f"old {name} words,{name}\n" for name in CLASSES)]))
-    said = stacksl("resume", "run", "--owned", owned, "--json", "--quiet")
+    words = ["change", "run", "--budget", "$60", "--items", more, "--owned", owned]
+    words += ["--add-annotator", "carl=2.5", "--json", "--quiet"]
+    said = stacksl(*words, "--dry-run")
+    told = json.loads(said.out)
+    assert (told["budget"], told["cost"], told["added"], told["owned"]) == (20, 18.0, 10, 3)
+    assert told["annotators"] == ["anna", "ben", "carl"]
+    said = stacksl("change", "run", "--budget", "5")
+    assert said.code == 2
+    assert "give at least" in said.err
+    said = stacksl(*words)
     assert said.code == 0, said.err
+    assert "6 more labels, 20 in all, for $18.00 more at most" in said.err
     told = json.loads(said.out)
     assert (told["state"], told["budget"], told["answered"]) == ("waiting", 20, 0)
     assert told["accuracy_before"] is None
     with waiting.ledger as ledger:
         assert ledger.learnt == 3
+    assert stacksl("change", "run", "--items", more).code == 2, "the run has the file"
     assert stacksl("ledger", "replay", "run").code == 0
+    said = stacksl("change", "run", "--budget", "21", "--later", "--yes")
+    assert said.out.endswith("go on with: stacksl resume run\n")
 
 
 def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> None:
-    for verb in (["answer", "gone", "x.csv"], ["release", "gone"], ["budget", "gone", "5"]):
+    for verb in (["answer", "gone", "x.csv"], ["people", "gone"], ["change", "gone"]):
         said = stacksl(*verb)
         assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")

@@ -12,13 +12,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stacksl.cli import reproduce as verb
+from stacksl.cli.verbs import reproduce as verb
 from stacksl.data import Dataset
-from stacksl.items import Item
-from stacksl.studies import examining, sources
-from stacksl.studies.cells import Result
-from stacksl.studies.rows import KEYS
-from stacksl.studies.tasks import Setup, Task
+from stacksl.lab.language import examining, sources
+from stacksl.lab.language.cells import Result
+from stacksl.lab.language.tasks import Setup, Task
+from stacksl.lab.study.rows import KEYS
+from stacksl.types import Item
 
 
 def dataset(name: str, count: int) -> Dataset:
@@ -57,7 +57,7 @@ def test_it_prints_the_table(type_: Any, played: list[Any]) -> None:
     said = type_("kl", "--seeds", "2")
     assert said.exit_code == 0, said.output
     assert "| λ_KL = 0.7 (2) | 30 | 2 | 0.5000 ± 0.0000 |" in said.stdout
-    assert "cells: MedQA, llf, seed 1" in said.stderr
+    assert "(MedQA, llf, seed 1)" in said.stderr
     assert {s["seed"] for s in played} == {0, 1}
 
 
@@ -87,7 +87,7 @@ def test_ctrl_c_says_how_to_go_on(played: list[Any], monkeypatch: Any, tmp_path:
 
     monkeypatch.setattr(verb, "_tell", stop)
     with pytest.raises(
-        BaseException, match=r"1 cells are kept .* the same command goes on"
+        BaseException, match=r"1 new measurements are kept .* the same command goes on"
     ) as stopped:
         verb.reproduce("kl", seeds=1, out=tmp_path / "out")
     assert isinstance(stopped.value, KeyboardInterrupt)

@@ -13,11 +13,11 @@ import typer
 from typer.testing import CliRunner, Result
 
 from stacksl.cli.options import command_class
-from stacksl.cli.size import _time, size
+from stacksl.cli.verbs.size import _time, size
 from stacksl.errors import SettingsError
 from stacksl.lm import ModelChoices, TokenItem, TrainSettings
-from stacksl.lm.forecast import forecast
-from stacksl.lm.stage import Stage
+from stacksl.lm.memory.forecast import forecast
+from stacksl.lm.worker import Stage
 
 for name in ("torch", "transformers", "peft"):
     pytest.importorskip(name, reason=f"{name} is not installed (the extra lm)")

@@ -37,7 +37,7 @@ def test_ctrl_c_and_resume_end_as_if_nothing_had_happened(
     calm, cut = tmp_path / "calm", tmp_path / "cut"
     assert stacksl("run", data, "--budget", "20", "--out", calm, "--quiet").code == 0
     with monkeypatch.context() as patch:
-        patch.setattr("stacksl.cli.running.live", interrupting)
+        patch.setattr("stacksl.cli.verbs.run.live", interrupting)
         said = stacksl("run", data, "--budget", "20", "--out", cut)
     assert said.code == 130
     assert said.out == ""

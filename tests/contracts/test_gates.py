@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stacksl.game import GATES, Bounds, Clock, make_gate
-from stacksl.game.rules import forced
+from stacksl.core import GATES, Bounds, Clock, make_gate
+from stacksl.core.gates.rules import forced
 
 pytestmark = pytest.mark.parametrize("name", list(GATES))
 

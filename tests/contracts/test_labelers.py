@@ -7,8 +7,8 @@ import math
 import pytest
 
 from stacksl.errors import LabelerError, SettingsError
-from stacksl.labels.labelers import LABELERS, Labeler, make_labeler
-from stacksl.labels.purchases import Purchase
+from stacksl.labelers.labelers import LABELERS, Labeler, make_labeler
+from stacksl.ledger.purchases import Purchase
 
 COUNT, SIZE = 2_000, 5
 GOLD = {f"q{i}": (i * 7) % SIZE for i in range(COUNT)}

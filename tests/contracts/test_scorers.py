@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from stacksl.game.inputs import PairBlock, PairFeatures, SharedBlock, SharedFeatures
-from stacksl.game.scorers import SCORERS, ScorerSettings, make_scorer
-from stacksl.items import Label
+from stacksl.core.blocks import PairBlock, PairFeatures, SharedBlock, SharedFeatures
+from stacksl.core.scorers import SCORERS, ScorerSettings, make_scorer
+from stacksl.types import Label
 
 DIM, COUNT = 6, 4
 ALL = tuple(range(COUNT))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stacksl.data import Dataset, Rejected, check, read, write, write_rejected
 from stacksl.errors import DataError, SettingsError, StackslError
-from stacksl.items import Item
+from stacksl.types import Item
 
 Make = Callable[[str, str | bytes], Path]
 

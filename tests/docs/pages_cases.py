@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import ENCODERS
-from stacksl.game import FOLLOWERS, GATES, SCORERS
-from stacksl.labels.labelers import LABELERS
+from stacksl.lab.studies import STUDIES
+from stacksl.labelers.labelers import LABELERS
 from stacksl.lm import OBJECTIVES
-from stacksl.runs.presets import AIMS, PRESETS
-from stacksl.studies import STUDIES
+from stacksl.runs.settings.presets import AIMS, PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {

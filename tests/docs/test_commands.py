@@ -11,8 +11,8 @@ import pytest
 import typer
 
 from stacksl.cli.app import app
-from stacksl.runs.people import FILE
-from stacksl.runs.settings import known_settings
+from stacksl.runs.session.assignment import FILE
+from stacksl.runs.settings.resolve import known_settings
 
 from .pages_cases import BLOCK, PAGES, REGISTRIES, ROOT, spans
 
@@ -57,7 +57,7 @@ def test_a_command_is_one_that_the_command_line_takes(page: str, line: str) -> N
         words = words[: 2 if words[0] in ("data", "ledger") else 1]
         assert words[0] in (*PROGRAM.commands, "VERB")
         return
-    if words[:1] == ["--version"] or words[-1:] == ["--help"] or not words:
+    if words[:1] == ["--version"] or words[-1:] in (["--help"], ["--help-all"]) or not words:
         return
     command = PROGRAM
     while hasattr(command, "commands"):

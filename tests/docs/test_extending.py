@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import stacksl
+from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import ENCODERS
-from stacksl.game import FOLLOWERS, GATES, SCORERS
-from stacksl.labels.labelers import LABELERS
+from stacksl.labelers.labelers import LABELERS
 
 from .pages_cases import BLOCK, PAGES, ROOT
 
@@ -70,7 +70,7 @@ def test_the_pages_gate_is_not_taken_for_a_compiled_one(tmp_path: Path) -> None:
     """It stands in the registry before any engine is loaded."""
     play = """
 import numpy as np
-from stacksl.game.engines import run_stream
+from stacksl.lab.engines import run_stream
 rows = np.random.default_rng(0).normal(size=(30, 4, 3)) / 4
 told = dict(labels=np.zeros(30, dtype=int), gate=Unsure(), budget=5, engine="auto")
 print(run_stream("newton", rows, **told).engine)

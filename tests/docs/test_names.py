@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 import pytest
 
-from stacksl.game import GATES
+from stacksl.core import GATES
 from stacksl.lm import OBJECTIVES
-from stacksl.lm.normalise import NORMALISATIONS
-from stacksl.lm.prompts import PROTOCOLS, TEMPLATES
-from stacksl.runs.settings import known_settings, settings_type
+from stacksl.lm.prompt.format import PROTOCOLS, TEMPLATES
+from stacksl.lm.scoring.normalise import NORMALISATIONS
+from stacksl.runs.settings.resolve import known_settings, settings_type
 
 from .pages_cases import PAGES, REGISTRIES, ROOT, prose, rows_under, spans
 

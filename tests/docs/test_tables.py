@@ -8,14 +8,14 @@ import re
 import pytest
 
 import stacksl
-from stacksl.game import PAPER_RANGES, RECIPES
-from stacksl.lm.prompts import TEMPLATES, template
-from stacksl.lm.size import Size
-from stacksl.runs.building import default_scorer
-from stacksl.runs.conflicts import OF_MODEL
-from stacksl.runs.settings import Settings, resolve
-from stacksl.studies.methods import FIXED
-from stacksl.studies.rows import KEYS
+from stacksl.core import PAPER_RANGES, RECIPES
+from stacksl.lab.language.methods import FIXED
+from stacksl.lab.study.rows import KEYS
+from stacksl.lm.memory.size import Size
+from stacksl.lm.prompt.format import TEMPLATES, template
+from stacksl.runs.session.build_learner import default_scorer
+from stacksl.runs.settings.conflicts import OF_MODEL
+from stacksl.runs.settings.resolve import Settings, resolve
 
 from .pages_cases import PAGES, rows_under, spans
 

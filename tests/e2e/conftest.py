@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Head
-from stacksl.runs.checkpoints import heads
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Head
+from stacksl.runs.storage.checkpoints import heads
 
 WORKER = Path(__file__).with_name("worker.py")
 TIMES = ("created", "finished", "interruptions", "sha256")  # and a digest of them

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from stacksl.cli.entry import call
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder
 
 from .conftest import write_classes, write_pairs
 

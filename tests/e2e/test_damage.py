@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from stacksl import formats
 from stacksl.api import Run
 from stacksl.cli.entry import call
-from stacksl.runs.folder import RunFolder
+from stacksl.files import formats
+from stacksl.runs.storage.folder import RunFolder
 
 from .conftest import write_classes
 

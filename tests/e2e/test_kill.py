@@ -18,7 +18,7 @@ from stacksl.api import Run
 
 from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound
 
-RUNS, LABELS = "stacksl.runs", "stacksl.labels"
+RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
 PURCHASE = {
     "before its reservation is on disk": (f"{LABELS}.store:Store.commit", 4, "before"),
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 11, "after"),
@@ -26,7 +26,7 @@ PURCHASE = {
     "when it was asked": (f"{LABELS}.labelers:OracleLabeler.ask", 11, "after"),
     "before its answer is taken": (f"{LABELS}.ledger:Ledger.take", 12, "before"),
     "when its answer was taken": (f"{LABELS}.ledger:Ledger.take", 12, "after"),
-    "when its answer was learnt": ("stacksl.game.learner:Learner.learn", 7, "after"),
+    "when its answer was learnt": ("stacksl.core.learner:Learner.learn", 7, "after"),
 }
 DISK = {
     "before the waiting rows are flushed": (f"{LABELS}.ledger:Ledger.flush", 4, "before"),
@@ -165,7 +165,7 @@ PAID = {
     "when the answer was heard": ("__main__:PaidLabeler.answers", 9, "after"),
     "before the answer is on disk": (f"{LABELS}.store:Store.commit", 9, "before"),
     "when the answer is on disk": (f"{LABELS}.ledger:Ledger.take", 9, "after"),
-    "when the answer was learnt": ("stacksl.game.learner:Learner.learn", 5, "after"),
+    "when the answer was learnt": ("stacksl.core.learner:Learner.learn", 5, "after"),
 }
 
 

@@ -14,10 +14,10 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.cli.entry import call
 from stacksl.errors import RunError
-from stacksl.runs.folder import FORGETTING, RunFolder, read_facts, write_atomic
-from stacksl.runs.frozen import thaw
-from stacksl.runs.job import Job
-from stacksl.runs.tombstones import Tombstones
+from stacksl.features.store import thaw
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import FORGETTING, RunFolder, read_facts, write_atomic
+from stacksl.runs.storage.tombstones import Tombstones
 
 from ..runs.conftest import pair_items
 from ..runs.forgetting.forgetting_cases import (
@@ -29,7 +29,7 @@ from ..runs.forgetting.forgetting_cases import (
 )
 from .conftest import Worker, write_classes
 
-RUNS, LABELS = "stacksl.runs", "stacksl.labels"
+RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
 ITEMS, CANARY = 48, 40
 EVERY = [
     *("os:replace", "os:unlink", "os:rmdir", "os:fsync", "os:fchmod", "os:ftruncate"),
@@ -62,8 +62,8 @@ class Planted:
 
     @classmethod
     def of(cls, path: Path) -> Planted:
-        job = Job.open(RunFolder(path))
-        (row,) = (n for n, item in enumerate(job.dataset.items) if item.id == ID)
+        spec = RunSpec.open(RunFolder(path))
+        (row,) = (n for n, item in enumerate(spec.dataset.items) if item.id == ID)
         block: Any = thaw(path / "features")
         rows = block.phi[block.offsets[row] : block.offsets[row + 1]]
         return cls(path, np.asarray(rows).tobytes())

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl import formats
 from stacksl.api import Run
-from stacksl.runs.checkpoints import latest
+from stacksl.files import formats
+from stacksl.runs.storage.checkpoints import latest
 
 from ..runs.lm_cases import QUICK, questions, tiny_model
 from .conftest import Kind, Worker, budget_of, chain, expect_sound, facts
@@ -25,14 +25,14 @@ pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
-RUNS, LABELS, LM = "stacksl.runs", "stacksl.labels", "stacksl.lm"
+RUNS, LABELS, LM = "stacksl.runs", "stacksl.ledger", "stacksl.lm"
 # 6 labels, refits at 1, 3 and 6; two epochs of steps of two: 2, 4 and 6 steps
 SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
 
 ROUNDS = {
     "when the features of epoch 0 were frozen": (f"{RUNS}.seating:freeze", 1, "after"),
     "when a purchase is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
-    "when an answer was learnt": ("stacksl.game.learner:Learner.learn", 4, "after"),
+    "when an answer was learnt": ("stacksl.core.learner:Learner.learn", 4, "after"),
     "between a checkpoint's two files": (f"{RUNS}.checkpoints:write_atomic", 3, "after"),
 }
 REFIT = {

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 
 from ..runs.lm_cases import questions, tiny_model
 from .conftest import chain, expect_sound

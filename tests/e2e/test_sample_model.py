@@ -12,8 +12,8 @@ import pytest
 import stacksl
 from stacksl.data import Dataset
 from stacksl.lm import LanguageModel, Lesson, ModelChoices, TrainSettings
-from stacksl.lm.questions import questions
-from stacksl.runs.intake import OF_SAMPLE
+from stacksl.lm.sample.questions import questions
+from stacksl.runs.items.intake import OF_SAMPLE
 
 pytest.importorskip("peft")
 

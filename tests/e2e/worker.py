@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from stacksl import api
-from stacksl.labels.purchases import Answer
-from stacksl.runs.forgetting import forget
+from stacksl.ledger.purchases import Answer
+from stacksl.runs.changes.forgetting import forget
 
 
 class PaidLabeler:

@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from stacksl.errors import FeatureError
 from stacksl.features import hashing, make_features
 from stacksl.features.hashing import HashingEncoder
-from stacksl.items import Item
+from stacksl.types import Item
 
 DIGEST = "af42a2848025843adce2a062bd0a68073b250574b61dca3e18bf7628ecf2609c"
 TOPICS = ("card", "transfer", "cash machine", "exchange rate", "lost phone")

@@ -13,7 +13,7 @@ from stacksl.errors import FeatureError, SettingsError
 from stacksl.features import make_features
 from stacksl.features.encoders import Progress, Vectors
 from stacksl.features.maps import TextMap
-from stacksl.items import Item
+from stacksl.types import Item
 
 
 class Lengths:

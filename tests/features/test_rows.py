@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.features.rows import ClassRows, PairRows
-from stacksl.items import Item
+from stacksl.types import Item
 
 
 def unit(rows: np.ndarray) -> np.ndarray:

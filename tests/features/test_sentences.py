@@ -12,7 +12,7 @@ import pytest
 from stacksl.errors import FeatureError
 from stacksl.features import make_features
 from stacksl.features.sentences import SentenceEncoder
-from stacksl.items import Item
+from stacksl.types import Item
 
 TEXTS = (
     "my card was declined",

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stacksl.game import GATES, ONE_HOT_PACE, ScorerSettings, make_gate
-from stacksl.game.drift import DriftGuard
-from stacksl.game.engines import StreamResult, run_stream
-from stacksl.game.gates import COMPILED
+from stacksl.core import GATES, ONE_HOT_PACE, ScorerSettings, make_gate
+from stacksl.core.drift import DriftGuard
+from stacksl.core.gates.registry import COMPILED
+from stacksl.lab.engines import StreamResult, run_stream
 
 PARAMETERS = {
     "llf": [{"gate_scale": 0.0}, {"gate_scale": 3.0}, {"gate_scale": 4.0, "reading": "literal"}],

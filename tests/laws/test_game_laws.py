@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from stacksl.game.confidence import ConfidenceSet, radius
-from stacksl.game.inputs import PairFeatures, SharedFeatures
-from stacksl.game.losses import clip, cross_entropy, kl, softmax
-from stacksl.game.scorers import SCORERS, ScorerSettings, make_scorer
-from stacksl.items import Label
+from stacksl.core.blocks import PairFeatures, SharedFeatures
+from stacksl.core.confidence import ConfidenceSet, radius
+from stacksl.core.losses import clip, cross_entropy, kl, softmax
+from stacksl.core.scorers import SCORERS, ScorerSettings, make_scorer
+from stacksl.types import Label
 
 seeds = st.integers(0, 2**32 - 1)
 dims = st.integers(1, 6)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stacksl.game import (
+from stacksl.core import (
     GATES,
     LLF,
     Always,
@@ -31,7 +31,7 @@ from stacksl.game import (
     make_gate,
     make_scorer,
 )
-from stacksl.items import Decision, Feedback, Label, Reward
+from stacksl.types import Decision, Feedback, Label, Reward
 
 DIM, CANDIDATES = 5, 4
 

@@ -25,9 +25,9 @@ from hypothesis.stateful import (
 )
 
 from stacksl.errors import LabelerError, LedgerError
-from stacksl.items import Decision
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, ItemRecord, Purchase
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, ItemRecord, Purchase
+from stacksl.types import Decision
 
 ITEMS, SIZE, PRICE = 12, 3, 4
 AUDITS = [f"a{i}" for i in range(4)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stacksl.lm import Likelihood, TokenItem
-from stacksl.lm.adapters import Adapter, LoraSettings
+from stacksl.lm.training.adapters import Adapter, LoraSettings
 
 KINDS = ("lora", "full")
 SMALL = LoraSettings(rank=4, alpha=8.0)

@@ -14,9 +14,9 @@ import pytest
 
 from stacksl.errors import RunError, SettingsError
 from stacksl.lm import TokenItem
-from stacksl.lm.adapters import Adapter, LoraSettings
-from stacksl.lm.folders import whole_folder
+from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.loading import load
+from stacksl.lm.training.adapters import Adapter, LoraSettings
 
 from .adapter_cases import KINDS, SMALL, same, scores, train
 

@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.lm import Likelihood, TokenItem
-from stacksl.lm.adapters import Adapter, LoraSettings
+from stacksl.lm.training.adapters import Adapter, LoraSettings
 
 from .adapter_cases import KINDS, SMALL, same, scores, train
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import FeatureError, RunError, SettingsError, StackslError
-from stacksl.lm.crew import ALONE, Crew, blocks, crew, serve
+from stacksl.lm.distributed import ALONE, Crew, blocks, crew, serve
 
 pytest.importorskip("accelerate")
 
@@ -211,7 +211,7 @@ def test_a_process_that_dies_ends_the_others_with_a_sentence(tmp_path: Path) -> 
 
 def test_one_process_is_alone_and_loads_no_torch() -> None:
     code = (
-        "import sys; from stacksl.lm.crew import ALONE, crew; "
+        "import sys; from stacksl.lm.distributed import ALONE, crew; "
         "assert crew() is ALONE and ALONE.size == 1; "
         "assert not {'torch', 'accelerate'} & set(sys.modules)"
     )

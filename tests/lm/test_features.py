@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.lm.features import StateMap
+from stacksl.lm.scoring.features import StateMap
 
 Array = NDArray[Any]
 
@@ -96,8 +96,8 @@ def test_the_dimension_is_at_most_the_states() -> None:
 
 
 def test_at_most_four_thousand_items_are_read_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stacksl.lm.features._MOST_ITEMS", 10)
-    monkeypatch.setattr("stacksl.lm.features._ITEMS_AT_ONCE", 3)
+    monkeypatch.setattr("stacksl.lm.scoring.features._MOST_ITEMS", 10)
+    monkeypatch.setattr("stacksl.lm.scoring.features._ITEMS_AT_ONCE", 3)
     states = make_states(40)
     some, all_of = StateMap(5), StateMap(5)
     some.fit(states)

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from stacksl import formats
 from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
-from stacksl.items import Item
+from stacksl.files import formats
 from stacksl.lm import Likelihood, Tokenizing
-from stacksl.lm.handover import (
+from stacksl.lm.export.folder import (
     About,
     card_text,
     merge,
@@ -26,7 +25,8 @@ from stacksl.lm.handover import (
     tokenizer_of,
     write_model,
 )
-from stacksl.runs.adapted import AdaptedModel
+from stacksl.models.adapted import AdaptedModel
+from stacksl.types import Item
 
 ITEMS = [
     Item("a", "Once upon a time there was a", ("girl", "little dog named Tim", "big red car")),
@@ -86,8 +86,8 @@ def adapter_of(folder: Path, kind: str = "lora") -> Any:
     """An adapter whose weights have moved, on the model in `folder`."""
     torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
     pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-    from stacksl.lm.adapters import Adapter, LoraSettings
     from stacksl.lm.loading import load
+    from stacksl.lm.training.adapters import Adapter, LoraSettings
 
     loaded = load(str(folder), device="cpu", dtype="float32")
     adapter = Adapter.attach(loaded, kind, LoraSettings(rank=4, alpha=8.0), seed=1)

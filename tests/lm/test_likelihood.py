@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stacksl.errors import FeatureError, MissingExtra, SettingsError
-from stacksl.items import Item
 from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, TokenItem, Tokenizing, unfit
-from stacksl.lm.paths import checkpoints
+from stacksl.lm.scoring.paths import checkpoints
+from stacksl.types import Item
 
 torch = pytest.importorskip("torch")
 
@@ -183,8 +183,8 @@ def test_eager_with_a_boolean_mask_is_wrong_without_a_word(
     with torch.no_grad():
         expected = scores(model, items, "naive")
         model.set_attn_implementation("eager")
-        monkeypatch.setattr("stacksl.lm.paths.attention", lambda model: "sdpa")
-        from stacksl.lm.paths import packed
+        monkeypatch.setattr("stacksl.lm.scoring.paths.attention", lambda model: "sdpa")
+        from stacksl.lm.scoring.paths import packed
 
         got = torch.cat(packed(model, [[item] for item in items]))
     assert (got - expected).abs().max() > 0.1
@@ -230,7 +230,7 @@ def test_a_model_without_sdpa_or_positions_is_not_packed(
 def test_a_wrong_path_is_caught_on_the_first_batch(
     make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import stacksl.lm.likelihood as module
+    import stacksl.lm.scoring.likelihood as module
 
     right = module.packed
     wrong = lambda model, rows: [value + 0.01 for value in right(model, rows)]  # noqa: E731
@@ -251,7 +251,7 @@ def test_a_path_that_breaks_is_left_with_a_warning(
     def broken(model: Any, rows: Any) -> Any:
         raise RuntimeError("no kernel")
 
-    monkeypatch.setattr("stacksl.lm.likelihood.packed", broken)
+    monkeypatch.setattr("stacksl.lm.scoring.likelihood.packed", broken)
     likelihood = Likelihood(make_model("qwen3"))
     with pytest.warns(UserWarning, match="no kernel"):
         likelihood.sums(items)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stacksl.items import Item
 from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, Tokenizing, normalised, template
+from stacksl.types import Item
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 

@@ -15,7 +15,7 @@ from stacksl.errors import MissingExtra, SettingsError
 from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm import loading as module
 from stacksl.lm.loading import load
-from stacksl.lm.paths import attention
+from stacksl.lm.scoring.paths import attention
 
 torch = pytest.importorskip("torch")
 tf = pytest.importorskip("transformers")

@@ -9,7 +9,7 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.lm import NORMALISATIONS, TokenItem, normalised
-from stacksl.lm.normalise import own_temperature
+from stacksl.lm.scoring.normalise import own_temperature
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 

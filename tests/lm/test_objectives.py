@@ -1,14 +1,14 @@
-"""Objectives on tensors against `game.losses`: values, and gradients through autograd."""
+"""Objectives on tensors against `core.losses`: values, and gradients through autograd."""
 
 import math
 
 import numpy as np
 import pytest
 
+from stacksl.core import losses
 from stacksl.errors import SettingsError
-from stacksl.game import losses
 from stacksl.lm import TokenItem
-from stacksl.lm.objectives import (
+from stacksl.lm.training.objectives import (
     OBJECTIVES,
     ClipWindow,
     Example,

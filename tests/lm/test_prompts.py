@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stacksl.errors import DataError, SettingsError
-from stacksl.items import Item
 from stacksl.lm import TEMPLATES, PromptFormat, template
+from stacksl.types import Item
 
 ITEM = Item("q1", "Which {vitamin} is it?", ("vitamin C", "{options}", "K"))
 

@@ -18,11 +18,12 @@ import pytest
 
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError, MissingExtra
-from stacksl.items import Item
-from stacksl.lm import PromptFormat, Tokenizing, docstrings, template
-from stacksl.lm import questions as module
-from stacksl.lm.docstrings import Described, described, made_from
-from stacksl.lm.questions import TEMPLATE, give_away, questions
+from stacksl.lm import PromptFormat, Tokenizing, template
+from stacksl.lm.sample import docstrings
+from stacksl.lm.sample import questions as module
+from stacksl.lm.sample.docstrings import Described, described, made_from
+from stacksl.lm.sample.questions import TEMPLATE, give_away, questions
+from stacksl.types import Item
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra lm)")
 
@@ -153,7 +154,7 @@ def test_the_model_reads_a_function_as_in_a_source_file(items: list[Item]) -> No
 
 def test_another_process_makes_the_same_without_loading_the_libraries(sets: Sets) -> None:
     code = (
-        "import sys; from hashlib import sha256; from stacksl.lm.questions import questions;"
+        "import sys; from hashlib import sha256; from stacksl.lm.sample.questions import questions;"
         "sets = questions();"
         "assert not {'torch', 'transformers', 'scipy', 'sklearn'} & set(sys.modules);"
         "print(sha256(repr(sets).encode()).hexdigest())"

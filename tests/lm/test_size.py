@@ -17,11 +17,11 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.lm import Likelihood, ModelChoices, Packing, TokenItem
-from stacksl.lm.adapters import Adapter
 from stacksl.lm.loading import Loaded
-from stacksl.lm.lora import LoraSettings
-from stacksl.lm.size import Memory, Size, free_bytes, plan, require_room
-from stacksl.lm.training import Example, TrainSettings, train
+from stacksl.lm.memory.size import Memory, Size, free_bytes, plan, require_room
+from stacksl.lm.training.adapters import Adapter
+from stacksl.lm.training.lora import LoraSettings
+from stacksl.lm.training.refit import Example, TrainSettings, train
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 tf = pytest.importorskip("transformers", reason="transformers is not installed (the extra lm)")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
-from stacksl.lm.stage import BLOCK, Stage
-from stacksl.lm.tokens import TokenItem
-from stacksl.lm.training import Example
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.training.refit import Example
+from stacksl.lm.worker import BLOCK, Stage
 
 from .conftest import make_items
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.items import Item
 from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, TokenItem, Tokenizing, template
-from stacksl.lm.crew import blocks
-from stacksl.lm.features import StateMap
+from stacksl.lm.distributed import blocks
+from stacksl.lm.scoring.features import StateMap
+from stacksl.types import Item
 
 torch = pytest.importorskip("torch")
 
@@ -130,7 +130,7 @@ def test_logits_are_made_only_where_a_token_is_predicted(
 def test_wrong_states_are_caught_on_the_first_batch(
     make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import stacksl.lm.likelihood as module
+    import stacksl.lm.scoring.likelihood as module
 
     right = module.packed_states
 

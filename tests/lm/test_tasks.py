@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from stacksl.errors import DataError, RunError
-from stacksl.items import Item
 from stacksl.lm import NORMALISATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalised
-from stacksl.lm.handover import About, model_arguments, write_model
-from stacksl.lm.tasks import METRICS, Task, command, write_task
+from stacksl.lm.export.folder import About, model_arguments, write_model
+from stacksl.lm.export.tasks import METRICS, Task, command, write_task
+from stacksl.types import Item
 
 CHAT = (
     "{% for message in messages %}<u>{{ message['content'] }}</u>{% endfor %}"
@@ -184,8 +184,8 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
     pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
     import torch
 
-    from stacksl.lm.adapters import Adapter, LoraSettings
     from stacksl.lm.loading import load
+    from stacksl.lm.training.adapters import Adapter, LoraSettings
 
     loaded = load(str(base), device="cpu", dtype="float32")
     adapter = Adapter.attach(loaded, "lora", LoraSettings(rank=4), seed=1)

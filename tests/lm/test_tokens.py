@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stacksl.errors import DataError, SettingsError
-from stacksl.items import Item
 from stacksl.lm import Cuts, Limits, Prompt, PromptFormat, TokenItem, Tokenizing, template
+from stacksl.types import Item
 
 
 def prompt_of(text: str, *continuations: str) -> Prompt:

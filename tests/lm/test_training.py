@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from stacksl.core import losses
 from stacksl.errors import SettingsError
-from stacksl.game import losses
 from stacksl.lm import Likelihood, Packing, normalised
-from stacksl.lm.paths import naive
-from stacksl.lm.training import TrainSettings, train
+from stacksl.lm.scoring.paths import naive
+from stacksl.lm.training.refit import TrainSettings, train
 
 from .training_cases import FAST, attached, made, moved, recorded, same
 
@@ -41,7 +41,7 @@ def test_the_loss_falls(objective, adapter, items):
 
 @pytest.mark.parametrize("normalisation", ["token_mean", "sum", "char_mean", "pmi"])
 def test_one_step_has_the_gradient_of_the_games_losses(monkeypatch, adapter, items, normalisation):
-    """The naive path, and gradients over scores from `game.losses`, carried back by autograd."""
+    """The naive path, and gradients over scores from `core.losses`, carried back by autograd."""
     settings = replace(
         FAST, normalisation=normalisation, temperature=0.7, batch_size=5, epochs=1, kl_weight=0.4,
         clip="scale", clip_level=0.5,

@@ -7,9 +7,9 @@ import pytest
 
 from stacksl.errors import RunError
 from stacksl.lm import Likelihood, Packing
-from stacksl.lm.course import Course
-from stacksl.lm.descent import Descent, rate
-from stacksl.lm.training import train
+from stacksl.lm.training.optimizer import Descent, rate
+from stacksl.lm.training.refit import train
+from stacksl.lm.training.steps import Course
 
 from .training_cases import FAST, attached, made, moved, recorded, same
 

@@ -40,7 +40,7 @@ class Refits:
     def refit(self, folder: str | None, until: int) -> list[Any]:
         """Train from the start; give up after `until` steps. What came out."""
         from stacksl.errors import RunError
-        from stacksl.lm.training import train
+        from stacksl.lm.training.refit import train
 
         def tell(done: int, _total: int) -> None:
             if done == until and self.crew.rank == 0:
@@ -58,7 +58,7 @@ class Refits:
 
 def main(folder: Path) -> None:
     from stacksl.errors import RunError
-    from stacksl.lm.crew import crew, serve
+    from stacksl.lm.distributed import crew, serve
 
     mine = crew("cpu")
     target = Refits(mine)

@@ -1,16 +1,16 @@
 """Refits of tiny random models: what is trained, on which examples."""
 
 from stacksl.lm import Likelihood, LoraSettings, normalised
-from stacksl.lm.descent import Descent
-from stacksl.lm.tokens import TokenItem
-from stacksl.lm.training import Example, TrainSettings
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.training.optimizer import Descent
+from stacksl.lm.training.refit import Example, TrainSettings
 
 FAST = TrainSettings(learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
 
 
 def attached(model, kind="lora", dropout=0.0, seed=0):
-    from stacksl.lm.adapters import Adapter
     from stacksl.lm.loading import Loaded
+    from stacksl.lm.training.adapters import Adapter
 
     loaded = Loaded(
         model=model,

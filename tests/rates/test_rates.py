@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from stacksl.game import (
+from stacksl.core import (
     Contested,
     First,
     Gate,
@@ -27,7 +27,7 @@ from stacksl.game import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.items import Decision, Feedback, Label, Reward
+from stacksl.types import Decision, Feedback, Label, Reward
 
 pytestmark = pytest.mark.slow
 

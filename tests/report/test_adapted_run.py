@@ -13,7 +13,7 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.report import Facts
-from stacksl.runs.handing import epochs_of
+from stacksl.runs.finish.adapter import epochs_of
 
 from .test_html import read
 

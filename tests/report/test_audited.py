@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from stacksl import formats
+from stacksl.files import formats
+from stacksl.models.metrics import wilson
 from stacksl.report import card, render
 from stacksl.report.asking import Agreement
 from stacksl.report.audited import compared, notes
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import AuditResult, ClassRow
 from stacksl.report.wording import bought, outcome
-from stacksl.runs.metrics import wilson
 
 from .test_html import read
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stacksl import formats
+from stacksl.files import formats
 from stacksl.report import render
 from stacksl.report.facts import Facts, RoundSeries
 

@@ -14,22 +14,22 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.game.followers import Follower, make_follower
-from stacksl.game.gates import make_gate
-from stacksl.game.inputs import Block, SharedBlock
-from stacksl.game.learner import Learner
-from stacksl.game.scorers import make_scorer
-from stacksl.items import Decision
-from stacksl.labels.labelers import Labeler, OracleLabeler
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import ItemRecord
-from stacksl.runs.folder import RunFolder
+from stacksl.core.blocks import Block, SharedBlock
+from stacksl.core.followers import Follower, make_follower
+from stacksl.core.gates.registry import make_gate
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import make_scorer
+from stacksl.labelers.labelers import Labeler, OracleLabeler
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.items.corpus import Corpus as Items
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.choosers import Pool, Stream
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
-from stacksl.runs.refits import LinearTrainer
+from stacksl.runs.loop.linear_trainer import LinearTrainer
+from stacksl.runs.storage.folder import RunFolder
+from stacksl.types import Decision
 
 CLASSES = ("bread", "sea", "night")
 WORDS = {"bread": "flour dough oven loaf", "sea": "wave salt tide ship", "night": "star moon owl"}

@@ -8,7 +8,7 @@ from typing import Any
 
 from stacksl import Item
 from stacksl.errors import LabelerError
-from stacksl.labels.labelers import OracleLabeler
+from stacksl.labelers.labelers import OracleLabeler
 
 Corpus = tuple[list[Item], dict[str, int]]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.api import Run, run
-from stacksl.runs.answering import Received
+from stacksl.runs.session.answering import Received
 
 from .conftest import CLASSES, sentence
 

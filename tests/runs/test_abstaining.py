@@ -11,8 +11,8 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.game.abstaining import FEWEST
-from stacksl.labels.purchases import Answer, Purchase
+from stacksl.core.heads.abstaining import FEWEST
+from stacksl.ledger.purchases import Answer, Purchase
 
 from .conftest import CLASSES, class_items, pair_items
 from .people_cases import answer_all, begin, truth
@@ -154,7 +154,7 @@ def test_the_rates_of_what_people_say_stand_in_the_report(tmp_path: Path) -> Non
 
 def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:
     """Neighbours spread labels over the rest of a pool, but not to an answered item."""
-    from stacksl.runs import refits
+    from stacksl.runs.loop import linear_trainer as refits
 
     seen: list[frozenset[int]] = []
     source = refits.Source

@@ -12,17 +12,17 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
+from stacksl.core.followers import loss_set
 from stacksl.errors import LabelerError
-from stacksl.game.followers import loss_set
-from stacksl.labels.labelers import OracleLabeler
-from stacksl.labels.purchases import Answer, Purchase
-from stacksl.labels.rows import Row
-from stacksl.lm.handover import merge
+from stacksl.features import epochs
+from stacksl.features.store import freeze, thaw
+from stacksl.labelers.labelers import OracleLabeler
+from stacksl.ledger.events import Row
+from stacksl.ledger.purchases import Answer, Purchase
+from stacksl.lm.export.folder import merge
 from stacksl.lm.model import LanguageModel, Lesson
-from stacksl.runs import epochs
-from stacksl.runs.adapting import due_at
-from stacksl.runs.checkpoints import latest
-from stacksl.runs.frozen import freeze, thaw
+from stacksl.runs.loop.language_trainer import due_at
+from stacksl.runs.storage.checkpoints import latest
 
 from .lm_cases import QUICK, Corpus, Refusing, questions, sentences, tiny_model
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.core.blocks import PairBlock
 from stacksl.errors import LabelerError
-from stacksl.game.inputs import PairBlock
+from stacksl.features.store import thaw
 from stacksl.report.facts import Facts
-from stacksl.runs.forgetting import forget
-from stacksl.runs.frozen import thaw
+from stacksl.runs.changes.forgetting import forget
 
 from .lm_cases import QUICK, Refusing, questions, tiny_model
 
@@ -79,7 +79,7 @@ def expect_whole(made: Run, labels: int) -> None:
 def test_refits_follow_a_budget_raised_on_the_way(model: Path, tmp_path: Path, mode: str) -> None:
     made = left(model, tmp_path / "run", after=4, mode=mode, batch=4)
     before = refits(made)
-    made.change_budget(20)
+    made.change(budget=20, later=True)
     resumed(made)
     expect_whole(made, 20)
     assert before == [1, 2, 3] if mode == "stream" else [4]
@@ -88,7 +88,7 @@ def test_refits_follow_a_budget_raised_on_the_way(model: Path, tmp_path: Path, m
 
 def test_refits_follow_a_budget_lowered_on_the_way(model: Path, tmp_path: Path) -> None:
     made = left(model, tmp_path / "run", after=4)
-    made.change_budget(8)
+    made.change(budget=8, later=True)
     expect_whole(resumed(made), 8)
     assert refits(made) == [1, 2, 3, 5, 8], "the fifth was promised before the change"
 
@@ -99,7 +99,7 @@ def test_a_finished_run_goes_on_in_a_new_epoch(model: Path, tmp_path: Path) -> N
     weights = (made.folder.model / "adapter_model.safetensors").read_bytes()
     with made.ledger as ledger:
         epochs = sum(row.event == "refreshed" for row in ledger.rows())
-    made.change_budget(20)
+    made.change(budget=20, later=True)
     expect_whole(resumed(made), 20)
     with made.ledger as ledger:  # the last refit of 12 labels steers what is bought next
         assert sum(row.event == "refreshed" for row in ledger.rows()) > epochs
@@ -112,7 +112,7 @@ def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(
     ends = []
     for name, cuts in (("whole", ()), ("cut", (2, 5))):
         made = left(model, tmp_path / name, after=4)
-        made.change_budget(20)
+        made.change(budget=20, later=True)
         for good in cuts:
             with pytest.raises(LabelerError, match="gone home"):
                 resumed(made, good)
@@ -137,8 +137,8 @@ def test_items_that_come_in_an_epoch_have_its_features(
     model: Path, tmp_path: Path, mode: str
 ) -> None:
     made = left(model, tmp_path / "run", after=4, mode=mode, batch=4)
-    made.extend(write_more(tmp_path / "more.jsonl"))
-    made.change_budget(24)
+    made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
+    made.change(budget=24, later=True)
     make_it(made)
     expect_whole(made, 24)
     new = {str(row["item"]) for row in bought_of(made) if str(row["item"]).startswith("n-")}
@@ -158,7 +158,7 @@ def test_a_pool_whose_head_was_refitted_on_the_way_is_extended(model: Path, tmp_
     with made.ledger as ledger:
         kinds = {"adapter" in row.payload for row in ledger.rows() if row.event == "refit"}
     assert kinds == {True, False}, "a head between two adapters"
-    made.extend(write_more(tmp_path / "more.jsonl"))
+    made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     make_it(made)
     expect_whole(made, 12)
 
@@ -167,7 +167,7 @@ def test_a_finished_pool_buys_on_by_what_its_model_says(model: Path, tmp_path: P
     made = resumed(left(model, tmp_path / "run", after=4, mode="pool", batch=4))
     with made.ledger as ledger:
         before = sum(row.event == "round" for row in ledger.rows())
-    made.change_budget(20)
+    made.change(budget=20, later=True)
     resumed(made)
     with made.ledger as ledger:
         rounds = [row.decision() for row in ledger.rows() if row.event == "round"][before:]
@@ -179,7 +179,7 @@ def test_a_finished_pool_buys_on_by_what_its_model_says(model: Path, tmp_path: P
 
 def test_labels_held_elsewhere_join_the_next_refit(model: Path, tmp_path: Path) -> None:
     made = left(model, tmp_path / "run", after=4)
-    assert made.extend(write_more(tmp_path / "more.jsonl"), owned=True) == 12
+    assert made.change(owned=write_more(tmp_path / "more.jsonl"), later=True).owned == 12
     make_it(made)
     status = made.status()
     assert (status["state"], status["asked"]) == ("finished", 12)
@@ -191,8 +191,8 @@ def test_a_finished_run_goes_on_with_more_items_and_forgets_one(
     model: Path, tmp_path: Path
 ) -> None:
     made = resumed(left(model, tmp_path / "run", after=4))
-    made.extend(write_more(tmp_path / "more.jsonl"))
-    made.change_budget(18)
+    made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
+    made.change(budget=18, later=True)
     make_it(made)
     expect_whole(made, 18)
     with made.ledger as ledger:
@@ -204,7 +204,7 @@ def test_a_finished_run_goes_on_with_more_items_and_forgets_one(
 
 def test_what_came_in_an_epoch_is_erased_from_it(model: Path, tmp_path: Path) -> None:
     made = left(model, tmp_path / "run", after=4, mode="pool", batch=4)
-    made.extend(write_more(tmp_path / "more.jsonl"))
+    made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     with pytest.raises(LabelerError, match="gone home"):
         resumed_with_more(made, 3)
     (held,) = (made.path / "features").glob("epoch-*/more-1")

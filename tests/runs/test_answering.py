@@ -10,9 +10,9 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
-from stacksl.labels.drafts import Drafts
+from stacksl.ledger.pending import Drafts
 from stacksl.report.facts import Facts
-from stacksl.runs.folder import WAIT
+from stacksl.runs.storage.folder import WAIT
 
 from .conftest import CLASSES, class_items
 from .people_cases import (
@@ -197,7 +197,7 @@ def test_freed_rows_go_to_somebody_else_and_the_old_sheet_still_counts(tmp_path:
     waiting = begin(tmp_path, annotators="anna,ben")
     old = next(path for path in sheets(waiting) if "ben" in path.name)
     rows = read_rows(old)
-    assert waiting.release(annotator="ben") == 3
+    assert waiting.people(free="ben") == 3
     assert open_rows(waiting) == {"0001-anna.csv": 3, "0002-anna.csv": 3}
     new = next(path for path in sheets(waiting) if path.name == "0002-anna.csv")
     assert {row["prompt"] for row in read_rows(new)} == {row["prompt"] for row in rows}
@@ -216,16 +216,14 @@ def test_freed_rows_go_to_somebody_else_and_the_old_sheet_still_counts(tmp_path:
 
 def test_who_is_away_gets_no_rows_until_they_are_back(tmp_path: Path) -> None:
     waiting = begin(tmp_path, annotators="anna,ben")
-    assert waiting.release(annotator="ben", away=True) == 3
+    assert waiting.people(away="ben") == 3
     for _ in range(2):
         assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
         answer_all(waiting)
-    assert waiting.release(annotator="ben", away=True) == 0, "there is none left to free"
+    assert waiting.people(away="ben") == 0, "there is none left to free"
     with pytest.raises(RunError, match="somebody must be left"):
-        waiting.release(annotator="anna", away=True)
-    with pytest.raises(RunError, match="--annotator NAME"):
-        waiting.release(away=True)
-    waiting.welcome("ben")
+        waiting.people(away="anna")
+    waiting.people(back="ben")
     answer_all(waiting)
     assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna", "ben"}
     expect_sound(play(waiting))
@@ -235,11 +233,11 @@ def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> No
     waiting = begin(tmp_path, annotators="anna,ben", overlap=20, budget=30)
     with waiting.ledger as ledger:
         bens = sum(row.annotator == "ben" for row in ledger.handed())
-    assert waiting.release(annotator="ben", away=True) == bens == 3
+    assert waiting.people(away="ben") == bens == 3
     for _ in range(3):
         assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
         answer_all(waiting)
-    waiting.welcome("ben")
+    waiting.people(back="ben")
     done = play(waiting)
     with done.ledger as ledger:
         rows = ledger.handed()
@@ -255,7 +253,7 @@ def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> No
 def test_a_slip_sends_nobody_away(tmp_path: Path) -> None:
     waiting = begin(tmp_path, annotators="anna,ben")
     with pytest.raises(RunError, match="no row of this run"):
-        waiting.release(annotator="ben", keys=["k7f3-q"], away=True)
+        waiting.people(away="ben", keys=["k7f3-q"])
     assert open_rows(waiting) == {"0001-anna.csv": 3, "0001-ben.csv": 3}
     answer_all(waiting)
     assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna", "ben"}
@@ -265,7 +263,7 @@ def test_a_slip_sends_nobody_away(tmp_path: Path) -> None:
 def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode)
     path, rows = first_sheet(waiting)
-    assert waiting.release(keys=[rows[0]["key"].upper(), rows[1]["key"]], drop=True) == 2
+    assert waiting.people(keys=[rows[0]["key"].upper(), rows[1]["key"]], drop=True) == 2
     assert open_rows(waiting) == {"0001.csv": 4, "0002.csv": 2}
     assert waiting.status()["spent"] == 6
     prompts = {row["prompt"] for row in read_rows(path.parent / "0002.csv")}
@@ -283,7 +281,7 @@ def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str
 def test_rows_that_measure_are_handed_out_again_even_when_dropped(tmp_path: Path) -> None:
     waiting = begin(tmp_path, audit=6, batch=12)
     measured = {str(row["item"]) for row in bought(waiting, purpose="audit")}
-    assert waiting.release(drop=True) == 12
+    assert waiting.people(free=True, drop=True) == 12
     with waiting.ledger as ledger:
         leased = [lease.item for lease in ledger.open_purchases() if lease.purpose == "audit"]
     assert set(leased) == measured
@@ -294,7 +292,7 @@ def test_rows_that_measure_are_handed_out_again_even_when_dropped(tmp_path: Path
 
 
 def test_a_run_cut_off_while_freeing_measures_all_the_same(tmp_path: Path) -> None:
-    from stacksl.labels.ledger import Ledger
+    from stacksl.ledger.ledger import Ledger
 
     waiting = begin(tmp_path, audit=6, batch=12)
     with Ledger.open(waiting.folder.ledger) as ledger:
@@ -320,9 +318,9 @@ def test_freeing_that_is_cut_off_frees_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(Drafts, "record", cut)
         with pytest.raises(KeyboardInterrupt):
-            waiting.release()
+            waiting.people(free=True)
     assert bought(waiting) == rows
-    assert waiting.release() == 12
+    assert waiting.people(free=True) == 12
     assert {row["state"] for row in bought(waiting)} == {"open"}
     expect_sound(play(waiting))
 
@@ -330,13 +328,13 @@ def test_freeing_that_is_cut_off_frees_nothing(
 def test_what_cannot_be_freed_is_a_sentence(tmp_path: Path) -> None:
     waiting = begin(tmp_path)
     with pytest.raises(RunError, match="no annotator of this run"):
-        waiting.release(annotator="carl")
+        waiting.people(free="carl")
     with pytest.raises(RunError, match="k7f3-q: no row of this run"):
-        waiting.release(keys=["k7f3-q"])
+        waiting.people(keys=["k7f3-q"])
     path, rows = first_sheet(waiting)
     waiting.answer(fill(path))
-    with pytest.raises(RunError, match="no row of the run"):
-        waiting.release(keys=[rows[0]["key"]])
+    with pytest.raises(RunError, match="no such row of the run"):
+        waiting.people(keys=[rows[0]["key"]])
 
 
 # Runs that wait for nobody -----------------------------------------------------------------------
@@ -349,7 +347,7 @@ def test_a_run_of_the_oracle_takes_no_file(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="come from 'oracle'"):
         done.answer(fill(sheets(waiting)[0]))
     with pytest.raises(RunError, match="come from 'oracle'"):
-        done.release()
+        done.people(free=True)
 
 
 def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
@@ -376,7 +374,7 @@ def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(tmp_path: Path) -> No
         assert done.status()["state"] == "finished"
         assert (done.path / "model" / "head.safetensors").read_bytes() == model
         assert facts_of(done).audit == audit
-    done.change_budget(40)
+    done.change(budget=40, later=True)
     later = facts_of(play(done.resume())).audit  # what was learnt since then has no part of it
     assert later is not None
     assert (later.trained_on, later.shown_at, later.learnt) == (0, 18, 34)

@@ -13,7 +13,7 @@ import stacksl
 from stacksl import Item
 from stacksl.api import Run, list_runs, prepare, run
 from stacksl.errors import DataError, LedgerError, RunError, SettingsError, StackslError
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder
 
 from .conftest import CLASSES, class_items, pair_items
 
@@ -71,7 +71,7 @@ def test_tables_of_a_run(classes) -> None:
 
 
 def test_a_crash_is_recorded_and_resumed_to_the_same_end(classes, tmp_path, monkeypatch) -> None:
-    from stacksl.labels.ledger import Ledger
+    from stacksl.ledger.ledger import Ledger
 
     class Cut(Exception):
         pass
@@ -170,7 +170,7 @@ def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
 
 
 def test_status_before_the_first_round(tmp_path, monkeypatch) -> None:
-    from stacksl.runs import seating
+    from stacksl.runs.session import setup as seating
 
     def cut(*words: object) -> None:
         raise KeyboardInterrupt

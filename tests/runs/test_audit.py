@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, chisquare
 
 from stacksl.errors import SettingsError
-from stacksl.runs.audit import Audit, Audited, audit_size, draw, expected_width, judge_audit
+from stacksl.models.audit import Audit, Audited, audit_size, draw, expected_width, judge_audit
 
 
 @given(st.integers(1, 100_000))

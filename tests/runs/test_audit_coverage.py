@@ -14,8 +14,8 @@ import pytest
 from scipy.stats import hypergeom
 
 from stacksl.data import sample
-from stacksl.runs.audit import default_size
-from stacksl.runs.metrics import wilson
+from stacksl.models.audit import default_size
+from stacksl.models.metrics import wilson
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "audit.md"

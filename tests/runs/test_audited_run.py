@@ -13,11 +13,11 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import RunError
-from stacksl.labels.labelers import OracleLabeler
-from stacksl.labels.purchases import Answer, Purchase
+from stacksl.labelers.labelers import OracleLabeler
+from stacksl.ledger.purchases import Answer, Purchase
+from stacksl.models.linear import Model
 from stacksl.report.facts import Facts
-from stacksl.runs.finish import finish, refit_with_audit
-from stacksl.runs.model import Model
+from stacksl.runs.finish.finish import finish, refit_with_audit
 from stacksl.runs.session import session
 
 from .conftest import class_items
@@ -145,10 +145,10 @@ def refitted(caught: Caught, monkeypatch: Any, make: Callable[[], Run]) -> tuple
     before: list[dict[str, bytes]] = []
 
     def both(*given: Any) -> None:
-        job, game, features, _, _, audit = given
+        spec, game, features, _, _, audit = given
         finish(*given)
-        before.append({p.name: p.read_bytes() for p in job.folder.model.iterdir()})
-        found.append(refit_with_audit(job, game, features, audit))
+        before.append({p.name: p.read_bytes() for p in spec.folder.model.iterdir()})
+        found.append(refit_with_audit(spec, game, features, audit))
         caught.append(given)
 
     monkeypatch.setattr(session, "finish", both)
@@ -192,15 +192,15 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
 
 def test_without_an_audit_there_is_nothing_to_refit_with(caught: Caught, tmp_path: Path) -> None:
     made = run(ITEMS, ANSWERS, budget=40, out=tmp_path / "run")
-    job, game, features, *_ = caught[0]
+    spec, game, features, *_ = caught[0]
     with pytest.raises(RunError, match="no audit with labels"):
-        refit_with_audit(job, game, features, None)
+        refit_with_audit(spec, game, features, None)
     assert "accuracy on new items is not known" in (made.path / "README.md").read_text()
     assert json.loads((made.path / "facts.json").read_text())["audit"] is None
 
 
 def test_a_run_without_a_final_head_is_not_refitted(caught: Caught, tmp_path: Path) -> None:
     run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", preset="paper")
-    job, game, features, _, _, audit = caught[0]
+    spec, game, features, _, _, audit = caught[0]
     with pytest.raises(RunError, match="final head"):
-        refit_with_audit(job, game, features, audit)
+        refit_with_audit(spec, game, features, audit)

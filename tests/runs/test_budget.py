@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.errors import SettingsError
-from stacksl.runs.budget import (
+from stacksl.runs.settings.budget import (
     MICRO,
     Budget,
     Prices,
@@ -19,7 +19,7 @@ from stacksl.runs.budget import (
     parse_budget,
     parse_prices,
 )
-from stacksl.runs.settings import resolve
+from stacksl.runs.settings.resolve import resolve
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stacksl.game import PairBlock
-from stacksl.runs.building import assemble
-from stacksl.runs.settings import resolve
+from stacksl.core import PairBlock
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.resolve import resolve
 
 
 @pytest.mark.parametrize(("gate", "names"), [("width", ["ridge"]), ("dgs", ["ridge", "delta"])])

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from stacksl.api import run
-from stacksl.cli.running import shown_run
+from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
-from stacksl.runs.changing import what_measures
-from stacksl.runs.forgetting import forget
+from stacksl.runs.changes.forgetting import forget
 
 from .changing_cases import MODES, audits, facts_of, finished, labelled
 from .people_cases import (
@@ -35,8 +34,8 @@ Rows = Sequence[Mapping[str, object]]
 @MODES
 def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode, price="2")
-    assert waiting.change_budget(40) == 40
-    assert what_measures(waiting.folder, 40) is None
+    found = waiting.change(budget=40, later=True)
+    assert (found.labels, found.more, found.cost, found.measures) == (40, 16, 32_000_000, None)
     assert waiting.status()["budget"] == 40
     done = play(waiting.resume())
     assert len(bought(done, state="answered")) == 40
@@ -52,7 +51,7 @@ def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
 def test_a_budget_lowered_on_the_way_is_kept(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode)
     answer_all(waiting)
-    waiting.change_budget(15)
+    waiting.change(budget=15, later=True)
     done = play(waiting.resume())
     assert len(bought(done, state="answered")) == 15
     expect_sound(done)
@@ -64,11 +63,11 @@ def test_a_budget_is_never_below_what_is_spent(tmp_path: Path) -> None:
     table = (waiting.path / "resolved.toml").read_text()
     for text in ("11", "$22", "0.1"):
         with pytest.raises(SettingsError, match="12"):
-            waiting.change_budget(text)
+            waiting.change(budget=text, later=True)
     with pytest.raises(SettingsError, match="not 'much'"):
-        waiting.change_budget("much")
+        waiting.change(budget="much", later=True)
     assert (waiting.path / "resolved.toml").read_text() == table
-    waiting.change_budget("$24")
+    waiting.change(budget="$24", later=True)
     done = play(waiting.resume())
     assert done.status()["money"] == {"price": 2.0, "budget": 24.0, "spent": 24.0}
 
@@ -77,37 +76,37 @@ def test_money_left_by_who_costs_less_buys_more(tmp_path: Path) -> None:
     who = {"annotators": "anna,ben", "price": "anna=3,ben=2"}
     done = play(begin(tmp_path, budget="$30", **who))
     assert done.status()["money"] == {"price": 3.0, "budget": 30.0, "spent": 25.0}
-    assert "stacksl budget" in shown_run(done)
+    assert "stacksl change" in shown_run(done)
     assert "'$30'  # $5.00 of it are left" in shown_run(done)
-    assert done.change_budget("$30") == 11
+    assert done.change(budget="$30", later=True).labels == 11
     play(done.resume())
     assert (done.status()["spent"], done.status()["left"]) == (11, 0)
     assert 27 <= done.status()["money"]["spent"] <= 28
-    assert "stacksl budget" not in shown_run(done)
+    assert "stacksl change" not in shown_run(done)
     for name, settings in (("counted", {"budget": 10}), ("all", {"count": 11, "budget": "$33"})):
         (tmp_path / name).mkdir()
         other = play(begin(tmp_path / name, **{**who, **settings}))
-        assert "stacksl budget" not in shown_run(other), "labels were meant, or none is left"
+        assert "stacksl change" not in shown_run(other), "labels were meant, or none is left"
     expect_sound(done)
 
 
 def test_money_needs_a_price(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="--price"):
-        begin(tmp_path).change_budget("$400")
+        begin(tmp_path).change(budget="$400", later=True)
 
 
 def test_shares_are_of_the_items_to_choose_from(tmp_path: Path) -> None:
     owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
     waiting = begin(tmp_path, owned=str(owned))
-    assert waiting.change_budget("all") == 60
-    assert waiting.change_budget("50%") == 30
+    assert waiting.change(budget="all", later=True).labels == 60
+    assert waiting.change(budget="50%", later=True).labels == 30
 
 
 def test_a_label_of_a_forgotten_item_was_bought_all_the_same(tmp_path: Path) -> None:
     done = finished(tmp_path, count=40, budget="all", audit=0)
     forget(done.path, str(bought(done)[0]["item"]))
-    done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=2))
-    assert done.change_budget("all") == 42
+    done.change(items=labelled(tmp_path / "more.csv", ids=True, first=700, count=2), later=True)
+    assert done.change(budget="all", later=True).labels == 42
     assert done.resume().status()["spent"] == 42
     expect_sound(done)
 
@@ -129,8 +128,8 @@ def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> Non
         out=tmp_path / "run",
         label_column="label",
     )
-    assert done.extend(more) == 40
-    done.change_budget(80)
+    assert done.change(items=more, later=True).items == 40
+    done.change(budget=80, later=True)
     done.resume()
     assert done.status()["spent"] == (80 if mode == "pool" else 20 + 40)  # the first 50 are gone by
     assert done.status()["rounds"] == 90
@@ -144,8 +143,8 @@ def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> Non
 def test_people_are_asked_of_what_came_on_the_way(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, count=20, budget=14, mode=mode)
     answer_all(waiting)
-    assert waiting.extend(write_pool(tmp_path, 40, seed=7, first=100)) == 40
-    waiting.change_budget(40)
+    assert waiting.change(items=write_pool(tmp_path, 40, seed=7, first=100), later=True).items == 40
+    waiting.change(budget=40, later=True)
     done = play(waiting.resume())
     assert len(bought(done, state="answered")) == 40
     assert sum(len(str(row["item"])) == 4 for row in bought(done)) >= 20
@@ -154,13 +153,13 @@ def test_people_are_asked_of_what_came_on_the_way(tmp_path: Path, mode: str) -> 
 
 def test_terms_that_changed_twice_are_both_taken_up_behind_a_checkpoint(tmp_path: Path) -> None:
     waiting = begin(tmp_path, count=20, mode="stream", budget=18)
-    waiting.change_budget(12)
+    waiting.change(budget=12, later=True)
     waiting.resume()
-    waiting.extend(write_pool(tmp_path, 30, seed=7, first=100))
-    waiting.change_budget(30)
+    waiting.change(items=write_pool(tmp_path, 30, seed=7, first=100), later=True)
+    waiting.change(budget=30, later=True)
     done = play(waiting.resume())
     assert done.status()["rounds"] == 50
-    done.extend(write_pool(tmp_path, 5, seed=8, first=200))
+    done.change(items=write_pool(tmp_path, 5, seed=8, first=200), later=True)
     done = play(done.resume())  # the checkpoint is of round 50, the first change had 20 in sight
     assert (done.status()["state"], done.status()["rounds"]) == ("finished", 55)
     expect_sound(done)
@@ -168,7 +167,7 @@ def test_terms_that_changed_twice_are_both_taken_up_behind_a_checkpoint(tmp_path
 
 def test_more_items_without_more_money_are_only_looked_at(tmp_path: Path) -> None:
     done = finished(tmp_path, count=40)
-    done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=10))
+    done.change(items=labelled(tmp_path / "more.csv", ids=True, first=700, count=10), later=True)
     done.resume()
     assert (done.status()["spent"], done.status()["rounds"]) == (20, 50)
     expect_sound(done)
@@ -179,17 +178,17 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path)
     table = (done.path / "resolved.toml").read_text()
     taken = labelled(tmp_path / "taken.csv", ids=True, first=5, count=3)
     with pytest.raises(DataError, match="ids of their own"):
-        done.extend(taken)
+        done.change(items=taken, later=True)
     with pytest.raises(LabelerError, match="answer"):
-        done.extend(write_pool(tmp_path, 5, first=700))
+        done.change(items=write_pool(tmp_path, 5, first=700), later=True)
     with pytest.raises(DataError):
-        done.extend(tmp_path / "gone.csv")
+        done.change(items=tmp_path / "gone.csv", later=True)
     assert (done.path / "resolved.toml").read_text() == table
     assert done.status()["state"] == "finished"
     new = labelled(tmp_path / "new.csv", ids=True, first=700, count=5)
-    done.extend(new)
+    done.change(items=new, later=True)
     with pytest.raises(RunError, match="already"):
-        done.extend(new)
+        done.change(items=new, later=True)
     done.resume()
     expect_sound(done)
 
@@ -220,13 +219,13 @@ def test_owned_labels_that_come_later_are_learnt_once(tmp_path: Path, mode: str)
     done = play(begin(tmp_path, mode=mode, budget=12))
     model = (done.path / "model" / "head.safetensors").read_bytes()
     owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
-    done.extend(owned, owned=True)
+    done.change(owned=owned, later=True)
     done.resume()
     assert done.status()["state"] == "finished"
     assert (done.status()["spent"], len(bought(done, purpose="owned"))) == (12, 15)
     assert (done.path / "model" / "head.safetensors").read_bytes() != model
     with pytest.raises(RunError, match="already"):
-        done.extend(owned, owned=True)
+        done.change(owned=owned, later=True)
     expect_sound(done)
 
 
@@ -241,7 +240,7 @@ def test_what_is_held_is_not_bought_nor_measured_by(tmp_path: Path, mode: str) -
         for name, text in texts_of(tmp_path / "pool-0-0.csv").items():
             table.writerow([f"held-{name}", text, gold(text)])
     before = {str(row["item"]) for row in bought(waiting)}
-    waiting.extend(held, owned=True)
+    waiting.change(owned=held, later=True)
     done = play(waiting.resume())
     assert {str(row["item"]) for row in bought(done) if row["purpose"] != "owned"} == before
     learnt = {str(row["item"]).rpartition("-")[2] for row in bought(done, purpose="owned")}
@@ -267,4 +266,4 @@ def test_a_run_that_has_not_begun_cannot_change(tmp_path: Path) -> None:
     done = finished(tmp_path)
     done.folder.ledger.unlink()
     with pytest.raises(RunError, match="asked nothing yet"):
-        done.change_budget(50)
+        done.change(budget=50, later=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stacksl import formats
 from stacksl.errors import RunError
-from stacksl.runs.checkpoints import KEPT, Checkpoint, at, heads, latest, save
+from stacksl.files import formats
+from stacksl.runs.storage.checkpoints import KEPT, Checkpoint, at, heads, latest, save
 
 ARRAYS = {
     "round": np.array(7),

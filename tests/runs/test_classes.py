@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,11 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import RunError, SettingsError
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Head
-from stacksl.runs.adding import Prospect, prospect
-from stacksl.runs.checkpoints import heads, latest
-from stacksl.runs.forgetting import forget
-from stacksl.runs.job import Job
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Head
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.checkpoints import heads, latest
 
 from .conftest import CLASSES, Finished
 from .people_cases import Row, answer_all, begin, gold, play, read_rows, sheets, write_pool
@@ -89,11 +89,12 @@ def learner_of(made: Run) -> dict[str, Any]:
 
 def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:
     before, none = made.status(), none_said(made)
-    expected = prospect(made.folder, NEW)
-    found = made.add_class(NEW)
+    expected = made.change(classes=NEW, dry_run=True)
+    assert made.status() == before, "nothing was written"
+    found = made.change(classes=NEW)
     after = made.status()
     assert found == expected
-    assert (found.classes, found.price, found.cost) == (3, None, None)
+    assert (found.classes, found.price, found.cost_again) == (3, None, None)
     assert 0 < found.mapped < none
     assert found.mapped + len(found.again) == none
     assert after["answered"] == before["answered"] + found.mapped
@@ -110,10 +111,10 @@ def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:
 
 def test_the_run_goes_on_with_the_class_and_is_played_again(made: Run) -> None:
     out = [read_rows(sheet) for sheet in sheets(made)]
-    found = made.add_class(NEW, description="what is seen in the dark")
+    found = made.change(classes={NEW: "what is seen in the dark"})
     assert [read_rows(sheet) for sheet in sheets(made)] == out, "sheets that are out stay"
     assert all(NEW not in row["options"] for rows in out for row in rows)
-    made.change_budget(40)
+    made.change(budget=40, later=True)
     answer_all(made, plainly)
     assert all(NEW in row["options"] for row in read_rows(sheets(made)[0]))
     play(made, plainly)
@@ -128,13 +129,12 @@ def test_the_run_goes_on_with_the_class_and_is_played_again(made: Run) -> None:
 
 def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     none = none_said(made)
-    found = made.add_class(NEW, reopen=True)
+    found = made.change(classes=NEW, reopen=True)
     assert len(found.again) == none - found.mapped > 0
     again = {row[0] for row in purchases(made) if row[1] == 1}
     assert again == set(found.again)
-    assert prospect(made.folder).again == ()
     with pytest.raises(RunError, match="no item to ask for once more"):
-        made.ask_again()
+        made.change(reopen=True)
     play(made, plainly)
     by_slot = {(r[0], r[1]): r[3] for r in purchases(made)}
     assert {by_slot[item, 0] for item in again} == {"none"}
@@ -145,18 +145,25 @@ def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     made.replay()
 
 
+def test_no_more_is_asked_for_again_than_was_agreed_to(made: Run) -> None:
+    offered = made.change(classes=NEW, reopen=True, dry_run=True)
+    before = made.status()
+    with pytest.raises(RunError, match="answers were taken since the price was shown"):
+        made.change(classes=NEW, reopen=True, agreed=replace(offered, again=offered.again[1:]))
+    assert made.status() == before
+
+
 def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path: Path) -> None:
     made = started(tmp_path, budget=20, batch=20)
-    found = made.add_class(NEW)
+    found = made.change(classes=NEW)
     assert made.status()["state"] == "finished"
-    assert prospect(made.folder).again == found.again
+    assert made.change(budget=30, dry_run=True).again == found.again
     before = told(made, lambda ledger: ledger.head)
-    with pytest.raises(SettingsError, match="0 labels left: raise it first"):
-        made.ask_again()
+    with pytest.raises(SettingsError, match="0 labels left: raise it as well"):
+        made.change(reopen=True)
     assert told(made, lambda ledger: ledger.head) == before
     assert made.status()["state"] == "finished"
-    made.change_budget(20 + len(found.again))
-    made.ask_again()
+    made.change(budget=20 + len(found.again), reopen=True)
     play(made, plainly)
     assert made.status()["answered"] == 20
     assert none_said(made) == len(found.again), "the first answers stay what they were"
@@ -173,7 +180,7 @@ def test_a_run_that_is_cut_off_takes_the_class_up(
 ) -> None:
     shutil.copytree(made.path, tmp_path / "twin" / "run")
     twin = Run(tmp_path / "twin" / "run")
-    twin.add_class(NEW)
+    twin.change(classes=NEW)
     theirs = learner_of(twin)
 
     def cut(*args: object, **more: object) -> None:
@@ -181,15 +188,15 @@ def test_a_run_that_is_cut_off_takes_the_class_up(
 
     with monkeypatch.context() as patch:
         place = {"event": "Ledger.add_class", "correction": "Ledger.correct"}.get(step.split()[-1])
-        home = "stacksl.labels.ledger" if place else "stacksl.runs.people"
+        home = "stacksl.ledger.ledger" if place else "stacksl.runs.session.assignment"
         patch.setattr(f"{home}.{place or 'SheetLabeler.pending'}", cut)
         with pytest.raises(Cut):
-            made.add_class(NEW)
+            made.change(classes=NEW)
     verify(made)
     if step == "before the event":  # nothing has happened, and what is there plays again
         assert made.replay()["labels"] == told(made, lambda ledger: ledger.learnt)
         with pytest.raises(SettingsError, match="there already"):
-            made.add_class("  NIGHT")
+            made.change(classes="  NIGHT")
     made.resume()
     assert purchases(made) == purchases(twin)
     ours = learner_of(made)
@@ -201,9 +208,9 @@ def test_a_run_that_is_cut_off_takes_the_class_up(
 
 def test_a_stream_is_paced_and_compared_round_by_round_all_the_same(tmp_path: Path) -> None:
     made = started(tmp_path, mode="stream")
-    made.add_class(NEW)
+    made.change(classes=NEW)
     answer_all(made, plainly)
-    made.add_class("dawn")
+    made.change(classes="dawn")
     play(made, plainly)
     assert made.model.classes == ("bread", "sea", NEW, "dawn")
     verify(made)
@@ -213,7 +220,7 @@ def test_a_stream_is_paced_and_compared_round_by_round_all_the_same(tmp_path: Pa
 def test_answers_of_the_audit_are_mapped_and_not_learnt(tmp_path: Path) -> None:
     made = started(tmp_path, audit=12, batch=36)
     before = made.status()["answered"]
-    found = made.add_class(NEW)
+    found = made.change(classes=NEW)
     assert found.measured > 0
     assert made.status()["answered"] == before + found.mapped
     words = [each.word for each in told(made, lambda led: led.audited()).values()]
@@ -227,25 +234,26 @@ def test_a_finished_run_of_a_label_column_takes_a_class_on(
 ) -> None:
     shutil.copytree(classes.run.path, tmp_path / "run")
     made = Run(tmp_path / "run")
-    found = made.add_class("dawn")
-    assert found == Prospect(4, 0, 0, (), None, 0)
+    found = made.change(classes="dawn")
+    assert (found.classes, found.mapped, found.measured) == (4, 0, 0)
+    assert (found.again, found.price, found.left) == ((), None, 0)
     assert made.status()["state"] == "finished"
     assert made.model.classes == (*CLASSES, "dawn")
     test, answers = classes.test
     wide = [Item(item.id, item.prompt, (*CLASSES, "dawn")) for item in test]
     assert made.evaluate(wide, answers)["accuracy"] > 0.5
     verify(made)
-    made.add_class("dusk", description="the other one")
+    made.change(classes={"dusk": "the other one"})
     assert made.model.classes == (*CLASSES, "dawn", "dusk")
     made.replay()
 
 
 def test_more_items_and_forgotten_ones_go_with_it(made: Run, tmp_path: Path) -> None:
-    made.add_class(NEW)
-    assert made.extend(write_pool(tmp_path, 12, seed=3, first=100)) == 12
+    made.change(classes=NEW)
+    assert made.change(items=write_pool(tmp_path, 12, seed=3, first=100), later=True).items == 12
     asked = [row[0] for row in purchases(made) if row[2] == "answered"]
     forget(made.path, str(asked[0]))
-    made.add_class("dawn")
+    made.change(classes="dawn")
     play(made, plainly)
     assert made.model.classes == ("bread", "sea", NEW, "dawn")
     page = (made.path / "report.html").read_text()
@@ -262,20 +270,20 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(
     table = (made.path / "resolved.toml").read_bytes()
     for name in ("bread", " Bread ", "BREAD"):
         with pytest.raises(SettingsError, match="there already, as number 1 of 2"):
-            made.add_class(name)
+            made.change(classes=name)
     with pytest.raises(SettingsError, match="needs a name"):
-        made.add_class("  ")
+        made.change(classes="  ")
     with pytest.raises(RunError, match="no item to ask for once more"):
-        made.ask_again()
+        made.change(reopen=True)
     assert (made.path / "resolved.toml").read_bytes() == table
     with pytest.raises(RunError, match="bring their own options"):
-        pairs.run.add_class(NEW)
+        pairs.run.change(classes=NEW)
     shutil.copytree(pairs.run.path, tmp_path / "lm")
     adapted = Run(tmp_path / "lm")
     rows = adapted.folder.read_toml("resolved.toml")
     adapted.folder.write_toml("resolved.toml", {**rows, "model": "sample", "adapt": "lora"}, "")
     with pytest.raises(RunError, match="language model's features"):
-        adapted.add_class(NEW)
+        adapted.change(classes=NEW)
 
 
 def test_many_classes_stand_in_a_list_for_each_number_of_them(tmp_path: Path) -> None:
@@ -283,7 +291,7 @@ def test_many_classes_stand_in_a_list_for_each_number_of_them(tmp_path: Path) ->
     (tmp_path / "many.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
     plan = {"labeler": "file", "classes": str(tmp_path / "many.txt"), "budget": 12, "batch": 6}
     made = run(write_pool(tmp_path, 30), out=tmp_path / "run", audit=0, mode="pool", **plan)
-    made.add_class(NEW)
+    made.change(classes=NEW)
     made.answer()
     answer_all(made, plainly_or_none)
     lists = {path.name: read_rows(path) for path in (made.path / "ask").glob("classes*.csv")}
@@ -314,15 +322,14 @@ def test_a_kill_between_the_settings_and_the_classes_loses_nothing(
     else:
         shutil.copytree(classes.run.path, tmp_path / "run")
         made = Run(tmp_path / "run")
-    before = Job.open(made.folder).dataset.classes
-    for _ in range(2):
-        with monkeypatch.context() as patch:
-            patch.setattr("stacksl.runs.adding.write_atomic", cut)
-            with pytest.raises(Cut):
-                made.add_class("dusk")
-        assert Job.open(made.folder).dataset.classes == before
-    made.add_class("dawn")
-    assert Job.open(made.folder).dataset.classes == (*(before or ()), "dawn")
+    before = RunSpec.open(made.folder).dataset.classes or ()
+    with monkeypatch.context() as patch:
+        patch.setattr("stacksl.runs.changes.pending.write_atomic", cut)
+        with pytest.raises(Cut):
+            made.change(classes="dusk", later=True)
+    assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk"), "it was announced"
+    made.change(classes="dawn", later=True)
+    assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk", "dawn")
     verify(made)
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.errors import LabelerError, RunError, SettingsError
-from stacksl.items import Decision
-from stacksl.labels.labelers import NoisyLabeler, Pending
-from stacksl.labels.purchases import Answer, Purchase
+from stacksl.labelers.labelers import NoisyLabeler, Pending
+from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.runs.loop.game import Game, play
-from stacksl.runs.settings import resolve
+from stacksl.runs.settings.resolve import resolve
+from stacksl.types import Decision
 
 from .conftest import class_items, game_of, pair_items, pooled, streamed
 

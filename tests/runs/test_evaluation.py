@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import DataError
-from stacksl.runs.metrics import wilson
+from stacksl.models.metrics import wilson
 
 from .conftest import CLASSES, class_items, pair_items
 

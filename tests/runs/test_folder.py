@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from stacksl import formats
 from stacksl.errors import RunError, RunLocked
-from stacksl.runs import folder as folders
-from stacksl.runs.folder import RunFolder, claim_folder, new_folder_name, write_atomic
+from stacksl.files import formats
+from stacksl.runs.storage import folder as folders
+from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name, write_atomic
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def waiting(seconds: float) -> Iterator[None]:
 HOLD = """
 import sys, time
 from pathlib import Path
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder
 with RunFolder(Path(sys.argv[1])).locked():
     print("held", flush=True)
     sys.stdin.read()

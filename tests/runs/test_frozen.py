@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.errors import FeatureError
-from stacksl.game.inputs import PairBlock, SharedBlock
-from stacksl.runs.frozen import freeze, is_frozen, thaw
+from stacksl.features.store import freeze, is_frozen, thaw
 
 ROWS = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
 BLOCKS = {
@@ -103,7 +103,7 @@ def test_offsets_that_do_not_fit_are_refused(tmp_path) -> None:
 
 
 def test_half_frozen_is_not_frozen(tmp_path, monkeypatch) -> None:
-    from stacksl.runs import frozen as module
+    from stacksl.features import store as module
 
     class Cut(Exception):
         pass

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import pytest
 
 from stacksl.api import Run, prepare
+from stacksl.core import GATES
+from stacksl.core.gates.rules import GateState
 from stacksl.errors import SettingsError
-from stacksl.game import GATES
-from stacksl.game.rules import GateState
-from stacksl.runs.building import assemble
-from stacksl.runs.job import Job
-from stacksl.runs.settings import Settings, resolve, settings_type
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.resolve import Settings, resolve, settings_type
+from stacksl.runs.spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def test_a_run_with_a_new_gate_s_setting_is_played_and_read_again(unsure, tmp_pa
     assert players.learner.gate == Unsure(level=0.25, ridge=0.5)
     run = plan.start()
     assert Run.open(run.path).folder.read_toml("run.toml")["level"] == 0.25
-    again = Job.open(run.folder)
+    again = RunSpec.open(run.folder)
     assert again.settings == plan.settings
     assert again.resolved.origin["level"] == "flag"
     assert resolve(config=plan.resolved.explicit()).settings == plan.settings
@@ -68,7 +68,7 @@ def test_a_run_with_a_new_gate_s_setting_is_played_and_read_again(unsure, tmp_pa
 def _block() -> Any:
     import numpy as np
 
-    from stacksl.game import PairBlock
+    from stacksl.core import PairBlock
 
     rows = np.random.default_rng(0).normal(size=(40, 3)) / 4
     return PairBlock(rows, np.arange(0, 41, 4))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
-from stacksl.runs.handing import epochs_of, training_of
+from stacksl.runs.finish.adapter import epochs_of, training_of
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stacksl import Run, run
-from stacksl.runs.forgetting import forget
+from stacksl.runs.changes.forgetting import forget
 
 WORDS = {"bread": "oven flour yeast", "sea": "tide anchor sail", "night": "moon lamp owl"}
 
@@ -28,13 +28,13 @@ def table(path: Path, start: int, rows: int) -> Path:
 def test_an_item_of_a_later_file_is_forgotten_and_the_run_goes_on(tmp_path, mode) -> None:
     data, more = table(tmp_path / "a.csv", 0, 30), table(tmp_path / "b.csv", 100, 30)
     done = run(data, budget=6, mode=mode, out=tmp_path / "run")
-    done.extend(more)
-    done.change_budget(12)
+    done.change(items=more, later=True)
+    done.change(budget=12, later=True)
     done.resume()
     assert done.status()["asked"] == 12
     forget(done.path, "q110")
-    done.extend(table(tmp_path / "c.csv", 200, 12))
-    done.change_budget(14)
+    done.change(items=table(tmp_path / "c.csv", 200, 12), later=True)
+    done.change(budget=14, later=True)
     Run.open(done.path).resume()
     assert done.status()["state"] == "finished"
     assert done.status()["asked"] in (13, 14), "a stream may leave the forgotten item's label"
@@ -47,31 +47,10 @@ def test_labels_that_are_held_need_no_answer_of_the_oracle(tmp_path: Path) -> No
     done = run(data, budget=6, owned=str(owned), out=tmp_path / "run")
     assert (done.status()["asked"], done.status()["state"]) == (6, "finished")
     later = table(tmp_path / "p.csv", 300, 6)
-    done.extend(later, owned=True)
+    done.change(owned=later, later=True)
     done.resume()
     assert done.status()["state"] == "finished"
     with done.ledger as ledger:
         purposes = [row["purpose"] for row in ledger.export()]
     assert (purposes.count("owned"), purposes.count("train")) == (15, 6)
     assert done.replay()["labels"] == 21
-
-
-def test_a_file_that_came_is_taken_up_though_the_run_was_killed_as_it_came(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from stacksl.runs.job import Job
-
-    data, more = table(tmp_path / "a.csv", 0, 30), table(tmp_path / "b.csv", 100, 30)
-    done = run(data, budget=6, out=tmp_path / "run")
-
-    def cut(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Job, "renewed", cut)
-        with pytest.raises(KeyboardInterrupt):
-            done.extend(more)
-    assert done.extend(more) == 30
-    done.change_budget(9)
-    done.resume()
-    assert done.status()["asked"] == 9

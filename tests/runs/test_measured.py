@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import binomtest
 
 from stacksl.data import Dataset
-from stacksl.runs.audit import Audited, judge_audit
-from stacksl.runs.evaluation import Evaluation, Tested
+from stacksl.models.audit import Audited, judge_audit
+from stacksl.models.evaluation import Evaluation, Tested
+from stacksl.runs.finish.quality import audit_fact, calibration, class_rows, confusion_rows, source
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.measured import audit_fact, calibration, class_rows, confusion_rows, source
 
 from .conftest import CLASSES, class_items
 from .test_audit import policies

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import RunError, SettingsError
-from stacksl.runs.changing import fresh_audit, what_measures
-from stacksl.runs.job import Job
+from stacksl.runs.spec import RunSpec
 
 from .changing_cases import MODES, audits, facts_of, finished, labelled
 from .conftest import class_items
@@ -22,11 +21,12 @@ def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) 
     before = audits(done)
     model = (done.path / "model" / "head.safetensors").read_bytes()
     if mode == "stream":  # every item has passed
-        with pytest.raises(SettingsError, match="stacksl extend"):
-            done.change_budget(120)
+        with pytest.raises(SettingsError, match="stacksl change RUN --items FILE"):
+            done.change(budget=120, later=True)
         assert done.status()["state"] == "finished"
-        done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=120))
-    assert done.change_budget(120) == 120
+        more = labelled(tmp_path / "more.csv", ids=True, first=700, count=120)
+        done.change(items=more, later=True)
+    assert done.change(budget=120, later=True).labels == 120
     assert done.status()["state"] == "stopped"
     done.resume()
     assert done.status()["state"] == "finished"
@@ -51,9 +51,8 @@ def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(tmp_path: Pa
     done = finished(tmp_path, audit=6)
     first = facts_of(done).audit
     for labels in (40, 60):
-        done.change_budget(labels)
-        assert "the one that was shown measures" in str(what_measures(done.folder, labels))
-        done.resume()
+        found = done.change(budget=labels)
+        assert "the one that was shown measures" in str(found.measures)
         assert len(audits(done)) == 6
         second = facts_of(done).audit
         assert first is not None
@@ -68,7 +67,7 @@ def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(tmp_path: Pa
 
 def test_a_fresh_audit_is_not_called_shown_before(tmp_path: Path) -> None:
     done = finished(tmp_path, audit=6)
-    done.change_budget(120)
+    done.change(budget=120, later=True)
     done.resume()
     audit = facts_of(done).audit
     assert audit is not None
@@ -82,7 +81,7 @@ def test_items_that_only_were_looked_at_show_the_audit_again(tmp_path: Path) -> 
     assert facts_of(done).audit.shown_before is False  # type: ignore[union-attr]
     done.resume()
     assert facts_of(done).audit.shown_before is False  # type: ignore[union-attr]
-    done.extend(labelled(tmp_path / "more.csv", ids=True, first=700, count=9))
+    done.change(items=labelled(tmp_path / "more.csv", ids=True, first=700, count=9), later=True)
     done.resume()
     assert facts_of(done).audit.shown_before is True  # type: ignore[union-attr]
     assert "This audit was shown before" in (done.path / "report.html").read_text()
@@ -103,35 +102,35 @@ def test_facts_that_are_torn_are_refused_and_made_again_once_deleted(tmp_path: P
 
 def test_labels_held_elsewhere_do_not_make_an_old_audit_new(tmp_path: Path) -> None:
     done = finished(tmp_path, audit=6)
-    done.extend(labelled(tmp_path / "owned.csv", ids=True, first=700, count=15), owned=True)
+    done.change(owned=labelled(tmp_path / "owned.csv", ids=True, first=700, count=15), later=True)
     done.resume()
     audit = facts_of(done).audit
     assert audit is not None
     assert (audit.number, audit.shown_at, audit.learnt) == (1, 14, 29)
 
 
-def test_only_what_is_taken_up_counts(tmp_path: Path) -> None:
+def test_an_audit_that_was_leased_stays_with_further_changes(tmp_path: Path) -> None:
     done = finished(tmp_path, audit=6)
-    for labels in (100, 140, 120):
-        done.change_budget(labels)
-    assert Job.open(done.folder).terms.audits == (6, 25)
-    assert fresh_audit(done.folder) == 25
-    assert "25 of the 120 labels are kept" in str(what_measures(done.folder, 120))
-    done.change_budget(20)
-    assert Job.open(done.folder).terms.audits == (6,)
-    assert fresh_audit(done.folder) == 0
+    found = done.change(budget=100, later=True)
+    assert (found.audit, len(audits(done))) == (20, 26), "leased with the change"
+    assert "20 of the 100 labels are kept" in str(found.measures)
+    for labels in (140, 120):
+        assert done.change(budget=labels, later=True).audit == 20
+    assert RunSpec.open(done.folder).terms.audits == (6, 20)
+    with pytest.raises(SettingsError, match="give at least 40"):
+        done.change(budget=20)
     done.resume()
-    assert (len(audits(done)), done.status()["spent"]) == (6, 20)
-    assert facts_of(done).audit is not None
+    assert (len(audits(done)), done.status()["spent"]) == (26, 120)
+    assert facts_of(done).audit.n == 20  # type: ignore[union-attr]
     expect_sound(done)
 
 
 def test_an_audit_that_was_not_shown_is_not_bought_twice(tmp_path: Path) -> None:
     waiting = play(begin(tmp_path, count=200, audit=4, budget=12, batch=40))
-    waiting.change_budget(112)
+    waiting.change(budget=112, later=True)
     answer_all(waiting.resume())
     assert waiting.status()["state"] == "waiting"
-    waiting.change_budget(150)
+    waiting.change(budget=150, later=True)
     done = play(waiting.resume())
     assert len(audits(done)) == 4 + 25
     assert facts_of(done).audit is not None
@@ -144,14 +143,14 @@ def test_an_audit_that_was_not_shown_is_not_bought_twice(tmp_path: Path) -> None
 def test_who_wanted_no_audit_gets_none(tmp_path: Path, tested: bool) -> None:
     own: dict[str, Any] = {"test": class_items(20, seed=9)} if tested else {"audit": 0}
     done = finished(tmp_path, **own)
-    done.change_budget(120)
+    done.change(budget=120, later=True)
     assert audits(done.resume()) == []
     assert done.status()["asked"] == 120
 
 
 def test_a_budget_that_grows_large_on_the_way_is_audited(tmp_path: Path) -> None:
     waiting = begin(tmp_path, count=150, batch=30)
-    waiting.change_budget(112)
+    waiting.change(budget=112, later=True)
     done = play(waiting.resume())
     assert len(audits(done)) == 22  # of the 88 labels not promised yet: min(max(8, 50), 88 / 4)
     audit = facts_of(done).audit
@@ -164,10 +163,10 @@ def test_a_new_audit_that_finds_no_items_says_what_to_do(tmp_path: Path) -> None
     done = finished(tmp_path, count=120, budget=100, batch=50)
     extra = labelled(tmp_path / "extra.csv", ids=True, first=700, count=90)
     with pytest.raises(SettingsError, match="120"):
-        done.change_budget(200)
+        done.change(budget=200, later=True)
     assert done.status()["state"] == "finished"
-    done.extend(extra)
-    done.change_budget(200)
+    done.change(items=extra, later=True)
+    done.change(budget=200, later=True)
     done.resume()
     assert done.status()["spent"] == 200
     expect_sound(done)

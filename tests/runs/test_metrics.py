@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.runs.metrics import calibration_bins, cohen_kappa, confusions, macro_f1, wilson
+from stacksl.models.metrics import calibration_bins, cohen_kappa, confusions, macro_f1, wilson
 
 
 @given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from stacksl import Item, formats
+from stacksl import Item
 from stacksl.api import run
 from stacksl.errors import DataError, RunError
-from stacksl.runs import arrays
-from stacksl.runs.model import Model
+from stacksl.files import arrays, formats
+from stacksl.models.linear import Model
 
 from .conftest import CLASSES, class_items
 
@@ -147,7 +147,7 @@ def test_a_model_killed_while_it_is_replaced_is_not_read(
 
     about = formats.from_json((again.path / "model" / "model.json").read_text())
     monkeypatch.setattr(arrays, "save", cut)
-    monkeypatch.setattr("stacksl.runs.model.write_atomic", cut)
+    monkeypatch.setattr("stacksl.models.linear.write_atomic", cut)
     with pytest.raises(Cut):
         model.save(again.path / "model", about["scorer_settings"])
     with pytest.raises(RunError, match=r"no model in .*stacksl resume"):

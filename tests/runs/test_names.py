@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.game.inputs import PairBlock, SharedBlock
-from stacksl.game.scorers import make_scorer
-from stacksl.items import Item
-from stacksl.runs import final, picking
-from stacksl.runs.final import KINDS, Source, beside_names, make_final
-from stacksl.runs.folder import RunFolder
-from stacksl.runs.names import in_words, name_rows, name_texts
-from stacksl.runs.picking import margins, spread_out
-from stacksl.runs.refits import LinearTrainer, linear_trainer
-from stacksl.runs.settings import resolve
+from stacksl.core.blocks import PairBlock, SharedBlock
+from stacksl.core.scorers import make_scorer
+from stacksl.runs.loop import batch_selection as picking
+from stacksl.runs.loop import final_model as final
+from stacksl.runs.loop.batch_selection import margins, spread_out
+from stacksl.runs.loop.class_names import in_words, name_rows, name_texts
+from stacksl.runs.loop.final_model import KINDS, Source, beside_names, make_final
+from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
+from stacksl.runs.settings.resolve import resolve
+from stacksl.runs.storage.folder import RunFolder
+from stacksl.types import Item
 
 from .conftest import class_items, game_of, pair_items, pooled
 

@@ -11,21 +11,21 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.runs.items.corpus import Role
-from stacksl.runs.job import Job
-from stacksl.runs.opening import corpus_of, order_of
+from stacksl.runs.items.roles import corpus_of, order_of
+from stacksl.runs.spec import RunSpec
 
 from ..e2e.worker import arm
 from .people_cases import begin, bought, expect_sound, fill, sheets
 
 MOMENTS = [
-    ("stacksl.labels.ledger:Ledger.take", 1, "before"),
-    ("stacksl.labels.ledger:Ledger.take", 1, "after"),
-    ("stacksl.game.learner:Learner.learn", 2, "after"),
-    ("stacksl.labels.ledger:Ledger.post", 1, "after"),
-    ("stacksl.labels.ledger:Ledger.hand_out", 1, "before"),
-    ("stacksl.labels.ledger:Ledger.hand_out", 1, "after"),
-    ("stacksl.runs.people:write_sheet", 1, "after"),
-    ("stacksl.runs.finish:write_pages", 1, "before"),
+    ("stacksl.ledger.ledger:Ledger.take", 1, "before"),
+    ("stacksl.ledger.ledger:Ledger.take", 1, "after"),
+    ("stacksl.core.learner:Learner.learn", 2, "after"),
+    ("stacksl.ledger.ledger:Ledger.post", 1, "after"),
+    ("stacksl.ledger.ledger:Ledger.hand_out", 1, "before"),
+    ("stacksl.ledger.ledger:Ledger.hand_out", 1, "after"),
+    ("stacksl.runs.session.assignment:write_sheet", 1, "after"),
+    ("stacksl.runs.finish.finish:write_pages", 1, "before"),
 ]
 SETTINGS = {"annotators": "anna,ben", "overlap": 2, "audit": 4, "budget": 29, "batch": 4}
 
@@ -84,7 +84,7 @@ def test_a_waiting_run_that_is_resumed_waits_on(tmp_path: Path) -> None:
 
 def test_rows_to_measure_are_none_to_choose_from(tmp_path: Path) -> None:
     waiting = begin(tmp_path, audit=9)
-    corpus = corpus_of(Job.open(waiting.folder))
+    corpus = corpus_of(RunSpec.open(waiting.folder))
     assert len(corpus.drawn) == 9
     assert sorted([*corpus.order, *corpus.drawn]) == list(range(60))
     assert corpus.aside() == frozenset(corpus.drawn)

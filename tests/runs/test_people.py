@@ -11,9 +11,9 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import DataError
-from stacksl.labels.ledger import Ledger
+from stacksl.ledger.ledger import Ledger
 from stacksl.report.facts import Facts
-from stacksl.runs import people
+from stacksl.runs.session import assignment as people
 
 from .conftest import CLASSES
 from .people_cases import (
@@ -109,7 +109,7 @@ def test_rows_of_two_are_two_purchases_and_one_lesson(tmp_path: Path, mode: str)
 def test_an_annotator_never_measures_agreement_with_oneself(tmp_path: Path) -> None:
     waiting = begin(tmp_path, overlap=3, **TWO)
     for name in ("ben", "anna", "ben"):
-        waiting.release(annotator=name)
+        waiting.people(free=name)
     play(waiting)
     for row in bought(waiting, slot=1):
         assert len({each["labeler"] for each in bought(waiting, item=row["item"])}) == 2

@@ -12,9 +12,9 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.features.cache import VectorCache, text_key
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import ItemRecord
-from stacksl.runs.folder import RunFolder, claim_folder
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import ItemRecord
+from stacksl.runs.storage.folder import RunFolder, claim_folder
 
 pytestmark = pytest.mark.usefixtures("generous")
 

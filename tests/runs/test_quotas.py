@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from stacksl import Item, run
+from stacksl.core.blocks import SharedBlock
+from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
-from stacksl.game.inputs import SharedBlock
-from stacksl.game.randomness import generator
-from stacksl.runs.quotas import rare_picks, share_of
+from stacksl.runs.loop.class_minimum import rare_picks, share_of
 
 
 class Certain:

@@ -9,16 +9,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from stacksl.core import Hard, Learner, SharedBlock, make_scorer
 from stacksl.errors import LedgerCorrupt, LedgerError, RunError
-from stacksl.game import Hard, Learner, SharedBlock, make_scorer
-from stacksl.items import Label
-from stacksl.labels.purchases import Answer
-from stacksl.labels.rows import Row
-from stacksl.runs import arrays
+from stacksl.files import arrays
+from stacksl.ledger.events import Row
+from stacksl.ledger.purchases import Answer
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
-from stacksl.runs.refits import LinearTrainer
-from stacksl.runs.replay import replay
+from stacksl.runs.loop.linear_trainer import LinearTrainer
+from stacksl.runs.session.replay import replay
+from stacksl.types import Label
 
 from .conftest import class_items, game_of, streamed
 
@@ -117,9 +117,9 @@ def test_changed_terms_have_their_effect_in_order(played, tmp_path) -> None:
     for after in (0, rows[-2].seq):  # no checkpoint holds the budget; the classes are in its arrays
         other = fresh(played, tmp_path / str(after), budget=9)
         replay(rows, other, after=after, compare=True)
-        found.append((other.agreed, other.learner.budget, other.examples.block[0].size))
-    terms = {"train": 12, "rounds": 45, "items": 41}
-    assert found == [(terms, 12, 4), (terms, 12, 3)]
+        learner = other.learner
+        found.append((learner.budget, learner.horizon, other.examples.block[0].size))
+    assert found == [(12, 45, 4), (12, 45, 3)]
 
 
 def test_audits_second_slots_and_other_answers_change_nothing_but_counts(tmp_path) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.items import Decision
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, ItemRecord
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.report.asking import Agreement, BudgetChange, Cost
-from stacksl.runs.chronicle import Chronicle
-from stacksl.runs.responses import asking_of
+from stacksl.runs.finish.answers import asking_of
+from stacksl.runs.finish.rounds import Chronicle
+from stacksl.types import Decision
 
 PRICE = 2_500_000
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from stacksl.core import GATES
 from stacksl.errors import SettingsError
-from stacksl.game import GATES
-from stacksl.runs.building import default_scorer
-from stacksl.runs.settings import Settings, resolve
+from stacksl.runs.session.build_learner import default_scorer
+from stacksl.runs.settings.resolve import Settings, resolve
 
 
 def test_a_flag_is_over_the_config_over_the_preset_over_the_aim_over_the_default() -> None:
@@ -84,7 +84,7 @@ def test_the_other_aim_has_its_own_gate_and_nothing_else() -> None:
 
 
 def test_the_three_recipes_are_presets_of_their_own() -> None:
-    from stacksl.game.calibration import RECIPES
+    from stacksl.core.calibration import RECIPES
 
     assert len(RECIPES) == 3
     for each in RECIPES:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from stacksl import Item
 from stacksl.data import Dataset, read
 from stacksl.errors import RunError
-from stacksl.runs.folder import RunFolder
-from stacksl.runs.sources import Stock
-from stacksl.runs.tombstones import TOMBSTONES, Tombstones, as_it_was
+from stacksl.runs.items.sources import Stock
+from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.tombstones import TOMBSTONES, Tombstones, as_it_was
 
 CLASSES = ("a", "b", "c")
 

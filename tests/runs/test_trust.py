@@ -11,7 +11,7 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, list_runs, prepare, run
 from stacksl.errors import DataError, FeatureError, LedgerError, RunError, SettingsError
-from stacksl.runs.settings import resolve
+from stacksl.runs.settings.resolve import resolve
 
 from .conftest import CLASSES, class_items, pair_items
 
@@ -34,7 +34,7 @@ def half_run(folder: Path, items, answers, *, budget: int = 20) -> Run:
 
 @pytest.fixture
 def cut_off(tmp_path, monkeypatch) -> Run:
-    monkeypatch.setattr("stacksl.runs.progress.OFTEN", 0.0)
+    monkeypatch.setattr("stacksl.runs.loop.progress.OFTEN", 0.0)
     items, answers = class_items(60)
     return half_run(tmp_path / "run", items, answers)
 
@@ -67,7 +67,7 @@ def test_changed_answers_are_refused(cut_off) -> None:
 
 @pytest.mark.parametrize("phase", ["features", "rounds"])
 def test_warnings_survive_a_kill(tmp_path, monkeypatch, phase) -> None:
-    monkeypatch.setattr("stacksl.runs.progress.OFTEN", 0.0)
+    monkeypatch.setattr("stacksl.runs.loop.progress.OFTEN", 0.0)
     items, answers = class_items(60)
     plan = prepare(items, answers, out=tmp_path / "run", settings={"budget": 20, "ridge": 50.0})
     assert any("ridge" in warning for warning in plan.warnings)
@@ -98,7 +98,7 @@ def facts(done: Run) -> dict:
 
 
 def test_replay_notices_another_learner(tmp_path) -> None:
-    from stacksl.runs import checkpoints
+    from stacksl.runs.storage import checkpoints
 
     items, answers = class_items(60)
     done = run(items, answers, budget=12, out=tmp_path / "run")
@@ -165,7 +165,7 @@ def test_a_flag_replaces_the_preset_s_other_way_to_clip() -> None:
 
 
 def test_a_pool_with_the_kl_step_only_predicts_once_the_budget_is_gone(tmp_path) -> None:
-    from stacksl.game.scorers.gradient import GradientScorer
+    from stacksl.core.scorers.gradient import GradientScorer
 
     items, answers = class_items(40)
     calls = []

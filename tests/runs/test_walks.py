@@ -66,7 +66,7 @@ class Walk:
     def free(self, *, drop: bool = False) -> None:
         keys = [row["key"] for path in sheets(self.run) for row in read_rows(path)]
         with suppress(RunError):  # no row waits
-            self.run.release(keys=self.rng.sample(keys, min(len(keys), 3)), drop=drop)
+            self.run.people(keys=self.rng.sample(keys, min(len(keys), 3)), drop=drop)
 
     def drop(self) -> None:
         self.free(drop=True)
@@ -87,13 +87,12 @@ class Walk:
 
     def _budget(self, labels: int) -> None:
         with suppress(SettingsError):  # nothing is left to buy
-            self.run.change_budget(str(labels))
-        self.run.resume()
+            self.run.change(budget=str(labels))
 
     def more_items(self) -> None:
         self.came += 1
-        self.run.extend(write_pool(self.folder, 5, seed=self.came, first=1000 * self.came))
-        self.run.resume()
+        more = write_pool(self.folder, 5, seed=self.came, first=1000 * self.came)
+        self.run.change(items=more)
 
     def held(self) -> None:
         self.came += 1
@@ -104,8 +103,7 @@ class Walk:
             table = csv.writer(file)
             table.writerow(["text", "label"])
             table.writerows((text, gold(text)) for text in [*texts.values(), self.rng.choice(old)])
-        self.run.extend(path, owned=True)
-        self.run.resume()
+        self.run.change(owned=path)
 
 
 def expect_laws(walk: Walk) -> None:

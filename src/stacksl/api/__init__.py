@@ -2,6 +2,6 @@
 
 from stacksl.api.planning import Plan, prepare, run
 from stacksl.api.stored import Run, list_runs
-from stacksl.runs.settings import resolve
+from stacksl.runs.settings.resolve import resolve
 
 __all__ = ["Plan", "Run", "list_runs", "prepare", "resolve", "run"]

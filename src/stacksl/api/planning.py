@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import SettingsError
-from stacksl.runs.budget import Budget, parse_budget
-from stacksl.runs.folder import RunFolder, claim_folder, new_folder_name
-from stacksl.runs.settings import Resolved, Settings, resolve
+from stacksl.runs.settings.budget import Budget, parse_budget
+from stacksl.runs.settings.resolve import Resolved, Settings, resolve
+from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
 
 if TYPE_CHECKING:
     from stacksl.api.stored import Run
     from stacksl.data import Dataset
-    from stacksl.labels.labelers import Labeler
-    from stacksl.runs.progress import Progress
-    from stacksl.runs.sources import Stock
+    from stacksl.labelers.labelers import Labeler
+    from stacksl.runs.items.sources import Stock
+    from stacksl.runs.loop.progress import Progress
 
 __all__ = ["Plan", "prepare", "run"]
 
@@ -62,7 +62,7 @@ class Plan:
     @property
     def audit(self) -> int:
         """The labels among them that measure the final model."""
-        from stacksl.runs.audit import audit_size
+        from stacksl.models.audit import audit_size
 
         size = self.settings.audit
         tested = self.test is not None
@@ -92,7 +92,7 @@ class Plan:
         Raises:
             SettingsError: there is not enough memory; nothing is written then.
         """
-        from stacksl.runs.room import expect_room
+        from stacksl.runs.session.memory import expect_room
 
         if self.settings.adapts and not self.fits:
             expect_room(self.settings, self.dataset.items, self.labels)
@@ -108,9 +108,9 @@ class Plan:
         """
         from stacksl.api.stored import Run
         from stacksl.data import write_rejected
-        from stacksl.runs.job import Job
-        from stacksl.runs.record import begin
         from stacksl.runs.session.session import Session
+        from stacksl.runs.spec import RunSpec
+        from stacksl.runs.storage.state import begin
 
         if not self.fits:
             return self.claimed().start(progress)
@@ -121,12 +121,14 @@ class Plan:
             test = self.test_source
             if test is None and self.test is not None:
                 test = _keep(self.test, folder.path / "test.jsonl")
-            job = Job(folder, self.resolved, self.stock, self.budget, data, test, audit=self.audit)
+            spec = RunSpec(
+                folder, self.resolved, self.stock, self.budget, data, test, audit=self.audit
+            )
             if self.dataset.rejected:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
             begin(folder, self.warnings, self.labeler)
-            job.write()  # run.toml last: with it the folder is a run
-        with Session.open(job, progress or _silent, labeler=self.labeler) as session:
+            spec.write()  # run.toml last: with it the folder is a run
+        with Session.open(spec, progress or _silent, labeler=self.labeler) as session:
             session.play()
         return Run(folder.path)
 
@@ -154,8 +156,8 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
-    from stacksl.runs.intake import absolute, for_file, for_model, warnings_of_test
-    from stacksl.runs.spool import STDIN, as_stream
+    from stacksl.runs.items.intake import absolute, for_file, for_model, warnings_of_test
+    from stacksl.runs.items.spool import STDIN, as_stream
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     if resolved.settings.adapts:
@@ -196,8 +198,8 @@ def prepare(
 
 def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str | None]:
     """What names the items and the test set; None where that are objects, or standard input."""
-    from stacksl.runs.sources import QUESTIONS, SAMPLE
-    from stacksl.runs.spool import STDIN
+    from stacksl.runs.items.sources import QUESTIONS, SAMPLE
+    from stacksl.runs.items.spool import STDIN
 
     own = QUESTIONS if settings.adapts else SAMPLE
     source = own if data is None else None if data == STDIN else _path(data)
@@ -206,9 +208,9 @@ def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str 
 
 def _stock(data: Any, answers: Any, test: Any, settings: Settings) -> Stock:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
-    from stacksl.runs.intake import answered, in_memory, like
-    from stacksl.runs.sources import Stock, given_classes, load, load_owned, load_test
-    from stacksl.runs.spool import STDIN, spooled
+    from stacksl.runs.items.intake import answered, in_memory, like
+    from stacksl.runs.items.sources import Stock, given_classes, load, load_owned, load_test
+    from stacksl.runs.items.spool import STDIN, spooled
 
     source, held = _sources(data, test, settings)
     classes = given_classes(None, settings)
@@ -256,7 +258,7 @@ def run(
     Raises:
         StackslError: one sentence on what is wrong or what went wrong.
     """
-    from stacksl.labels.labelers import Labeler
+    from stacksl.labelers.labelers import Labeler
 
     who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
     if who is not None and not isinstance(who, Labeler):
@@ -271,7 +273,7 @@ def run(
 
 def _recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
     """A sentence where a recipe of the paper is used outside its range of budgets."""
-    from stacksl.game.calibration import RECIPES, recipe
+    from stacksl.core.calibration import RECIPES, recipe
 
     fitting = recipe(share).name
     if preset is None or preset == fitting or preset not in {known.name for known in RECIPES}:
@@ -291,7 +293,7 @@ def _path(data: Any) -> str | None:
 
 
 def _absolute(source: str | None) -> str | None:
-    from stacksl.runs.sources import QUESTIONS, SAMPLE
+    from stacksl.runs.items.sources import QUESTIONS, SAMPLE
 
     if source is None or source in (SAMPLE, QUESTIONS) or source.startswith("hf:"):
         return source
@@ -303,8 +305,8 @@ def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
 
 
 def _check_labeler(settings: Settings, stock: Stock) -> None:
-    from stacksl.labels.labelers import make_labeler
-    from stacksl.runs.people import FILE, expect_free
+    from stacksl.labelers.labelers import make_labeler
+    from stacksl.runs.session.assignment import FILE, expect_free
 
     if settings.labeler == FILE:
         expect_free(settings)
@@ -325,7 +327,7 @@ def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:
             f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
         )
     if settings.mode == "pool":
-        from stacksl.game.gates import GATES, require_ranking
+        from stacksl.core.gates.registry import GATES, require_ranking
 
         require_ranking(GATES[settings.gate]())
 

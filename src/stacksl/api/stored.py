@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.errors import RunError, StackslError
-from stacksl.runs.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder
 
 if TYPE_CHECKING:
-    from stacksl.labels.labelers import Labeler
-    from stacksl.labels.ledger import Ledger
-    from stacksl.runs.adapted import AdaptedModel
-    from stacksl.runs.adding import Prospect
-    from stacksl.runs.answering import Received
-    from stacksl.runs.model import Model
-    from stacksl.runs.progress import Progress
-    from stacksl.runs.sources import Reading
+    from stacksl.labelers.labelers import Labeler
+    from stacksl.ledger.ledger import Ledger
+    from stacksl.models.adapted import AdaptedModel
+    from stacksl.models.linear import Model
+    from stacksl.runs.changes.change import Outcome
+    from stacksl.runs.changes.freeing import Annotator
+    from stacksl.runs.items.sources import Reading
+    from stacksl.runs.loop.progress import Progress
+    from stacksl.runs.session.answering import Received
 
 __all__ = ["Run", "list_runs"]
+
+_Text = TypeVar("_Text", str, str | Path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ class Run:
     @property
     def model(self) -> Model | AdaptedModel:
         """The model that came out."""
-        from stacksl.runs.adapted import AdaptedModel, is_adapted
-        from stacksl.runs.model import Model
+        from stacksl.models.adapted import AdaptedModel, is_adapted
+        from stacksl.models.linear import Model
 
         folder = self.folder.model
         return AdaptedModel.load(folder) if is_adapted(folder) else Model.load(folder)
@@ -63,15 +66,15 @@ class Run:
         Raises:
             RunError: there is no model yet.
         """
-        from stacksl.lm.handover import read_about
-        from stacksl.runs.adapted import is_adapted
+        from stacksl.lm.export.folder import read_about
+        from stacksl.models.adapted import is_adapted
 
         return read_about(self.folder.model) if is_adapted(self.folder.model) else self.model
 
     @property
     def ledger(self) -> Ledger:
         """The run's ledger, to read."""
-        from stacksl.labels.ledger import Ledger
+        from stacksl.ledger.ledger import Ledger
 
         if not self.folder.ledger.exists():
             raise RunError(f"the run {self.path} has no ledger yet: it stopped before round 1")
@@ -79,7 +82,7 @@ class Run:
 
     def status(self) -> dict[str, Any]:
         """Where the run stands: the contract of `stacksl status --json`."""
-        from stacksl.runs.status import status_of
+        from stacksl.runs.storage.status import status_of
 
         return status_of(self.folder)
 
@@ -87,7 +90,7 @@ class Run:
         self, data: Any, progress: Callable[[int, int], None] | None = None
     ) -> Iterator[dict[str, Any]]:
         """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`."""
-        from stacksl.runs.sources import read_again
+        from stacksl.runs.items.sources import read_again
 
         items = data if _path(data) is None else read_again(self.folder, self.reading, data).items
         return self.model.predict(list(getattr(items, "items", items)), progress)
@@ -102,9 +105,9 @@ class Run:
 
         An unusable row counts as wrong.
         """
-        from stacksl.runs.evaluation import evaluate
-        from stacksl.runs.intake import in_memory, like
-        from stacksl.runs.sources import read_again
+        from stacksl.models.evaluation import evaluate
+        from stacksl.runs.items.intake import in_memory, like
+        from stacksl.runs.items.sources import read_again
 
         if _path(data) is not None:
             dataset = read_again(self.folder, self.reading, data)
@@ -123,7 +126,7 @@ class Run:
         Raises:
             RunError: if the run has not finished.
         """
-        from stacksl.runs.finish import write_pages
+        from stacksl.runs.finish.finish import write_pages
 
         if not (self.path / "facts.json").is_file():
             state = self.folder.read_state()["state"]
@@ -154,26 +157,30 @@ class Run:
             RunLocked: another process holds the run.
             StackslError: the data, the ledger or the features are not the run's own.
         """
-        from stacksl.runs.job import Job
-        from stacksl.runs.room import expect_room
+        from stacksl.runs.session.memory import expect_room
         from stacksl.runs.session.session import Session
+        from stacksl.runs.spec import RunSpec
 
         if self._finished(settings):
             return self
         with self.folder.locked():
             if self._finished(settings):  # by whom the run was waited for
                 return self
-            job = Job.open(self.folder, None if data is None else str(data))
-            if job.settings.adapts:
-                wanted = job.with_training(settings or {})
-                expect_room(wanted, job.dataset.items, job.budget.labels)
+            spec = RunSpec.open(self.folder, None if data is None else str(data))
+            wanted = spec.with_training(settings or {})
+            if spec.settings.adapts:
+                expect_room(wanted, spec.dataset.items, spec.budget.labels)
             given: dict[str, Any] = {"labeler": labeler, "changes": settings}
-            with Session.open(job, progress or _silent, held=True, **given) as session:
+            with Session.open(spec, progress or _silent, held=True, **given) as session:
                 session.play()
         return self
 
     def _finished(self, settings: Mapping[str, Any] | None) -> bool:
-        finished = self.folder.read_state()["state"] == "finished"
+        """Whether the run is at its end and its results, if deleted, need not be made again."""
+        from stacksl.runs.spec import PENDING
+
+        pending = PENDING in self.folder.read_toml("resolved.toml")
+        finished = self.folder.read_state()["state"] == "finished" and not pending
         if finished and settings:
             raise RunError(f"the run {self.path} has finished: no setting of it can change")
         return bool(finished) and self.folder.has_results()
@@ -187,116 +194,109 @@ class Run:
             RunError: the labels of this run do not come from people.
             DataError: a file cannot be read; nothing of any was taken then.
         """
-        from stacksl.runs.answering import answer
+        from stacksl.runs.session.answering import answer
 
         return answer(self.folder, [Path(file) for file in files], progress or _silent)
 
-    def release(
+    def people(
         self,
         *,
-        annotator: str | None = None,
+        away: str | Sequence[str] = (),
+        back: str | Sequence[str] = (),
+        free: str | bool = False,
         keys: Sequence[str] = (),
         drop: bool = False,
-        away: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> int:
-        """Free rows that were handed out, and hand them out anew; how many.
+        """Free rows that were handed out, hand them out anew, and say who is away; how many rows.
 
         Args:
-            annotator: only the rows of this one.
-            keys: only these rows.
-            drop: buy other items instead; rows of the audit are handed out again all the same.
-            away: give the annotator no new rows either, until `welcome`.
+            away: annotators who get no rows until they are back; those they have are freed.
+            back: annotators who get rows again, from the next sheets on.
+            free: free the rows of this annotator, or with True all that are open.
+            keys: free these rows alone.
+            drop: buy other items in the place of freed rows; rows of the audit are handed out
+                again all the same.
             progress: told how far the run is.
 
         Raises:
-            RunError: no row that waits is meant.
+            RunError: the run is not one that people answer, no such row is open, an annotator is
+                unknown, or nobody would be left to answer.
         """
-        from stacksl.runs.answering import release
+        from stacksl.runs.changes.freeing import free_rows
 
-        freed = release(self.folder, annotator=annotator, keys=keys, drop=drop, away=away)
-        self.resume(progress)
+        gone, there = _several(away), _several(back)
+        freed = free_rows(self.folder, away=gone, back=there, free=free, keys=keys, drop=drop)
+        if freed or gone:
+            self.resume(progress)
         return freed
 
-    def welcome(self, annotator: str) -> None:
-        """Let an annotator who was away have rows again, from the next sheets on.
+    def annotators(self) -> list[Annotator]:
+        """Who answers: name, rows that are open and answered, and whether they are away."""
+        from stacksl.runs.changes.freeing import people
 
-        Raises:
-            RunError: the run knows no such annotator.
-        """
-        from stacksl.runs.answering import welcome
+        return people(self.folder)
 
-        welcome(self.folder, annotator)
-
-    def change_budget(self, budget: str | float) -> int:
-        """Give the run another budget, taken up when it is resumed; the labels in all.
-
-        Raises:
-            SettingsError: it is no budget, or below what is spent already.
-        """
-        from stacksl.runs.changing import change_budget
-
-        return change_budget(self.folder, str(budget)).labels
-
-    def extend(self, path: str | Path, *, owned: bool = False) -> int:
-        """Give the run more items to choose from, taken up when it is resumed; how many.
-
-        Args:
-            path: a file like the run's own.
-            owned: its labels are held already: they are learnt, and cost nothing.
-
-        Raises:
-            DataError: the file cannot be read as the run's own was, or brings ids that are taken.
-        """
-        from stacksl.runs.changing import add_file
-
-        return add_file(self.folder, path, "owned" if owned else "pool")
-
-    def add_class(
+    def change(
         self,
-        name: str,
         *,
-        description: str = "",
-        reopen: Collection[str] | bool = False,
+        budget: str | float | None = None,
+        items: str | Path | Sequence[str | Path] = (),
+        owned: str | Path | Sequence[str | Path] = (),
+        classes: str | Sequence[str] | Mapping[str, str] = (),
+        reopen: bool = False,
+        annotators: str | Sequence[str] | Mapping[str, object] = (),
+        later: bool = False,
+        dry_run: bool = False,
+        agreed: Outcome | None = None,
+        labeler: Labeler | None = None,
         progress: Callable[[Progress], None] | None = None,
-    ) -> Prospect:
-        """Add a class to a run that has begun, and go on with it; what became of earlier answers.
+    ) -> Outcome:
+        """Change the run, in any combination, and go on with it; what the change comes to.
+
+        The whole change is checked before anything is written, and recorded in one transaction.
 
         Args:
-            name: of the class. Answers of none of these whose right text is it are learnt, free.
-            description: what it means, where that helps.
-            reopen: buy one more label of each other item that was answered with none of these, or
-                of those that are given.
+            budget: labels in all, a share of the items, or money such as `$400`.
+            items: files of more items to choose from, like the run's own.
+            owned: files of items with labels that are held already: learnt, and free.
+            classes: names of classes to add, or names with descriptions. Answers of none of the
+                classes whose right text is such a name are learnt, and free.
+            reopen: buy one more label of each other item that was answered with none of them.
+            annotators: names to add, or names with the price of an answer. They get rows that are
+                handed out from now on.
+            later: only record the change; `resume` goes on with it.
+            dry_run: say what the change comes to, and write nothing.
+            agreed: what `dry_run` gave and somebody agreed to: no more is bought again than that.
+            labeler: who answers, where the settings name none.
             progress: told how far the run is.
 
         Raises:
-            RunError: the run has no fixed classes, or trains a language model.
-            SettingsError: there is such a class, or the budget has too few labels left to reopen.
+            SettingsError: a value that is wrong, or that budget, items or prices do not allow.
+            DataError: a file cannot be read as the run's own was, or has ids that are taken.
+            RunError: the run has asked nothing yet, or cannot be changed so.
         """
-        from stacksl.runs.adding import add_class
+        from stacksl.runs.changes.change import Change, change_run, preview
+        from stacksl.runs.storage.state import expect_labeler
 
-        told = progress or _silent
-        return add_class(self.folder, name, told, description=description, reopen=reopen)
-
-    def ask_again(
-        self,
-        *,
-        agreed: Collection[str] | bool = True,
-        progress: Callable[[Progress], None] | None = None,
-    ) -> Prospect:
-        """Buy one more label of each item answered with none before the last class was added.
-
-        Args:
-            agreed: of these items alone, where they are given.
-            progress: told how far the run is.
-
-        Raises:
-            RunError: there is nothing to ask for once more.
-            SettingsError: the budget has too few labels left.
-        """
-        from stacksl.runs.adding import ask_again
-
-        return ask_again(self.folder, progress or _silent, agreed)
+        wanted = Change(
+            None if budget is None else str(budget),
+            tuple(map(str, _several(items))),
+            tuple(map(str, _several(owned))),
+            dict(classes) if isinstance(classes, Mapping) else dict.fromkeys(_several(classes), ""),
+            reopen,
+            {name: None if price is None else str(price) for name, price in annotators.items()}
+            if isinstance(annotators, Mapping)
+            else dict.fromkeys(_several(annotators)),
+        )
+        if dry_run:
+            return preview(self.folder, wanted)
+        if not later:
+            expect_labeler(self.folder, labeler)
+        found = change_run(self.folder, wanted, agreed)
+        if not later:
+            self.resume(progress, labeler=labeler)
+        return found
 
     def refit_with_audit(self) -> int:
         """Let the audit's labels join the final model of a finished run; how many.
@@ -306,17 +306,17 @@ class Run:
         Raises:
             RunError: the run has not finished, or has no audit.
         """
-        from stacksl.runs.job import Job
         from stacksl.runs.session.views import train_on_audit
+        from stacksl.runs.spec import RunSpec
 
-        return train_on_audit(Job.open(self.folder))
+        return train_on_audit(RunSpec.open(self.folder))
 
     def replay(self) -> dict[str, Any]:
         """Play the ledger again and compare; `rows` replayed, `rounds`, `labels`."""
-        from stacksl.runs.job import Job
         from stacksl.runs.session.views import replay_run
+        from stacksl.runs.spec import RunSpec
 
-        return replay_run(Job.open(self.folder))
+        return replay_run(RunSpec.open(self.folder))
 
 
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
@@ -340,6 +340,11 @@ def _status_or_fault(path: Path) -> dict[str, Any]:
 
 def _silent(progress: Progress) -> None:
     """Tell nobody."""
+
+
+def _several(given: _Text | Sequence[_Text]) -> list[_Text]:
+    """One value, or each of several."""
+    return [given] if isinstance(given, str | Path) else list(given)
 
 
 def _path(data: Any) -> str | None:

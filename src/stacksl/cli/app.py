@@ -7,22 +7,12 @@ from typing import Annotated
 
 import typer
 
-from stacksl.cli import (
-    changing,
-    classes,
-    data,
-    export,
-    forget,
-    ledger,
-    options,
-    people,
-    reproduce,
-    results,
-    running,
-    shelf,
-    size,
-)
+from stacksl.cli import options
 from stacksl.cli.examples import examples, prose
+from stacksl.cli.verbs import change as changing
+from stacksl.cli.verbs import data, export, forget, ledger, people, reproduce, results, size
+from stacksl.cli.verbs import ls as shelf
+from stacksl.cli.verbs import run as running
 
 _ABOUT = (
     "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "
@@ -61,28 +51,26 @@ def _stacksl(
 _GROUPS = {"data": "Look at files of items.", "ledger": "Look into a run's ledger."}
 
 _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
-    ("run", "Adapt", running.run),
-    ("answer", "Adapt", people.answer),
-    ("release", "Adapt", people.release),
-    ("budget", "Adapt", changing.budget),
-    ("extend", "Adapt", changing.extend),
-    ("classes", "Adapt", classes.classes),
-    ("resume", "Adapt", running.resume),
-    ("size", "Adapt", size.size),
-    ("refit", "Adapt", results.refit),
-    ("forget", "Adapt", forget.forget),
+    ("run", "Adapt a model", running.run),
+    ("answer", "Adapt a model", people.answer),
+    ("resume", "Adapt a model", running.resume),
+    ("size", "Adapt a model", size.size),
+    ("change", "Change a run", changing.change),
+    ("people", "Change a run", people.people),
+    ("refit", "Change a run", results.refit),
+    ("forget", "Change a run", forget.forget),
     ("evaluate", "Use the model", results.evaluate),
     ("predict", "Use the model", results.predict),
     ("export", "Use the model", export.export),
     ("status", "Look", shelf.status),
     ("report", "Look", shelf.report),
     ("ls", "Look", shelf.ls),
-    ("reproduce", "Research", reproduce.reproduce),
     ("data check", "Look", data.check),
     ("ledger path", "Look", ledger.path),
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),
     ("ledger replay", "Look", ledger.replay),
+    ("reproduce", "Research", reproduce.reproduce),
 )
 
 

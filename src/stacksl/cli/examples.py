@@ -47,33 +47,35 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "stacksl answer runs/first 0001-anna.csv 0001-ben.csv --json",
         ),
     ),
-    "release": (
+    "change": (
         (
-            "Ben is ill; his rows go to the others, and the next ones, too:",
-            "stacksl release runs/first --annotator ben --away",
+            "A hundred labels were not enough; what would 200 cost?",
+            "stacksl change runs/first --budget 200 --dry-run",
         ),
-        ("Ben is back:", "stacksl release runs/first --annotator ben --back"),
         (
-            "Two rows nobody can answer; buy others:",
-            "stacksl release runs/first --key k7f3-q --key m2pw-d --drop",
+            "New questions, and labels held elsewhere:",
+            "stacksl change runs/first --items more.csv --owned old.csv",
         ),
-    ),
-    "budget": (
-        ("A hundred labels were not enough:", "stacksl budget runs/first 200"),
-        ("In money, at the run's price:", "stacksl budget runs/first '$400'"),
-    ),
-    "extend": (
-        ("New questions have come in:", "stacksl extend runs/first more.csv"),
-        ("For a script:", "stacksl extend runs/first more.csv --json"),
-    ),
-    "classes": (
         (
             "Two colleagues miss a class:",
-            'stacksl classes runs/first --add "Lost card" --description "it cannot be found"',
+            'stacksl change runs/first --add-class "Lost card" --description "it cannot be found"',
         ),
         (
             "Ask once more where none of the old classes fitted:",
-            "stacksl classes runs/first --reopen",
+            "stacksl change runs/first --reopen",
+        ),
+        ("A third colleague:", "stacksl change runs/first --add-annotator carl=2.50"),
+    ),
+    "people": (
+        ("Who has how many rows:", "stacksl people runs/first"),
+        (
+            "Ben is ill; his rows go to the others, and the next ones, too:",
+            "stacksl people runs/first --away ben",
+        ),
+        ("Ben is back:", "stacksl people runs/first --back ben"),
+        (
+            "Two rows nobody can answer; buy others:",
+            "stacksl people runs/first --key k7f3-q --key m2pw-d --drop",
         ),
     ),
     "refit": (

@@ -29,7 +29,7 @@ PHASES = {
 
 
 class Step(Protocol):
-    """What a run tells while it works (`stacksl.runs.progress.Progress`)."""
+    """What a run tells while it works (`stacksl.runs.loop.progress.Progress`)."""
 
     @property
     def phase(self) -> str:

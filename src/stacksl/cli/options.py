@@ -96,7 +96,7 @@ def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
 
     Those that are not common are hidden unless `everything` is to be shown.
     """
-    from stacksl.runs.fields import Flag, Settings, marked
+    from stacksl.runs.settings.fields import Flag, Settings, marked
 
     def settings(**_: Any) -> None: ...
 
@@ -130,7 +130,7 @@ def _place(parameter: Any) -> int:
 
 def _refuse_setting(option: str, words: list[str]) -> None:
     """Say how the setting is given that somebody typed as an `option`."""
-    from stacksl.runs.settings import known_settings
+    from stacksl.runs.settings.resolve import known_settings
 
     name = option.lstrip("-").replace("-", "_")
     if name not in known_settings():
@@ -150,7 +150,7 @@ def reading(context: typer.Context) -> dict[str, str]:
 
 
 def _wait_for_the_run(seconds: float) -> float:
-    from stacksl.runs.folder import WAIT
+    from stacksl.runs.storage.folder import WAIT
 
     WAIT.set(seconds)
     return seconds

@@ -23,8 +23,8 @@ def in_crew(play: Callable[[], int]) -> int:
     from stacksl.errors import StackslError
 
     try:
-        from stacksl.lm.crew import present_crew, serve
-        from stacksl.lm.stage import Stage
+        from stacksl.lm.distributed import present_crew, serve
+        from stacksl.lm.worker import Stage
 
         crew = present_crew()
     except StackslError as error:

@@ -12,7 +12,7 @@ from stacksl.data.shapes import ClassShape, Draft, Shape
 from stacksl.data.tables import Row
 from stacksl.data.values import RowFault, named, one_line, text
 from stacksl.errors import DataError
-from stacksl.items import Item
+from stacksl.types import Item
 
 _MANY = 10  # fewer distinct labels than this never look like free text
 

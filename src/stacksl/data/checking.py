@@ -11,7 +11,7 @@ from stacksl.data.dataset import Dataset
 from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table
 from stacksl.data.values import one_line
-from stacksl.items import Item
+from stacksl.types import Item
 
 LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
 _SHOWN = 20  # rejected rows that are listed one by one

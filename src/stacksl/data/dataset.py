@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stacksl.items import Item
+from stacksl.types import Item
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from importlib import import_module
 
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError
-from stacksl.items import Item
+from stacksl.types import Item
 
 FEWEST = 15  # sentences a topic needs to be a class
 _TEST_SHARE = 0.25

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import FeatureError, unknown_name
-from .encoders import Encoder
-from .hashing import HashingEncoder
-from .maps import FeatureMap, TextMap
-from .sentences import SentenceEncoder
+from stacksl.errors import FeatureError, unknown_name
+from stacksl.features.encoders import Encoder
+from stacksl.features.hashing import HashingEncoder
+from stacksl.features.maps import FeatureMap, TextMap
+from stacksl.features.sentences import SentenceEncoder
 
 __all__ = ["ENCODERS", "Encoder", "FeatureMap", "make_features"]
 

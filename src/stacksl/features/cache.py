@@ -18,8 +18,8 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from ..errors import FeatureError
-from .encoders import Vectors
+from stacksl.errors import FeatureError
+from stacksl.features.encoders import Vectors
 
 Entry: TypeAlias = tuple[Vectors, bool]
 """A text's vector (d,) and whether the encoder cut the text."""

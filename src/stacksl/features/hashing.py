@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FeatureError
-from ..game.inputs import Array
-from .encoders import Progress, Vectors, readable
-from .subspace import ENTRY_BITS, leading_subspace
+from stacksl.core.blocks import Array
+from stacksl.errors import FeatureError
+from stacksl.features.encoders import Progress, Vectors, readable
+from stacksl.features.subspace import ENTRY_BITS, leading_subspace
 
 __all__ = ["HashingEncoder"]
 

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FeatureError
-from ..game.inputs import Block, PairBlock, SharedBlock
-from ..items import Item
-from .encoders import Encoder, Progress
-from .rows import ClassRows, PairRows, Rows
+from stacksl.core.blocks import Block, PairBlock, SharedBlock
+from stacksl.errors import FeatureError
+from stacksl.features.encoders import Encoder, Progress
+from stacksl.features.rows import ClassRows, PairRows, Rows
+from stacksl.types import Item
 
 __all__ = ["FeatureMap", "TextMap"]
 

@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..game.inputs import Array, Block, PairBlock, SharedBlock
-from ..items import Item
-from .encoders import Vectors
+from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
+from stacksl.features.encoders import Vectors
+from stacksl.types import Item
 
 __all__ = ["ClassRows", "PairRows", "Rows"]
 

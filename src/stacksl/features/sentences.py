@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FeatureError
-from .cache import Entry, VectorCache, text_key
-from .encoders import Progress, Vectors, readable
-from .weights import find_weights, folder_hash
+from stacksl.errors import FeatureError
+from stacksl.features.cache import Entry, VectorCache, text_key
+from stacksl.features.encoders import Progress, Vectors, readable
+from stacksl.features.weights import find_weights, folder_hash
 
 __all__ = ["SentenceEncoder"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..game.inputs import Array
+from stacksl.core.blocks import Array
 
 __all__ = ["ENTRY_BITS", "leading_subspace"]
 

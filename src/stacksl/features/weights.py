@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import FeatureError, MissingExtra
-from ..telemetry import refuse_telemetry
+from stacksl.errors import FeatureError, MissingExtra
+from stacksl.telemetry import refuse_telemetry
 
 MINILM = "minilm"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

@@ -5,17 +5,17 @@ Importing this loads neither torch nor transformers; using a model does (the ext
 
 from __future__ import annotations
 
-from .adapters import LoraSettings
-from .choices import ModelChoices
-from .crew import ALONE, Crew
-from .likelihood import PATHS, Likelihood, Path, unfit
-from .model import LanguageModel, Lesson
-from .normalise import NORMALISATIONS, Normalisation, normalised
-from .objectives import OBJECTIVES
-from .packing import Packed, Packing, pack
-from .prompts import PROTOCOLS, TEMPLATES, Prompt, PromptFormat, Protocol, template
-from .tokens import Cuts, Limits, TokenItem, Tokenizing
-from .training import Trained, TrainSettings
+from stacksl.lm.distributed import ALONE, Crew
+from stacksl.lm.model import LanguageModel, Lesson
+from stacksl.lm.prompt.format import PROTOCOLS, TEMPLATES, Prompt, PromptFormat, Protocol, template
+from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
+from stacksl.lm.scoring.likelihood import PATHS, Likelihood, Path, unfit
+from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, normalised
+from stacksl.lm.scoring.packing import Packed, Packing, pack
+from stacksl.lm.settings import ModelChoices
+from stacksl.lm.training.adapters import LoraSettings
+from stacksl.lm.training.objectives import OBJECTIVES
+from stacksl.lm.training.refit import Trained, TrainSettings
 
 __all__ = [
     "ALONE",

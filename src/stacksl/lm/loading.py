@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import SettingsError, unknown_name
-from .paths import Tensor, load_torch
-from .reading import load_transformers, read_config, read_licence, read_tokenizer, read_weights
+from stacksl.errors import SettingsError, unknown_name
+from stacksl.lm.reading import (
+    load_transformers,
+    read_config,
+    read_licence,
+    read_tokenizer,
+    read_weights,
+)
+from stacksl.lm.scoring.paths import Tensor, load_torch
 
 __all__ = ["DTYPES", "SAMPLE", "Loaded", "hash_tensors", "load", "model_fingerprint"]
 

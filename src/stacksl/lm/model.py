@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FeatureError
-from ..game.inputs import Array, PairBlock
-from ..game.losses import softmax
-from ..items import Item
-from .choices import ModelChoices
-from .crew import ALONE, Crew
-from .features import StateMap, own_temperature
-from .normalise import NORMALISATIONS, Normalisation
-from .prompts import PromptFormat
-from .stage import BLOCK, Stage
-from .tokens import Cuts, Limits, TokenItem, Tokenizing
-from .training import Example, Trained, TrainSettings
+from stacksl.core.blocks import Array, PairBlock
+from stacksl.core.losses import softmax
+from stacksl.errors import FeatureError
+from stacksl.lm.distributed import ALONE, Crew
+from stacksl.lm.prompt.format import PromptFormat
+from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
+from stacksl.lm.scoring.features import StateMap, own_temperature
+from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation
+from stacksl.lm.settings import ModelChoices
+from stacksl.lm.training.refit import Example, Trained, TrainSettings
+from stacksl.lm.worker import BLOCK, Stage
+from stacksl.types import Item
 
 __all__ = ["LanguageModel", "Lesson"]
 
@@ -235,7 +235,7 @@ class LanguageModel:
 
     def facts(self) -> dict[str, Any]:
         """How it was computed: what a resumed run must have alike, for `resolved.toml`."""
-        from .paths import load_torch
+        from stacksl.lm.scoring.paths import load_torch
 
         loaded, used = self._stage.loaded, self._stage.likelihood.used
         path = {"lm_path": used["states"]} if "states" in used else {}

@@ -14,9 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ..errors import MissingExtra, SettingsError
-from ..telemetry import refuse_telemetry
-from .paths import load_torch
+from stacksl.errors import MissingExtra, SettingsError
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.telemetry import refuse_telemetry
 
 __all__ = [
     "first_line",

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from stacksl import formats
+from stacksl.files import formats
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

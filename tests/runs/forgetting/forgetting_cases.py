@@ -12,10 +12,10 @@ from typing import Any
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.labels.labelers import Pending
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Answer, Head, Purchase
-from stacksl.runs.checkpoints import heads
+from stacksl.labelers.labelers import Pending
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, Head, Purchase
+from stacksl.runs.storage.checkpoints import heads
 
 from ..conftest import pair_items
 

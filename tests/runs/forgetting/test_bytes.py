@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stacksl.core.blocks import PairBlock
 from stacksl.errors import FeatureError
 from stacksl.features.cache import VectorCache, erase_texts, text_key
-from stacksl.game.inputs import PairBlock
-from stacksl.runs.erasing import Marks, erase_sheets, left_untouched
-from stacksl.runs.frozen import erase, freeze, thaw
+from stacksl.features.store import erase, freeze, thaw
+from stacksl.runs.changes.erasing import Marks, erase_sheets, left_untouched
 
 
 def test_a_sheet_keeps_every_other_byte(tmp_path: Path) -> None:

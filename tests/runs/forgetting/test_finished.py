@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stacksl import formats
 from stacksl.api import Run
-from stacksl.runs.folder import RunFolder
-from stacksl.runs.forgetting import Forgotten, forget
+from stacksl.files import formats
+from stacksl.runs.changes.forgetting import Forgotten, forget
+from stacksl.runs.storage.folder import RunFolder
 
 from ..conftest import Finished
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.runs.forgetting import forget
+from stacksl.runs.changes.forgetting import forget
 
 from .forgetting_cases import Stopping, learnt_of, verify
 
@@ -17,10 +17,10 @@ def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
     from ..lm_cases import QUICK, questions, tiny_model
 
     items, answers = questions(24)
-    job = {**QUICK, "model": str(tiny_model(tmp_path / "model")), "adapt": "lora", "audit": 0}
-    job |= {"refit_at": "0.5,1", "mode": "stream", "budget": 8, "kl_on_skips": True}
+    spec = {**QUICK, "model": str(tiny_model(tmp_path / "model")), "adapt": "lora", "audit": 0}
+    spec |= {"refit_at": "0.5,1", "mode": "stream", "budget": 8, "kl_on_skips": True}
     with pytest.raises(KeyboardInterrupt):
-        run(items, answers, out=tmp_path / "r", labeler=Stopping(answers, 5), **job)
+        run(items, answers, out=tmp_path / "r", labeler=Stopping(answers, 5), **spec)
     made = Run(tmp_path / "r")
     learnt = learnt_of(made)
     assert len(learnt) == 5

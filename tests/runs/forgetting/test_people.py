@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from stacksl.labels.ledger import Ledger
-from stacksl.runs.forgetting import forget
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.changes.forgetting import forget
 
 from .forgetting_cases import (
     ID,

@@ -9,10 +9,10 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import RunError, RunLocked
-from stacksl.labels.ledger import Ledger
-from stacksl.runs.folder import WAIT
-from stacksl.runs.forgetting import forget
-from stacksl.runs.tombstones import TOMBSTONES
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.storage.folder import WAIT
+from stacksl.runs.storage.tombstones import TOMBSTONES
 
 from ..conftest import Finished
 from .forgetting_cases import drop

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.runs.forgetting import forget
-from stacksl.runs.job import Job
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.spec import RunSpec
 
 from ..conftest import class_items
 from .forgetting_cases import Stopping, drop, learnt_of, oracle_of, verify, write_items
@@ -29,9 +29,9 @@ def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path,
             writer = csv.DictWriter(file, ("text", "label"))
             writer.writeheader()
             writer.writerows(rows)
-    job = {"budget": 24, "audit": 0, "mode": "stream", "checkpoint_every": 1000, **settings}
+    spec = {"budget": 24, "audit": 0, "mode": "stream", "checkpoint_every": 1000, **settings}
     with pytest.raises(KeyboardInterrupt):
-        run(data, out=folder / "r", labeler=Stopping(oracle_of(data), after), **job)
+        run(data, out=folder / "r", labeler=Stopping(oracle_of(data), after), **spec)
     return data, Run(folder / "r")
 
 
@@ -71,7 +71,7 @@ def test_a_stream_goes_on_and_names_what_it_cannot_rebuild(tmp_path: Path, kind:
 def test_an_item_that_no_round_had_seen_is_not_asked(tmp_path: Path) -> None:
     data, made = stopped(tmp_path, "pairs", after=5)
     with made.ledger as ledger:
-        unseen = [i.id for i in Job.open(made.folder).dataset.items if not ledger.seen(i.id)]
+        unseen = [i.id for i in RunSpec.open(made.folder).dataset.items if not ledger.seen(i.id)]
     assert len(unseen) > 20
     told = [forget(made.path, item) for item in unseen[:2]]
     assert {(t.round, t.learnt) for t in told} == {(None, False)}
@@ -106,7 +106,7 @@ def test_a_model_from_before_the_label_is_deleted(tmp_path: Path) -> None:
     plan: dict[str, Any] = {"budget": 6, "audit": 0, "mode": "pool", "batch": 1}
     made = run(data, out=tmp_path / "r", **plan)
     first = next(iter(learnt_of(made)))
-    made.change_budget("8")
+    made.change(budget="8", later=True)
     kept = Run(shutil.copytree(made.path, tmp_path / "kept"))
     forget(kept.path, first)
     assert kept.folder.model.joinpath("model.json").is_file(), "it knows the item, too"

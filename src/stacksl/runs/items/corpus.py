@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.items import Item
+from stacksl.types import Item
 
 
 class Role(IntEnum):

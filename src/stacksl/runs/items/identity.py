@@ -14,50 +14,46 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from itertools import islice
 
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import ItemRecord
-from stacksl.runs.folder import RunFolder, write_atomic
-from stacksl.runs.job import Job, content
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import ItemRecord
+from stacksl.runs.spec import RunSpec, content
+from stacksl.runs.storage.folder import RunFolder, write_atomic
 
 FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
 KEPT = "items.json"
 _AT_ONCE = 4096
 
 
-def records_of(job: Job) -> list[ItemRecord]:
+def records_of(spec: RunSpec) -> list[ItemRecord]:
     """The items of a run as the ledger knows them, with the answers where those are the file's."""
     return [
         ItemRecord(item.id, content(item, answer), len(item.candidates))
-        for item, answer in job.stock.as_begun(_answers(job))
+        for item, answer in spec.stock.as_begun(_answers(spec))
     ]
 
 
-def _answers(job: Job) -> Mapping[str, int]:
-    own = job.settings.labeler.partition(":")[0] in FILE_LABELERS
-    return job.dataset.answers if own else {}
+def _answers(spec: RunSpec) -> Mapping[str, int]:
+    own = spec.settings.labeler.partition(":")[0] in FILE_LABELERS
+    return spec.dataset.answers if own else {}
 
 
-def expect_same_items(job: Job, ledger: Ledger) -> None:
-    """Hold the items of a run against those of its ledger; items that came since are entered.
+def expect_same_items(spec: RunSpec, ledger: Ledger) -> None:
+    """Hold the items of a run against those of its ledger.
 
     Raises:
-        LedgerError: items differ, or are gone.
+        LedgerError: items differ, are gone or are new.
     """
-    kept = _kept(job.folder)
-    if kept is not None and kept == _seal(job, ledger, kept["salt"]):
+    kept = _kept(spec.folder)
+    if kept is not None and kept == _seal(spec, ledger, kept["salt"]):
         return
-    records = records_of(job)
-    later = range(job.stock.first, len(records))
-    if new := [records[row] for row in later if row not in job.stock.gone]:
-        ledger.add_items(new)
-    ledger.check_items(records)
-    seal(job, ledger)
+    ledger.check_items(records_of(spec))
+    seal(spec, ledger)
 
 
-def seal(job: Job, ledger: Ledger) -> None:
+def seal(spec: RunSpec, ledger: Ledger) -> None:
     """Keep the digest of the items, which are those of the ledger."""
-    sealed = _seal(job, ledger, os.urandom(16).hex())
-    write_atomic(job.folder.path / KEPT, json.dumps(sealed))
+    sealed = _seal(spec, ledger, os.urandom(16).hex())
+    write_atomic(spec.folder.path / KEPT, json.dumps(sealed))
 
 
 def unseal(folder: RunFolder) -> None:
@@ -74,13 +70,13 @@ def _kept(folder: RunFolder) -> dict[str, str] | None:
         return None
 
 
-def _seal(job: Job, ledger: Ledger, salt: str) -> dict[str, str]:
+def _seal(spec: RunSpec, ledger: Ledger, salt: str) -> dict[str, str]:
     """What is kept: a salt, the ledger's first hash, and the digest of all items with the salt."""
     whole = blake2b(key=bytes.fromhex(salt)[:64], digest_size=32)
-    classes = job.stock.began or job.dataset.classes  # once, where all items share them
+    classes = spec.stock.began or spec.dataset.classes  # once, where all items share them
     told = (
         repr((item.id, item.prompt, item.candidates != classes and item.candidates, answer))
-        for item, answer in job.stock.as_begun(_answers(job))
+        for item, answer in spec.stock.as_begun(_answers(spec))
     )
     whole.update(repr(classes).encode())
     while part := list(islice(told, _AT_ONCE)):

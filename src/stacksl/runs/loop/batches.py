@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stacksl.items import Decision
-from stacksl.labels.reading import LedgerReader
+from stacksl.ledger.queries import LedgerReader
+from stacksl.types import Decision
 
 
 @dataclass(frozen=True, slots=True)

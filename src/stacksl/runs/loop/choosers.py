@@ -14,15 +14,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.game.followers import Given
-from stacksl.game.gates import Margin
-from stacksl.game.inputs import Array, SharedBlock
-from stacksl.game.randomness import generator
-from stacksl.game.scorers import Head
-from stacksl.items import Decision
+from stacksl.core.blocks import Array, SharedBlock
+from stacksl.core.followers import Given
+from stacksl.core.gates.registry import Margin
+from stacksl.core.rng import generator
+from stacksl.core.scorers import Head
+from stacksl.runs.loop.batch_selection import margins, spread_out
+from stacksl.runs.loop.class_minimum import rare_picks, share_of
 from stacksl.runs.loop.game import Chooser, Game
-from stacksl.runs.picking import margins, spread_out
-from stacksl.runs.quotas import rare_picks, share_of
+from stacksl.types import Decision
 
 _AT_ONCE = 256  # certificates a transaction
 _ANY = float("-inf")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from stacksl.game.inputs import Block, Inputs
-from stacksl.items import Decision, Label
+from stacksl.core.blocks import Block, Inputs
 from stacksl.runs.items.corpus import Corpus
+from stacksl.types import Decision, Label
 
 
 @dataclass(slots=True, eq=False)

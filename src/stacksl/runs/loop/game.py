@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from stacksl.game.learner import Learner
-from stacksl.items import Decision, Label
-from stacksl.labels.labelers import Labeler, Request
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Purchase, Receipt
+from stacksl.core.learner import Learner
+from stacksl.labelers.labelers import Labeler, Request
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Purchase, Receipt
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.trainer import Trainer
+from stacksl.types import Decision, Label
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -28,8 +28,6 @@ class Game:
         examples: the features of the items, and what was learnt of them.
         trainer: refits the model on the way and at the end.
         batches: how many labels are asked for at a time.
-        agreed: the labels to train on, rounds and items that the last change of the budget fixed;
-            None before the first.
     """
 
     ledger: Ledger
@@ -38,7 +36,6 @@ class Game:
     examples: Examples
     trainer: Trainer
     batches: Batches = field(default_factory=Batches)
-    agreed: Mapping[str, int] | None = None
 
     @property
     def corpus(self) -> Corpus:
@@ -78,12 +75,10 @@ class Game:
             self.trainer.refit()
 
     def reschedule(self, payload: Mapping[str, object]) -> None:
-        """What a `budget` row does to the learner, when it is written and when it is replayed."""
-        agreed = {name: _whole(payload[name]) for name in ("train", "rounds", "items")}
+        """What a `budget` row does to the learner."""
         # A checkpoint may lie behind this row and the next one, whose horizon then takes over.
-        horizon = max(agreed["rounds"], self.learner.round)
-        self.learner.reschedule(budget=agreed["train"], horizon=horizon)
-        self.agreed = agreed
+        horizon = max(_whole(payload["rounds"]), self.learner.round)
+        self.learner.reschedule(budget=_whole(payload["train"]), horizon=horizon)
 
 
 class Chooser(Protocol):

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from stacksl.game.scorers import Head
-from stacksl.labels.rows import Row
+from stacksl.core.scorers import Head
+from stacksl.ledger.events import Row
 
 
 class Trainer(Protocol):
@@ -35,7 +35,7 @@ class Trainer(Protocol):
         """Make the last refit, which gives the final model, where it was not made."""
 
     def ready(self) -> None:
-        """Be ready to go on, once the last row of the chain was replayed."""
+        """Make what a replay needs: the ledger's rows may learn from items that are new."""
 
     def widen(self, size: int) -> None:
         """Let there be `size` classes from here on."""

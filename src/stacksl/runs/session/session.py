@@ -5,7 +5,7 @@ A fresh run is a resumed run with nothing behind it: every step looks at what is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,28 +14,25 @@ from typing import Any
 
 import numpy as np
 
+from stacksl.core.blocks import Block
+from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
-from stacksl.game.inputs import Block
-from stacksl.game.threads import one_thread
-from stacksl.labels.labelers import Labeler, Pending
-from stacksl.labels.ledger import Ledger
-from stacksl.labels.purchases import Receipt
-from stacksl.runs import checkpoints
-from stacksl.runs.building import Players
-from stacksl.runs.classes import learn_named, take_up, widen_to
-from stacksl.runs.finish import finish, refit_with_audit
-from stacksl.runs.gaps import Gaps
+from stacksl.labelers.labelers import Labeler, Pending
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Receipt
+from stacksl.runs.changes.added_classes import learn_named, widen_to
+from stacksl.runs.changes.pending import complete
+from stacksl.runs.finish.finish import finish, refit_with_audit
 from stacksl.runs.items.corpus import Corpus
-from stacksl.runs.job import Job
+from stacksl.runs.items.roles import corpus_of, hold, measured
 from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
-from stacksl.runs.opening import corpus_of, hold, measured
-from stacksl.runs.progress import Report, Watch, checkpoint, silent
-from stacksl.runs.record import Record
-from stacksl.runs.replay import replay
-from stacksl.runs.seating import (
+from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
+from stacksl.runs.session.build_learner import Players
+from stacksl.runs.session.replay import replay
+from stacksl.runs.session.setup import (
     batches_of,
     cut_texts,
     feature_map,
@@ -47,6 +44,10 @@ from stacksl.runs.seating import (
     players_of,
     trainer_of,
 )
+from stacksl.runs.session.unreplayable import Gaps
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage import checkpoints
+from stacksl.runs.storage.state import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Session(Game):
         receipts: of the answers that had arrived before it was played.
     """
 
-    spec: Job
+    spec: RunSpec
     features: FeatureMap | None
     report: Report = silent
     record: Record | None = None
@@ -104,12 +105,11 @@ class Session(Game):
     @classmethod
     def open(
         cls,
-        spec: Job,
+        spec: RunSpec,
         report: Report = silent,
         *,
         labeler: Labeler | None = None,
         changes: Mapping[str, Any] | None = None,
-        reopen: Sequence[str] = (),
         held: bool = False,
     ) -> Session:
         """Hold a run and bring its learner to where its ledger is.
@@ -119,7 +119,6 @@ class Session(Game):
             report: told how far it is.
             labeler: who answers, where it is not the one the settings name.
             changes: settings of training that are other ones from here on.
-            reopen: items that were answered with none of these, to be bought once more.
             held: whether the caller holds the run already.
 
         Raises:
@@ -130,23 +129,27 @@ class Session(Game):
             if not held:
                 parts.enter_context(spec.folder.locked())
             parts.enter_context(one_thread())
+            spec = complete(spec)
             record = Record.take_up(spec, labeler)
             with record.true_to_faults():
                 spec, said = spec.changed(changes or {})
                 record.warn(said)
                 record.write("running")  # before anything can fail: a change must be told of
                 session = cls._load(spec, report, labeler, record, parts)
-                record.warn(session.restore())
                 session.trainer.ready()
+                record.warn(session.restore())
                 hold(spec, session)
-                if reopen:
-                    session.ledger.reserve(reopen, "train")
             session._parts = parts.pop_all()
         return session
 
     @classmethod
     def _load(
-        cls, spec: Job, report: Report, labeler: Labeler | None, record: Record, parts: ExitStack
+        cls,
+        spec: RunSpec,
+        report: Report,
+        labeler: Labeler | None,
+        record: Record,
+        parts: ExitStack,
     ) -> Session:
         """The parts of a run that is held, before any row of the ledger."""
         features = feature_map(spec)
@@ -156,7 +159,6 @@ class Session(Game):
         players = players_of(spec, block, corpus)
         record.warn([*cut_texts(features), *players.warnings])
         ledger = parts.enter_context(ledger_of(spec, began=bool(record.facts["began"])))
-        take_up(spec, ledger)
         record.facts["began"] = True
         record.write("running")  # a kill keeps the warnings
         who = labeler or labeler_of(spec, ledger)
@@ -165,7 +167,7 @@ class Session(Game):
         return session
 
     @classmethod
-    def before_replay(cls, spec: Job, ledger: Ledger) -> Session:
+    def before_replay(cls, spec: RunSpec, ledger: Ledger) -> Session:
         """The initial state of a run, before any row of its ledger; nobody is asked.
 
         It holds nothing: the ledger is the caller's.
@@ -177,7 +179,7 @@ class Session(Game):
     @classmethod
     def _assemble(
         cls,
-        spec: Job,
+        spec: RunSpec,
         corpus: Corpus,
         players: Players,
         block: Block,

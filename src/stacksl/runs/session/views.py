@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
-from stacksl.game.threads import one_thread
-from stacksl.labels.ledger import Ledger
-from stacksl.runs import checkpoints
-from stacksl.runs.anchors import anchors
-from stacksl.runs.gaps import Gaps, spans
-from stacksl.runs.job import Job
-from stacksl.runs.progress import checkpoint
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.loop.progress import checkpoint
 from stacksl.runs.session.session import Nobody, Session
+from stacksl.runs.session.unreplayable import Gaps, spans
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage import checkpoints
+from stacksl.runs.storage.anchors import anchors
 
 
-def replay_run(spec: Job) -> dict[str, Any]:
+def replay_run(spec: RunSpec) -> dict[str, Any]:
     """Play the whole ledger of a run again from nothing and compare every decision of a stream.
 
     Where items were forgotten, `lost_rounds` has the first and the last of each stretch of rounds
@@ -39,7 +39,7 @@ def replay_run(spec: Job) -> dict[str, Any]:
         return told | ({"lost_rounds": spans(gaps.rounds)} if gone else {})
 
 
-def train_on_audit(spec: Job) -> int:
+def train_on_audit(spec: RunSpec) -> int:
     """Let the audit's labels join the final head of a finished run; how many there were.
 
     Raises:
@@ -54,7 +54,7 @@ def train_on_audit(spec: Job) -> int:
         return session.refit_with_audit()
 
 
-def catch_up(spec: Job, ledger: Ledger) -> dict[str, Any]:
+def catch_up(spec: RunSpec, ledger: Ledger) -> dict[str, Any]:
     """See that a checkpoint holds all that was learnt; what the start of the run had of its items.
 
     Gives `gate_scale`, None where it was not chosen by the first items, and `gate_state`, that of

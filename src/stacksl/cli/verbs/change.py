@@ -1,0 +1,192 @@
+"""`stacksl change`: another budget, more items, labels, classes or annotators in a begun run."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.live import live
+from stacksl.cli.printing import as_json, count, dollars
+from stacksl.cli.verbs.run import shown_run, somebody_is_there, word
+from stacksl.errors import SettingsError
+from stacksl.report.wording import MICRO, plural
+
+if TYPE_CHECKING:
+    from stacksl.runs.changes.change import Outcome
+
+Budget = Annotated[
+    str | None,
+    typer.Option(metavar="B", help="Labels in all, a share of the items, or '$400'."),
+]
+Items = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="More items, like the run's own; may be repeated."),
+]
+Owned = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="Items with labels that you hold: learnt, not paid."),
+]
+AddClass = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A class, as people are to read it; may be repeated."),
+]
+Description = Annotated[
+    list[str] | None,
+    typer.Option(metavar="D", help="What a class means, in the order of --add-class."),
+]
+Reopen = Annotated[
+    bool, typer.Option("--reopen", help="Buy labels anew where the answer was none of these.")
+]
+AddAnnotator = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[=PRICE]",
+        help="A person who answers by file, too; gets rows that are handed out from now on.",
+    ),
+]
+Later = Annotated[
+    bool, typer.Option("--later", help="Record the change; `stacksl resume` goes on with it.")
+]
+
+
+def change(
+    run: options.RunFolder,
+    budget: Budget = None,
+    items: Items = None,
+    owned: Owned = None,
+    add_class: AddClass = None,
+    description: Description = None,
+    reopen: Reopen = False,
+    add_annotator: AddAnnotator = None,
+    later: Later = False,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Change a run that has begun, and go on with it.
+
+    The options may be combined. They are checked together, before anything is written, and
+    recorded in one transaction. A budget is never below what is spent; where the run had finished,
+    some of the labels added measure the model anew, since the first audit has been seen.
+
+    Answers of none of these whose right text names an added class are learnt as it, and cost
+    nothing. The others were given without it: with --reopen one more label of each of their items
+    is bought. Sheets that are out keep the options they were written with; on those the class can
+    be named as `[none]: NAME`.
+    """
+    from stacksl.api import Run
+
+    opened = Run.open(run)
+    wanted: dict[str, Any] = {
+        "budget": budget,
+        "items": items or (),
+        "owned": owned or (),
+        "classes": _classes(add_class or [], description or []),
+        "reopen": reopen,
+        "annotators": dict(map(_annotator, add_annotator or [])),
+    }
+    offered = opened.change(**wanted, dry_run=True)
+    if dry_run:
+        told = replace(offered, measured=0)  # what an audit's answers say is told at the end
+        print(as_json({"run": run, **_facts(told, reopen)}) if json else _told(told, wanted, run))
+        return
+    if not quiet and offered.measures is not None:
+        print(offered.measures, file=sys.stderr)
+    _agree(offered, reopen, yes)
+    with live(quiet=quiet) as show:
+        found = opened.change(**wanted, agreed=offered, later=later, progress=show)
+    if opened.status()["state"] != "finished":
+        found = replace(found, measured=0)
+    if json:
+        print(as_json({**opened.status(), **_facts(found, reopen)}))
+        return
+    said = f"go on with: stacksl resume {word(run)}" if later else shown_run(opened)
+    print(f"{_told(found, wanted, run)}\n\n{said}")
+
+
+def _classes(names: list[str], descriptions: list[str]) -> dict[str, str]:
+    if len(descriptions) > len(names):
+        raise SettingsError(
+            f"--description says what an added class means, got {len(descriptions)} for"
+            f" {plural(len(names), 'class', 'classes')}: give one --add-class NAME for each"
+        )
+    if len(set(names)) < len(names):
+        raise SettingsError("--add-class got the same name twice: give each class once")
+    return dict(zip(names, [*descriptions, *[""] * (len(names) - len(descriptions))], strict=True))
+
+
+def _annotator(text: str) -> tuple[str, str | None]:
+    name, equals, price = text.partition("=")
+    return name.strip(), price.strip() if equals else None
+
+
+def _agree(offered: Outcome, reopen: bool, yes: bool) -> None:
+    """Say what may be bought for how much and, on a terminal, ask.
+
+    Raises:
+        typer.Abort: if the answer is no.
+    """
+    bought = []
+    if offered.cost:
+        labels = f"{count(offered.more)} more labels, {count(offered.labels)} in all"
+        bought.append(f"{labels}, for {dollars(offered.cost)} more at most")
+    if reopen and offered.again:
+        bought.append(f"{_again(offered)} at most, within the budget")
+    for line in bought:
+        print(line, file=sys.stderr)
+    if bought and not yes and somebody_is_there():
+        typer.confirm("Buy them?", abort=True, err=True)
+
+
+def _again(found: Outcome) -> str:
+    cost = "" if found.cost_again is None else f" for {dollars(found.cost_again)}"
+    return f"{plural(len(found.again), 'more label')}{cost}"
+
+
+def _facts(found: Outcome, reopen: bool) -> dict[str, Any]:
+    return {
+        "budget": found.labels,
+        "cost": None if found.cost is None else found.cost / MICRO,
+        "audit_labels": found.audit,
+        "added": found.items,
+        "owned": found.owned,
+        "classes": found.classes,
+        "mapped": found.mapped,
+        "measured": found.measured,
+        "reopened": len(found.again) if reopen else 0,
+        "again": 0 if reopen else len(found.again),
+        "annotators": list(found.annotators),
+    }
+
+
+def _told(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
+    """What the change comes to, a line for each part of it."""
+    lines = []
+    if wanted["budget"] is not None:
+        lines.append(f"the budget is {plural(found.labels, 'label')} in all")
+    if found.items:
+        lines.append(f"{plural(found.items, 'item')} to choose from added")
+    if found.owned:
+        lines.append(f"{plural(found.owned, 'label')} that you hold added")
+    if wanted["annotators"]:
+        lines.append(f"{', '.join(found.annotators)} answer")
+    if wanted["classes"]:
+        lines.append(f"the run has {count(found.classes)} classes now")
+    if found.mapped or found.measured:
+        audit = f", and {count(found.measured)} of the audit name it" if found.measured else ""
+        lines.append(f"{count(found.mapped)} answers named it and are learnt, for nothing{audit}")
+    if found.again and wanted["reopen"]:
+        lines.append(f"asked for once more: {_again(found)}")
+    elif found.again and wanted["classes"]:
+        lines.append(
+            f"{count(len(found.again))} items were answered with none of these before; to ask for"
+            f" them once more buys {_again(found)}: stacksl change {word(run)} --reopen"
+        )
+    return "\n".join(lines)

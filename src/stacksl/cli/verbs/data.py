@@ -1,0 +1,69 @@
+"""`stacksl data`: what a file holds, before any label is bought."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.printing import as_json, visible
+
+if TYPE_CHECKING:
+    from stacksl.data import Dataset
+
+Against = Annotated[
+    str | None,
+    typer.Option("--against", metavar="TEST", help="A test file that should share no item."),
+]
+
+
+@options.takes(*options.READING, "classes", "max_candidates", "strict")
+def check(
+    context: typer.Context,
+    file: options.File,
+    against: Against = None,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Say what was understood of a file, and every fault with its row.
+
+    Rows that a run would set aside are listed with their reason. The exit code is 2 where a run
+    would refuse the file.
+    """
+    from stacksl.data import check as described
+    from stacksl.data import read, read_classes
+    from stacksl.runs.settings.resolve import resolve
+
+    chosen = resolve(context.obj).settings
+    named = {"prompt": chosen.prompt_column, "label": chosen.label_column}
+    columns = {role: name for role, name in named.items() if name is not None}
+    reading: dict[str, Any] = {
+        "format": chosen.format,
+        "columns": columns or None,
+        "max_candidates": chosen.max_candidates,
+    }
+    if chosen.classes is not None:
+        reading["classes"] = read_classes(chosen.classes).names
+    dataset = read(file, **reading, lenient=True)
+    other = None if against is None else read(against, **reading, lenient=True)
+    sentences = described(dataset, other)
+    print(as_json(_facts(dataset, sentences)) if json else visible("\n".join(sentences)))
+    if dataset.rejected:
+        read(file, **reading, strict=chosen.strict)  # refuses where a run would, with its sentence
+
+
+def _facts(dataset: Dataset, sentences: list[str]) -> dict[str, Any]:
+    sizes = [len(item.candidates) for item in dataset.items]
+    return {
+        "name": dataset.name,
+        "format": dataset.format,
+        "columns": dict(dataset.columns),
+        "items": len(dataset.items),
+        "answers": len(dataset.answers),
+        "classes": None if dataset.classes is None else len(dataset.classes),
+        "candidates": [min(sizes), max(sizes)] if sizes else [0, 0],
+        "rejected": [{"row": r.row, "id": r.id, "reason": r.reason} for r in dataset.rejected],
+        "warnings": list(dataset.warnings),
+        "sentences": sentences,
+    }

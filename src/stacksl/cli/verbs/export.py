@@ -1,0 +1,136 @@
+"""`stacksl export`: an adapted language model as one model, and items as a task of lm-eval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.printing import as_json, count, facts, warn
+from stacksl.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stacksl.api import Run
+    from stacksl.lm.export.folder import About
+    from stacksl.lm.export.tasks import Task
+
+__all__ = ["export"]
+
+Merge = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="OUT", help="Write base and adapter as one model into this new or empty folder."
+    ),
+]
+TaskOut = Annotated[
+    tuple[str, Path] | None,
+    typer.Option(
+        "--task",
+        metavar="FILE OUT",
+        help="Write the items of FILE, which has answers, as a task of lm-eval into the folder "
+        "OUT, and print the command that scores the model on it.",
+    ),
+]
+
+
+@options.takes(*options.READING)
+def export(
+    context: typer.Context,
+    run: options.RunFolder,
+    merge: Merge = None,
+    task: TaskOut = None,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """An adapted language model in forms that need nothing of stacksl.
+
+    --merge adds the adapter into its base: one folder that transformers loads, with tokenizer and
+    card, and no path of this machine in it. --task writes items as a task of lm-eval, which gives
+    the same predictions; its folder may be moved, and lm-eval be started anywhere.
+    """
+    from stacksl.api import Run
+    from stacksl.lm.export.folder import expect_empty, read_about
+    from stacksl.lm.export.folder import merge as merge_into
+
+    if merge is None and task is None:
+        raise SettingsError(
+            "export should be told what to write, but nothing was given: add --merge OUT for one"
+            " model, or --task FILE OUT for a task of lm-eval"
+        )
+    opened = Run.open(run)
+    about = read_about(opened.folder.model)
+    if merge is not None:
+        expect_empty(merge)
+    given = options.reading(context)
+    result: dict[str, Any] = {"run": run, "merged": None, "task": None, "command": None}
+    if task is not None:  # first: it is quick, and a wrong file is found before the long work
+        result |= _task(opened, about, task, given, merge)
+    if merge is not None:
+        result["merged"] = merge_into(opened.folder.model, merge)
+    print(as_json(result) if json else _shown(result))
+
+
+def _task(
+    opened: Run,
+    about: About,
+    wanted: tuple[str, Path],
+    given: dict[str, str],
+    merge: Path | None,
+) -> dict[str, Any]:
+    """The keys `task` and `command`: what was written, and the line that scores on it."""
+    from stacksl.lm.export.folder import model_arguments, tokenizer_of
+    from stacksl.lm.export.tasks import command, write_task
+    from stacksl.runs.items.sources import read_again
+
+    file, out = wanted
+    dataset = read_again(opened.folder, about, file, given)
+    tokenizer = tokenizer_of(opened.folder.model, about)
+    written = write_task(
+        out.absolute(),
+        dataset.name,
+        dataset.items,
+        dataset.answers,
+        about.form(tokenizer),
+        tokenizer,
+        about.limits,
+    )
+    warn([*dataset.warnings, *_left_out(written, len(dataset.rejected))])
+    arguments = model_arguments(about, opened.folder.model.absolute())
+    if merge is not None:
+        for name in ("peft", "revision"):
+            arguments.pop(name, None)
+        arguments["pretrained"] = str(merge.absolute())
+    told = {"folder": written.folder, "names": written.names, "items": written.items}
+    return {"task": told, "command": command(written, arguments)}
+
+
+def _left_out(task: Task, rejected: int) -> list[str]:
+    """A sentence for each way in which lm-eval's numbers will not be those of `evaluate`."""
+    said = []
+    if task.unanswered:
+        said.append(
+            f"left out of the task for want of an answer: {count(task.unanswered)} of"
+            f" {count(task.items + task.unanswered)} items"
+        )
+    if rejected:
+        said.append(
+            f"left out of the task, and wrong for `evaluate`: {count(rejected)} unusable"
+            " rows of the file"
+        )
+    if task.cuts.prompts or task.cuts.options:
+        said.append(f"{task.cuts}; lm-eval reads those whole, so its numbers for them may differ")
+    return said
+
+
+def _shown(result: dict[str, Any]) -> str:
+    task = result["task"] or {}
+    rows = [
+        ("Merged model", result["merged"]),
+        ("Task", task.get("folder")),
+        ("Names", ", ".join(task["names"]) if task else None),
+        ("Items", count(task["items"]) if task else None),
+        ("Score with", result["command"]),
+    ]
+    return facts(rows)

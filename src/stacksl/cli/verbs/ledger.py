@@ -1,0 +1,123 @@
+"""`stacksl ledger`: what was asked, who answered, what it cost, and whether it can be trusted."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.printing import as_json, count, facts
+
+if TYPE_CHECKING:
+    from stacksl.ledger.purchases import Head
+
+
+COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "labeler", "purpose")
+
+
+def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
+    """Where a run's ledger lies."""
+    from stacksl.runs.storage.folder import RunFolder
+
+    where = RunFolder.open(run).ledger
+    print(as_json({"run": run, "ledger": where}) if json else where)
+
+
+KeptHead = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ROWS:HASH",
+        help="A head of this ledger that you kept elsewhere; it must still be on the chain.",
+    ),
+]
+
+
+def verify(
+    run: options.RunFolder,
+    head: KeptHead = None,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Check that no row of the ledger was edited and no tail cut off.
+
+    Every row carries the hash of the one before. Checkpoints, facts, report and card of the run
+    carry the ledger's length and last hash, and so does its head, which is printed: keep it
+    elsewhere, since whoever rewrites the whole folder is found by it alone.
+    """
+    from stacksl.api import Run
+    from stacksl.runs.storage.anchors import RECORDS, anchors
+
+    opened = Run.open(run)
+    kept = anchors(opened.folder)
+    records = [name for name in RECORDS if name in kept]
+    marks = len(kept) - len(records)
+    if head is not None:
+        kept["--head"] = _head(head)
+    with opened.ledger as ledger:
+        ledger.verify(kept)
+        rows, tip = ledger.head
+    result = {"run": run, "rows": rows, "tip": tip, "checkpoints": marks, "records": records}
+    named = [f"{count(marks)} checkpoint{'' if marks == 1 else 's'}", *records]
+    named += ["--head"] if head is not None else []
+    said = f"the ledger is whole: {count(rows)} rows, in agreement with {', '.join(named)}"
+    print(as_json(result) if json else f"{said}\nhead {rows}:{tip}")
+
+
+def _head(text: str) -> Head:
+    from stacksl.errors import SettingsError
+    from stacksl.ledger.purchases import Head
+
+    rows, _, tip = text.strip().partition(":")
+    if not re.fullmatch(r"\d{1,18}:[0-9a-f]{64}", f"{rows}:{tip}", re.ASCII):
+        raise SettingsError(
+            "--head must be ROWS:HASH as `stacksl ledger verify` prints it, such as 120: and 64"
+            f" hexadecimal digits, got {text[:80]!r}"
+        )
+    return Head(int(rows), tip)
+
+
+def export(
+    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+) -> None:
+    """Print one row a purchase: CSV, or with --json one JSON object a line.
+
+    In CSV a text that a spreadsheet would run as a formula has an apostrophe before it.
+    """
+    from stacksl.api import Run
+    from stacksl.labelers.sheets.cells import inert
+
+    with Run.open(run).ledger as ledger:
+        rows = ledger.export()
+    if json:
+        for row in rows:
+            print(as_json(row))
+        return
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: inert(v) if isinstance(v, str) else v for k, v in row.items()})
+
+
+def replay(
+    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+) -> None:
+    """Rebuild the learner from the ledger alone and compare it with the one that was saved."""
+    from stacksl.api import Run
+
+    result = Run.open(run).replay()
+    print(as_json(result) if json else _replayed(result))
+
+
+def _replayed(result: Mapping[str, Any]) -> str:
+    lost = [
+        count(first) if first == last else f"{count(first)} to {count(last)}"
+        for first, last in result.get("lost_rounds", ())
+    ]
+    shown = [(name.capitalize(), count(result[name])) for name in ("rows", "rounds", "labels")]
+    why = f"{', '.join(lost)} (an item was forgotten)" if lost else None
+    return facts([*shown, ("Rounds not computed again", why)])

@@ -1,0 +1,236 @@
+"""`stacksl status`, `stacksl report` and `stacksl ls`: what there is, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.printing import as_json, count, facts, share, spent, table
+from stacksl.errors import SettingsError, unknown_name
+from stacksl.report.wording import plural
+
+__all__ = ["KINDS", "ls", "report", "status"]
+
+Kind = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND",
+        show_default=False,
+        help="runs (the default), settings, gates, scorers, followers, labelers, features, "
+        "presets, objectives or studies.",
+    ),
+]
+Folder = Annotated[
+    Path, typer.Option("--folder", metavar="DIR", help="Where the runs lie.", show_default=True)
+]
+
+NoText = Annotated[
+    bool, typer.Option("--no-text", help="Leave out whatever the data say, to forward the report.")
+]
+ClassNames = Annotated[
+    bool, typer.Option("--class-names", help="With --no-text: keep the names of the classes.")
+]
+
+
+def status(
+    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+) -> None:
+    """Where a run stands: its state, rounds, labels and money.
+
+    It only reads, so it may be asked while the run is going on.
+    """
+    from stacksl.api import Run
+
+    result = Run.open(run).status()
+    print(as_json(result) if json else _shown(result))
+
+
+def _shown(result: Mapping[str, Any]) -> str:
+    warnings = [("Warning", sentence) for sentence in result.get("warnings", ())]
+    return facts(
+        [
+            ("Run", result["run"]),
+            ("State", result["state"]),
+            ("Rounds", count(result["rounds"])),
+            ("Labels", _labels(result)),
+            ("Cost", spent(result["money"])),
+            ("Gate", result.get("gate")),
+            ("Accuracy before each label", share(result.get("accuracy_before"))),
+            ("Why", result.get("sentence")),
+            ("Go on with", result.get("resume")),
+            *(
+                (f"{plural(sheet['open'], 'row')} in", sheet["file"])
+                for sheet in result.get("sheets") or ()
+            ),
+            *warnings,
+        ]
+    )
+
+
+def _labels(result: Mapping[str, Any]) -> str:
+    """What became of the budget; an answer that teaches nothing is paid, but not learnt."""
+    measuring = result["spent"] - result["asked"]
+    bought = f"{count(result['spent'])} of {count(result['budget'])}"
+    parts = [f"{bought} bought"]
+    if result["asked"] > result["answered"]:
+        parts = [f"{bought} asked or promised", f"{count(result['answered'])} learnt"]
+    if measuring:
+        parts.append(f"{count(measuring)} to measure the model")
+    return ", ".join([*parts, f"{count(result['left'])} left"])
+
+
+def report(
+    run: options.RunFolder,
+    no_text: NoText = False,
+    class_names: ClassNames = False,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Write a run's report and model card again and print where the report is.
+
+    With --no-text both are written into the folder no-text of the run, to be forwarded: without
+    prompts, candidates, ids and names of columns, and with classes by their numbers.
+    """
+    from stacksl.api import Run
+
+    if class_names and not no_text:
+        raise SettingsError("--class-names is for --no-text: the full report has them anyway")
+    opened = Run.open(run)
+    path = opened.report(text=False, class_names=class_names) if no_text else opened.report()
+    print(as_json({"run": run, "report": path}) if json else path)
+
+
+def ls(
+    kind: Kind = "runs",
+    folder: Folder = Path("runs"),
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """The runs there are, or the names that a setting knows."""
+    if kind == "runs":
+        _list_runs(folder, json)
+        return
+    if kind not in KINDS:
+        raise unknown_name("kind", kind, ["runs", *KINDS])
+    named = KINDS[kind]()
+    rows = [{"name": name, "about": about} for name, about in named.items()]
+    shown = table(("name", "what it is"), ([row["name"], row["about"]] for row in rows))
+    print(as_json(rows) if json else shown)
+
+
+def _list_runs(folder: Path, json: bool) -> None:
+    from stacksl.api import list_runs
+
+    rows = list_runs(folder)
+    if json:
+        print(as_json(rows))
+    elif not rows:
+        print(f"no runs in {folder} (stacksl run makes one)")
+    else:
+        header = ("run", "state", "rounds", "asked", "budget", "accuracy before")
+        print(table(header, (_row(each) for each in rows)))
+
+
+def _row(each: Mapping[str, Any]) -> tuple[object, ...]:
+    accuracy = share(each.get("accuracy_before"))
+    return (each["run"], each["state"], each["rounds"], each["asked"], each["budget"], accuracy)
+
+
+def _first_lines(known: Mapping[str, Any], package: str = "") -> dict[str, str]:
+    """Each name with the first sentence of what it stands for.
+
+    A function without a word of its own only picks one of the classes of a module: that module
+    of the `package` whose name is the registry's, and then its docstring is the one.
+    """
+    return {name: _first(_doc(name, known[name], package)) for name in sorted(known)}
+
+
+def _doc(name: str, what: Any, package: str) -> str | None:
+    said: str | None = what.__doc__
+    if said or not package:
+        return said
+    return import_module(f"{package}.{name}").__doc__
+
+
+def _first(doc: str | None) -> str:
+    paragraph = " ".join((doc or "").strip().split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".")
+
+
+def _gates() -> dict[str, str]:
+    from stacksl.core.gates.registry import BASELINES, GATES
+
+    return _first_lines({name: kind for name, kind in GATES.items() if name not in BASELINES})
+
+
+def _settings() -> dict[str, str]:
+    from stacksl.runs.settings.resolve import Settings, known_settings, owners_of
+
+    about = {name: field.description or "" for name, field in Settings.model_fields.items()}
+    own = (name for name in known_settings() if name not in about)
+    return {**about, **{name: f"Of the gate {' or '.join(owners_of(name))}." for name in own}}
+
+
+def _scorers() -> dict[str, str]:
+    from stacksl.core.scorers import SCORERS
+
+    return _first_lines(SCORERS, "stacksl.core.scorers")
+
+
+def _followers() -> dict[str, str]:
+    from stacksl.core.followers import FOLLOWERS
+
+    return _first_lines(FOLLOWERS)
+
+
+def _presets() -> dict[str, str]:
+    from stacksl.runs.settings.presets import PRESETS
+
+    return {
+        name: ", ".join(f"{key} {value}" for key, value in settings.items())
+        for name, settings in PRESETS.items()
+    }
+
+
+def _labelers() -> dict[str, str]:
+    from stacksl.labelers.labelers import LABELERS
+
+    people = "`file`: people, in sheets that any spreadsheet opens; `stacksl answer` takes them"
+    return {"file": people, **_first_lines(LABELERS)}
+
+
+def _features() -> dict[str, str]:
+    from stacksl.features import ENCODERS
+
+    return _first_lines(ENCODERS, "stacksl.features")
+
+
+def _objectives() -> dict[str, str]:
+    from stacksl.lm import OBJECTIVES
+
+    return dict(OBJECTIVES)
+
+
+def _studies() -> dict[str, str]:
+    from stacksl.lab.studies import listing
+
+    return listing()
+
+
+KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
+    "settings": _settings,
+    "gates": _gates,
+    "scorers": _scorers,
+    "followers": _followers,
+    "labelers": _labelers,
+    "features": _features,
+    "presets": _presets,
+    "objectives": _objectives,
+    "studies": _studies,
+}
+"""What `ls` can list beside runs; each is read from its registry when it is asked for."""

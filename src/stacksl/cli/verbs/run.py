@@ -1,0 +1,327 @@
+"""`stacksl run` and `stacksl resume`: from a file of items to a model and a report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.entry import Stopped
+from stacksl.cli.live import live
+from stacksl.cli.printing import as_json, count, dollars, facts, share, spent, warn
+from stacksl.errors import SettingsError
+from stacksl.report.wording import MICRO, plural
+
+if TYPE_CHECKING:
+    from stacksl.api import Plan, Run
+
+
+@options.takes()
+def run(
+    context: typer.Context,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            show_default=False,
+            help="A file of items with their answers (JSONL, CSV, Parquet, the official files of "
+            "MedQA and MMLU), or - for JSON lines on standard input; without one, the built-in "
+            "sample.",
+        ),
+    ] = None,
+    test: options.Test = None,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    preset: options.Preset = None,
+    config: options.Config = None,
+    set_: options.Set = None,
+    out: options.Out = None,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+    help_all: options.HelpAll = False,
+) -> None:
+    """Buy labels under a hard budget, train, and write a model with a report.
+
+    Reads items with their candidate answers, decides one by one which labels are worth buying,
+    never buys more than the budget, and leaves a folder with the trained model, the ledger of
+    every purchase, and a report.
+    """
+    from stacksl.api import prepare
+    from stacksl.runs.settings.resolve import resolve
+
+    table = _config(config)
+    named = table.pop("data", None), table.pop("test", None)  # a run.toml names its files
+    resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
+    plan = prepare(data or named[0], test=test or named[1], out=out, settings=resolved)
+    warn(plan.warnings)
+    if dry_run:
+        print(as_json(plan_facts(plan)) if json else _shown_plan(plan))
+        return
+    if not quiet and plan.test is None:
+        print(_expected(plan), file=sys.stderr)
+    if plan.money is not None:
+        _agree(plan, yes)
+    plan = plan.claimed()
+    try:
+        with live(quiet=quiet) as show:
+            done = plan.start(show)
+    except KeyboardInterrupt as stop:
+        raise _stopped(plan.out) from stop
+    _finish(done, json)
+
+
+def resume(
+    run: options.RunFolder,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the run's data lies now, if it was moved."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Train otherwise from here on, such as batch_tokens=1024 after a refit that ran "
+            "out of memory.",
+        ),
+    ] = None,
+    wait: options.Wait = options.PATIENCE,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Go on with a run that was stopped, killed or is waiting.
+
+    It ends as the undisturbed run would have: the same purchases, the same model. A finished run
+    is left as it is, unless `change --later` has given it more to do. With --set a language model
+    is trained otherwise from here on, and the report says so; no label is bought twice.
+    """
+    from stacksl.api import Run
+
+    opened = Run.open(run)
+    if opened.folder.read_state()["state"] == "interrupted":
+        warn([_killed(opened)])
+    try:
+        with live(quiet=quiet) as show:
+            done = opened.resume(show, data=data, settings=dict(map(setting_of, set_ or [])))
+    except KeyboardInterrupt as stop:
+        raise _stopped(run) from stop
+    _finish(done, json)
+
+
+def _killed(run: Run) -> str:
+    """What to say of a run that ended without a word."""
+    adapts = "model" in run.folder.read_toml("resolved.toml")
+    more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
+    return f"this run was killed, or the machine went down; it goes on where it was{more}"
+
+
+def setting_of(text: str) -> tuple[str, Any]:
+    """A setting written NAME=VALUE; a value that is no TOML is text."""
+    import tomllib
+
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise SettingsError(f"--set expects NAME=VALUE, such as ridge=0.1, not '{text}'")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except ValueError:
+        return name.strip(), value.strip()
+
+
+def _config(path: Path | None) -> dict[str, Any]:
+    """The table in a config file; an empty one without a file.
+
+    Raises:
+        SettingsError: if the file cannot be read or is no TOML.
+    """
+    if path is None:
+        return {}
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise SettingsError(f"cannot read the config {path}: {fault.strerror}") from fault
+    except ValueError as fault:
+        raise SettingsError(f"the config {path} must be TOML (name = value): {fault}") from fault
+
+
+def _expected(plan: Plan) -> str:
+    """What the run will tell of its model, and what that takes of the budget."""
+    from stacksl.models.audit import expected_width
+
+    return expected_width(plan.audit, plan.labels)
+
+
+def _agree(plan: Plan, yes: bool) -> None:
+    """Say what will be bought for how much and, on a terminal, ask.
+
+    Raises:
+        typer.Abort: if the answer is no.
+    """
+    bought = f"{count(plan.labels)} labels for {dollars(plan.money)} at most"
+    print(bought, file=sys.stderr)
+    if not yes and somebody_is_there():
+        typer.confirm("Buy them?", abort=True, err=True)
+
+
+def somebody_is_there() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """What a run would do, as the JSON of `run --dry-run`."""
+    return {
+        "data": plan.dataset.name,
+        "format": plan.dataset.format,
+        "items": len(plan.dataset.items),
+        "rejected": len(plan.dataset.rejected),
+        "labels": plan.labels,
+        "audit": plan.audit,
+        "rounds": plan.rounds,
+        "money": _money(plan),
+        "run": plan.out,
+        "settings": plan.settings.model_dump(),
+        "warnings": list(plan.warnings),
+    }
+
+
+def _money(plan: Plan) -> dict[str, float] | None:
+    if plan.money is None:
+        return None
+    return {"price": plan.budget.price / MICRO, "most": plan.money / MICRO}
+
+
+def _shown_plan(plan: Plan) -> str:
+    return facts(
+        [
+            ("Items", f"{count(len(plan.dataset.items))} from {plan.dataset.name}"),
+            ("Labels", f"{count(plan.labels)} at most"),
+            ("Audit", _expected(plan) if plan.test is None else None),
+            ("Cost", f"{dollars(plan.money)} at most" if plan.money is not None else None),
+            ("Gate", plan.settings.gate),
+            ("Model", plan.settings.model),
+            ("Features", None if plan.settings.adapts else plan.settings.features),
+            ("Folder", f"{plan.out} (nothing was written)"),
+        ]
+    )
+
+
+def _stopped(folder: Path) -> Stopped:
+    if (folder / "run.toml").exists():
+        return Stopped(f"stopped; go on with: stacksl resume {word(folder)}")
+    return Stopped("stopped before the run began; nothing was bought")
+
+
+def run_facts(run: Run, status: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What a run came to, as the JSON of `run` and `resume`."""
+    return {
+        **(run.status() if status is None else status),
+        "report": run.path / "report.html",
+        "model": run.path / "model",
+    }
+
+
+def _finish(run: Run, json: bool) -> None:
+    """Print what the run came to; one that was stopped ends the call as Ctrl-C does."""
+    result = run_facts(run)
+    if result["state"] == "stopped":
+        raise _stopped(run.path)
+    print(as_json(result) if json else shown_run(run))
+
+
+def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
+    """What a run came to, or what it waits for, with the commands that go on.
+
+    `status` is that of the run, where it is known already.
+    """
+    result = run_facts(run, status)
+    return _waiting(run.path, result) if result["sheets"] else _shown(run.path, result)
+
+
+def _waiting(folder: Path, result: dict[str, Any]) -> str:
+    path = word(folder)
+    lines = facts(
+        [
+            ("Run", f"{result['run']}, {result['state']} for answers"),
+            ("Labels", _promised(result)),
+            ("Cost", spent(result["money"])),
+            *((f"{plural(sheet['open'], 'row')} in", sheet["file"]) for sheet in result["sheets"]),
+        ]
+    )
+    return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
+
+
+def _shown(folder: Path, result: dict[str, Any]) -> str:
+    path = word(folder)
+    lines = facts(
+        [
+            ("Run", f"{result['run']}, {result['state']}"),
+            (
+                "Labels",
+                f"{count(result['spent'])} of {count(result['budget'])} bought in "
+                f"{count(result['rounds'])} rounds{_measuring(result)}",
+            ),
+            ("Cost", spent(result["money"])),
+            ("Accuracy before each label", share(result.get("accuracy_before"))),
+            ("Accuracy on the test set", _accuracy(result["test"])),
+            ("Accuracy by the audit", _accuracy(result["audit"])),
+            ("Report", result["report"]),
+            ("Model", result["model"]),
+        ]
+    )
+    commands = [f"stacksl evaluate {path} FILE", f"stacksl predict {path} FILE"]
+    if left := _left_over(folder, result):
+        commands.append(f"stacksl change {path} --budget {left}")
+    return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
+
+
+def _left_over(folder: Path, result: dict[str, Any]) -> str | None:
+    """The budget in money that buys more where answers cost less than the highest price."""
+    from stacksl.runs.storage.folder import RunFolder, read_facts
+
+    money = result["money"]
+    if money is None or result["left"] or not money["price"]:
+        return None
+    run = RunFolder.open(folder)
+    table = run.read_toml("resolved.toml")
+    if not str(table["budget"]).startswith("$") or table["mode"] != "pool":
+        return None
+    if result["spent"] >= read_facts(run).data.items:
+        return None
+    micro = round((money["budget"] - money["spent"]) * MICRO)
+    if micro < money["price"] * MICRO:
+        return None
+    budget = f"{money['budget']:.6f}".rstrip("0").rstrip(".")
+    return f"'${budget}'  # {dollars(micro)} of it are left"
+
+
+def _promised(result: dict[str, Any]) -> str:
+    """The labels so far; those that measure the model are promised from the start."""
+    labels = f"{count(result['spent'])} of {count(result['budget'])}"
+    return f"{labels} asked, answered or promised{_measuring(result)}"
+
+
+def _measuring(result: dict[str, Any]) -> str:
+    audit = result["spent"] - result["asked"]
+    return f", {count(audit)} of them to measure the model" if audit else ""
+
+
+def _accuracy(test: dict[str, Any] | None) -> str | None:
+    if test is None:
+        return None
+    low, high = test["interval"]
+    return f"{share(test['accuracy'])} (95 % interval {low:.3f} to {high:.3f}, {test['n']:,} items)"
+
+
+def word(path: Path) -> str:
+    """A path as it is typed in a shell."""
+    import shlex
+
+    return shlex.quote(str(path))

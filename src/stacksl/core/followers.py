@@ -1,0 +1,166 @@
+"""Who chooses the candidates that the learner sees (the paper's follower)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, final
+
+import numpy as np
+
+from stacksl.core.blocks import Array, Inputs
+from stacksl.errors import SettingsError, unknown_name
+
+__all__ = [
+    "FOLLOWERS",
+    "Follower",
+    "Given",
+    "Hard",
+    "Scores",
+    "gold_outside",
+    "loss_set",
+    "make_follower",
+]
+
+
+class Scores(Protocol):
+    """What a follower needs of a scorer: the score of every candidate of an item, (K,)."""
+
+    def scores(self, inputs: Any, /) -> Array:
+        """θᵀφ of all candidates, (K,)."""
+        ...
+
+
+class Follower(Protocol):
+    """The one who answers a policy with a set of candidates C_t, before the label is known.
+
+    Attributes:
+        name: its key in `FOLLOWERS`.
+        displaces: whether a gold answer from outside takes the place of the lowest-scored
+            presented candidate in the loss (else it joins).
+    """
+
+    @property
+    def name(self) -> str:
+        """Its key in `FOLLOWERS`."""
+        ...
+
+    @property
+    def displaces(self) -> bool:
+        """Whether an outside gold takes the lowest-scored candidate's place in the loss."""
+        ...
+
+    def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
+        """The presented candidates of each item, ascending indices into its full list."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The follower that presents every candidate."""
+
+    name: ClassVar[str] = "given"
+    displaces: ClassVar[bool] = False
+
+    def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
+        """All K indices of each item."""
+        sizes = [inputs.size for inputs in block]
+        every = {size: tuple(range(size)) for size in set(sizes)}
+        return [every[size] for size in sizes]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Hard:
+    """The follower that presents the k + 1 candidates that the current policy scores highest.
+
+    It is the paper's hard-negative miner: k negatives beside the gold answer. Ties go to the lowest
+    index. Items with at most k + 1 candidates are presented whole.
+
+    Args:
+        k: the number of negatives, at least 1.
+
+    Raises:
+        SettingsError: k is below 1.
+
+    Source: paper, experiments (k = 4). Deviation: k + 1 are presented, since the gold answer is
+    not known when candidates are chosen; see `loss_set`.
+    """
+
+    k: int = 4
+    name: ClassVar[str] = "hard"
+    displaces: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise SettingsError(
+                f"the follower 'hard' needs at least one negative (k >= 1), got k = {self.k}: "
+                "set k to the number of wrong candidates to present, such as 4"
+            )
+
+    def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
+        """The top k + 1 indices of each item, in ascending order."""
+        return [_top(scorer.scores(inputs), self.k + 1) for inputs in block]
+
+
+def _top(scores: Array, count: int) -> tuple[int, ...]:
+    best = np.argsort(-scores, kind="stable")[:count]
+    return tuple(sorted(best.tolist()))
+
+
+def gold_outside(presented: tuple[int, ...], gold: int) -> bool:
+    """Whether the gold answer was not among the presented candidates.
+
+    >>> gold_outside((0, 2), 1)
+    True
+    """
+    return gold not in presented
+
+
+def loss_set(presented: tuple[int, ...], gold: int, scores: Array | None = None) -> tuple[int, ...]:
+    """The candidates of the loss, C_t ∪ {gold}, as ascending indices into the full list.
+
+    Args:
+        presented: C_t.
+        gold: the label's index.
+        scores: None where an outside gold joins; the scores of all candidates, (K,), where it
+            displaces the lowest-scored presented one (of equals the highest index), so that the
+            number of negatives stays the follower's k.
+
+    >>> loss_set((0, 2), 1)
+    (0, 1, 2)
+    >>> loss_set((0, 2), 1, np.array([0.1, 0.0, 0.7]))
+    (1, 2)
+    """
+    if gold in presented:
+        return presented
+    kept = presented
+    if scores is not None:
+        lowest = min(presented, key=lambda x: (scores[x], -x))
+        kept = tuple(x for x in presented if x != lowest)
+    return tuple(sorted((*kept, gold)))
+
+
+FOLLOWERS: dict[str, type[Given] | type[Hard]] = {
+    "given": Given,
+    "hard": Hard,
+}
+
+
+def make_follower(name: str, k: int | None = None) -> Follower:
+    """The follower called `name`; `k` is the number of negatives of `hard`.
+
+    Raises:
+        SettingsError: no such follower, or a `k` for `given`.
+    """
+    if name not in FOLLOWERS:
+        raise unknown_name("follower", name, FOLLOWERS)
+    if name == "given":
+        if k is not None:
+            raise SettingsError(
+                f"the follower 'given' presents every candidate and takes no k, got k = {k}: "
+                "drop k or choose the follower 'hard'"
+            )
+        return Given()
+    return Hard() if k is None else Hard(k)

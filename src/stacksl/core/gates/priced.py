@@ -1,0 +1,220 @@
+"""Gates under a price that rises when spending runs ahead of an even schedule.
+
+They differ in what is paid for: `contested`, `entropy`, `avoided`, `information`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+from stacksl.core.gates import rules
+from stacksl.core.gates import statistics as measures
+from stacksl.core.gates.rules import Clock, GateState
+from stacksl.core.gates.schedules import AT_REST
+from stacksl.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stacksl.core.scorers.bounds import Bounds
+
+__all__ = ["Avoided", "Contested", "Entropy", "Information", "Priced", "contested_score"]
+
+
+class Priced:
+    """The rule of the priced gates: ask iff g exceeds the price U r^(1 − a/f).
+
+    U is the largest g so far, from 0, and the state is (U, 0, 0); f is `reserve`, r is `floor` and
+    a = 1 − (labels left/B)/(rounds left/T), so that what is spent early leaves 1 − f of an even
+    schedule for whatever is left of it: q ≤ B(f + (1 − f)t/T) + 1 after every round t.
+    """
+
+    __slots__ = ()
+
+    reserve: float
+    floor: float
+    ranks: ClassVar[bool] = True
+    exact_spend: ClassVar[bool] = True
+
+    def start(self) -> GateState:
+        """U = 0."""
+        return AT_REST
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """The price of a label, in units of g."""
+        return rules.price(g, clock, state, self.reserve, self.floor)
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """The running maximum U."""
+        return rules.peak(g, state)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Contested(Priced):
+    """Priced pair-LUCB: ask iff the contested score exceeds a price.
+
+    g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ in V⁻¹, under the price of `Priced`.
+
+    Args:
+        width_scale: α > 0 (score units); None is √d, which is σ√d with noise σ = 1.
+        reserve: f in (0, 1], how far ahead of an even schedule spending may run.
+        floor: r in (0, 1), the price on schedule as a share of U.
+
+    Raises:
+        SettingsError: a parameter is outside its range; α = 0 would never ask, since then g ≤ 0.
+
+    Source: ours (D8); the pair bound is that of Theorem A, `docs/theory.md`.
+    """
+
+    width_scale: float | None = None
+    reserve: float = 0.7
+    floor: float = 0.01
+    name: ClassVar[str] = "contested"
+    code: ClassVar[int] = 5
+    needs_widths: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.width_scale is not None and not 0.0 < self.width_scale < math.inf:
+            raise SettingsError(
+                f"the gate 'contested' needs a width_scale above 0, got {self.width_scale}: with 0 "
+                "its statistic is never positive and it would not ask; leave it out for σ√d"
+            )
+        _check_price(self)
+
+    @classmethod
+    def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
+        """α = σ√d for d columns of φ and noise σ."""
+        return {"width_scale": noise * math.sqrt(dim)}
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """The contested score g (score units)."""
+        return contested_score(view, self.width_scale)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entropy(Priced):
+    """The policy's entropy under a price: ask where the scorer is undecided.
+
+    g = −Σ π_x log π_x over the presented candidates (nats); price, state, `reserve` and `floor` as
+    in `Contested`, with its defaults, which were not tuned for this gate.
+
+    Raises:
+        SettingsError: a parameter is outside its range.
+
+    Source: uncertainty sampling by entropy (Settles 2009, Active Learning Literature Survey, §3.1).
+    Deviation: a stream, and the price. It knows nothing of what labels could still change.
+    """
+
+    reserve: float = 0.7
+    floor: float = 0.01
+    name: ClassVar[str] = "entropy"
+    code: ClassVar[int] = 9
+    needs_widths: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_price(self)
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """The entropy of π (nats); −inf where x̂ stands alone."""
+        return float(measures.entropy_statistic(view.probabilities))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Avoided(Priced):
+    """Expected regret avoided, under a price: ask where another action may well be better.
+
+    g = max over x ≠ x̂ of τ_x h(gap_x/τ_x) with gap_x = s_x̂ − s_x, τ_x = w‖φ_x − φ_x̂‖ in V⁻¹ and
+    h(u) = pdf(u) − u (1 − cdf(u)) of the standard normal: what knowing the pair's difference would
+    gain in this round, were that normal with mean −gap and deviation τ. Price and state as in
+    `Contested`.
+
+    Args:
+        width_scale: w > 0 (score units); 1 is the posterior deviation with noise σ = 1.
+        reserve: f in (0, 1].
+        floor: r in (0, 1).
+
+    Raises:
+        SettingsError: a parameter is outside its range.
+
+    Source: the knowledge-gradient idea (Frazier, Powell and Dayanik 2008) on pairs; the price is
+    ours. f and r were chosen on pilot seeds of the study `gates`.
+    """
+
+    width_scale: float = 1.0
+    reserve: float = 0.7
+    floor: float = 0.001
+    name: ClassVar[str] = "avoided"
+    code: ClassVar[int] = 10
+    needs_widths: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.width_scale < math.inf:
+            raise SettingsError(
+                f"the gate 'avoided' needs a width_scale above 0, got {self.width_scale}: "
+                "1 is the posterior deviation with noise 1"
+            )
+        _check_price(self)
+
+    @classmethod
+    def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
+        """The posterior's own deviation: w = σ for noise σ."""
+        return {"width_scale": noise}
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """The expected regret avoided (score units); −inf where x̂ stands alone."""
+        scale = self.width_scale
+        return measures.avoided_statistic(view.scores, view.pair_widths, view.choice, scale)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Information(Priced):
+    """What a label would tell (aim `regret`): ask where, under a price, most is learnt.
+
+    g = tr(F H⁻¹), the mutual information of label and θ to first order (nats), with F the Fisher
+    information of the round's label at θ. Scorers that keep no Fisher information put
+    ‖φ(z, x̂)‖² in V⁻¹ there, what a reward of the choice would tell (`Bounds.information`). Price,
+    state, `reserve` and `floor` as in `Contested`; the defaults were chosen on pilot seeds of the
+    study `gates` (`docs/decisions.md`).
+
+    Raises:
+        SettingsError: a parameter is outside its range.
+
+    Source: MacKay (1992), Information-based objective functions; Houlsby et al. (2011), BALD.
+    Deviation: linearised, log det(I + F H⁻¹) ≈ tr(F H⁻¹), without the half; and the price.
+    """
+
+    reserve: float = 0.9
+    floor: float = 0.003
+    name: ClassVar[str] = "information"
+    code: ClassVar[int] = 11
+    needs_widths: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_price(self)
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """tr(F H⁻¹) (nats to first order)."""
+        return view.information
+
+
+def contested_score(view: Bounds, width_scale: float | None = None) -> float:
+    """D8's gate score g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units).
+
+    With α a valid radius it bounds the round's regret at x̂. NaN where no matrix is kept
+    (track = 'theta'), −inf where x̂ stands alone. `width_scale` is α; None is √d.
+    """
+    alpha = math.sqrt(view.dim) if width_scale is None else width_scale
+    return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
+
+
+def _check_price(gate: Contested | Entropy | Avoided | Information) -> None:
+    if not 0.0 < gate.reserve <= 1.0 or not 0.0 < gate.floor < 1.0:
+        own = {field.name: field.default for field in fields(gate)}
+        raise SettingsError(
+            f"the gate '{gate.name}' needs a reserve in (0, 1] and a floor in (0, 1), got "
+            f"{gate.reserve} and {gate.floor}: the defaults are {own['reserve']} and {own['floor']}"
+        )

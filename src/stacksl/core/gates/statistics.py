@@ -1,0 +1,121 @@
+"""Statistics of gates, in scalar functions that numba compiles unchanged; arguments as in `rules`.
+
+Those of the gates `lucb`, `width`, `dgs`, `entropy` and `avoided`, with what a threshold needs of
+them beyond `rules`. Each is −inf where the choice stands alone, and NaN where widths are.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stacksl.core.blocks import Array
+from stacksl.core.gates.rules import Clock
+
+__all__ = [
+    "avoided_statistic",
+    "dgs_statistic",
+    "entropy_statistic",
+    "lucb_statistic",
+    "width_statistic",
+    "width_threshold",
+]
+
+_FAR = 40.0  # standard deviations at which the normal density is 0 to a float
+_ROOT = math.sqrt(0.5)
+_DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
+
+
+def lucb_statistic(scores: Array, widths: Array, choice: int, width_scale: float) -> float:
+    """Max over x ≠ x̂ of UCB(x) − LCB(x̂), with bounds s ± w‖φ‖ for w = `width_scale`."""
+    gaps = scores - scores[choice] + width_scale * (widths + widths[choice])
+    gaps[choice] = -np.inf
+    return float(np.max(gaps))
+
+
+def width_statistic(
+    pair_widths: Array, choice: int, clock: Clock, dim: int, ridge: float, exponent: float
+) -> float:
+    """The widest pair, max over x of ‖φ_x − φ_x̂‖, as `width_threshold` compares it.
+
+    Squared under an `exponent`; where that is NaN, over √(d log(1 + B/(λd))/B), with d = `dim` and
+    λ = `ridge`.
+    """
+    widths = pair_widths.copy()
+    widths[choice] = -np.inf
+    widest = float(np.max(widths))
+    if widest == -np.inf:
+        return widest
+    if not math.isnan(exponent):
+        return widest * widest
+    labels = max(1, clock.budget)
+    return widest / math.sqrt(dim * math.log1p(labels / (ridge * dim)) / labels)
+
+
+def width_threshold(clock: Clock, scale: float, exponent: float) -> float:
+    """t^−exponent, or `scale` where the exponent is NaN."""
+    return scale if math.isnan(exponent) else float(clock.round) ** -exponent
+
+
+def dgs_statistic(
+    scores: Array,
+    width: float,
+    choice: int,
+    clock: Clock,
+    dim: int,
+    ridge: float,
+    delta: float,
+    scale: float,
+) -> float:
+    """scale·r·(1 + 8 d log(1 + q/(λd)) + 36 log(t/δ)) − margin² (score units, squared).
+
+    r is the square of `width`, which is `rules.adpo_statistic`, and the margin is what x̂ is ahead
+    of the best of the others, 0 if behind; d is `dim`, λ `ridge`, δ `delta`.
+    """
+    if width == -np.inf:
+        return width
+    second = -np.inf
+    for x in range(len(scores)):
+        if x != choice:
+            second = max(second, scores[x])
+    potential = 2.0 * dim * math.log1p(clock.asked / (ridge * dim))
+    bound = 1.0 + 4.0 * potential + 36.0 * math.log(clock.round / delta)
+    margin = max(scores[choice] - second, 0.0)
+    return float(scale * width * width * bound - margin * margin)
+
+
+def entropy_statistic(policy: Array) -> float:
+    """−Σ π_x log π_x of the (m,) `policy`, in nats."""
+    if len(policy) < 2:
+        return -np.inf
+    total = 0.0
+    for x in range(len(policy)):
+        if policy[x] > 0.0:
+            total -= policy[x] * math.log(policy[x])
+    return max(total, 0.0)
+
+
+def avoided_statistic(scores: Array, pair_widths: Array, choice: int, width_scale: float) -> float:
+    """Max over x ≠ x̂ of τ_x h((s_x̂ − s_x)/τ_x), τ_x = `width_scale`·‖φ_x − φ_x̂‖ (score units).
+
+    h(u) = pdf(u) − u (1 − cdf(u)) of the standard normal, so that it is the mean of
+    max(0, s_x − s_x̂ + τ_x·noise); 0 for a pair that nothing is left to be known of.
+    """
+    best = -np.inf
+    for x in range(len(scores)):
+        if x == choice:
+            continue
+        gap, spread = scores[choice] - scores[x], width_scale * pair_widths[x]
+        if math.isnan(spread):
+            return np.nan
+        if spread <= 0.0 or gap >= _FAR * spread:
+            value = 0.0
+        elif gap <= -_FAR * spread:
+            value = -gap
+        else:
+            u = gap / spread
+            tail = 0.5 * math.erfc(u * _ROOT)
+            value = spread * max(_DENSITY * math.exp(-0.5 * u * u) - u * tail, 0.0)
+        best = max(best, value)
+    return float(best)

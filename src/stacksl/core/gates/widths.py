@@ -1,0 +1,157 @@
+"""Gates that look at how little is known of a pair of actions, not at scores: `adpo`, `width`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, final
+
+from stacksl.core.gates import rules
+from stacksl.core.gates import statistics as measures
+from stacksl.core.gates.rules import Clock, GateState
+from stacksl.core.gates.schedules import AT_REST
+from stacksl.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stacksl.core.scorers.bounds import Bounds
+
+__all__ = ["ADPO", "Width"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ADPO:
+    """The pair's width: ask iff the two best actions differ in a direction little is known of.
+
+    g = ‖φ(z, x̂) − φ(z, x′)‖ in V⁻¹ (or H⁻¹) for the choice x̂ and x′ the best-scored other
+    candidate, the widest where several tie for it. Ask iff g > Γ: a constant `level`, or by
+    default a level that keeps the pace of the budget,
+
+        Γ ← Γ·exp(pace·((1 if asked else 0) − labels left / rounds left)),
+
+    where the first item is asked and sets Γ. The state is (log Γ, mean and mean absolute deviation
+    of log g), and (0, 0, 0) under a constant.
+
+    Args:
+        level: Γ > 0, in units of g; None for the level that keeps the pace.
+        pace: the largest change of log Γ in a round.
+
+    Raises:
+        SettingsError: a parameter is not a positive number.
+
+    Source: Ji, He and Gu (2024), arXiv 2402.09401, the rule of APPO for two responses under a
+    constant Γ. Deviation: more than two candidates, a budget, and by default the paced level; a
+    constant one too asks whenever labels left ≥ rounds left. The pace is on log Γ because widths
+    fall by a factor and not by a sum: under `margin`'s own pace most of a small budget was left
+    for the last fifth of an i.i.d. stream.
+    """
+
+    level: float | None = None
+    pace: float = 0.1
+    name: ClassVar[str] = "adpo"
+    code: ClassVar[int] = 6
+    ranks: ClassVar[bool] = True
+    exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.level is not None and not 0.0 < self.level < math.inf:
+            raise SettingsError(
+                f"the gate 'adpo' needs a level above 0, got {self.level}: a width is at most "
+                "2/√ridge; leave it out for one that keeps the budget's pace"
+            )
+        if not 0.0 < self.pace < math.inf:
+            raise SettingsError(
+                f"the gate 'adpo' needs a positive pace, got {self.pace}: 0.1 fits any scorer"
+            )
+
+    def start(self) -> GateState:
+        """A log Γ of −∞, which the first item sets; nothing under a constant."""
+        return (-math.inf if self.level is None else 0.0, 0.0, 0.0)
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """The width of the pair (x̂, x′)."""
+        return rules.adpo_statistic(view.scores, view.pair_widths, view.choice)
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """Γ."""
+        return rules.adpo_threshold(state, math.nan if self.level is None else self.level)
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """Γ after this round's step; unchanged under a constant."""
+        if self.level is not None:
+            return state
+        measure = rules.adpo_measure(g)
+        return rules.margin_advance(measure, took, clock, state, self.pace, False)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Width:
+    """The widest pair, which no label enters: ask iff it is above what the budget can reach.
+
+    With w = max over x of ‖φ_x − φ_x̂‖ in V⁻¹, the budget form (BBQ-B, the default) asks iff
+
+        w > scale·√(d log(1 + B/(λd))/B),
+
+    to a factor √2 what B labels of the widest rows bring the widths of all rows of norm 1 down to,
+    by the elliptical potential lemma; d is the columns of φ. With an `exponent` κ the rule is
+    BBQ's, ask iff w² > t^−κ.
+
+    Args:
+        scale: a factor > 0 on the budget form; not read with an exponent.
+        exponent: κ in (0, 1), or None for the budget form.
+        ridge: λ > 0 of V, which should be the scorer's; not read with an exponent.
+
+    Raises:
+        SettingsError: a parameter is outside its range.
+
+    Source: Cesa-Bianchi, Gentile and Orabona (2009), BBQ; the budget form is ours. Deviation:
+    where two candidates are presented, the difference of their rows is BBQ's instance; where there
+    are more, the widest pair with the choice stands for it, so scores enter by the choice alone.
+    V is that of the labels learnt, without the row of the round itself; and there is a budget.
+    """
+
+    scale: float = 1.0
+    exponent: float | None = None
+    ridge: float = 1.0
+    name: ClassVar[str] = "width"
+    code: ClassVar[int] = 8
+    ranks: ClassVar[bool] = True
+    exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.scale < math.inf and 0.0 < self.ridge < math.inf):
+            raise SettingsError(
+                f"the gate 'width' needs a scale and a ridge above 0, got {self.scale} and "
+                f"{self.ridge}: scale 1 is what B labels reach, and the ridge the scorer's"
+            )
+        if self.exponent is not None and not 0.0 < self.exponent < 1.0:
+            raise SettingsError(
+                f"the gate 'width' needs an exponent in (0, 1), got {self.exponent}: "
+                "leave it out for the level of the budget"
+            )
+
+    @property
+    def power(self) -> float:
+        """κ, or NaN for the budget form."""
+        return math.nan if self.exponent is None else float(self.exponent)
+
+    def start(self) -> GateState:
+        """The gate keeps no state."""
+        return AT_REST
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """W over the budget's level (less its scale), or w²; −inf where x̂ stands alone."""
+        return measures.width_statistic(
+            view.pair_widths, view.choice, clock, view.dim, self.ridge, self.power
+        )
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """The scale, or t^−κ."""
+        return measures.width_threshold(clock, float(self.scale), self.power)
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """Unchanged."""
+        return state

@@ -1,0 +1,143 @@
+"""When to say that none of the candidates fits: a threshold on the largest probability.
+
+The probabilities of a final model are over the candidates it knows and add up to 1 whatever the
+item is. An item that belongs to none of them tends to spread them, so that the largest is small.
+How small, the none-of-these that were bought tell: they train nothing but this number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from stacksl.core.blocks import Array
+
+__all__ = ["FEWEST", "Threshold", "auroc", "best_threshold", "stands_for"]
+
+FEWEST = 10  # of either kind, below which a threshold would be that of a few items
+_GROUPS = 5  # of bought items, each standing for the items about as sure
+_CLEAR = 2.0  # standard errors above 1/2 from which the probability tells the kinds apart
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A model abstains where its largest probability is below `value`.
+
+    Attributes:
+        value: a probability.
+        balanced_accuracy: the mean of two shares, of the labelled items it keeps and of the
+            none-of-these it abstains on, on the very items that chose it: a little too good.
+        auroc: the chance that a labelled item has a larger probability than a none-of-these; both
+            numbers weigh each item by how many it stands for.
+        labels, none: how many of either there were.
+    """
+
+    value: float
+    balanced_accuracy: float
+    auroc: float
+    labels: int
+    none: int
+
+
+def auroc(
+    labelled: Array,
+    none: Array,
+    labelled_weight: Array | None = None,
+    none_weight: Array | None = None,
+) -> float:
+    """The chance that one of `labelled`, (n,), exceeds one of `none`, (m,); ties count half.
+
+    Each is drawn in proportion to its weight, 1 where none is given.
+
+    >>> auroc(np.array([0.9, 0.5]), np.array([0.5, 0.1]))
+    0.875
+    """
+    ones = np.ones_like(labelled) if labelled_weight is None else labelled_weight
+    others = np.ones_like(none) if none_weight is None else none_weight
+    below = _share_below(none, others, labelled, "left")
+    upto = _share_below(none, others, labelled, "right")
+    return float(ones @ (below + upto)) / (2.0 * float(ones.sum()))
+
+
+def stands_for(labelled: Array, none: Array, rest: Array, each: float) -> tuple[Array, Array]:
+    """How many items each bought one stands for: weights of `labelled` and of `none`.
+
+    A gate buys what a model is unsure of, so the bought are no sample of what there is. Of items
+    that a model is equally sure of, though, the gate has no way to prefer those without a right
+    candidate. So the bought, of either kind, are cut into five groups of equal number by their
+    probability, and those of a group share the items that fall between its ends.
+
+    Args:
+        labelled: (n,) largest probabilities of bought items with a label.
+        none: (m,) those of bought items answered with none of these.
+        rest: those of items that were not bought, or of a uniform sample of them.
+        each: how many items one of `rest` is drawn from.
+
+    Source: inverse probability weighting, Horvitz and Thompson (1952).
+    """
+    bought = np.concatenate([labelled, none])
+    cuts = np.quantile(bought, np.linspace(0, 1, _GROUPS + 1)[1:-1])
+    group = np.searchsorted(cuts, bought, side="right")
+    own = np.bincount(group, minlength=_GROUPS)
+    others = np.bincount(np.searchsorted(cuts, rest, side="right"), minlength=_GROUPS)
+    weights = (1.0 + each * others / np.maximum(own, 1))[group]
+    return weights[: len(labelled)], weights[len(labelled) :]
+
+
+def best_threshold(
+    labelled: Array,
+    none: Array,
+    labelled_weight: Array | None = None,
+    none_weight: Array | None = None,
+) -> Threshold | None:
+    """The threshold of the largest balanced accuracy, the lowest of several: it abstains least.
+
+    The loss is ½ (share of `labelled` below it) + ½ (share of `none` not below it), so that neither
+    kind counts for more because more of it was bought.
+
+    Args:
+        labelled: (n,) largest probabilities of items with a label, by models that did not see them.
+        none: (m,) those of items whose answer was none of these.
+        labelled_weight, none_weight: how many items each stands for; 1 where none is given.
+
+    Returns:
+        None where there are fewer than `FEWEST` of either, or where the probability does not tell
+        them apart: the AUROC is less than two standard errors of pure chance above ½.
+    """
+    if min(len(labelled), len(none)) < FEWEST:
+        return None
+    ones = np.ones_like(labelled) if labelled_weight is None else labelled_weight
+    others = np.ones_like(none) if none_weight is None else none_weight
+    area = auroc(labelled, none, ones, others)
+    if area < 0.5 + _CLEAR * _chance(_effective(ones), _effective(others)):
+        return None
+    values = np.unique(np.concatenate([labelled, none]))
+    cuts = (values[1:] + values[:-1]) / 2
+    lost = _share_below(labelled, ones, cuts, "left")
+    balanced = (1.0 - lost + _share_below(none, others, cuts, "left")) / 2
+    best = int(np.argmax(balanced))
+    value, reached = float(cuts[best]), float(balanced[best])
+    return Threshold(value, reached, area, len(labelled), len(none))
+
+
+def _share_below(
+    values: Array, weights: Array, cuts: Array, side: Literal["left", "right"]
+) -> Array:
+    """The share of the weight of `values` below each of the `cuts`; on the right also at it."""
+    order = np.argsort(values, kind="stable")
+    total = np.concatenate([[0.0], np.cumsum(weights[order])])
+    below: Array = total[np.searchsorted(values[order], cuts, side=side)] / total[-1]
+    return below
+
+
+def _effective(weights: Array) -> float:
+    """How many items of equal weight would tell as much (Kish)."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def _chance(n: float, m: float) -> float:
+    """The standard error of the AUROC where both kinds are alike (Mann and Whitney)."""
+    return math.sqrt((n + m + 1.0) / (12.0 * n * m))

@@ -1,0 +1,157 @@
+"""The final model: what is refitted on all bought labels once the pass is over (DESIGN D15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
+from stacksl.core.heads.logistic import Fit, Strength, fit_classes, fit_pairs, plain
+from stacksl.core.losses import softmax
+from stacksl.core.scorers.rows import all_scores
+from stacksl.errors import FeatureError
+
+__all__ = ["ClassHead", "Head", "PairHead", "refit", "restore_head"]
+
+_CLASSES, _PAIRS = 0, 1
+
+
+class Head(Protocol):
+    """A final model: probabilities of every candidate of every item of a block.
+
+    `strength` is the C it was fitted with, and what the other values would have lost.
+    """
+
+    @property
+    def strength(self) -> Strength:
+        """C, the weight of the log-loss against ½‖θ‖²."""
+        ...
+
+    def probabilities(self, block: Block) -> Array | list[Array]:
+        """(n, K) for class heads, n arrays of (K_i,) for pair features; each row adds to 1."""
+        ...
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays that `restore_head` takes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassHead:
+    """Multinomial logistic regression: π(x) ∝ exp(coefficients_x · h + intercepts_x).
+
+    `coefficients` is (K, d), `intercepts` (K,).
+    """
+
+    coefficients: Array
+    intercepts: Array
+    strength: Strength
+
+    def probabilities(self, block: Block) -> Array:
+        """(n, K) probabilities of the classes."""
+        assert isinstance(block, SharedBlock)
+        _check(block.dim, self.coefficients.shape[1])
+        logits = np.asarray(block.h, dtype=np.float64) @ self.coefficients.T + self.intercepts
+        logits -= logits.max(axis=1, keepdims=True)
+        np.exp(logits, out=logits)
+        logits /= logits.sum(axis=1, keepdims=True)
+        return logits
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """See `Head`."""
+        return {
+            "kind": np.array([_CLASSES], dtype=np.int64),
+            "coefficients": self.coefficients.copy(),
+            "intercepts": self.intercepts.copy(),
+            "strength": np.array([self.strength.value, *self.strength.tried]),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairHead:
+    """Conditional logit: π(x | z) ∝ exp(offset_x + thetaᵀφ(z, x)) over an item's own candidates.
+
+    `theta` is (d,); the offset is the item's `PairFeatures.offset`, 0 where it has none.
+    """
+
+    theta: Array
+    strength: Strength
+
+    def probabilities(self, block: Block) -> list[Array]:
+        """One (K_i,) array an item."""
+        assert isinstance(block, PairBlock)
+        _check(block.dim, len(self.theta))
+        return [softmax(all_scores(self.theta, inputs)) for inputs in block]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """See `Head`."""
+        return {
+            "kind": np.array([_PAIRS], dtype=np.int64),
+            "theta": self.theta.copy(),
+            "strength": np.array([self.strength.value, *self.strength.tried]),
+        }
+
+
+def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
+    """The head that gave `state`, bit for bit.
+
+    Raises:
+        FeatureError: if the arrays are of no head known here.
+    """
+    kind = int(state["kind"][0]) if "kind" in state else -1
+    if kind == _CLASSES:
+        arrays = np.array(state["coefficients"]), np.array(state["intercepts"])
+        return ClassHead(*arrays, _strength(state))
+    if kind == _PAIRS:
+        return PairHead(np.array(state["theta"]), _strength(state))
+    raise FeatureError(
+        f"a saved head is of kind {_CLASSES} or {_PAIRS}, but this one is of kind {kind}; "
+        "it was written by another version or by something else"
+    )
+
+
+def _strength(state: Mapping[str, NDArray[Any]]) -> Strength:
+    value, *tried = (float(number) for number in state["strength"])
+    return Strength(value, tuple(tried))
+
+
+def refit(
+    block: Block,
+    labels: NDArray[np.int64],
+    theta: Array,
+    seed: int,
+    tune: bool = True,
+    fit: Fit | None = None,
+) -> Head | None:
+    """The final model of the labelled items `block` with gold indices `labels`, (n,).
+
+    Class heads: a logistic regression, as `fit` says where it is given; `theta` is the online head,
+    (K, d), whose score a class that no example is of keeps as its logit. Pair features: a
+    conditional logit around the block's `base`, if it has one. See `refits` for C, which `tune`
+    lets be chosen (from 60 labels up) by folds drawn from `seed`.
+
+    None where the labels cannot carry a model: fewer than two classes, or no labelled pair item.
+    """
+    if isinstance(block, SharedBlock):
+        how = plain(tune) if fit is None else fit
+        fitted = fit_classes(block.h, labels, seed, how)
+        if fitted is None:
+            return None
+        seen, weights, offsets, strength = fitted
+        coefficients, intercepts = theta.copy(), np.zeros(len(theta))
+        coefficients[seen], intercepts[seen] = weights, offsets
+        return ClassHead(coefficients, intercepts, strength)
+    found = fit_pairs(block.phi, block.offsets, labels, seed, tune, block.base)
+    return None if found is None else PairHead(*found)
+
+
+def _check(came: int, expected: int) -> None:
+    if came != expected:
+        raise FeatureError(
+            f"the final model was fitted on features of dimension {expected}, but these have "
+            f"{came}; use the feature map saved beside the model"
+        )

@@ -1,0 +1,297 @@
+"""Fits to convergence: logistic regression for class heads, conditional logit for pair features.
+
+Both minimise C·Σ_i −log π(gold_i) + ½‖θ‖² by L-BFGS. C = 20, or from 60 labels up the C of
+{1, 5, 20, 100} with the least log-loss over three shuffled folds of the labels given (DESIGN D15).
+Everything is divided by C·n, so that one tolerance on the gradient serves every C and n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array
+from stacksl.core.heads.soft import Soft, SoftLoss
+from stacksl.core.rng import generator
+
+__all__ = [
+    "CHOICES",
+    "DEFAULT",
+    "ENOUGH",
+    "Fit",
+    "Strength",
+    "choose_strength",
+    "fit_classes",
+    "fit_pairs",
+    "folds_of",
+    "plain",
+]
+
+DEFAULT = 20.0
+CHOICES = (1.0, 5.0, 20.0, 100.0)
+ENOUGH = 60
+_FOLDS = 3
+_FINAL = 1e-6  # of the mean loss per label: the largest entry of its gradient
+_TRIAL = 1e-5  # the same while C is chosen: only the order of the losses matters there
+_STEPS = 10_000
+
+Rows: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """C, the weight of the log-loss against ½‖θ‖².
+
+    `tried` is the held-out log-loss per label (nats) of each of `CHOICES`, empty where C was not
+    chosen by folds; held-out labels of a class that its fit had not seen count as 0 under every C.
+    """
+
+    value: float
+    tried: tuple[float, ...] = ()
+
+
+class _Problem(Protocol):
+    """Labelled items whose log-loss a parameter vector minimises."""
+
+    size: float  # items, or the weight of all examples
+    start: Array  # the parameters before any label
+    penalised: Array  # 1 where ½θ² is charged, 0 where not
+
+    def loss(self, theta: Array) -> tuple[float, Array]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """How a fit of class heads is made beyond its labels.
+
+    Attributes:
+        strength: C; None has it chosen by folds, or 20 below 60 labels.
+        soft: examples that stand beside the labels.
+        start: coefficients, (K, d), and intercepts, (K,), to begin at; zeros if None.
+        tolerance: the largest entry of the gradient of the mean loss at which it ends.
+    """
+
+    strength: Strength | None = Strength(DEFAULT)
+    soft: Soft | None = None
+    start: tuple[Array, Array] | None = None
+    tolerance: float = _FINAL
+
+
+def plain(tune: bool) -> Fit:
+    """The fit of labels alone, C chosen by folds (`tune`) or 20."""
+    return Fit(None if tune else Strength(DEFAULT))
+
+
+def fit_classes(
+    h: NDArray[Any], labels: Rows, seed: int, fit: Fit
+) -> tuple[Rows, Array, Array, Strength] | None:
+    """The k classes seen, (k,), their coefficients, (k, d), and intercepts, (k,), and C.
+
+    Multinomial logistic regression; intercepts are not penalised. `h` is (n, d), `labels` is
+    (n,), `seed` draws the folds. A class is seen where a label or a soft example is of it. None
+    with fewer than two classes.
+    """
+    seen = np.unique(labels)
+    if fit.soft is not None:
+        seen = np.union1d(seen, fit.soft.named())
+    if len(seen) < 2:
+        return None
+    rows = np.asarray(h, dtype=np.float64)
+    strength = choose_strength(rows, labels, seed) if fit.strength is None else fit.strength
+    soft = None if fit.soft is None else SoftLoss(fit.soft, seen)
+    problem = _Classes(rows, np.searchsorted(seen, labels), len(seen), soft)
+    start = None
+    if fit.start is not None:
+        start = np.column_stack([part[seen] for part in fit.start]).ravel()
+    theta = _minimise(problem, strength.value, fit.tolerance, start)
+    fitted = theta.reshape(len(seen), -1)
+    return seen, fitted[:, :-1].copy(), fitted[:, -1].copy(), strength
+
+
+def choose_strength(h: NDArray[Any], labels: Rows, seed: int) -> Strength:
+    """C of class heads by the held-out log-loss of folds, 20 below 60 labels."""
+    rows = np.asarray(h, dtype=np.float64)
+    return _choose(len(labels), seed, lambda a, b: _class_losses(rows, labels, a, b))
+
+
+def fit_pairs(
+    phi: NDArray[Any],
+    offsets: Rows,
+    labels: Rows,
+    seed: int,
+    tune: bool,
+    base: NDArray[Any] | None = None,
+) -> tuple[Array, Strength] | None:
+    """θ, (d,), of the conditional logit over each item's own candidates, and C.
+
+    `phi` is (ΣK, d), item i owning the rows `offsets`[i] to `offsets`[i + 1]; `labels` are gold
+    indices within an item, (n,). `base`, (ΣK,), is the fixed part of the scores, so that
+    π(x) ∝ exp(base_x + θᵀφ_x). None without a label.
+    """
+    if len(labels) == 0:
+        return None
+    items = [np.asarray(phi[start:stop], dtype=np.float64) for start, stop in pairwise(offsets)]
+    fixed = None
+    if base is not None:
+        fixed = [np.asarray(base[a:b], dtype=np.float64) for a, b in pairwise(offsets)]
+    strength = Strength(DEFAULT)
+    if tune:
+        strength = _choose(len(labels), seed, lambda a, b: _pair_losses(items, labels, a, b, fixed))
+    return _minimise(_Choices(items, labels, fixed), strength.value, _FINAL), strength
+
+
+def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> Strength:
+    """The C with the least held-out loss; `losses` maps (fit on, held out) to one loss a C."""
+    if count < ENOUGH:
+        return Strength(DEFAULT)
+    total = np.zeros(len(CHOICES))
+    for train, held in folds_of(count, seed):
+        total += losses(train, held)
+    return Strength(CHOICES[int(np.argmin(total))], tuple((total / count).tolist()))
+
+
+def folds_of(count: int, seed: int) -> list[tuple[Rows, Rows]]:
+    """Three shuffled folds of `count` labels: the places fitted on, and those held out."""
+    order = generator(seed, "refit", count).permutation(count)
+    folds = np.array_split(order, _FOLDS)
+    pairs = []
+    for held in range(_FOLDS):
+        train = np.concatenate([fold for other, fold in enumerate(folds) if other != held])
+        pairs.append((np.sort(train), np.sort(folds[held])))
+    return pairs
+
+
+def _class_losses(rows: Array, labels: Rows, train: Rows, held: Rows) -> Array:
+    known = np.unique(labels[train])
+    # A held-out class that the fit cannot know costs the same under every C: left out.
+    held = held[np.isin(labels[held], known)]
+    if len(known) < 2 or len(held) == 0:
+        return np.zeros(len(CHOICES))
+    sides = [
+        _Classes(rows[side], np.searchsorted(known, labels[side]), len(known))
+        for side in (train, held)
+    ]
+    return _path_losses(*sides)
+
+
+def _pair_losses(
+    items: list[Array], labels: Rows, train: Rows, held: Rows, fixed: list[Array] | None = None
+) -> Array:
+    sides = [
+        _Choices(
+            [items[i] for i in side],
+            labels[side],
+            None if fixed is None else [fixed[i] for i in side],
+        )
+        for side in (train, held)
+    ]
+    return _path_losses(*sides)
+
+
+def _path_losses(train: _Problem, held: _Problem) -> Array:
+    """The held-out loss of each C, every fit starting where the one before ended."""
+    out = np.zeros(len(CHOICES))
+    theta = train.start
+    for slot, strength in enumerate(CHOICES):
+        theta = _minimise(train, strength, _TRIAL, theta)
+        out[slot] = held.loss(theta)[0]
+    return out
+
+
+def _minimise(
+    problem: _Problem, strength: float, tolerance: float, start: Array | None = None
+) -> Array:
+    """The θ that minimises C·loss + ½‖θ‖² for C = `strength`, from `start` or from nothing."""
+    from scipy.optimize import minimize
+
+    decay = problem.penalised / (strength * problem.size)
+
+    def objective(theta: Array) -> tuple[float, Array]:
+        value, gradient = problem.loss(theta)
+        pull = decay * theta
+        return value / problem.size + 0.5 * float(pull @ theta), gradient / problem.size + pull
+
+    found = minimize(
+        objective,
+        problem.start if start is None else start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": _STEPS, "maxfun": 2 * _STEPS, "gtol": tolerance, "ftol": 1e-13},
+    )
+    return np.asarray(found.x, dtype=np.float64)
+
+
+class _Classes:
+    """Multinomial logistic regression: parameters (k, d + 1), flattened, the intercept last.
+
+    `rows` is (n, d), `gold` is (n,) in 0..k−1; `soft` examples are of the same k classes.
+    """
+
+    def __init__(self, rows: Array, gold: Rows, classes: int, soft: SoftLoss | None = None) -> None:
+        self.rows = rows
+        self.soft = soft
+        self.size: float = len(rows) + (0.0 if soft is None else soft.size)
+        self.gold = (np.arange(len(rows)), gold)
+        shape = (classes, rows.shape[1] + 1)
+        self.start: Array = np.zeros(shape[0] * shape[1])
+        penalised: Array = np.ones(shape)
+        penalised[:, -1] = 0.0
+        self.penalised: Array = penalised.ravel()
+        self.shape = shape
+
+    def loss(self, theta: Array) -> tuple[float, Array]:
+        """Σ −log π(gold), and its gradient, flattened as `theta`."""
+        both = theta.reshape(self.shape)
+        policy = self.rows @ both[:, :-1].T
+        policy += both[:, -1]
+        policy -= policy.max(axis=1, keepdims=True)
+        golden = float(policy[self.gold].sum())
+        np.exp(policy, out=policy)
+        totals = policy.sum(axis=1)
+        policy /= totals[:, None]
+        policy[self.gold] -= 1.0
+        gradient = np.empty(self.shape)
+        gradient[:, :-1] = policy.T @ self.rows
+        gradient[:, -1] = policy.sum(axis=0)
+        value = float(np.log(totals).sum()) - golden
+        if self.soft is not None:
+            more, pull = self.soft.loss(both)
+            value, gradient = value + more, gradient + pull
+        return value, gradient.ravel()
+
+
+class _Choices:
+    """Conditional logit: parameters (d,), shared by the candidates of all items.
+
+    `items` are (K_i, d) arrays, `gold` their gold rows, (n,), `fixed` the (K_i,) fixed parts of
+    their scores, if any.
+    """
+
+    def __init__(self, items: list[Array], gold: Rows, fixed: list[Array] | None = None) -> None:
+        sizes = np.array([len(item) for item in items])
+        self.rows = np.concatenate(items)
+        self.fixed = None if fixed is None else np.concatenate(fixed)
+        self.size: float = len(items)
+        self.starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        self.owners = np.repeat(np.arange(len(items)), sizes)
+        self.gold = self.starts + gold
+        self.start: Array = np.zeros(self.rows.shape[1])
+        self.penalised: Array = np.ones(1)
+
+    def loss(self, theta: Array) -> tuple[float, Array]:
+        """Σ −log π(gold), and its (d,) gradient."""
+        scores = self.rows @ theta
+        if self.fixed is not None:
+            scores += self.fixed
+        scores -= np.maximum.reduceat(scores, self.starts)[self.owners]
+        policy = np.exp(scores)
+        totals = np.add.reduceat(policy, self.starts)
+        value = float(np.log(totals).sum() - scores[self.gold].sum())
+        policy /= totals[self.owners]
+        policy[self.gold] -= 1.0
+        return value, policy @ self.rows

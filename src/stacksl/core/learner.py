@@ -1,0 +1,384 @@
+"""The one learner behind both algorithms: StackSL asks always, LLF-StackSL by the paper's gate.
+
+A round is `decide` (which changes nothing), the ledger's verdict on each want, `adopt`, and
+`learn` for every answer, whenever it comes. Everything goes item by item, so no bit depends on
+how rounds are cut into blocks, as long as nothing is learnt between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.drift import DriftGuard, alarmed, surprise
+from stacksl.core.followers import Follower, Given, loss_set
+from stacksl.core.gates.registry import LLF, Always, Clock, Gate, GateState, contested_score
+from stacksl.core.gates.rules import forced
+from stacksl.core.rng import uniforms
+from stacksl.errors import SettingsError
+from stacksl.types import Decision, Feedback, Label
+
+if TYPE_CHECKING:
+    from stacksl.core.blocks import Array, Inputs
+    from stacksl.core.scorers import Bounds, Scorer
+
+__all__ = ["LLFStackSL", "Learner", "StackSL"]
+
+_REASONS = {-1: "spent", 0: "gate", 1: "must"}
+
+
+class Learner:
+    """A scorer that moves θ and a gate that spends labels, over at most `horizon` rounds.
+
+    Args:
+        scorer: what scores candidates and learns.
+        gate: when to ask for a label.
+        budget: B, the training labels it may ask for.
+        horizon: T, the rounds it is made for.
+        seed: keys the uniforms of the gate, one a round, drawn beforehand.
+        follower: who presents the candidates; here it says what an outside gold displaces.
+        kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
+        width_scale: α of the gate score in every certificate (score units); None is √d.
+        drift: starts over where bought answers contradict what is known well: the scorer goes back
+            to how it came here (or, after `restore`, to the start that the state holds), and the
+            answer that raised the alarm is not learnt. Gate, clock and purchases go on. None never
+            does.
+
+    Attributes:
+        round: the rounds adopted so far.
+        gate_state: the gate's three floats after them.
+        suspicion: S of the drift guard.
+        resets: how often it started over.
+
+    Raises:
+        SettingsError: the budget is negative or the horizon is below 1.
+
+    With the scorer's action `asked` the gate judges the greedy action x̂: its statistic and
+    the gate score g are x̂'s, and g, with a valid α, bounds the regret of x̂. An asked round plays
+    the largest UCB instead, whose regret is at most 2·radius·‖φ‖ of that action, twice the half
+    width of its own certificate. So the regret on the way is at most the sum of g over the rounds
+    that did not want a label and of upper − lower over those that did. A want that is refused is
+    one of the latter: it keeps its choice, the largest UCB, which g does not bound.
+
+    Source: paper, Algorithms 1 and 2. Deviation: the numbered decisions D1, D2, D6 of
+    `docs/paper.md`; once the budget is gone the learner only predicts (with track='all' V alone
+    goes on, as printed).
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        gate: Gate,
+        *,
+        budget: int,
+        horizon: int,
+        seed: int = 0,
+        follower: Follower | None = None,
+        kl_on_skips: bool = False,
+        width_scale: float | None = None,
+        drift: DriftGuard | None = None,
+    ) -> None:
+        if budget < 0 or horizon < 1:
+            raise SettingsError(
+                f"a learner needs a budget of at least 0 labels and a horizon of at least 1 round, "
+                f"got {budget} and {horizon}: give the labels it may ask and the items it will see"
+            )
+        self.scorer = scorer
+        self.gate = gate
+        self.budget = budget
+        self.horizon = horizon
+        self.follower: Follower = Given() if follower is None else follower
+        self.kl_on_skips = kl_on_skips
+        self.width_scale = width_scale
+        self.round = 0
+        self.gate_state: GateState = gate.start()
+        self.drift = drift
+        self.suspicion = 0.0
+        self.resets = 0
+        self._fresh = {} if drift is None else scorer.state()
+        self._seed = seed
+        self._uniforms = uniforms(seed, "gate", horizon)
+
+    def reschedule(self, *, budget: int, horizon: int) -> None:
+        """Go on with another budget and horizon: what the gate paces by from the next round on.
+
+        Raises:
+            SettingsError: the horizon lies before the rounds that were adopted, or the budget is
+                negative.
+        """
+        if budget < 0 or horizon < max(self.round, 1):
+            raise SettingsError(
+                f"after {self.round} rounds a learner goes on with at least 0 labels and a horizon "
+                f"of at least {max(self.round, 1)}, got {budget} and {horizon}: a round that was "
+                "played stays played"
+            )
+        self.budget, self.horizon = budget, horizon
+        self._uniforms = uniforms(self._seed, "gate", horizon)
+
+    def decide(
+        self,
+        ids: Sequence[str],
+        block: Sequence[Inputs],
+        presented: Sequence[tuple[int, ...]],
+        *,
+        asked: int,
+    ) -> list[Decision]:
+        """The certificates of the next rounds, one an item; changes nothing.
+
+        All bounds are taken under the same θ. The gate's clock runs item by item and counts this
+        block's own earlier wants on top of `asked`.
+
+        Args:
+            ids: the items' ids.
+            block: their features.
+            presented: C_t of each, indices into its full candidates.
+            asked: the training labels asked before this block, as the ledger says.
+
+        Raises:
+            SettingsError: more rounds than the horizon, or a gate without the widths it needs.
+        """
+        if self.round + len(ids) > self.horizon:
+            raise SettingsError(
+                f"the learner was made for {self.horizon} rounds and round "
+                f"{self.round + len(ids)} came: give it a longer horizon from the start"
+            )
+        decisions: list[Decision] = []
+        state = self.gate_state
+        rows = zip(ids, block, presented, strict=True)
+        for number, (item, inputs, shown) in enumerate(rows, start=self.round + 1):
+            clock = Clock(asked, self.budget, number, self.horizon)
+            decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state)
+            decisions.append(decision)
+            state = _three(decision.state)
+            asked += decision.status == "wanted"
+        return decisions
+
+    def _judge(self, item: str, view: Bounds, clock: Clock, state: GateState) -> Decision:
+        gate = self.gate
+        g = gate.statistic(view, clock, state)
+        if math.isnan(g):
+            raise SettingsError(
+                f"the gate '{gate.name}' needs widths and the scorer keeps none (or item '{item}' "
+                "has features that are not numbers): track 'labelled', or choose another gate"
+            )
+        threshold = gate.threshold(g, float(self._uniforms[clock.round - 1]), clock, state)
+        verdict = forced(clock, gate.exact_spend)
+        want = verdict == 1 or (verdict == 0 and g > threshold)
+        skip_state = gate.advance(g, False, clock, state)
+        choice = view.asked_choice if want and view.asked_choice is not None else view.choice
+        return self._certificate(
+            item,
+            view,
+            choice,
+            round=clock.round,
+            probability=float(view.probabilities[choice]),
+            statistic=g,
+            threshold=threshold,
+            reason=_REASONS[verdict],
+            state=gate.advance(g, True, clock, state) if want else skip_state,
+            skip_state=skip_state,
+            status="wanted" if want else "skipped",
+        )
+
+    def rank(
+        self, item: str, inputs: Inputs, scores: Array | None, *, asked: int, round: int
+    ) -> Decision:
+        """The certificate of an item of a pool, by whose statistic it is ranked; changes nothing.
+
+        It wants no label: whoever compares the items of the pool says which ones are wanted. No
+        threshold is drawn, and the gate's state stays what it is.
+
+        Args:
+            item: its id.
+            inputs: its features.
+            scores: (K,) the probabilities of its candidates under another model, such as the refit
+                on the labels so far, which take the place of θ's scores; None for those of θ.
+            asked: the training labels asked before, as the ledger says.
+            round: the round in which the item would be seen.
+        """
+        presented = self.follower.respond([inputs], self.scorer)[0]
+        view = self.scorer.bounds(inputs, presented, scores)
+        policy = view.probabilities if scores is None else view.scores
+        clock = Clock(asked, self.budget, round, self.horizon)
+        return self._certificate(
+            item,
+            view,
+            view.choice,
+            round=round,
+            probability=float(policy[view.choice]),
+            statistic=self.gate.statistic(view, clock, self.gate_state),
+            threshold=math.inf,
+            reason="spent",
+            state=self.gate_state,
+            skip_state=self.gate_state,
+            status="skipped",
+        )
+
+    def _certificate(self, item: str, view: Bounds, choice: int, **verdict: Any) -> Decision:
+        """What the bounds of an item say of its candidate at position `choice`, and the verdict."""
+        reach = view.radius * float(view.widths[choice])
+        score = float(view.scores[choice])
+        return Decision(
+            item=item,
+            presented=view.presented,
+            choice=view.presented[choice],
+            score=score,
+            lower=score - reach,
+            upper=score + reach,
+            gate_score=contested_score(view, self.width_scale),
+            **verdict,
+        )
+
+    def adopt(self, posted: Sequence[Decision], block: Sequence[Inputs]) -> None:
+        """Take the ledger's verdicts: the gate's state, the round, and what unasked rounds do.
+
+        An unasked round runs the KL-only step where `kl_on_skips` is set and a label is left, and
+        adds its row to V where the scorer tracks all rounds. After a refused want no label is
+        left: its round and the rest of the block go on as skips.
+
+        Args:
+            posted: this block's decisions as the ledger gave them back.
+            block: the features of the same items.
+        """
+        state = self.gate_state
+        out_of_labels = False
+        for decision, inputs in zip(posted, block, strict=True):
+            state = self._next_state(decision, state, out_of_labels)
+            out_of_labels |= decision.status == "refused"
+            if self._steadies(decision, out_of_labels):
+                self.scorer.step(inputs, decision.presented, decision.choice, None)
+            if not decision.asked:
+                self.scorer.skip(inputs, decision.presented, decision.choice)
+            self.round = decision.round
+        self.gate_state = state
+
+    def _next_state(self, decision: Decision, state: GateState, out_of_labels: bool) -> GateState:
+        """The recorded state; after a refusal the clock is run again with no label left."""
+        if not out_of_labels:
+            return _three(decision.state)
+        clock = Clock(self.budget, self.budget, decision.round, self.horizon)
+        return self.gate.advance(decision.statistic, decision.asked, clock, state)
+
+    def _steadies(self, decision: Decision, out_of_labels: bool) -> bool:
+        """Whether the KL-only step runs: on unasked rounds, or where printed Algorithm 2 has it.
+
+        In the literal reading the purchase is nested inside the KL-only branch, so that asked
+        rounds run the step and the others run nothing.
+        """
+        if not self.kl_on_skips or out_of_labels or decision.reason == "spent":
+            return False
+        literal = isinstance(self.gate, LLF) and self.gate.literal
+        return decision.asked is literal
+
+    def learn(self, decision: Decision, inputs: Inputs, feedback: Feedback) -> None:
+        """Learn an answer at the current θ, late or not.
+
+        The loss runs over presented ∪ {gold} (`followers.loss_set`); a reward is of the choice.
+
+        Args:
+            decision: the round that asked.
+            inputs: its item's current features.
+            feedback: what came back.
+        """
+        shown = decision.presented
+        if isinstance(feedback, Label):
+            if feedback.index not in shown and self.follower.displaces:
+                shown = loss_set(shown, feedback.index, self.scorer.scores(inputs))
+            else:
+                shown = loss_set(shown, feedback.index)
+        if self.drift is not None and self._alarmed(self.drift, inputs, shown, decision, feedback):
+            self.scorer.restore(self._fresh)
+            self.suspicion = 0.0
+            self.resets += 1
+            return
+        self.scorer.step(inputs, shown, decision.choice, feedback)
+
+    def _alarmed(
+        self,
+        guard: DriftGuard,
+        inputs: Inputs,
+        shown: tuple[int, ...],
+        decision: Decision,
+        feedback: Feedback,
+    ) -> bool:
+        """Whether this answer, at the θ before it is learnt, takes S above the guard's level."""
+        square, leverage = surprise(self.scorer, inputs, shown, decision.choice, feedback)
+        self.suspicion = guard.advance(
+            self.suspicion, square, leverage, self.scorer.learnt, inputs.dim
+        )
+        return alarmed(self.suspicion, guard.level)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'.
+
+        Under a drift guard its S and resets are there too, and with keys that begin with 'fresh/'
+        the scorer's start, to which a reset goes back.
+        """
+        own: dict[str, NDArray[Any]] = {
+            "round": np.array(self.round, dtype=np.int64),
+            "gate_state": np.array(self.gate_state, dtype=np.float64),
+        }
+        if self.drift is not None:
+            own["drift"] = np.array([self.suspicion, self.resets], dtype=np.float64)
+            own |= {f"fresh/{key}": value.copy() for key, value in self._fresh.items()}
+        return own | {f"scorer/{key}": value for key, value in self.scorer.state().items()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go back to a `state`, bit for bit.
+
+        Raises:
+            SettingsError: a state of a learner with a drift guard for one without, or the reverse.
+        """
+        if ("drift" in state) != (self.drift is not None):
+            held, here = ("with", "without") if "drift" in state else ("without", "with")
+            raise SettingsError(
+                f"a state saved {held} a drift guard came to a learner {here} one: make the "
+                "learner with the drift settings that the state was saved under"
+            )
+        self.round = int(state["round"])
+        self.gate_state = _three(tuple(float(x) for x in state["gate_state"]))
+        if self.drift is not None:
+            self.suspicion, self.resets = float(state["drift"][0]), int(state["drift"][1])
+            self._fresh = {key: value.copy() for key, value in _under("fresh/", state).items()}
+        self.scorer.restore(_under("scorer/", state))
+
+
+def _under(prefix: str, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays whose keys begin with `prefix`, without it."""
+    return {key.removeprefix(prefix): v for key, v in state.items() if key.startswith(prefix)}
+
+
+def _three(state: tuple[float, ...]) -> GateState:
+    first, second, third = state
+    return (first, second, third)
+
+
+def StackSL(scorer: Scorer, *, horizon: int, budget: int | None = None, **options: Any) -> Learner:
+    """Algorithm 1, the Stackelberg supervised learner: a `Learner` with the gate `always`.
+
+    `budget` is T unless given; `options` are the learner's.
+    """
+    labels = horizon if budget is None else budget
+    return Learner(scorer, Always(), budget=labels, horizon=horizon, **options)
+
+
+def LLFStackSL(
+    scorer: Scorer,
+    *,
+    budget: int,
+    horizon: int,
+    gate_scale: float = 1.0,
+    reading: Literal["else", "literal"] = "else",
+    **options: Any,
+) -> Learner:
+    """Algorithm 2, the budgeted learner: a `Learner` with the gate `llf`.
+
+    `gate_scale` is c, `reading` the branch (D1); `options` are the learner's. As in the paper, set
+    `kl_on_skips=True` with a scorer that has a KL term.
+    """
+    gate = LLF(gate_scale, reading)
+    return Learner(scorer, gate, budget=budget, horizon=horizon, **options)

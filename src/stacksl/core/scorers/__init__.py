@@ -1,0 +1,154 @@
+"""Linear scorers: `sgd` (the algorithms), `ridge` (the theorems), `newton` (ours)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array, Block, Inputs
+from stacksl.core.heads.linear import Head, restore_head
+from stacksl.core.heads.logistic import Fit
+from stacksl.core.scorers.bounds import Action, Bounds, tie_argmax
+from stacksl.core.scorers.gradient import GradientScorer
+from stacksl.core.scorers.newton import ClassNewton, PairNewton
+from stacksl.core.scorers.ridge import ClassRidge, PairRidge
+from stacksl.core.scorers.settings import RadiusCounts, Reference, ScorerSettings, Track
+from stacksl.errors import SettingsError, unknown_name
+from stacksl.types import Feedback
+
+__all__ = [
+    "SCORERS",
+    "Action",
+    "Bounds",
+    "Head",
+    "RadiusCounts",
+    "Reference",
+    "Scorer",
+    "ScorerSettings",
+    "Track",
+    "make_scorer",
+    "restore_head",
+    "tie_argmax",
+]
+
+
+class Scorer(Protocol):
+    """What scores an item's candidates, says how sure it is, and learns from what was bought.
+
+    `presented`, `choice` and labels are indices into the item's full candidates. A scorer sees one
+    item at a time, so its bits never depend on how rounds are cut into blocks.
+    """
+
+    name: str
+    settings: ScorerSettings
+
+    @property
+    def learnt(self) -> int:
+        """Labels learnt so far."""
+        ...
+
+    def scores(self, inputs: Inputs) -> Array:
+        """(K,) scores of all candidates; changes nothing."""
+        ...
+
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
+        """Scores, policy, widths and the action among the presented; changes nothing.
+
+        `scores`, (K,), stand in for the scorer's own where they come from elsewhere, such as a
+        refit.
+        """
+        ...
+
+    def step(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+    ) -> None:
+        """Learn one feedback; `presented` is the loss set C_t ∪ {gold}, `choice` is x̂_t.
+
+        None is the step on the KL term alone, which only `sgd` has.
+        """
+        ...
+
+    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        """Let an unasked round go by; call it once for each, whatever `track` is."""
+        ...
+
+    def refit(
+        self,
+        block: Block,
+        labels: NDArray[np.int64],
+        tune: bool = True,
+        fit: Fit | None = None,
+    ) -> Head | None:
+        """The final model of labelled items, or None where they cannot carry one (DESIGN D15).
+
+        `fit` says how class heads are fitted, in the place of `tune`; pair features have no other
+        way than theirs and leave it unread.
+        """
+        ...
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that `step` and `skip` change, as arrays of their own."""
+        ...
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Be as the scorer that gave `state`, bit for bit."""
+        ...
+
+
+def _ridge(dim: int, classes: int | None, settings: ScorerSettings, seed: int) -> Scorer:
+    """The scorer of the theorems: the ridge estimate θ̂ = V⁻¹b, for pairs and for class heads."""
+    if classes is None:
+        return PairRidge(dim, settings, seed)
+    return ClassRidge(dim, classes, settings, seed)
+
+
+def _newton(dim: int, classes: int | None, settings: ScorerSettings, seed: int) -> Scorer:
+    """One-pass online Newton on the softmax: H grows by the Fisher information of what was bought.
+
+    For pairs and for class heads.
+    """
+    if classes is None:
+        return PairNewton(dim, settings, seed)
+    return ClassNewton(dim, classes, settings, seed)
+
+
+SCORERS: dict[str, Callable[[int, int | None, ScorerSettings, int], Scorer]] = {
+    "sgd": GradientScorer,
+    "ridge": _ridge,
+    "newton": _newton,
+}
+
+
+def make_scorer(
+    name: str,
+    *,
+    dim: int,
+    classes: int | None,
+    settings: ScorerSettings | None = None,
+    seed: int = 0,
+) -> Scorer:
+    """A fresh scorer named `name`: for pair features of `dim` columns, or `classes` class heads.
+
+    `seed` decides the folds of the refit and nothing else. `ridge` and `newton` read nothing of
+    the settings that belong to `sgd` (KL, reference, clip).
+
+    Raises:
+        SettingsError: for an unknown name, and for `track="theta"` where θ needs the matrix.
+
+    >>> make_scorer("ridge", dim=3, classes=None).learnt
+    0
+    """
+    settings = settings or ScorerSettings()
+    if name not in SCORERS:
+        raise unknown_name("scorer", name, SCORERS)
+    if settings.track == "theta" and name != "sgd":
+        raise SettingsError(
+            f"track 'theta' keeps no matrix, but scorer '{name}' learns by it; "
+            "use track 'labelled', or scorer 'sgd'"
+        )
+    return SCORERS[name](dim, classes, settings, seed)

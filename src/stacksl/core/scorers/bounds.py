@@ -1,0 +1,134 @@
+"""What a scorer says of one round: scores, policy, widths, and the action that is played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from stacksl.core.blocks import Array
+from stacksl.core.gates.rules import TIE
+from stacksl.errors import SettingsError
+
+__all__ = ["Action", "Bounds", "assemble", "tie_argmax"]
+
+Action = Literal["greedy", "ucb", "asked"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """One item's scores and confidence bounds, restricted to what was presented.
+
+    UCB(x) = s_x + radius·‖φ(z, x)‖ and LCB(x) with a minus, the norm in V⁻¹ (or H⁻¹).
+    All arrays are (m,) and follow the order of `presented`.
+
+    Attributes:
+        presented: C_t, indices into the item's full candidates.
+        scores: s_x = θᵀφ(z, x), plus the fixed part of the score where features carry one.
+        probabilities: π_θ(x | z) within C_t; they add to 1.
+        widths: ‖φ(z, x)‖ in V⁻¹, never scaled by the radius; NaN where no matrix is kept.
+        pair_widths: ‖φ(z, x) − φ(z, x̂)‖ in V⁻¹, 0 at the choice; NaN where no matrix is kept.
+        radius: the confidence radius, in score units.
+        dim: d, the columns of φ, or of h for class heads.
+        choice: the position (not the candidate's index) of the action that is played, x̂_t.
+        asked_choice: the position that is played instead where the round asks for its label or
+            reward: that of the largest UCB under the action `asked`. None under other actions.
+        information: tr(F H⁻¹), what a label would tell, in nats to first order; for scorers that
+            keep no Fisher information the choice's width squared, what a reward of it would tell.
+            NaN where no matrix is kept.
+    """
+
+    presented: tuple[int, ...]
+    scores: Array
+    probabilities: Array
+    widths: Array
+    pair_widths: Array
+    radius: float
+    dim: int
+    choice: int
+    information: float = float("nan")
+    asked_choice: int | None = None
+
+    @property
+    def upper(self) -> Array:
+        """UCB of each candidate, (m,), in score units."""
+        return self.scores + self.radius * self.widths
+
+    @property
+    def lower(self) -> Array:
+        """LCB of each candidate, (m,), in score units."""
+        return self.scores - self.radius * self.widths
+
+    @property
+    def spread(self) -> float:
+        """The paper's gap Δ_t = max UCB − min LCB, in score units."""
+        return float(self.upper.max() - self.lower.min())
+
+    @property
+    def margin(self) -> float:
+        """The highest score minus the second highest; infinite for a single candidate."""
+        if len(self.scores) < 2:
+            return float("inf")
+        second, first = np.partition(self.scores, -2)[-2:]
+        return float(first - second)
+
+
+def tie_argmax(values: Array, scale: float, indices: tuple[int, ...] | None = None) -> int:
+    """The position of the largest of `values`, (m,), ties going to the lowest index.
+
+    Two values tie when they lie within 1e-9·`scale` of the maximum. `indices` are the candidates'
+    indices where `values` does not follow their order; without it positions decide.
+
+    >>> tie_argmax(np.array([1.0, 2.0, 2.0 + 1e-12]), scale=2.0)
+    1
+    """
+    tied = np.flatnonzero(values >= values.max() - TIE * scale)
+    if indices is None or len(tied) == 1:
+        return int(tied[0])
+    return int(min(tied, key=lambda position: indices[position]))
+
+
+def assemble(
+    presented: tuple[int, ...],
+    scores: Array,
+    probabilities: Array,
+    widths: Array,
+    against: Callable[[int], Array],
+    radius: float,
+    dim: int,
+    action: Action,
+    information: float | None = None,
+) -> Bounds:
+    """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
+
+    Under `asked` it is the argmax of the scores, and the argmax of the UCB is set by as the one to
+    be played if the gate asks. `against(i)` gives the (m,) pair widths against position i; an
+    `information` of None is the choice's width squared; the rest is as in `Bounds`.
+
+    Raises:
+        SettingsError: if scores are no finite numbers.
+    """
+    if not np.isfinite(scores).all():
+        raise SettingsError(
+            "scores should be finite numbers, and some are NaN or infinite: θ has grown beyond "
+            "all bounds, or features are no finite numbers; lower the learning rate, or repair them"
+        )
+    reach = radius * widths
+    scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
+    values = scores + reach if action == "ucb" else scores
+    choice = tie_argmax(values, scale, presented)
+    asked_choice = tie_argmax(scores + reach, scale, presented) if action == "asked" else None
+    return Bounds(
+        presented,
+        scores,
+        probabilities,
+        widths,
+        against(choice),
+        radius,
+        dim,
+        choice,
+        float(widths[choice]) ** 2 if information is None else information,
+        asked_choice,
+    )

@@ -1,0 +1,282 @@
+"""The scorer of the theorems: the ridge estimate θ̂ = V⁻¹b, for pairs and for class heads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array, Block, Inputs, PairFeatures, SharedFeatures
+from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
+from stacksl.core.gates.rules import TIE
+from stacksl.core.heads.linear import Head, refit
+from stacksl.core.heads.logistic import Fit
+from stacksl.core.losses import softmax
+from stacksl.core.scorers.bounds import Bounds, assemble
+from stacksl.core.scorers.rows import (
+    all_scores,
+    current_radius,
+    gold_position,
+    label_of,
+    pick,
+    presented_rows,
+    refuse_offset,
+    restored,
+    state_of,
+    take_state,
+)
+from stacksl.core.scorers.settings import ScorerSettings
+from stacksl.core.scorers.tracking import class_pair_widths
+from stacksl.errors import SettingsError
+from stacksl.types import Feedback, Label
+
+__all__ = ["ClassRidge", "PairRidge", "shares"]
+
+_NOTHING, _LABELS, _REWARDS = 0, 1, 2
+
+
+def shares(scores: Array) -> Array:
+    """The policy of one-hot regression: max(s, 0)/Σ max(s, 0), uniform where no score is above 0.
+
+    `scores` is (m,). One-hot targets make a score an estimate of a probability, so it is cut to
+    where probabilities live and normalised; a softmax of it would be nearly uniform. Scores that
+    add up to less than 1e-9 of the targets' 1 are rounding, and none is above 0 (DESIGN D17).
+
+    >>> shares(np.array([3.0, 1.0, -2.0])), shares(np.array([1e-17, 0.0]))
+    (array([0.75, 0.25, 0.  ]), array([0.5, 0.5]))
+    """
+    kept = np.maximum(scores, 0.0)
+    total = float(kept.sum())
+    share: Array = kept / total if total > TIE else np.full(len(scores), 1.0 / len(scores))
+    return share
+
+
+class PairRidge:
+    """`ridge` on pair features: θ̂ = V⁻¹b with V = ridge·I + Σ φφᵀ and b = Σ y·φ, both (d,).
+
+    A label puts every row of its loss set into V and b with its one-hot target (y = 1 for the
+    gold, 0 for the rest); a reward puts φ(z, x̂) with y the reward. The two are never mixed.
+    `track="all"` adds φ(z, x̂) to V, and not to b, on unasked rounds (the printed reading, whose
+    coverage falls: DESIGN D2). The policy is `shares` of the scores under labels, their softmax
+    under rewards.
+
+    Source: paper, Section 5; Abbasi-Yadkori, Pal and Szepesvari (2011) for the radius.
+    Deviation: the radius counts labels (DESIGN D2), and under labels each brings a row for every
+    candidate of its loss set, so there it is smaller than the theorem's: calibrated, not valid.
+    """
+
+    name = "ridge"
+
+    def __init__(self, dim: int, settings: ScorerSettings, seed: int) -> None:
+        self.settings = settings
+        self.seed = seed
+        self.dim = dim
+        self.theta: Array = np.zeros(dim)
+        self.moment: Array = np.zeros(dim)
+        self.confidence = ConfidenceSet.empty(dim, settings.ridge)
+        self.rounds = 0
+        self._fed = _NOTHING
+
+    @property
+    def learnt(self) -> int:
+        """Labels (or rewards) that entered V."""
+        return self.confidence.learnt
+
+    def scores(self, inputs: Inputs) -> Array:
+        """θ̂ᵀφ(z, x) of all K candidates."""
+        refuse_offset(inputs, self.name)
+        return all_scores(self.theta, inputs)
+
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
+        """Scores, policy and widths of the presented candidates; changes nothing. O(m d²)."""
+        assert isinstance(inputs, PairFeatures)
+        refuse_offset(inputs, self.name)
+        scores = pick(self.scores(inputs) if scores is None else scores, presented)
+        rows = presented_rows(inputs, presented)
+        images = self.confidence.images(rows)
+        return assemble(
+            presented,
+            scores,
+            softmax(scores) if self._fed == _REWARDS else shares(scores),
+            norms(rows, images),
+            lambda choice: pair_norms(rows, images, choice),
+            current_radius(self.settings, self.dim, self.learnt, self.rounds),
+            self.dim,
+            self.settings.action,
+        )
+
+    def step(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+    ) -> None:
+        """Learn a label over the loss set `presented`, or a reward of `choice`; None is no step.
+
+        Raises:
+            SettingsError: if labels and rewards are mixed, or the features carry an offset.
+        """
+        if feedback is None:
+            return
+        assert isinstance(inputs, PairFeatures)
+        refuse_offset(inputs, self.name)
+        self._note(feedback)
+        if isinstance(feedback, Label):
+            rows = presented_rows(inputs, presented)
+            self.moment += rows[gold_position(presented, feedback)]
+        else:
+            rows = inputs.phi[choice : choice + 1]
+            self.moment += feedback.value * rows[0]
+        self.rounds += 1
+        self.confidence.update(rows)
+        self.theta = self.confidence.gram_inv @ self.moment
+
+    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        """Let an unasked round go by: it is counted, and under `all` V gets φ(z, x̂)."""
+        self.rounds += 1
+        if self.settings.track == "all":
+            assert isinstance(inputs, PairFeatures)
+            self.confidence.update(inputs.phi[choice : choice + 1], labels=0)
+            self.theta = self.confidence.gram_inv @ self.moment
+
+    def refit(
+        self,
+        block: Block,
+        labels: NDArray[np.int64],
+        tune: bool = True,
+        fit: Fit | None = None,
+    ) -> Head | None:
+        """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
+        refuse_offset(block, self.name)
+        return refit(block, labels, self.theta, self.seed, tune, fit)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that a step changes, as copies."""
+        return {
+            "theta": self.theta.copy(),
+            "moment": self.moment.copy(),
+            "gram_inv": self.confidence.gram_inv.copy(),
+            "counts": np.array([self.learnt, self.rounds, self._fed], dtype=np.int64),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Be as the scorer that gave `state`, bit for bit."""
+        self.theta = restored(state, "theta", self.theta)
+        self.moment = restored(state, "moment", self.moment)
+        self.confidence.gram_inv = restored(state, "gram_inv", self.confidence.gram_inv)
+        counts = restored(state, "counts", np.zeros(3, dtype=np.int64))
+        self.confidence.learnt, self.rounds, self._fed = (int(count) for count in counts)
+
+    def _note(self, feedback: Feedback) -> None:
+        kind = _LABELS if isinstance(feedback, Label) else _REWARDS
+        if self._fed not in (_NOTHING, kind):
+            raise SettingsError(
+                "a scorer learns from labels or from rewards, but both came; "
+                "choose one feedback for the whole run"
+            )
+        self._fed = kind
+
+
+class ClassRidge:
+    """`ridge` on class heads: one-hot regressions θ̂_x = A⁻¹ Σ y_x·h that share one Gram matrix.
+
+    With φ(z, x) = e_x ⊗ h and all K rows of a label entering V, V is I_K ⊗ A with
+    A = ridge·I + Σ hhᵀ, so one (d, d) matrix serves all classes exactly (DESIGN D14). A label
+    updates every class, presented or not: the gold's target is 1, all others' are 0. Recursive
+    least squares: θ̂_x ← θ̂_x + (y_x − θ̂_xᵀh)·A⁻¹h, O(d² + K d).
+
+    The width of every class is ‖h‖ in A⁻¹, and a pair's is sqrt(2) times that; the radius is that
+    of one class's d-dimensional regression. `track="all"` adds hhᵀ to A, with nothing to b, on
+    unasked rounds. The policy is `shares` of the scores.
+
+    Source: paper, Section 5, one estimate a class; DESIGN D5, D14.
+    """
+
+    name = "ridge"
+
+    def __init__(self, dim: int, classes: int, settings: ScorerSettings, seed: int) -> None:
+        self.settings = settings
+        self.seed = seed
+        self.dim = dim
+        self.theta: Array = np.zeros((classes, dim))
+        self.confidence = ConfidenceSet.empty(dim, settings.ridge)
+        self.rounds = 0
+
+    @property
+    def learnt(self) -> int:
+        """Labels that entered A."""
+        return self.confidence.learnt
+
+    def scores(self, inputs: Inputs) -> Array:
+        """θ̂_xᵀh of all K classes."""
+        return all_scores(self.theta, inputs)
+
+    def bounds(
+        self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
+    ) -> Bounds:
+        """Scores, policy and widths of the presented classes; changes nothing. O(d² + K d)."""
+        assert isinstance(inputs, SharedFeatures)
+        scores = pick(self.scores(inputs) if scores is None else scores, presented)
+        square = float(inputs.h @ (self.confidence.gram_inv @ inputs.h))
+        widths = np.full(len(presented), math.sqrt(max(square, 0.0)))
+        return assemble(
+            presented,
+            scores,
+            shares(scores),
+            widths,
+            lambda choice: class_pair_widths(widths, choice),
+            current_radius(self.settings, self.dim, self.learnt, self.rounds),
+            self.dim,
+            self.settings.action,
+        )
+
+    def step(
+        self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
+    ) -> None:
+        """Learn a label; None is no step.
+
+        Raises:
+            SettingsError: if the feedback is a reward, since a reward says nothing of the other
+                classes that share the matrix.
+        """
+        if feedback is None:
+            return
+        label = label_of(feedback, "ridge on class heads")
+        gold_position(presented, label)
+        self.rounds += 1
+        self._regress(inputs, label.index, labels=1)
+
+    def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
+        """Let an unasked round go by: it is counted, and under `all` A gets hhᵀ."""
+        self.rounds += 1
+        if self.settings.track == "all":
+            self._regress(inputs, None, labels=0)
+
+    def refit(
+        self,
+        block: Block,
+        labels: NDArray[np.int64],
+        tune: bool = True,
+        fit: Fit | None = None,
+    ) -> Head | None:
+        """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
+        return refit(block, labels, self.theta, self.seed, tune, fit)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that a step changes, as copies."""
+        return state_of(self.theta, self.confidence, self.rounds)
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Be as the scorer that gave `state`, bit for bit."""
+        self.theta, self.rounds = take_state(state, self.theta, self.confidence)
+
+    def _regress(self, inputs: Inputs, gold: int | None, labels: int) -> None:
+        assert isinstance(inputs, SharedFeatures)
+        residual = -self.scores(inputs)
+        if gold is not None:
+            residual[gold] += 1.0
+        self.confidence.update(inputs.h[None, :], labels=labels)
+        gain = self.confidence.gram_inv @ inputs.h
+        self.theta += residual[:, None] * gain

@@ -1,0 +1,177 @@
+"""What pair features and class heads share: scores, steps of θ by rows, radius and saved state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array, Block, Inputs, PairBlock, PairFeatures, SharedFeatures
+from stacksl.core.confidence import ConfidenceSet, radius
+from stacksl.core.scorers.settings import ScorerSettings
+from stacksl.errors import FeatureError, SettingsError
+from stacksl.types import Feedback, Label
+
+__all__ = [
+    "add_rows",
+    "all_scores",
+    "current_radius",
+    "gold_position",
+    "label_of",
+    "pick",
+    "presented_rows",
+    "presented_scores",
+    "refuse_offset",
+    "restored",
+    "state_of",
+    "take_state",
+]
+
+
+def all_scores(theta: Array, inputs: Inputs) -> Array:
+    """Scores of all K candidates, (K,): offset_x + θᵀφ(z, x), the offset 0 where there is none.
+
+    `theta` is (d,) for pair features, (K, d) for class heads.
+    """
+    wanted = 1 if isinstance(inputs, PairFeatures) else 2
+    if theta.ndim != wanted or theta.shape[-1] != inputs.dim:
+        raise FeatureError(
+            f"the scorer was made for {_shape(theta)}, but the item has {_kind(inputs)} of "
+            f"dimension {inputs.dim}; use the feature map the run was started with"
+        )
+    if isinstance(inputs, PairFeatures):
+        scores: Array = inputs.phi @ theta
+        return scores if inputs.offset is None else scores + inputs.offset
+    scores = theta @ inputs.h
+    return scores
+
+
+def presented_scores(
+    theta: Array, inputs: PairFeatures, presented: tuple[int, ...], rows: Array
+) -> Array:
+    """Scores of the presented candidates, (m,), whose φ are `rows`, (m, d)."""
+    scores: Array = rows @ theta
+    return scores if inputs.offset is None else scores + pick(inputs.offset, presented)
+
+
+def refuse_offset(features: Inputs | Block, scorer: str) -> None:
+    """Stop a scorer that has no place for a fixed part of the scores.
+
+    Raises:
+        SettingsError: `features` have one.
+    """
+    fixed = isinstance(features, PairFeatures) and features.offset is not None
+    if fixed or (isinstance(features, PairBlock) and features.base is not None):
+        raise SettingsError(
+            f"the scorer '{scorer}' has no place for the fixed part of the scores that these "
+            "features carry (a language model's own scores): use scorer 'newton'"
+        )
+
+
+def pick(values: Array, presented: tuple[int, ...]) -> Array:
+    """The entries of `values`, one a candidate, in the order of `presented`; perhaps a view."""
+    return values if presented == _everything(len(values)) else values[list(presented)]
+
+
+def presented_rows(inputs: PairFeatures, presented: tuple[int, ...]) -> Array:
+    """φ(z, x) of the presented candidates, (m, d); perhaps a view."""
+    return pick(inputs.phi, presented)
+
+
+def add_rows(theta: Array, inputs: Inputs, presented: tuple[int, ...], coefficients: Array) -> None:
+    """θ ← θ + Σ_x c_x φ(z, x) in place, over the presented x with `coefficients` c, (m,)."""
+    if isinstance(inputs, PairFeatures):
+        theta += coefficients @ presented_rows(inputs, presented)
+    else:
+        theta[list(presented)] += coefficients[:, None] * inputs.h
+
+
+def gold_position(presented: tuple[int, ...], label: Label) -> int:
+    """Where the gold candidate stands in the loss set `presented`."""
+    if label.index not in presented:
+        raise ValueError(
+            f"the loss set {presented} lacks the gold candidate {label.index}; "
+            "add it before the step"
+        )
+    return presented.index(label.index)
+
+
+def label_of(feedback: Feedback, scorer: str) -> Label:
+    """The feedback as a label.
+
+    Raises:
+        SettingsError: if it is a reward, which `scorer` cannot learn from.
+    """
+    if isinstance(feedback, Label):
+        return feedback
+    raise SettingsError(
+        f"{scorer} learns from labels, but a reward came; use scorer 'ridge' on pair features "
+        "for rewards"
+    )
+
+
+def current_radius(settings: ScorerSettings, dim: int, learnt: int, rounds: int) -> float:
+    """The radius after `learnt` labels in `rounds` rounds, by whichever the settings count."""
+    return radius(
+        settings.noise,
+        dim,
+        learnt if settings.radius_counts == "learnt" else rounds,
+        settings.ridge,
+        settings.delta,
+        settings.norm_bound,
+        settings.feature_norm,
+    )
+
+
+def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -> NDArray[Any]:
+    """A writable copy of `state[name]`, which must have the shape of `like`.
+
+    Raises:
+        FeatureError: if the state is of a scorer with other dimensions.
+    """
+    if name not in state or state[name].shape != like.shape:
+        came = f"shape {state[name].shape}" if name in state else "nothing"
+        raise FeatureError(
+            f"the saved scorer should hold '{name}' of shape {like.shape}, but holds {came}; "
+            "use the scorer and the feature map it was saved with"
+        )
+    return np.array(state[name], dtype=like.dtype)
+
+
+def state_of(theta: Array, confidence: ConfidenceSet, rounds: int) -> dict[str, NDArray[Any]]:
+    """What a scorer of θ, one matrix and a count of rounds is, as copies."""
+    counts = np.array([confidence.learnt, rounds], dtype=np.int64)
+    return {"theta": theta.copy(), "gram_inv": confidence.gram_inv.copy(), "counts": counts}
+
+
+def take_state(
+    state: Mapping[str, NDArray[Any]], theta: Array, confidence: ConfidenceSet
+) -> tuple[Array, int]:
+    """θ, of the shape of `theta`, and the rounds of a `state_of`; `confidence` becomes as it was.
+
+    Raises:
+        FeatureError: if the state is of a scorer with other dimensions.
+    """
+    theta = restored(state, "theta", theta)
+    confidence.gram_inv = restored(state, "gram_inv", confidence.gram_inv)
+    learnt, rounds = restored(state, "counts", np.zeros(2, dtype=np.int64))
+    confidence.learnt = int(learnt)
+    return theta, int(rounds)
+
+
+@lru_cache(maxsize=64)
+def _everything(count: int) -> tuple[int, ...]:
+    return tuple(range(count))
+
+
+def _shape(theta: Array) -> str:
+    if theta.ndim == 1:
+        return f"pair features of dimension {len(theta)}"
+    return f"{len(theta)} class heads of dimension {theta.shape[1]}"
+
+
+def _kind(inputs: Inputs) -> str:
+    return "shared features" if isinstance(inputs, SharedFeatures) else "pair features"

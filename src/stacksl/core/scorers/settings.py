@@ -1,0 +1,136 @@
+"""The numbers a scorer is made of, with the default and the origin of each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from stacksl.core.losses import Reading
+from stacksl.core.scorers.bounds import Action
+from stacksl.errors import SettingsError
+
+__all__ = ["RadiusCounts", "Reference", "ScorerSettings", "Track"]
+
+Reference = Literal["frozen", "ema", "previous"]
+Track = Literal["labelled", "all", "theta"]
+RadiusCounts = Literal["learnt", "rounds"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerSettings:
+    """Everything that fixes a scorer besides its name and its dimensions.
+
+    Attributes:
+        ridge: λ of V_0 = λI (paper, Section 4; 1e-3 to 1).
+        delta: δ; the confidence set is to hold with probability 1 − δ.
+        noise: σ, the sub-Gaussian scale of the feedback; 1 for labels.
+        norm_bound: S, a bound on ‖θ*‖.
+        feature_norm: L, a bound on ‖φ‖.
+        learning_rate: η of the gradient step; `sgd` alone.
+        kl_weight: λ of the term λ·KL(π_θ ‖ π_ref); `sgd` alone.
+        kl_target: τ; the weight is adjusted after every step to keep the observed KL near it (D16);
+            None leaves the weight alone; `sgd` alone.
+        reference: π_ref: the starting policy, its exponential moving average, or the policy at
+            the beginning of the step (whose gradient there is zero: D3); `sgd` alone.
+        ema_decay: α of θ_ref ← α·θ_ref + (1 − α)·θ; `sgd` with `ema` alone.
+        clip: how a loss above the level is clipped (D10); `sgd` alone.
+        clip_level: ρ in nats; None is the 95 % quantile of the last losses; `sgd` alone.
+        clip_multiple: ρ as a multiple of the median of the last losses instead; `sgd` alone.
+        inner_steps: gradient steps on the same objective in one round, 2 or more being the
+            proximal reading of the trust region (D3); `sgd` alone.
+        track: what enters V (D2); `theta` keeps no V at all and is for `sgd` alone.
+        radius_counts: the n of the radius: labels learnt, or rounds gone by (as printed).
+        action: what is played (D6): the largest score (`greedy`), the largest UCB (`ucb`), or the
+            largest score but on asked rounds the largest UCB (`asked`), since optimism is of use
+            only where the reward of the action is bought. See `Learner` for what the
+            certificate then bounds.
+
+    Raises:
+        SettingsError: naming every value that is out of range.
+    """
+
+    ridge: float = 1.0
+    delta: float = 0.05
+    noise: float = 1.0
+    norm_bound: float = 1.0
+    feature_norm: float = 1.0
+    learning_rate: float = 0.1
+    kl_weight: float = 0.1
+    kl_target: float | None = None
+    reference: Reference = "frozen"
+    ema_decay: float = 0.99
+    clip: Reading = "scale"
+    clip_level: float | None = None
+    clip_multiple: float | None = None
+    inner_steps: int = 1
+    track: Track = "labelled"
+    radius_counts: RadiusCounts = "learnt"
+    action: Action = "greedy"
+
+    def __post_init__(self) -> None:
+        mistakes = [*self._range_mistakes(), *self._choice_mistakes()]
+        if self.action in ("ucb", "asked") and self.track == "theta":
+            mistakes.append(f"action '{self.action}' needs widths, and track 'theta' keeps none")
+        if mistakes:
+            raise SettingsError("; ".join(mistakes))
+
+    def _range_mistakes(self) -> list[str]:
+        level = math.inf if self.clip_level is None else self.clip_level
+        checks = [
+            ("ridge", self.ridge, "a number above 0", _finite(self.ridge) and self.ridge > 0),
+            ("delta", self.delta, "a number between 0 and 1", 0 < self.delta < 1),
+            ("noise", self.noise, "a number of at least 0", _at_least_0(self.noise)),
+            ("norm_bound", self.norm_bound, "a number of at least 0", _at_least_0(self.norm_bound)),
+            (
+                "feature_norm",
+                self.feature_norm,
+                "a number above 0",
+                _finite(self.feature_norm) and self.feature_norm > 0,
+            ),
+            (
+                "learning_rate",
+                self.learning_rate,
+                "a number above 0",
+                _finite(self.learning_rate) and self.learning_rate > 0,
+            ),
+            ("kl_weight", self.kl_weight, "a number of at least 0", _at_least_0(self.kl_weight)),
+            (
+                "kl_target",
+                self.kl_target,
+                "a number above 0",
+                self.kl_target is None or (_finite(self.kl_target) and self.kl_target > 0),
+            ),
+            ("ema_decay", self.ema_decay, "a number from 0 to below 1", 0 <= self.ema_decay < 1),
+            ("clip_level", self.clip_level, "a number above 0", level > 0),
+            (
+                "clip_multiple",
+                self.clip_multiple,
+                "a number above 0, without a clip_level",
+                self.clip_multiple is None or (self.clip_multiple > 0 and self.clip_level is None),
+            ),
+            ("inner_steps", self.inner_steps, "1 or more", self.inner_steps >= 1),
+        ]
+        return [f"{name} must be {want}, not {got}" for name, got, want, good in checks if not good]
+
+    def _choice_mistakes(self) -> list[str]:
+        choices = [
+            ("reference", self.reference, Reference),
+            ("clip", self.clip, Reading),
+            ("track", self.track, Track),
+            ("radius_counts", self.radius_counts, RadiusCounts),
+            ("action", self.action, Action),
+        ]
+        return [
+            f"{name} must be one of {', '.join(get_args(known))}, not '{got}'"
+            for name, got, known in choices
+            if got not in get_args(known)
+        ]
+
+
+def _finite(value: float) -> bool:
+    return math.isfinite(value)
+
+
+def _at_least_0(value: float) -> bool:
+    return math.isfinite(value) and value >= 0

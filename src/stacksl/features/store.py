@@ -1,0 +1,208 @@
+"""The features a run uses: computed once, hashed row by row, then memory-mapped.
+
+Each row has a hash of its own, so that one row can be erased later and the others still verify.
+`features.json` is written last; it has the shape and type of each array, so that nothing is taken
+from the unprotected headers of the `.npy` files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Block, PairBlock, SharedBlock
+from stacksl.errors import FeatureError
+from stacksl.files import formats
+from stacksl.runs.storage.folder import write_atomic
+
+DIGEST = 16  # bytes of BLAKE2b per row
+ABOUT = "features.json"
+REMEDY = "restore the folder from a copy, or start a new run"
+
+
+def is_frozen(folder: Path) -> bool:
+    """Whether `folder` holds complete features: the description is written last."""
+    return (folder / ABOUT).is_file()
+
+
+def items_in(folder: Path) -> int:
+    """How many items a frozen block is of.
+
+    Raises:
+        FeatureError: it cannot be read.
+    """
+    return int(_about(folder)["items"])
+
+
+def freeze(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:
+    """Write `block` of the items `ids`, in their order; `fingerprint` names the feature map.
+
+    The fixed part of the scores, where pair features have one, is hashed with its row.
+    """
+    rows = np.ascontiguousarray(block.h if isinstance(block, SharedBlock) else block.phi)
+    arrays = {"rows": _save(folder / "rows.npy", rows)}
+    if isinstance(block, PairBlock):
+        arrays["offsets"] = _save(folder / "offsets.npy", np.ascontiguousarray(block.offsets))
+    base = _base_of(block)
+    if base is not None:
+        arrays["base"] = _save(folder / "base.npy", base)
+    write_atomic(folder / "rows.blake2b", b"".join(_digests(rows, base)))
+    about = {
+        "kind": "shared" if isinstance(block, SharedBlock) else "pairs",
+        "classes": block.classes if isinstance(block, SharedBlock) else None,
+        "items": len(block),
+        "dim": block.dim,
+        "fingerprint": fingerprint,
+        "order": _order(ids),
+        "offsets": _digest(block.offsets).hex() if isinstance(block, PairBlock) else None,
+        "arrays": arrays,
+    }
+    write_atomic(folder / ABOUT, formats.to_json(about))
+
+
+def thaw(folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None = None) -> Block:
+    """The block on disk, memory-mapped, every row verified against its hash.
+
+    Raises:
+        FeatureError: if a file is missing or damaged, another feature map made it, or the items
+            `ids` are not in the order of its rows.
+    """
+    about = _about(folder)
+    if ids is not None and about["order"] != _order(ids):
+        raise FeatureError(
+            "the data file should have the items it had when the run began, in the same order, but"
+            " they differ: restore the file's rows and their order"
+        )
+    if fingerprint is not None and about["fingerprint"] != fingerprint:
+        raise FeatureError(
+            f"the run's features were made by {about['fingerprint'][:12]}, but the feature map here"
+            f" is {fingerprint[:12]}: resume with the versions and weights in resolved.toml"
+        )
+    rows = _load(folder, about, "rows")
+    base = _load(folder, about, "base") if "base" in about["arrays"] else None
+    _verify(rows, base, folder)
+    if about["kind"] == "shared":
+        return SharedBlock(rows, int(about["classes"]))
+    offsets = np.array(_load(folder, about, "offsets"))
+    if _digest(offsets).hex() != about["offsets"]:
+        raise FeatureError(
+            f"{folder / 'offsets.npy'} does not match its hash: the file was changed; {REMEDY}"
+        )
+    return PairBlock(rows, offsets, base)
+
+
+def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
+    """Overwrite the features of item number `row` by zeros; `ids` are all ids from now on.
+
+    The bytes are overwritten where they lie. Doing it again after a crash completes it.
+
+    Raises:
+        FeatureError: a file is missing, or has another number of rows.
+    """
+    about = _about(folder)
+    first, last = _span(folder, about, row)
+    rows = _load(folder, about, "rows", mode="r+")
+    base = _load(folder, about, "base", mode="r+") if "base" in about["arrays"] else None
+    if last > len(rows):
+        raise FeatureError(
+            f"the run's features should have a row {last}, but rows.npy has {len(rows)}: {REMEDY}"
+        )
+    for array in (rows, base):
+        if array is not None:
+            array[first:last] = 0
+            array.flush()
+    digests = bytearray((folder / "rows.blake2b").read_bytes())
+    part = None if base is None else base[first:last]
+    digests[first * DIGEST : last * DIGEST] = b"".join(_digests(rows[first:last], part))
+    write_atomic(folder / "rows.blake2b", bytes(digests))
+    write_atomic(folder / ABOUT, formats.to_json({**about, "order": _order(ids)}))
+
+
+def _span(folder: Path, about: Mapping[str, Any], row: int) -> tuple[int, int]:
+    """Which rows of the array are those of item number `row`."""
+    if about["kind"] == "shared":
+        return row, row + 1
+    offsets = _load(folder, about, "offsets")
+    return int(offsets[row]), int(offsets[row + 1])
+
+
+def _base_of(block: Block) -> NDArray[np.float64] | None:
+    if isinstance(block, SharedBlock) or block.base is None:
+        return None
+    return np.ascontiguousarray(block.base, dtype=np.float64)
+
+
+def _order(ids: Sequence[str]) -> str:
+    return hashlib.blake2b("\x1f".join(ids).encode(), digest_size=DIGEST).hexdigest()
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    path = folder / ABOUT
+    try:
+        return formats.from_json(path.read_bytes())
+    except (OSError, ValueError) as fault:
+        raise FeatureError(f"{path} cannot be read ({fault}): {REMEDY}") from fault
+
+
+def _save(path: Path, array: NDArray[Any]) -> dict[str, Any]:
+    """Write a contiguous `array`; where its numbers lie in the file, and of what type they are."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    data = buffer.getvalue()
+    write_atomic(path, data)
+    start = len(data) - array.nbytes
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "start": start}
+
+
+def _load(
+    folder: Path, about: Mapping[str, Any], name: str, mode: Literal["r", "r+"] = "r"
+) -> np.memmap[Any, Any]:
+    """The array `name`, mapped: its file is never made longer, as `r+` would make it."""
+    path, found = folder / f"{name}.npy", about["arrays"][name]
+    dtype, shape, start = np.dtype(found["dtype"]), tuple(found["shape"]), int(found["start"])
+    size = start + math.prod(shape) * dtype.itemsize
+    try:
+        if path.stat().st_size != size:
+            raise ValueError(f"it should have {size} bytes, but has {path.stat().st_size}")
+        return np.memmap(path, dtype, mode, start, shape)
+    except (OSError, ValueError) as fault:
+        raise FeatureError(f"{path} cannot be read ({fault}): {REMEDY}") from fault
+
+
+def _digest(row: NDArray[Any]) -> bytes:
+    return hashlib.blake2b(row.tobytes(), digest_size=DIGEST).digest()
+
+
+def _digests(rows: NDArray[Any], base: NDArray[Any] | None) -> Iterator[bytes]:
+    """The hash of each row, and of its entry of `base` with it."""
+    for number, row in enumerate(rows):
+        extra = b"" if base is None else base[number].tobytes()
+        yield hashlib.blake2b(row.tobytes() + extra, digest_size=DIGEST).digest()
+
+
+def _verify(rows: NDArray[Any], base: NDArray[Any] | None, folder: Path) -> None:
+    try:
+        digests = (folder / "rows.blake2b").read_bytes()
+    except OSError as fault:
+        raise FeatureError(
+            f"the hashes of the run's features cannot be read ({fault}): {REMEDY}"
+        ) from fault
+    if len(digests) != DIGEST * len(rows):
+        raise FeatureError(
+            f"{folder / 'rows.blake2b'} should have {len(rows)} hashes, but has"
+            f" {len(digests) // DIGEST}: {REMEDY}"
+        )
+    for number, digest in enumerate(_digests(rows, base)):
+        if digests[number * DIGEST : (number + 1) * DIGEST] != digest:
+            more = "" if base is None else " (or base.npy)"
+            raise FeatureError(
+                f"row {number} of {folder / 'rows.npy'}{more} does not match its hash in"
+                f" rows.blake2b: {REMEDY}"
+            )

@@ -1,0 +1,54 @@
+"""Named arrays on disk, as safetensors: no code in the file, bits back as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.errors import RunError
+from stacksl.files.formats import sign_arrays, verified_arrays
+from stacksl.runs.storage.folder import write_atomic
+
+
+def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write `arrays` and their digest to `path`, whole or not at all."""
+    write_atomic(path, to_bytes(arrays))
+
+
+def load(path: Path, remedy: str = "restore it from a copy, or start a new run") -> dict[str, Any]:
+    """The arrays that `save` wrote.
+
+    Args:
+        path: the file.
+        remedy: what the error tells the reader to do.
+
+    Raises:
+        RunError: the file is missing or damaged.
+    """
+    try:
+        return from_bytes(path.read_bytes())
+    except (OSError, ValueError) as fault:
+        raise RunError(f"{path} cannot be read ({fault}): {remedy}") from fault
+
+
+def to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """`arrays` as the content of a file, with their digest."""
+    from safetensors.numpy import save
+
+    # not `ascontiguousarray`, which gives a scalar a dimension
+    return sign_arrays(save({k: np.asarray(v, order="C") for k, v in arrays.items()}))
+
+
+def from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays that `to_bytes` was given.
+
+    Raises:
+        ValueError: the bytes do not match their digest.
+    """
+    from safetensors.numpy import load
+
+    return dict(load(verified_arrays(data)))

@@ -1,0 +1,28 @@
+"""`python -m stacksl.lab.studies DIR [PAGE]`: the tables in DIR/*.md as the records in DIR/results.
+
+A record is what `stacksl reproduce STUDY --json` prints, kept as `results/NAME.json`; its table
+stands in a page between `<!-- study: NAME -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from stacksl.lab.study.records import read_records
+from stacksl.lab.study.tables import refreshed
+
+
+def main(folder: Path, *more: Path) -> None:
+    """Write every page of `folder`, and `more` pages, that are not up to date."""
+    records = read_records(folder / "results")
+    for page in (*sorted(folder.glob("*.md")), *more):
+        before = page.read_text(encoding="utf-8")
+        after = refreshed(before, records)
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+            print(page)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,233 @@
+"""A gate's level by bisection, so that the labels it asks for come to the budget (DESIGN D16).
+
+The gate is played on a simulated stream, over and over, at levels that close in on the one where
+it stops to spend the budget of its own accord. Nothing is bought.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stacksl.core.gates.registry import Gate, make_gate
+from stacksl.core.rng import generator
+from stacksl.errors import GateNeverOpens, SettingsError, unknown_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stacksl.core.blocks import Array
+    from stacksl.lab.engines import StreamResult
+
+__all__ = [
+    "LEVELS",
+    "BudgetLevel",
+    "bracket_level",
+    "calibrate_to_budget",
+    "simulated_stream",
+    "voluntary",
+]
+
+LEVELS: Mapping[str, str] = {
+    "adpo": "level",
+    "width": "scale",
+    "lucb": "tolerance",
+    "llf": "gate_scale",
+}
+"""The parameter of each gate family that makes it ask less the larger it is."""
+
+_DOUBLINGS = 60  # from a level of 1 up or down before there is said to be no bracket
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLevel:
+    """Two neighbouring levels between which a gate ceases to spend a budget.
+
+    Attributes:
+        value: the larger level of the two at which all of the budget is asked for, `low`.
+        low, high: `value`, and the smallest level found at which less is asked for.
+        asked_low, asked_high: labels asked for of its own accord at each; the first is the budget.
+        plays: how many streams were played to find them.
+    """
+
+    value: float
+    low: float
+    high: float
+    asked_low: int
+    asked_high: int
+    plays: int
+
+    @property
+    def jump(self) -> float:
+        """(asked at `low` − asked at `high`) / asked at `low`: 0 at a root, 1 at an on/off switch.
+
+        >>> BudgetLevel(1.0, 1.0, 1.01, 200, 150, 9).jump
+        0.25
+        """
+        return (self.asked_low - self.asked_high) / self.asked_low
+
+
+def bracket_level(
+    asked: Callable[[float], int], budget: int, *, precision: float = 1e-3
+) -> BudgetLevel:
+    """The levels around the one at which `asked` falls below `budget`, by bisection of its log.
+
+    Args:
+        asked: labels asked for at a level above 0; falling in it, and cut at `budget`.
+        budget: B ≥ 1.
+        precision: high / low − 1 at the end.
+
+    Raises:
+        SettingsError: a budget or a precision out of range; or no level asks for the whole
+            budget, or every level does.
+
+    >>> found = bracket_level(lambda level: min(50, int(100 / level)), 50)
+    >>> round(found.value, 2), found.asked_low, found.asked_high
+    (2.0, 50, 49)
+    """
+    if budget < 1 or not 0.0 < precision < 1.0:
+        raise SettingsError(
+            f"bisecting a level needs a budget of at least 1 label and a precision in (0, 1), got "
+            f"{budget} and {precision}"
+        )
+    seen: dict[float, int] = {}
+
+    def enough(level: float) -> bool:
+        seen[level] = asked(level)
+        return seen[level] >= budget
+
+    low, high = _bracket(enough, seen)
+    while high / low - 1.0 > precision:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return BudgetLevel(low, low, high, seen[low], seen[high], len(seen))
+
+
+def _bracket(enough: Callable[[float], bool], seen: Mapping[float, int]) -> tuple[float, float]:
+    """Neighbouring powers of 2, the larger of which is too much."""
+    level = 1.0
+    rising = enough(level)
+    for _ in range(_DOUBLINGS):
+        following = level * (2.0 if rising else 0.5)
+        if enough(following) != rising:
+            return (level, following) if rising else (following, level)
+        level = following
+    raise SettingsError(
+        f"no level between {min(seen):g} and {max(seen):g} parts spending the budget from not "
+        f"spending it: {seen[level]} labels are asked for at {level:g}; choose another budget"
+    )
+
+
+def calibrate_to_budget(
+    gate: str,
+    play: Callable[[Gate], StreamResult],
+    budget: int,
+    *,
+    tolerance: float = 0.05,
+    precision: float = 1e-3,
+    **parameters: Any,
+) -> BudgetLevel:
+    """The level of a gate at which the labels it asks for of its own accord come to `budget`.
+
+    It is `level` of `adpo`, `scale` of `width`, `tolerance` of `lucb` (all in the units of their
+    statistic): just below it the gate spends the budget, just above it falls short by at most
+    `tolerance`·B labels, which the rule above every gate then spends at the end.
+
+    Args:
+        gate: a name in `LEVELS`.
+        play: plays a gate under this budget on a stream that stands for the one to come, such as
+            a `simulated_stream` of warm-up items, from the same start every time.
+        budget: B.
+        tolerance: the share of the budget that may be missing just above the level.
+        precision: how close the two levels are, relatively.
+        parameters: the gate's other parameters.
+
+    Raises:
+        SettingsError: a gate without a level; no level spends the budget; or the labels asked for
+            jump past the budget.
+        GateNeverOpens: the labels of `llf` jump past the budget, as a rule from B to 0: the message
+            has the two values of c around the jump.
+
+    Source: paper, "Confidence Scale c": bisection so that the realised q comes to the budget.
+    Deviation: for gates of widths; what the paper asks it for, c of `llf`, has as a rule no root
+    (D7).
+    """
+    if gate not in LEVELS:
+        raise unknown_name("gate with a level", gate, LEVELS)
+
+    def asked(level: float) -> int:
+        return voluntary(play(make_gate(gate, **{**parameters, LEVELS[gate]: level})))
+
+    found = bracket_level(asked, budget, precision=precision)
+    if found.jump <= tolerance:
+        return found
+    if gate == "llf":
+        raise GateNeverOpens(
+            f"no gate_scale of 'llf' brings its labels to a budget: at {found.low:.6g} it asks for "
+            f"{found.asked_low} labels, at {found.high:.6g} for {found.asked_high}; keep it below "
+            "the first, or choose 'adpo', 'width' or 'lucb'"
+        )
+    raise SettingsError(
+        f"no {LEVELS[gate]} of '{gate}' brings its labels to a budget of {budget}: at "
+        f"{found.low:.6g} it asks for {found.asked_low}, at {found.high:.6g} for "
+        f"{found.asked_high}; allow a larger tolerance, or choose another budget"
+    )
+
+
+def voluntary(played: StreamResult) -> int:
+    """Labels that the gate asked for because its statistic was above its threshold.
+
+    The others are those that the rule above every gate asks when labels left ≥ rounds left.
+    """
+    return int((played.asked & (played.statistics > played.thresholds)).sum())
+
+
+def simulated_stream(
+    warmup: Array,
+    horizon: int,
+    *,
+    norm_bound: float = 1.0,
+    noise: float = 1.0,
+    labels: bool = False,
+    seed: int = 0,
+) -> tuple[Array, NDArray[Any]]:
+    """A stream made of warm-up items alone: `horizon` of them drawn anew, and made-up answers.
+
+    The answers follow a θ drawn uniformly on the sphere of radius `norm_bound`: what the scorer
+    believes before round 1, and no label is bought for it.
+
+    Args:
+        warmup: features of the warm-up items, (T0, K, d).
+        horizon: T.
+        norm_bound: S.
+        noise: σ of the rewards.
+        labels: whether the answers are labels, drawn from the softmax of the scores.
+        seed: of the draws.
+
+    Returns:
+        Features, (T, K, d), and the rewards of all candidates, (T, K), or the labels, (T,).
+
+    Raises:
+        SettingsError: no item, or a horizon below 1.
+
+    >>> features, rewards = simulated_stream(np.eye(3)[None], 5)
+    >>> features.shape, rewards.shape
+    ((5, 3, 3), (5, 3))
+    """
+    if not len(warmup) or horizon < 1:
+        raise SettingsError(
+            f"a simulated stream needs at least one warm-up item and one round, got {len(warmup)} "
+            f"and {horizon}"
+        )
+    rng = generator(seed, "simulated", horizon, *warmup.shape)
+    theta = rng.normal(size=warmup.shape[2])
+    theta *= norm_bound / float(np.linalg.norm(theta))
+    features = warmup[rng.integers(len(warmup), size=horizon)]
+    values = features @ theta
+    if labels:
+        return features, (values + rng.gumbel(size=values.shape)).argmax(axis=1)
+    return features, values + noise * rng.normal(size=(horizon, 1))

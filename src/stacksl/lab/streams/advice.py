@@ -1,0 +1,157 @@
+"""`advice`: each sentence of the paper's parameter section, swept, with a verdict by a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from stacksl.core import (
+    ScorerSettings,
+    calibrate_gate_scale,
+    make_scorer,
+    warmup_length,
+    warmup_spreads,
+)
+from stacksl.core.blocks import PairFeatures
+from stacksl.lab.bisection import voluntary
+from stacksl.lab.figures.advice import figure, layout
+from stacksl.lab.streams.bisections import bisected
+from stacksl.lab.streams.sentences import SENTENCES
+from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
+from stacksl.lab.study.rows import Row, pooled
+from stacksl.lab.study.store import Numbers
+from stacksl.lab.study.study import Line
+from stacksl.lab.synthetic.heavy import heavy_stream
+from stacksl.lab.synthetic.playing import outcome, play
+from stacksl.lab.synthetic.streams import SyntheticStream, make_stream
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from stacksl.lab.streams.sweeps import Sentence
+
+
+ROUNDS, QUICK_ROUNDS = 4000, 200
+
+
+def trials(quick: bool) -> Sequence[Trial]:
+    """One trial a stream, with the lines of every sentence that is tested on it."""
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    sources: dict[str, tuple[Mapping[str, Any], dict[str, Line]]] = {}
+    for sentence in SENTENCES:
+        source = {**sentence.source, "rounds": rounds}
+        _, lines = sources.setdefault(repr(source), (source, {}))
+        lines |= {line.row: line for line in sentence.lines}
+    return [Trial(source, tuple(lines.values())) for source, lines in sources.values()]
+
+
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+    """What each line asked for and lost."""
+    made = dict(source)
+    kind = made.pop("kind")
+    stream = (
+        heavy_stream(seed, **made)
+        if kind == "heavy"
+        else make_stream(kind, **made, seed=seed, purpose="advice")
+    )
+    return [bisected(stream, n, seed) if "bisect" in n.settings else _played(stream, n, seed)
+            for n in lines]  # fmt: skip
+
+
+def _played(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    """Demand is what the gate asked for of its own accord, over B."""
+    kept = line.settings
+    shown = _presented(_shrunk(stream, kept.get("shrink", 1.0)), kept.get("present"))
+    settings = kept.get("scorer_settings", {})
+    gate = dict(kept["gate"])
+    if "kappa" in kept:
+        gate["gate_scale"] = kept["kappa"] * _median_spread(stream, kept)
+    budget = line.budget(stream.horizon)
+    played = play(shown, gate, budget, scorer=kept.get("scorer"), settings=settings, seed=seed)
+    return {"demand": voluntary(played) / budget, **outcome(shown, played)}
+
+
+def _shrunk(stream: SyntheticStream, factor: float) -> SyntheticStream:
+    """Features `factor` times as long; the learner knows neither, answers stay what they were."""
+    if factor == 1.0:
+        return stream
+    return replace(
+        stream,
+        features=factor * stream.features,
+        test_features=factor * stream.test_features,
+        truth=stream.truth / factor,
+    )
+
+
+def _presented(stream: SyntheticStream, count: int | None) -> SyntheticStream:
+    """The first `count` candidates of each round; the test keeps them all."""
+    if count is None:
+        return stream
+    assert stream.utilities is not None
+    return replace(
+        stream,
+        features=stream.features[:, :count],
+        values=stream.values[:, :count],
+        utilities=stream.utilities[:, :count],
+        present=count,
+    )
+
+
+def _median_spread(stream: SyntheticStream, kept: Mapping[str, Any]) -> float:
+    """The median of the spreads of the warm-up at the standard ridge and length of features."""
+    count = warmup_length(stream.horizon)
+    settings = ScorerSettings(noise=stream.noise, norm_bound=stream.norm_bound)
+    scorer = make_scorer("ridge", dim=stream.features.shape[2], classes=None, settings=settings)
+    block = [PairFeatures(rows) for rows in stream.features[:count]]
+    everyone = tuple(range(stream.features.shape[1]))
+    spreads = warmup_spreads(scorer, block, [everyone] * count)
+    return calibrate_gate_scale(spreads).median
+
+
+def derive(samples: Samples) -> list[Row]:
+    """The effect of each sentence, above 0 where the paper is right, with its error over seeds."""
+    return [_effect(sentence, samples) for sentence in SENTENCES]
+
+
+def _effect(sentence: Sentence, samples: Samples) -> Row:
+    effects = list(sentence.effects(samples))
+    value, error = pooled(effects)
+    settings = {
+        "text": sentence.text,
+        "effect": sentence.effect,
+        "metric": sentence.metric,
+        "presence": sentence.presence,
+        "lines": [line.row for line in sentence.lines],
+        "marks": [],
+    }
+    return Row("advice", sentence.key, "effect", value, error, len(effects), settings=settings)
+
+
+def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
+    """Every sweep, a panel a sentence."""
+    return {"advice": figure(rows)}
+
+
+ADVICE = StreamStudy(
+    name="advice",
+    title="The parameter section, sentence by sentence",
+    claim="how c, the KL weight, η, the ridge, κ, δ, α, K, τ and ρ should be set",
+    cost="100 lines of 4,000 rounds a seed, and four bisections; some 2 s of one core",
+    metrics=(
+        "demand",
+        "regret_per_round",
+        "final_regret",
+        "jump",
+        "level",
+        "level_above",
+        "demand_uncut",
+        "demand_uncut_above",
+    ),
+    seeds=40,
+    trials=trials,
+    play=measure,
+    derive=derive,
+    table=layout,
+    figures=figures,
+)

@@ -1,0 +1,190 @@
+"""`learners`: what each learner makes of the same labels, the first B of a stationary stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array
+from stacksl.lab.figures.learners import METRICS, REFERENCE, figures, layout
+from stacksl.lab.statistics.intervals import bootstrapped, ratio
+from stacksl.lab.streams.learners_exact import averaged, descent, exact_estimates
+from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
+from stacksl.lab.study.rows import Row
+from stacksl.lab.study.store import Numbers
+from stacksl.lab.study.study import Line
+from stacksl.lab.synthetic.playing import final_regret, play, regrets
+from stacksl.lab.synthetic.streams import SyntheticStream, make_stream
+
+ROUNDS, QUICK_ROUNDS, DIM = 20_000, 1000, 20
+BUDGETS = (0.02, 0.1, 1.0)
+RATES: Mapping[str, Sequence[float]] = {
+    "sgd": (0.003, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.3),
+    "decaying": (0.1, 0.3, 0.6, 1.0, 2.0, 3.0, 6.0, 10.0),
+    "averaged": (0.01, 0.03, 0.1, 0.2, 0.3, 0.6, 1.0, 2.0),
+}
+"""The learning rates that pilot seeds choose from, eight for each form of gradient steps."""
+
+TUNED: Mapping[str, Mapping[float, float]] = {
+    "sgd": {0.02: 0.1, 0.1: 0.03, 1.0: 0.01},
+    "decaying": {0.02: 3.0, 0.1: 1.0, 1.0: 1.0},
+    "averaged": {0.02: 1.0, 0.1: 0.6, 1.0: 0.6},
+}
+"""The rate by budget with the least mean regret on the way over `PILOT_SEEDS`."""
+
+PILOT_SEEDS = (1000, 1001, 1002, 1003)
+
+_PLAIN: Mapping[str, Any] = {"kl_weight": 0.0, "clip": "none"}
+"""Gradient steps on the log-loss alone."""
+
+_PAPER: Mapping[str, Any] = {"kl_weight": 0.5, "clip": "literal", "clip_level": 5.0}
+"""The preset `paper`: Algorithm 2's KL term to the frozen start, and the clip of the text."""
+
+
+def _lines(budget: float) -> tuple[Line, ...]:
+    """Every learner from labels at a budget, as a share of the rounds."""
+    sgd = {"learner": "sgd", **_PLAIN}
+    found = (
+        ("sgd, rate tuned", _steps("sgd", TUNED["sgd"][budget])),
+        ("sgd, decaying rate tuned", _steps("decaying", TUNED["decaying"][budget])),
+        ("sgd averaged, rate tuned", _steps("averaged", TUNED["averaged"][budget])),
+        ("sgd, rate 0.1", {**sgd, "learning_rate": 0.1}),
+        ("sgd with the paper's KL and clip", {"learner": "sgd", "learning_rate": 0.1, **_PAPER}),
+        ("ridge on one-hot targets", {"learner": "ridge"}),
+        ("newton", {"learner": "newton"}),
+        ("exact maximum likelihood", {"learner": "exact"}),
+    )
+    return tuple(Line(f"{name} · {budget:g}", settings, budget) for name, settings in found)
+
+
+def _steps(form: str, rate: float) -> Mapping[str, Any]:
+    """Settings of one of the forms of gradient steps."""
+    return {"learner": form, **(_PLAIN if form == "sgd" else {}), "learning_rate": rate}
+
+
+def trials(quick: bool) -> Sequence[Trial]:
+    """One stream of softmax labels, and one of rewards, from which `ridge` alone learns."""
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    base = {"kind": "iid", "rounds": rounds, "dim": DIM}
+    labelled = tuple(line for budget in BUDGETS for line in _lines(budget))
+    rewarded = tuple(
+        Line(f"ridge on rewards · {budget:g}", {"learner": "ridge", "action": "asked"}, budget)
+        for budget in BUDGETS
+    )
+    return [
+        Trial({**base, "feedback": "softmax"}, labelled),
+        Trial({**base, "feedback": "scalar"}, rewarded),
+    ]
+
+
+def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+    """Regret on the way and of the last estimate, for each line."""
+    stream = make_stream(**source, seed=seed)
+    return [_numbers(stream, line, seed) for line in lines]
+
+
+def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    settings = dict(line.settings)
+    learner = settings.pop("learner")
+    budget = line.budget(stream.horizon)
+    rate = settings.get("learning_rate", 0.0)
+    if learner in ("exact", "decaying", "averaged"):
+        lost, theta = _replayed(stream, *_estimates(stream, learner, budget, rate))
+    else:
+        gate = {"name": "first"}
+        played = play(stream, gate, budget, scorer=learner, settings=settings, seed=seed)
+        lost, theta = float(regrets(stream, played).mean()), played.theta
+    return {
+        "regret_per_round": lost,
+        "final_regret": final_regret(stream, theta),
+        "asked_fraction": budget / stream.horizon,
+    }
+
+
+def _estimates(
+    stream: SyntheticStream, learner: str, budget: int, rate: float
+) -> tuple[NDArray[np.int64], Array]:
+    """The label counts from which on there is a new estimate, (n,), and the estimates, (n, d)."""
+    features, labels = stream.features[:budget], stream.labels[:budget]
+    if learner == "exact":
+        grid, thetas = exact_estimates(features, labels)
+        return np.array([0, *grid]), np.vstack([np.zeros(thetas.shape[1]), thetas])
+    thetas = descent(features, labels, rate, 0.5 if learner == "decaying" else 0.0)
+    return np.arange(budget + 1), averaged(thetas) if learner == "averaged" else thetas
+
+
+def _replayed(
+    stream: SyntheticStream, counts: NDArray[np.int64], thetas: Array
+) -> tuple[float, Array]:
+    """Mean regret a round of the latest estimate, and the last one."""
+    before = np.searchsorted(counts, np.arange(stream.horizon), side="right") - 1
+    scores = np.einsum("tki,ti->tk", stream.features, thetas[before])
+    values = stream.values
+    got = np.take_along_axis(values, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
+    return float((values.max(axis=1) - got).mean()), thetas[-1]
+
+
+def derive(samples: Samples) -> list[Row]:
+    """Each learner's mean over that of `newton` at the same labels, seeds drawn together."""
+    found = []
+    for row, numbers in samples.items():
+        name, _, budget = row.rpartition(" · ")
+        reference = samples.get(f"{REFERENCE} · {budget}")
+        if reference is None or name in (REFERENCE, "ridge on rewards"):
+            continue
+        for metric in METRICS:
+            value, error = bootstrapped(ratio, [numbers[metric], reference[metric]])
+            found.append(
+                Row(
+                    "learners",
+                    f"{row} / {REFERENCE}",
+                    f"{metric}_over_{REFERENCE}",
+                    value,
+                    se=error,
+                    seeds=len(numbers[metric]),
+                    budget_fraction=float(budget),
+                    settings={"marks": []},
+                )
+            )
+    return found
+
+
+def pilot(
+    seeds: Sequence[int] = PILOT_SEEDS, rounds: int = ROUNDS
+) -> dict[tuple[str, float, float], float]:
+    """Mean regret on the way by (form of steps, budget, learning rate), over pilot seeds.
+
+    >>> sorted(pilot([1000], rounds=20))[0]
+    ('averaged', 0.02, 0.01)
+    """
+    total = {(form, b, rate): 0.0 for form in RATES for b in BUDGETS for rate in RATES[form]}
+    for seed in seeds:
+        stream = make_stream("iid", "softmax", seed, rounds=rounds, dim=DIM)
+        for form, budget, rate in total:
+            line = Line("pilot", _steps(form, rate), budget)
+            lost = _numbers(stream, line, seed)["regret_per_round"]
+            total[form, budget, rate] += (math.nan if lost is None else lost) / len(seeds)
+    return total
+
+
+LEARNERS = StreamStudy(
+    name="learners",
+    title="Learners at equal labels: the first B of 20,000 rounds",
+    claim="the gradient learner's regret is that of the estimate the theorems are about",
+    cost="27 lines of 20,000 rounds a seed, some 2 s of one core",
+    metrics=("regret_per_round", "final_regret"),
+    seeds=12,
+    trials=trials,
+    play=measure,
+    derive=derive,
+    table=layout,
+    figures=figures,
+)
+
+if __name__ == "__main__":
+    for (form, budget, rate), lost in pilot().items():
+        print(f"{form}, budget {budget:g}, rate {rate:g}: {lost:.5f}")

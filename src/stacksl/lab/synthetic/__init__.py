@@ -1,0 +1,1 @@
+"""Synthetic streams, and playing them."""

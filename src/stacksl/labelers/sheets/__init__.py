@@ -1,0 +1,22 @@
+"""Questions to people as files a spreadsheet opens, and their answers back."""
+
+from stacksl.labelers.sheets.howto import write_howto
+from stacksl.labelers.sheets.keys import is_key, new_key
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Said, Sheet, Shown
+from stacksl.labelers.sheets.writing import write_classes, write_sheet
+
+__all__ = [
+    "Asked",
+    "Fault",
+    "Reply",
+    "Said",
+    "Sheet",
+    "Shown",
+    "is_key",
+    "new_key",
+    "read_sheet",
+    "write_classes",
+    "write_howto",
+    "write_sheet",
+]

@@ -1,0 +1,168 @@
+"""A sheet that came back: its answers, and every cell that was not understood."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import islice, takewhile
+from pathlib import Path
+
+from stacksl.labelers.sheets.cells import plain, visible
+from stacksl.labelers.sheets.decoding import lines_of
+from stacksl.labelers.sheets.keys import clean_key, has_form, is_key
+from stacksl.labelers.sheets.meaning import Misread, understood
+from stacksl.labelers.sheets.rows import Fault, Reply, Sheet, Shown
+
+_DIGEST = 400  # letters and digits of a prompt that are compared
+
+
+def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
+    """Read a file of answers: any encoding, separator and order of columns a spreadsheet leaves.
+
+    Rows may be missing, moved or repeated, and answers may be missing. A key that has two
+    different answers in the file has none: each of its rows is a fault.
+
+    Args:
+        path: the file.
+        known: what each key that may come back had been shown.
+
+    Raises:
+        DataError: the file as a whole cannot be read (a missing column, a workbook, ...).
+    """
+    replies: list[Reply] = []
+    faults: list[Fault] = []
+    empty: set[str] = set()
+    answered: set[str] = set()
+    owners = _owners(known)
+    for row, cells, beyond in lines_of(path):
+        cell = cells.get("answer", "")
+        key = clean_key(cells.get("key", ""))
+        if not cell.replace("\ufeff", "").strip():
+            empty.add(key)
+            continue
+        answered.add(key)
+        fault = _misplaced(row, key, beyond, cells, known, owners)
+        read = fault or _reply(row, key, cell, cells.get("note", ""), known[key])
+        faults.append(read) if isinstance(read, Fault) else replies.append(read)
+    kept, contradictions = _one_a_key(replies)
+    return Sheet(
+        tuple(kept),
+        tuple(sorted([*faults, *contradictions], key=_by_row)),
+        len((empty - answered) & known.keys()),
+    )
+
+
+def _by_row(fault: Fault) -> int:
+    return fault.row
+
+
+def _misplaced(
+    row: int,
+    key: str,
+    beyond: bool,
+    cells: Mapping[str, str],
+    known: Mapping[str, Shown],
+    owners: Mapping[str, str],
+) -> Fault | None:
+    """Why the row's answer cannot be told to be for its key, if so."""
+    if beyond:
+        return Fault(
+            row,
+            "row",
+            "the row has more cells than the header: put a text that holds the separator in quotes",
+        )
+    if key not in known:
+        return Fault(row, "key", _why_unknown(key))
+    why = _why_foreign(key, _digest(cells.get("prompt", "")), known[key], owners)
+    return Fault(row, "prompt", why) if why else None
+
+
+def _why_unknown(key: str) -> str:
+    if not key:
+        return "the answer's key is missing: copy it from the file that was given out"
+    if not has_form(key):
+        return (
+            f"the cell ({len(key)} characters) is no key: copy it from the file that was given out"
+        )
+    if not is_key(key):
+        return f"'{key}' is mistyped, its last letter does not fit: copy it again"
+    return f"the key '{key}' was not given out by this run: is the file of another one?"
+
+
+def _reply(row: int, key: str, cell: str, note: str, shown: Shown) -> Reply | Fault:
+    try:
+        meaning = understood(cell, shown.options)
+    except Misread as fault:
+        return Fault(row, "answer", str(fault))
+    remark = plain(visible(note)).strip() or None
+    return Reply(row, key, meaning.said, meaning.position, meaning.text, remark)
+
+
+def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
+    """The first reply of each key that says one thing, and the faults of those that say two."""
+    by_key: defaultdict[str, list[Reply]] = defaultdict(list)
+    for reply in replies:
+        by_key[reply.key].append(reply)
+    kept: list[Reply] = []
+    faults: list[Fault] = []
+    for key, same in by_key.items():
+        if len({(r.said, r.position, r.text) for r in same}) == 1:
+            kept.append(_noted(same))
+            continue
+        rows = ", ".join(str(r.row) for r in same)
+        sentence = f"the key {key} has different answers in the rows {rows}: leave one of them"
+        faults.extend(Fault(r.row, "answer", sentence) for r in same)
+    return kept, faults
+
+
+def _noted(same: list[Reply]) -> Reply:
+    """The first of replies that say the same, or the first of them with a note."""
+    return next((r for r in same if r.note is not None), same[0])
+
+
+# --- columns moved apart ---------------------------------------------------------------------
+
+
+def _owners(known: Mapping[str, Shown]) -> dict[str, str]:
+    """The key of each prompt, by its digest; prompts of several keys are left out."""
+    owners: dict[str, str] = {}
+    several: set[str] = set()
+    for key, shown in known.items():
+        digest = _digest(shown.prompt or "")
+        if digest and owners.setdefault(digest, key) != key:
+            several.add(digest)
+    return {digest: key for digest, key in owners.items() if digest not in several}
+
+
+def _why_foreign(key: str, came: str, shown: Shown, owners: Mapping[str, str]) -> str | None:
+    """Why the prompt that came with a key cannot be its own, edited or not."""
+    owner = owners.get(came, key)
+    if owner != key:
+        return (
+            f"the prompt is that of the row {owner}: one column was sorted or moved without the "
+            "others; sort whole rows"
+        )
+    if not _alike(came, _digest(shown.prompt or "")):
+        return (
+            "the prompt is not the one that went out with this key: is the file of another run, or "
+            "was a column moved without the others?"
+        )
+    return None
+
+
+def _alike(one: str, two: str) -> bool:
+    """Whether two digests begin and end alike for half of the shorter, as after an edit."""
+    shorter = min(len(one), len(two))
+    same = _shared(one, two) + _shared(one[::-1], two[::-1])
+    return 2 * same >= shorter
+
+
+def _shared(one: str, two: str) -> int:
+    """The number of characters with which both begin."""
+    pairs = zip(one, two, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _digest(prompt: str) -> str:
+    """What encodings and spreadsheets leave of a prompt: its first ASCII letters and digits."""
+    return "".join(islice((c for c in prompt if c.isascii() and c.isalnum()), _DIGEST)).lower()

@@ -1,0 +1,275 @@
+"""What the rows of a chain add up to: purchases, what they cost, what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from stacksl.ledger.events import Entry
+from stacksl.ledger.state import Key, State, impossible, price_of, refuse_later, whole_of, word_of
+
+_SUMS: Final = (
+    "budget", "money", "asked", "answered", "reserved", "paid", "promised", "learnt",
+    "last_round", "epoch", "classes", "classes_added", "doubled",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Accounts:
+    """The sums over a chain, kept row by row.
+
+    Every counter is a view: `apply` is the one way it changes, for rows being written and for
+    rows being read back alike, and `apply` refuses a row that the rows before do not allow.
+
+    Attributes:
+        budget: labels; money, price: micro-units (`money` may be None). A `budget` row changes
+            the first two.
+        asked: labels of purpose `train`, answered and promised.
+        answered, reserved: labels paid for, and labels promised, of the purposes that cost.
+        paid, promised: the same in money, a promise at the most it may cost.
+        learnt: labels handed to the learner.
+        last_round: the highest round with a certificate.
+        epoch: how often the features were renewed.
+        classes, classes_added: K after the last class that was added (None before), and how often.
+        doubled: how many items have a second slot.
+        seen: the surrogates of the items with a certificate.
+        taught: the surrogates of the items whose label was learnt.
+    """
+
+    budget: int
+    money: int | None
+    price: int
+    purchases: dict[Key, State] = field(default_factory=dict)
+    open: dict[Key, None] = field(default_factory=dict)
+    asked: int = 0
+    answered: int = 0
+    reserved: int = 0
+    paid: int = 0
+    promised: int = 0
+    learnt: int = 0
+    last_round: int = 0
+    epoch: int = 0
+    classes: int | None = None
+    classes_added: int = 0
+    doubled: int = 0
+    seen: set[str] = field(default_factory=set)
+    taught: set[str] = field(default_factory=set)
+    _undo: dict[Key, State | None] | None = None
+    _fresh: list[str] = field(default_factory=list)
+    _lessons: list[str] = field(default_factory=list)
+
+    @property
+    def spent(self) -> int:
+        """Labels answered and open reservations."""
+        return self.answered + self.reserved
+
+    @property
+    def spent_money(self) -> int:
+        """Money paid and promised, in micro-units."""
+        return self.paid + self.promised
+
+    @property
+    def left(self) -> int:
+        """Labels that can still be bought: by the budget in labels, and by the one in money."""
+        labels = self.budget - self.spent
+        if self.money is not None and self.price > 0:
+            labels = min(labels, (self.money - self.spent_money) // self.price)
+        return max(labels, 0)
+
+    def affords(self, price: int) -> bool:
+        """Whether one more label at `price` stays within both budgets."""
+        fits = self.money is None or self.spent_money + price <= self.money
+        return fits and self.spent + 1 <= self.budget
+
+    @contextmanager
+    def tentative(self) -> Iterator[None]:
+        """Whatever is applied inside is taken back if the block raises."""
+        sums, was_open = [getattr(self, name) for name in _SUMS], dict(self.open)
+        self._undo, self._fresh, self._lessons = {}, [], []
+        try:
+            yield
+        except BaseException:
+            self._take_back(self._undo)
+            for name, value in zip(_SUMS, sums, strict=True):
+                setattr(self, name, value)
+            self.open = was_open
+            raise
+        finally:
+            self._undo = None
+
+    def _take_back(self, undo: dict[Key, State | None]) -> None:
+        self.seen.difference_update(self._fresh)
+        self.taught.difference_update(self._lessons)
+        for key, state in undo.items():
+            if state is None:
+                del self.purchases[key]
+            else:
+                self.purchases[key] = state
+
+    def apply(self, entry: Entry) -> None:
+        """Count one more row.
+
+        Raises:
+            LedgerError: the row's event is not read by this version.
+            LedgerCorrupt: the rows before do not allow it.
+        """
+        refuse_later(entry.event, entry.purpose)
+        if entry.event in _PLAIN:
+            _PLAIN[entry.event](self, entry)
+        elif entry.event in _EFFECTS:
+            if entry.item is None or entry.slot is None or entry.token is None:
+                raise impossible(entry, "it names no purchase")
+            _EFFECTS[entry.event](self, (entry.item, entry.slot), entry)
+
+    def expect_epoch(self, entry: Entry) -> None:
+        """Hold a certificate against the epoch that it names.
+
+        Raises:
+            LedgerCorrupt: the rows before it make another.
+        """
+        named = whole_of(entry, "epoch", 0)
+        if named != self.epoch:
+            raise impossible(entry, f"it names epoch {named} in epoch {self.epoch}")
+
+    # Rows of no purchase -----------------------------------------------------------------------
+
+    def _certified(self, entry: Entry) -> None:
+        self.last_round = max(self.last_round, entry.round or 0)
+        if entry.item is not None and entry.item not in self.seen:
+            self.seen.add(entry.item)
+            self._fresh.append(entry.item)
+
+    def _refreshed(self, entry: Entry) -> None:
+        if entry.number != self.epoch + 1:
+            raise impossible(entry, "its epoch does not follow the last one")
+        self.epoch = entry.number
+
+    def _budgeted(self, entry: Entry) -> None:
+        labels, money = whole_of(entry, "budget"), entry.data().get("money")
+        if money is not None and not isinstance(money, int):
+            raise impossible(entry, f"its money is {money!r}, not a whole number")
+        if labels < self.spent or (money is not None and money < self.spent_money):
+            raise impossible(entry, "it is below what is spent")
+        self.budget, self.money = labels, money
+
+    def _class_added(self, entry: Entry) -> None:
+        size = whole_of(entry, "size")
+        if entry.number != self.classes_added + 1 or size <= (self.classes or 0):
+            raise impossible(entry, "it does not follow the class that was added last")
+        self.classes, self.classes_added = size, entry.number
+
+    # Rows of a purchase ------------------------------------------------------------------------
+
+    def _reserved(self, key: Key, entry: Entry) -> None:
+        before = self.purchases.get(key)
+        if before is not None and before.stage != "released":
+            raise impossible(entry, f"its purchase is {before.stage}")
+        if entry.token != (before.token if before else 0) + 1:
+            raise impossible(entry, "its token does not follow the last one")
+        price = price_of(entry)
+        self._expect_payable(entry, price)
+        fresh = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
+        if before is not None:
+            fresh = replace(fresh, words=before.words, late=before.late)
+        self._put(key, fresh)
+        self.open[key] = None
+        self.doubled += before is None and key[1] == 1
+        self._promise(fresh, 1)
+
+    def _released(self, key: Key, entry: Entry) -> None:
+        before = self._at(key, entry, "open")
+        self._close(key, before)
+        self._put(key, replace(before, stage="released"))
+
+    def _answered(self, key: Key, entry: Entry) -> None:
+        before = self._at(key, entry, "open", "released")
+        paid, came = price_of(entry), word_of(entry)
+        if paid > before.price:
+            raise impossible(entry, "it cost more than was reserved")
+        if before.stage == "open":
+            self._close(key, before)
+        else:
+            self._expect_payable(entry, paid)
+        words = before.words | {came}
+        answered = replace(before, stage="answered", price=paid, words=words, word=came[1])
+        self._put(key, replace(answered, labeler=entry.labeler))
+        self._pay(answered)
+
+    def _late(self, key: Key, entry: Entry) -> None:
+        before = self._at(key, entry, "released", "answered")
+        self._put(key, replace(before, words=before.words | {word_of(entry)}, late=before.late + 1))
+
+    def _corrected(self, key: Key, entry: Entry) -> None:
+        before = self._at(key, entry, "answered")
+        if entry.number != before.corrections + 1:
+            raise impossible(entry, "its number does not follow the last one")
+        index = whole_of(entry, "index")
+        self._put(key, replace(before, word=index, corrections=entry.number))
+
+    def _learnt(self, key: Key, entry: Entry) -> None:
+        before = self._at(key, entry, "answered")
+        if before.learnt_at is not None or key[0] in self.taught:
+            raise impossible(entry, "it was learnt before")
+        if before.purpose == "audit" or before.index is None:
+            raise impossible(entry, "its answer is none to learn from")
+        self._put(key, replace(before, learnt_at=entry.time))
+        self.taught.add(key[0])
+        self._lessons.append(key[0])
+        self.learnt += 1
+
+    def _expect_payable(self, entry: Entry, price: int) -> None:
+        """An owned label costs nothing and needs no budget; any other must fit."""
+        if entry.purpose == "owned":
+            if price:
+                raise impossible(entry, "an owned label costs nothing")
+        elif not self.affords(price):
+            raise impossible(entry, "the budget is spent")
+
+    def _promise(self, state: State, sign: int) -> None:
+        if state.purpose != "owned":
+            self.reserved += sign
+            self.promised += sign * state.price
+            self.asked += sign * (state.purpose == "train")
+
+    def _pay(self, state: State) -> None:
+        if state.purpose != "owned":
+            self.answered += 1
+            self.paid += state.price
+            self.asked += state.purpose == "train"
+
+    def _at(self, key: Key, entry: Entry, *stages: str) -> State:
+        state = self.purchases.get(key)
+        if state is None or state.stage not in stages:
+            was = "was never made" if state is None else f"is {state.stage}"
+            raise impossible(entry, f"its purchase {was}")
+        if entry.purpose is not None and entry.purpose != state.purpose:
+            raise impossible(entry, f"its purchase is for '{state.purpose}'")
+        return state
+
+    def _close(self, key: Key, state: State) -> None:
+        del self.open[key]
+        self._promise(state, -1)
+
+    def _put(self, key: Key, state: State) -> None:
+        if self._undo is not None:
+            self._undo.setdefault(key, self.purchases.get(key))
+        self.purchases[key] = state
+
+
+_PLAIN: dict[str, Callable[[Accounts, Entry], None]] = {
+    "round": Accounts._certified,
+    "refreshed": Accounts._refreshed,
+    "budget": Accounts._budgeted,
+    "class_added": Accounts._class_added,
+}
+
+_EFFECTS: dict[str, Callable[[Accounts, Key, Any], None]] = {
+    "reserved": Accounts._reserved,
+    "released": Accounts._released,
+    "answered": Accounts._answered,
+    "late": Accounts._late,
+    "corrected": Accounts._corrected,
+    "learnt": Accounts._learnt,
+}

@@ -1,0 +1,264 @@
+"""One row of the ledger, before and after it is chained, and how a certificate is written in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, get_args
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.ledger.purchases import Said, Word
+from stacksl.types import Decision, Label
+
+EVENTS: Final = (
+    "round",
+    "reserved",
+    "sent",
+    "answered",
+    "released",
+    "late",
+    "corrected",
+    "learnt",
+    "refit",
+    "refreshed",
+    "reset",
+    "class_added",
+    "budget",
+)
+LATER_EVENTS: Final = frozenset({"sent", "reset"})
+PURPOSES: Final = ("train", "audit", "owned")
+
+_FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row that is not chained yet: what happened, without its place in the chain.
+
+    Attributes:
+        time: microseconds since the epoch.
+        event: one of `EVENTS`.
+        round: the 1-based round it belongs to, or None.
+        item: the item's surrogate, never its id.
+        slot, token: the purchase and its fencing token.
+        number: of a correction or of an epoch that begins, 1-based.
+        purpose, labeler: as in a purchase and its answer.
+        price: micro-units of money; reserved at most, or paid.
+        payload: canonical JSON of everything else.
+    """
+
+    time: int
+    event: str
+    round: int | None = None
+    item: str | None = None
+    slot: int | None = None
+    token: int | None = None
+    number: int | None = None
+    purpose: str | None = None
+    labeler: str | None = None
+    price: int | None = None
+    payload: str = "{}"
+
+    def data(self) -> dict[str, Any]:
+        """The payload, parsed.
+
+        Raises:
+            LedgerCorrupt: it is not a JSON object.
+        """
+        try:
+            parsed = json.loads(self.payload)
+        except ValueError:
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise LedgerCorrupt(
+                f"a row of event '{self.event}' should carry a JSON object, came "
+                f"{self.payload[:40]!r}: the ledger was edited, restore it from a copy"
+            )
+        return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the chain, with its item's id resolved.
+
+    Attributes:
+        seq: the row's place in the chain, from 1.
+        time: seconds since the epoch.
+        item: the item's id, or that of its tombstone; None where the row has no item.
+        surrogate: the random name by which the chain knows the item.
+        previous, hash: of the row before and of this one, hexadecimal SHA-256.
+
+    The other fields are those of `Entry`; the payload is parsed.
+    """
+
+    seq: int
+    time: float
+    event: str
+    round: int | None
+    item: str | None
+    surrogate: str | None
+    slot: int | None
+    token: int | None
+    number: int | None
+    purpose: str | None
+    labeler: str | None
+    price: int | None
+    payload: Mapping[str, Any]
+    previous: str
+    hash: str
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the row is of an item that was forgotten: its numbers remain."""
+        return self.surrogate is not None and self.item == tombstone(self.surrogate)
+
+    @property
+    def charge(self) -> int:
+        """How many labels the row adds to what is spent: +1, −1 or 0.
+
+        A reservation adds one and its release takes it back; its answer only turns the promise
+        into a payment, but an answer that came after the release is charged anew. An owned label
+        adds nothing.
+        """
+        if self.purpose == "owned":
+            return 0
+        if self.event == "answered":
+            return int(bool(self.payload.get("unleased")))
+        return {"reserved": 1, "released": -1}.get(self.event, 0)
+
+    @property
+    def epoch(self) -> int:
+        """Of a certificate: how often the features had been renewed before it; 0 for other rows."""
+        return int(self.payload.get("epoch", 0)) if self.event == "round" else 0
+
+    def decision(self) -> Decision:
+        """The certificate of a `round` row, bit for bit as it was posted.
+
+        For the `answered` row of an owned label it is `owned_decision`.
+
+        Raises:
+            LedgerError: the row is neither.
+        """
+        if self.event == "answered" and self.purpose == "owned" and self.item is not None:
+            return owned_decision(self.item, int(self.payload["size"]))
+        if self.event != "round" or self.item is None or self.round is None:
+            raise LedgerError(
+                f"row {self.seq} should be the certificate of a known item, "
+                f"came event '{self.event}' of item {self.item!r}"
+            )
+        return read_certificate(self.round, self.item, self.payload)
+
+    def label(self) -> Label:
+        """The label of an `answered`, `learnt`, `late` or `corrected` row.
+
+        Raises:
+            LedgerError: the row carries no label; an answer need not name a candidate.
+        """
+        if "index" not in self.payload:
+            raise LedgerError(f"row {self.seq}, of event '{self.event}', carries no label")
+        return Label(int(self.payload["index"]))
+
+
+def tombstone(surrogate: str) -> str:
+    """The id by which an item goes once it was forgotten: it tells nothing of the item."""
+    return f"forgotten-{surrogate}"
+
+
+def buried(id: str) -> str | None:
+    """The surrogate that a tombstone's id names; None where `id` is of another form."""
+    name = tombstone("")
+    return id.removeprefix(name) if id.startswith(name) else None
+
+
+def word_in(data: Mapping[str, Any]) -> Word:
+    """What the payload of an answer says: a candidate's index, or one of the other answers.
+
+    Raises:
+        ValueError: neither.
+    """
+    index = data.get("index", data.get("said"))
+    if (isinstance(index, int) and not isinstance(index, bool)) or index in get_args(Said)[1:]:
+        return index  # type: ignore[no-any-return]  # one of the two, as was just seen
+    raise ValueError
+
+
+def owned_decision(item: str, size: int) -> Decision:
+    """The decision under which an owned label is learnt: nothing was decided, nothing played.
+
+    Its round is 0, its choice −1 (no candidate was played), all `size` candidates are presented,
+    and every number that a certificate would hold is NaN.
+    """
+    nan = math.nan
+    return Decision(
+        0, item, _first(size), -1, nan, nan, "owned", nan, nan, nan, nan, nan, (), (), "reserved"
+    )
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of `value`: sorted keys, no spaces, ASCII, no NaN.
+
+    >>> canonical({"b": 0.1, "a": [1, None]})
+    '{"a":[1,null],"b":0.1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def certificate(decision: Decision, **more: object) -> str:
+    """The payload of a `round` row: everything but the round and the item, which have columns.
+
+    Floats are written so that they come back bit for bit; NaN and infinities, which JSON does
+    not have, as words. Presented candidates 0 to K − 1 are written as K.
+    """
+    presented = tuple(int(i) for i in decision.presented)
+    everything = presented == _first(len(presented))
+    data: dict[str, object] = {name: _write(getattr(decision, name)) for name in _FLOATS}
+    data.update(
+        presented=len(presented) if everything else presented,
+        choice=int(decision.choice),
+        reason=decision.reason,
+        state=[_write(x) for x in decision.state],
+        skip_state=[_write(x) for x in decision.skip_state],
+        status=decision.status,
+        **more,
+    )
+    return canonical(data)
+
+
+def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision:
+    """The decision that `certificate` wrote.
+
+    Raises:
+        LedgerCorrupt: it wrote none of this kind.
+    """
+    try:
+        presented = data["presented"]
+        return Decision(
+            round=round,
+            item=item,
+            presented=_first(presented) if isinstance(presented, int) else tuple(presented),
+            choice=int(data["choice"]),
+            reason=data["reason"],
+            state=tuple(float(x) for x in data["state"]),
+            skip_state=tuple(float(x) for x in data["skip_state"]),
+            status=data["status"],
+            **{name: float(data[name]) for name in _FLOATS},
+        )
+    except (KeyError, TypeError, ValueError):
+        raise LedgerCorrupt(
+            f"the certificate of round {round} should hold a decision, but does not: the ledger "
+            "was edited or damaged, restore the file from a copy"
+        ) from None
+
+
+@lru_cache(maxsize=256)
+def _first(count: int) -> tuple[int, ...]:
+    """0 to `count` − 1: one tuple for all the certificates that presented so many candidates."""
+    return tuple(range(count))
+
+
+def _write(value: float) -> float | str:
+    number = float(value)
+    return number if math.isfinite(number) else repr(number)

@@ -1,0 +1,402 @@
+"""The ledger: the single source of truth for what was asked, answered and learnt.
+
+See `docs/ledger.md` for the events, the rules of buying and what `verify` can find.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from stacksl.ledger import grants as giving
+from stacksl.ledger.deadlines import Deadlines
+from stacksl.ledger.events import canonical, owned_decision
+from stacksl.ledger.journal import Book, Terms
+from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt
+from stacksl.ledger.queries import LedgerReader
+from stacksl.ledger.store.database import Store, expect_file
+from stacksl.ledger.store.schema import expect_format
+from stacksl.ledger.transactions import lease, post, received, release, renewal, settle
+from stacksl.types import Decision, Label
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+Clock = Callable[[], float]
+
+
+class Ledger(LedgerReader):
+    """An append-only book of certificates, purchases and lessons, with a budget it never exceeds.
+
+    Purchases are reserved on disk before `post` returns and answers are on disk before `take`
+    returns. Two things may wait in memory for the next commit, because losing them loses nothing:
+    certificates of rounds that bought nothing, and (`durable=False`) answers of labelers that
+    give the same answer again for free.
+
+    Example:
+        >>> import tempfile
+        >>> book = Ledger.create(
+        ...     tempfile.mkdtemp() + "/ledger.db", run="demo", budget=1,
+        ...     items=[ItemRecord("q1", "Is it so?\\nyes\\nno", 2)])
+        >>> book.budget, book.spent, book.left
+        (1, 0, 1)
+        >>> book.close()
+    """
+
+    def __init__(self, store: Store, run: str | None, clock: Clock, lease: float | None) -> None:
+        """Use `create` or `open`."""
+        super().__init__(store, run, clock)
+        self._decisions: dict[int, Decision] = {}
+        self._deadlines = Deadlines(clock, lease)
+        self.renew()
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        run: str,
+        budget: int,
+        money: int | None = None,
+        price: int = 0,
+        items: Iterable[ItemRecord],
+        clock: Clock = time.time,
+        lease: float | None = None,
+    ) -> Ledger:
+        """Begin the ledger of a run.
+
+        Args:
+            path: a file, or a database URL.
+            run: the run's name.
+            budget: the most labels it may buy.
+            money: the most it may spend, in micro-units; None for no limit.
+            price: the most one label may cost, in micro-units.
+            items: all items of the run.
+            clock: gives seconds since the epoch.
+            lease: seconds until a lease may expire; None for never.
+
+        Raises:
+            LedgerError: the run has a ledger already, or the database cannot be written.
+        """
+        terms = Terms(run, budget, money, price, created=int(clock() * 1e6))
+        Book.found(path, terms, items)
+        return cls(Store(path), run, clock, lease)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        run: str | None = None,
+        readonly: bool = False,
+        clock: Clock = time.time,
+        lease: float | None = None,
+    ) -> Ledger:
+        """Open the ledger of a run.
+
+        Args:
+            path: a file, or a database URL.
+            run: which run, where the database holds several.
+            readonly: write nothing.
+            clock: gives seconds since the epoch.
+            lease: seconds until a lease may expire, counted anew from now; None for never.
+
+        Raises:
+            LedgerError: there is no ledger, it is of another format, or cannot be read.
+            LedgerCorrupt: its rows contradict each other.
+        """
+        if "://" not in str(path):
+            expect_file(Path(path))
+        store = Store(path, readonly=readonly)
+        try:
+            with store.sentences():
+                expect_format(store.connection)
+                unclean = store.unclean
+            if unclean and not readonly:
+                store.wipe()  # what a crash left to be wiped
+            return cls(store, run, clock, lease)
+        except BaseException:
+            store.close()
+            raise
+
+    # Buying ------------------------------------------------------------------------------------
+
+    def post(
+        self, decisions: Sequence[Decision], slots: Mapping[str, int] | None = None
+    ) -> list[Decision]:
+        """Write certificates and reserve labels for those that want one.
+
+        A want becomes `reserved`, or `refused` when the budget is spent. The reservations are
+        checked against the budget and on disk in one transaction before this returns.
+
+        Args:
+            decisions: in order, as `decide` gave them.
+            slots: item id to how many labels of it are bought, 1 where it is not named. Those
+                beyond the first are reserved behind all firsts, as far as the budget goes; of all
+                slots of an item only the first accepted label is learnt.
+
+        Raises:
+            LedgerError: an unknown item, a round posted twice, an item bought before, or a
+                database that cannot be written. Nothing changed then.
+        """
+        wants = any(decision.status == "wanted" for decision in decisions)
+        run = self._book.durably if wants else self._book.later
+        posted = run(lambda drafts: post(drafts, decisions, slots or {}, self._book.posted))
+        for decision in posted:
+            if decision.asked:
+                self._decisions[decision.round] = decision
+        self._deadlines.note(self.open_purchases())
+        return posted
+
+    def take(self, answers: Iterable[Answer], *, durable: bool = True) -> list[Receipt]:
+        """Accept answers; gives a receipt for each, in order, with what is to be learnt of it.
+
+        Answers of an audit, those that name no candidate, and those to an item whose label was
+        learnt are charged and not learnt. One that was recorded before is ignored. One whose lease
+        was released takes over the purchase's open lease if there is one; it is charged and learnt
+        if the purchase has no answer and budget is left, and is otherwise kept as `late`,
+        uncharged. So is one that contradicts an accepted answer, or adds free texts to it.
+
+        Args:
+            answers: in the order in which they are to be learnt.
+            durable: False for labelers that give the same answer again for free; their rows
+                may wait for the next commit.
+
+        Raises:
+            LabelerError: an answer to an unknown item or a purchase never made, in anything but
+                whole numbers, outside the item's candidates, at a negative price, dearer than
+                reserved, or of a kind there is not. None of the answers was taken then.
+            LedgerError: the database cannot be written; none was taken.
+        """
+        answers = received(self._book.drafts, answers)
+        if all(self._book.drafts.came_before(answer) for answer in answers):
+            return [Receipt(answer, "repeated") for answer in answers]
+        simple = all(self._book.drafts.answers_open_lease(answer) for answer in answers)
+        bare = all(answer.text is None and answer.note is None for answer in answers)
+        run = self._book.later if simple and bare and not durable else self._book.durably
+        settled = run(lambda drafts: settle(drafts, answers))
+        if durable:
+            self._store.empty_log()
+        return [
+            Receipt(answer, outcome, self._lesson(answer, round))
+            for answer, (outcome, round) in zip(answers, settled, strict=True)
+        ]
+
+    def _lesson(self, answer: Answer, round: int | None) -> tuple[Decision, Label] | None:
+        """What an answer teaches, under the certificate of its round."""
+        if round is None or answer.index is None:
+            return None
+        decision = self._certificate(round)
+        self._decisions.pop(round, None)
+        return decision, Label(answer.index)
+
+    def _certificate(self, round: int) -> Decision:
+        """The certificate of a round, from memory or from its row."""
+        return self._decisions.get(round) or self._book.certificate(round)
+
+    def reserve(
+        self, items: Sequence[str], purpose: Literal["audit", "train"] = "audit"
+    ) -> list[Purchase]:
+        """Lease labels that no round asked for: of all items in one transaction, or of none.
+
+        Args:
+            items: which.
+            purpose: `audit` (no certificate, round 0, charged and never learnt), or `train`, one
+                more slot each of items that were bought before.
+
+        Raises:
+            LedgerError: they do not all fit the budget, an item is unknown, is bought already
+                (audit) or was not bought before (train). Nothing was leased then.
+        """
+        purchases = self._book.durably(lambda drafts: giving.reserve(drafts, items, purpose))
+        self._deadlines.note(self.open_purchases())
+        return purchases
+
+    def own(self, labels: Sequence[tuple[str, int]], source: str) -> list[tuple[Decision, Label]]:
+        """Enter labels that are held already; gives what is to be learnt, in order.
+
+        They cost nothing and count neither in `asked` nor in `spent`. Each comes with the decision
+        of `rows.owned_decision`: round 0, all candidates presented, choice −1.
+
+        Args:
+            labels: item id and index of its label.
+            source: where they come from; the chain holds a code of it.
+
+        Raises:
+            LedgerError: an unknown item, or one whose label was bought or owned before.
+            LabelerError: an index that is not one of the item's candidates.
+        """
+        owned = self._book.durably(lambda drafts: giving.own(drafts, labels, source))
+        return [(owned_decision(item, size), label) for item, label, size in owned]
+
+    def correct(
+        self, item: str, index: int, labeler: str, *, slot: int = 0
+    ) -> tuple[Decision, Label] | None:
+        """Replace an accepted answer, as a numbered `corrected` row; the next refit uses it.
+
+        Gives what is to be learnt, where no answer to the item named a candidate before (none of
+        these, mapped to a class that was added); None otherwise.
+
+        Raises:
+            LedgerError: the purchase has no answer.
+            LabelerError: the index is not a whole number, or not one of the item's candidates.
+        """
+        made = self._book.durably(lambda drafts: giving.correct(drafts, item, slot, index, labeler))
+        if made is None:
+            return None
+        state, label = made
+        return self._certificate(state.round or 0), label
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Commit all that is recorded inside in one transaction, or nothing; no `forget` inside.
+
+        `rows` reads the disk: it has nothing of what is recorded inside before the end.
+        """
+        with self._book.together():
+            yield
+
+    # Terms, classes and people -----------------------------------------------------------------
+
+    def set_budget(self, labels: int, money: int | None, detail: Mapping[str, object]) -> None:
+        """Change what may be spent from here on, as a `budget` row.
+
+        Args:
+            labels: the most labels that may be bought, in all.
+            money: the most that may be spent, in micro-units; None for no limit.
+            detail: anything else that changes with it (JSON values), such as the learner's own
+                budget and rounds; it stands in the row's payload beside `budget` and `money`.
+
+        Raises:
+            LedgerError: below what is spent or reserved.
+        """
+        self._book.durably(lambda drafts: giving.set_budget(drafts, labels, money, detail))
+
+    def add_items(self, records: Iterable[ItemRecord]) -> int:
+        """Enter items that came later; gives how many were new. The very same again are ignored.
+
+        Raises:
+            LedgerError: an id is taken by another item, or comes twice. None was entered then.
+        """
+        return self._book.add_items(records)
+
+    def add_class(self, name: str, size: int) -> None:
+        """Let every item have one more candidate, `name`, which makes `size` of them.
+
+        The name stands in the chain: it is the task's, not an item's.
+
+        Raises:
+            LedgerError: `size` is not one more than before.
+        """
+        self._book.durably(lambda drafts: giving.add_class(drafts, name, size))
+
+    def hand_out(self, rows: Sequence[Handed]) -> None:
+        """Note which lease is handed to whom, before a sheet is written.
+
+        Annotators get a code, under which their answers stand in the chain from then on.
+
+        Raises:
+            LedgerError: a key was given before, a lease was never made, or a candidate is shown
+                twice. Nothing was noted then.
+            LabelerError: a row shows what is not among its item's candidates.
+        """
+        self._book.durably(lambda drafts: giving.hand_out(drafts, rows))
+
+    def forget(self, item: str) -> None:
+        """Erase an item: its id, salt, content hash, free texts and rows of sheets.
+
+        Its open leases are released. The chain keeps its numbers under a random name (`Row.item`
+        is then that of its tombstone) and still verifies; no byte of what was erased is left in
+        the file and those that SQLite keeps beside it. A crash on the way is made good when the
+        ledger is next opened for writing.
+
+        Raises:
+            LedgerError: the item is unknown, or another process holds the ledger open: the item is
+                forgotten then, but its bytes may remain until the ledger is opened once more.
+        """
+        self._decisions = {r: d for r, d in self._decisions.items() if d.item != item}
+        self._book.forget(item)
+        self._deadlines.note(self.open_purchases())
+
+    # Leases ------------------------------------------------------------------------------------
+
+    def release(self, purchase: Purchase, reason: str) -> bool:
+        """Give a lease up and its reservation back; False if it was not open any more.
+
+        Args:
+            purchase: the lease.
+            reason: `expired` or `refused`.
+        """
+        released = self._book.durably(lambda drafts: release(drafts, purchase, reason))
+        self._deadlines.note(self.open_purchases())
+        return released
+
+    def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
+        """Release `leases`, and lease all but those `dropped` anew, in one transaction."""
+        self._book.durably(lambda drafts: giving.free(drafts, leases, dropped))
+        self._deadlines.note(self.open_purchases())
+
+    def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
+        """Lease a released purchase again, under a raised token; None if no budget is left.
+
+        Raises:
+            LedgerError: the purchase was never made, is open, or is answered.
+        """
+        purchase = self._book.durably(lambda drafts: lease(drafts, item, slot))
+        self._deadlines.note(self.open_purchases())
+        return purchase
+
+    def renew(self) -> None:
+        """Let every open lease run anew from now; done at `open`, since nobody was listening."""
+        self._deadlines.clear()
+        self._deadlines.note(self.open_purchases())
+
+    def expire(self) -> list[Purchase]:
+        """Release every lease whose time is over; gives those."""
+        over = self._deadlines.over(self.open_purchases())
+        return [purchase for purchase in over if self.release(purchase, "expired")]
+
+    # The book ----------------------------------------------------------------------------------
+
+    def note_refit(self, labels: int, detail: dict[str, object]) -> None:
+        """Write that the learner refitted on `labels` labels; `detail` is free (JSON values)."""
+        payload = canonical({**detail, "labels": int(labels)})
+        self._book.durably(lambda drafts: drafts.record("refit", payload=payload))
+
+    def note_refreshed(self, labels: int, detail: dict[str, object]) -> None:
+        """Write that the features were renewed after `labels` labels: a new epoch begins here.
+
+        `detail` is free (JSON values).
+        """
+        payload = canonical({**detail, "labels": int(labels)})
+        self._book.durably(lambda drafts: renewal(drafts, payload))
+
+    def flush(self) -> None:
+        """Make durable what waits in memory."""
+        self._book.flush()
+
+    def close(self) -> None:
+        """Flush, and let the file go."""
+        try:
+            if not self._store.readonly:
+                self.flush()
+        finally:
+            self._store.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._store.close()  # what waits is safe to lose; a second error would hide the first

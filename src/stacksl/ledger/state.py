@@ -1,0 +1,121 @@
+"""One purchase as it stands, and what a row of the chain says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.ledger.events import EVENTS, LATER_EVENTS, PURPOSES, Entry, word_in
+from stacksl.ledger.purchases import Word
+
+Key = tuple[str, int]
+"""A purchase: the item's surrogate and the slot."""
+
+_KNOWN: Final = (None, *PURPOSES)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One purchase as it stands.
+
+    Attributes:
+        stage: `open` (leased), `released` (leased before, not now), `answered`.
+        token: of its last lease.
+        round: the round of its last lease; None where no certificate justifies it.
+        price: micro-units, the most it may cost while open, what it cost once answered.
+        words: every (token, what was said, hash of the free texts with it) that came, so that one
+            that comes twice is known.
+        late: answers kept without being charged.
+        word, labeler, learnt_at: of the accepted answer; the word follows corrections.
+        corrections: how often the answer was corrected.
+    """
+
+    stage: Literal["open", "released", "answered"]
+    token: int
+    round: int | None
+    purpose: str
+    price: int
+    words: frozenset[tuple[int, Word, str | None]] = frozenset()
+    late: int = 0
+    word: Word | None = None
+    labeler: str | None = None
+    learnt_at: int | None = None
+    corrections: int = 0
+
+    @property
+    def index(self) -> int | None:
+        """The candidate that the accepted answer names; None where it names none."""
+        return self.word if isinstance(self.word, int) else None
+
+    @property
+    def said(self) -> str | None:
+        """What kind of answer was accepted; None where none was."""
+        return "label" if isinstance(self.word, int) else self.word
+
+
+def refuse_later(event: str, purpose: str | None) -> None:
+    """Stop at what this version neither writes nor replays.
+
+    Raises:
+        LedgerError: naming the event.
+        LedgerCorrupt: no version writes such an event or purpose.
+    """
+    if event not in EVENTS:
+        raise LedgerCorrupt(f"the ledger knows the events {', '.join(EVENTS)}; came '{event}'")
+    if event in LATER_EVENTS:
+        raise LedgerError(
+            f"rows of event '{event}' are not written or replayed by this version: "
+            "use the version that wrote the ledger"
+        )
+    if purpose not in _KNOWN:
+        raise LedgerCorrupt(f"the ledger knows the purposes {', '.join(PURPOSES)}; came another")
+
+
+def price_of(entry: Entry) -> int:
+    """The price of a row, in micro-units.
+
+    Raises:
+        LedgerCorrupt: it is negative, or no whole number.
+    """
+    price = entry.price or 0
+    if not isinstance(price, int) or price < 0:
+        raise impossible(entry, f"its price is {price!r}, not 0 micro-units or more")
+    return price
+
+
+def whole_of(entry: Entry, name: str, otherwise: int | None = None) -> int:
+    """An integer of the row's payload.
+
+    Raises:
+        LedgerCorrupt: it is none.
+    """
+    number = entry.data().get(name, otherwise)
+    if not isinstance(number, int):
+        raise impossible(entry, f"its {name} is {number!r}, not a whole number")
+    return number
+
+
+def word_of(entry: Entry) -> tuple[int, Word, str | None]:
+    """The lease that an answer came on, what it says, and the hash of the texts with it.
+
+    Raises:
+        LedgerCorrupt: it says nothing that an answer can.
+    """
+    data = entry.data()
+    given, texts = data.get("given", entry.token), data.get("words")
+    if not isinstance(given, int):
+        raise impossible(entry, f"its given is {given!r}, not a whole number")
+    try:
+        return given, word_in(data), texts if isinstance(texts, str) else None
+    except ValueError:
+        index = data.get("index")
+        raise impossible(entry, f"its index is {index!r}, not a whole number") from None
+
+
+def impossible(entry: Entry, why: str) -> LedgerCorrupt:
+    """The error for a row that the rows before it do not allow."""
+    return LedgerCorrupt(
+        f"the ledger cannot hold the event '{entry.event}' of round {entry.round}, "
+        f"token {entry.token}: {why}; restore the file from a copy"
+    )

@@ -1,0 +1,132 @@
+"""The chain: each row carries the hash of the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from stacksl.errors import LedgerCorrupt
+from stacksl.ledger.events import canonical
+from stacksl.ledger.purchases import Head
+
+if TYPE_CHECKING:
+    from stacksl.ledger.events import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An entry in its place: `seq` from 1, the previous row's hash and its own."""
+
+    seq: int
+    entry: Entry
+    previous: str
+    hash: str
+
+
+def genesis(run: str, budget: int, money: int | None, price: int, created: int) -> str:
+    """The hash that row 1 follows: it covers what the run was allowed to spend."""
+    terms = ["stacksl ledger", run, budget, money, price, created]
+    return sha256(canonical(terms).encode()).hexdigest()
+
+
+def link_hash(run: str, seq: int, entry: Entry, previous: str) -> str:
+    """SHA-256 of the previous hash and the canonical JSON of the row, hexadecimal."""
+    fields = [
+        previous,
+        run,
+        seq,
+        entry.time,
+        entry.event,
+        entry.round,
+        entry.item,
+        entry.slot,
+        entry.token,
+        entry.number,
+        entry.purpose,
+        entry.labeler,
+        entry.price,
+        entry.payload,
+    ]
+    return sha256(canonical(fields).encode()).hexdigest()
+
+
+def chain(run: str, head: Head, entries: Iterable[Entry]) -> list[Link]:
+    """The entries as links that follow `head`."""
+    links = []
+    seq, previous = head
+    for entry in entries:
+        seq += 1
+        own = link_hash(run, seq, entry, previous)
+        links.append(Link(seq, entry, previous, own))
+        previous = own
+    return links
+
+
+Heads = Iterable[Head] | Mapping[str, Head]
+"""Ends that a chain once had; with the names of what keeps them, where they are known."""
+
+_Mark = tuple[Head, str]
+
+
+def walk(run: str, first: str, links: Iterable[Link], heads: Heads = ()) -> Iterator[Link]:
+    """The links again, each only after it was found unbroken.
+
+    `first` is the hash that row 1 must follow, `heads` are ends that the chain once had.
+
+    Raises:
+        LedgerCorrupt: naming the first bad row, what it should hold and what it holds.
+    """
+    marks = _marks(heads)
+    end = Head(0, first)
+    marks = _passed(marks, end)
+    for link in links:
+        _check(run, end, link)
+        end = Head(link.seq, link.hash)
+        marks = _passed(marks, end)
+        yield link
+    if marks:
+        raise LedgerCorrupt(
+            f"the ledger should have at least {marks[-1][0].count} rows, as {marks[-1][1]} says, "
+            f"but has {end.count}: its tail was cut, restore the file from a copy"
+        )
+
+
+def _marks(heads: Heads) -> list[_Mark]:
+    """The heads in the order of their rows, each with the name of what keeps it."""
+    if isinstance(heads, Mapping):
+        return sorted((head, name) for name, head in heads.items())
+    return [(head, "a checkpoint") for head in sorted(heads)]
+
+
+def _check(run: str, end: Head, link: Link) -> None:
+    if link.seq != end.count + 1:
+        raise LedgerCorrupt(
+            f"row {end.count + 1} of the ledger is missing, row {link.seq} came instead: "
+            "a row was removed, restore the file from a copy"
+        )
+    if link.previous != end.hash:
+        raise LedgerCorrupt(
+            f"row {link.seq} of the ledger should follow the hash {end.hash[:12]}, but says "
+            f"{link.previous[:12]}: it was edited, restore the file from a copy"
+        )
+    expected = link_hash(run, link.seq, link.entry, link.previous)
+    if link.hash != expected:
+        raise LedgerCorrupt(
+            f"row {link.seq} of the ledger should have the hash {expected[:12]}, but carries "
+            f"{link.hash[:12]}: it was edited, restore the file from a copy"
+        )
+
+
+def _passed(marks: list[_Mark], end: Head) -> list[_Mark]:
+    """The marks still ahead of `end`; one at its very place must be it."""
+    while marks and marks[0][0].count <= end.count:
+        mark, name = marks.pop(0)
+        if mark.hash != end.hash:
+            raise LedgerCorrupt(
+                f"row {end.count} of the ledger should have the hash {mark.hash[:12]}, as {name} "
+                f"says, but has {end.hash[:12]}: the ledger was rewritten up to there, restore "
+                "the file from a copy"
+            )
+    return marks

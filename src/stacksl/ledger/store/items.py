@@ -1,0 +1,289 @@
+"""The items of a run beside the chain: which surrogate stands for which id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sqlalchemy import func, insert, select, update
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.ledger.events import buried, canonical, tombstone
+from stacksl.ledger.purchases import ItemRecord
+from stacksl.ledger.store.schema import items, typed
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection
+
+    from stacksl.ledger.store.database import Store
+
+_NAMED: Final = 3
+_FEW: Final = 1024  # items that are looked up one by one
+
+
+class _Item(NamedTuple):
+    """A row of the table `items`; of a forgotten item only the size is left."""
+
+    id: str | None
+    size: int | None
+    salt: str | None
+    content_hash: str | None
+
+    @property
+    def commitment(self) -> str:
+        """The salted hash that binds the row to the chain."""
+        terms = [self.salt, self.id, self.size, self.content_hash]
+        return sha256(canonical(terms).encode()).hexdigest()
+
+    def name(self, surrogate: str) -> str:
+        """Its id; that of its tombstone where it was forgotten."""
+        return tombstone(surrogate) if self.id is None or self.salt is None else self.id
+
+    def may_hold(self, content: str) -> bool:
+        """Whether the item has this content; nothing is known of one that was forgotten."""
+        return self.salt is None or _content_hash(self.salt, content) == self.content_hash
+
+
+class Register:
+    """Which surrogate stands for which item, with a salted hash of each item's content.
+
+    A chain row holds the surrogate, and the first of an item (its certificate, or the lease of an
+    audit or of an owned label) the item's `commitment`: SHA-256 of its salt, id, size and content
+    hash. Without the salt neither tells anything about the item.
+    """
+
+    def __init__(self, store: Store, run: str) -> None:
+        self._store = store
+        self._run = run
+        self.read()
+
+    def read(self) -> None:
+        """Take the items as they are on disk now.
+
+        Each is looked up when it is asked for, since a label or two of a large pool should not cost
+        a reading of the pool; where more than `_FEW` are asked for, all are read at once.
+        """
+        self._items: dict[str, _Item] = {}
+        self._surrogates: dict[str, str] = {}
+        self._whole = False
+
+    def _item(self, surrogate: str) -> _Item | None:
+        """The row of a surrogate; None where there is none."""
+        if surrogate not in self._items:
+            self._look_up(items.c.surrogate == surrogate)
+        return self._items.get(surrogate)
+
+    def _known(self, id: str) -> str | None:
+        """The surrogate of an item, or of a tombstone; None where the ledger does not know it."""
+        if id not in self._surrogates:
+            self._look_up(items.c.id == id)
+        if id not in self._surrogates and (surrogate := buried(id)) is not None:
+            self._item(surrogate)
+        return self._surrogates.get(id)
+
+    def _look_up(self, which: ColumnElement[bool] | None = None) -> None:
+        """Read one row, or all of them where none is named or many were read before."""
+        if self._whole:
+            return
+        query = select(items).where(items.c.run == self._run)
+        self._whole = which is None or len(self._items) >= _FEW
+        if which is not None and not self._whole:
+            query = query.where(which)
+        with self._store.sentences():
+            for row in typed(items.c, self._store.connection.execute(query)):
+                item = _Item(row.id, row.size, row.salt, row.content_hash)
+                self._items[row.surrogate] = item
+                self._surrogates[item.name(row.surrogate)] = row.surrogate
+
+    @staticmethod
+    def write(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
+        """Enter items.
+
+        Raises:
+            LedgerError: an id comes twice.
+        """
+        rows = list(_entered(run, records))
+        seen: set[object] = set()
+        for row in rows:
+            if row["id"] in seen:
+                raise LedgerError(f"item ids should be unique, '{row['id']}' came twice")
+            seen.add(row["id"])
+        if rows:
+            connection.execute(insert(items), rows)
+
+    def fresh(self, records: Iterable[ItemRecord]) -> list[ItemRecord]:
+        """Those of the records that are not entered yet.
+
+        Raises:
+            LedgerError: an id is taken by another item.
+        """
+        self._look_up()
+        new = []
+        for record in records:
+            surrogate = self._surrogates.get(record.id)
+            if surrogate is None:
+                new.append(record)
+            elif not self._items[surrogate].may_hold(record.content):
+                raise LedgerError(
+                    f"the id '{record.id}' belongs to another item of this run: give each new "
+                    "item an id of its own"
+                )
+        return new
+
+    def erase(self, surrogate: str) -> None:
+        """Empty an item's row but for K, in the transaction that is open; `read` afterwards."""
+        mine = (items.c.run == self._run, items.c.surrogate == surrogate)
+        nothing = dict.fromkeys(("id", "salt", "content_hash"))
+        self._store.connection.execute(update(items).where(*mine).values(nothing))
+
+    def words(self, surrogate: str, text: str | None, note: str | None) -> str | None:
+        """What the chain holds of free texts: their hash with the item's salt; None for none.
+
+        Raises:
+            LedgerError: the item was forgotten.
+        """
+        if text is None and note is None:
+            return None
+        item = self._item(surrogate)
+        salt = None if item is None else item.salt
+        if salt is None:
+            raise LedgerError(
+                "a free text came with the answer to an item that was forgotten, and nothing is "
+                "kept of such items: leave that answer out"
+            )
+        return _content_hash(salt, canonical([text, note]))
+
+    def __len__(self) -> int:
+        with self._store.sentences():
+            mine = select(func.count()).where(items.c.run == self._run)
+            return int(self._store.connection.execute(mine).scalar_one())
+
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, str) and self._known(item) is not None
+
+    def surrogate(self, item: str) -> str:
+        """The surrogate of an item.
+
+        Raises:
+            LedgerError: the ledger does not know the item.
+        """
+        found = self._known(item)
+        if found is None:
+            raise LedgerError(
+                f"the ledger knows {len(self)} items, '{item}' is not among them: "
+                "name an item of the run's data"
+            )
+        return found
+
+    def id(self, surrogate: str | None) -> str | None:
+        """The id behind a surrogate; that of its tombstone where the item was forgotten."""
+        item = None if surrogate is None else self._item(surrogate)
+        return None if item is None else item.name(str(surrogate))
+
+    def size(self, surrogate: str) -> int | None:
+        """K of an item, if known."""
+        item = self._item(surrogate)
+        return None if item is None else item.size
+
+    @property
+    def largest(self) -> int:
+        """The largest K of all items; 0 where none is known."""
+        with self._store.sentences():
+            most = select(func.max(items.c.size)).where(items.c.run == self._run)
+            return self._store.connection.execute(most).scalar() or 0
+
+    def commitment(self, surrogate: str) -> str | None:
+        """The salted hash that the chain holds of an item; None where it was forgotten."""
+        item = self._item(surrogate)
+        return None if item is None or item.salt is None else item.commitment
+
+    def compare(self, records: Iterable[ItemRecord]) -> None:
+        """Hold a data file's items against the ones the run began with.
+
+        Those that were forgotten since are left out, whether the file still has them or not.
+
+        Raises:
+            LedgerError: items differ, are gone or are new; the first few are named.
+        """
+        self._look_up()
+        missing = dict.fromkeys(self._surrogates)
+        differ, new = [], []
+        for record in records:
+            surrogate = self._surrogates.get(record.id)
+            missing.pop(record.id, None)
+            if surrogate is None:
+                new.append(record.id)
+            elif not self._items[surrogate].may_hold(record.content):
+                differ.append(record.id)
+        gone = [id for id in missing if id == self._items[self._surrogates[id]].id]
+        faults = [
+            _some(differ, "the text, candidates or answer of {} differ"),
+            _some(gone, "{} are gone"),
+            _some(new, "{} are new"),
+        ]
+        if any(faults):
+            raise LedgerError(
+                "the data should hold the very items this run began with, but "
+                f"{'; '.join(f for f in faults if f)}: give it the file it began with, or start a "
+                "new run"
+            )
+
+    def expect_row(self, surrogate: str, seq: int) -> None:
+        """Check that the table has a row for an item that row `seq` of the chain names.
+
+        Raises:
+            LedgerCorrupt: it has neither the item nor its tombstone.
+        """
+        if self._item(surrogate) is None:
+            raise LedgerCorrupt(
+                f"the item of row {seq} of the ledger should be in the table of items, but is "
+                "not: its row was removed or renamed, restore the file from a copy"
+            )
+
+    def check(self, surrogate: str, commitment: object, seq: int) -> None:
+        """Hold the item beside the chain against what row `seq` of the chain says of it.
+
+        Raises:
+            LedgerCorrupt: the item's id, size, salt or content hash was edited.
+        """
+        own = self.commitment(surrogate)
+        if own is not None and own != commitment:
+            raise LedgerCorrupt(
+                f"row {seq} of the ledger says {str(commitment)[:12]} of the item "
+                f"'{self.id(surrogate)}', the table of items gives {own[:12]}: the item was "
+                "edited, restore the file from a copy"
+            )
+
+
+def _some(ids: list[str], what: str) -> str:
+    if not ids:
+        return ""
+    more = ", ..." if len(ids) > _NAMED else ""
+    return f"{what.format(len(ids))} ({', '.join(ids[:_NAMED])}{more})"
+
+
+def _entered(run: str, records: Iterable[ItemRecord]) -> Iterator[dict[str, object]]:
+    for record in records:
+        noise = os.urandom(24).hex()
+        salt, surrogate = noise[:32], noise[32:]
+        yield {
+            "run": run,
+            "surrogate": surrogate,
+            "id": record.id,
+            "size": record.size,
+            "salt": salt,
+            "content_hash": _content_hash(salt, record.content),
+        }
+
+
+def _content_hash(salt: str, content: str) -> str:
+    try:
+        noise = bytes.fromhex(salt)
+    except (TypeError, ValueError):
+        raise LedgerCorrupt(
+            "the salt of an item should be hexadecimal digits, but is not: the ledger is damaged, "
+            "restore the file from a copy"
+        ) from None
+    return sha256(noise + content.encode("utf-8", "surrogatepass")).hexdigest()

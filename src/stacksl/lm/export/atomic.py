@@ -1,0 +1,88 @@
+"""A folder that is there whole or not at all, whatever happens while it is written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+
+from stacksl.errors import RunError
+
+__all__ = ["whole_folder"]
+
+_MARKS = ("adapter_config.json", "config.json")  # a folder with one of them may be replaced
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A draft beside `folder` that takes its place once the block has ended well.
+
+    Every file is on disk before the name changes. A model's folder of that name is replaced as a
+    whole; an empty one is filled.
+
+    Raises:
+        RunError: the disk is full, the place cannot be written, or `folder` holds something else.
+    """
+    from safetensors import SafetensorError  # what a full disk becomes in a weights file
+
+    folder = Path(os.path.abspath(folder))
+    try:
+        _check_place(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = _beside(folder)
+        draft.mkdir()
+        try:
+            yield draft
+            _sync(draft)
+            _swap(draft, folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except (OSError, SafetensorError) as fault:
+        reason = getattr(fault, "strerror", None) or fault
+        raise RunError(
+            f"cannot write the model folder {folder}: {reason}; free some space or give another one"
+        ) from fault
+
+
+def _check_place(folder: Path) -> None:
+    if folder.is_dir() and (
+        not any(folder.iterdir()) or any((folder / m).is_file() for m in _MARKS)
+    ):
+        return
+    if os.path.lexists(folder):
+        raise RunError(
+            f"{folder} is there and holds no model, so it is not replaced: give another folder"
+        )
+
+
+def _swap(draft: Path, folder: Path) -> None:
+    if folder.is_dir() and any(folder.iterdir()):
+        old = _beside(folder)
+        os.replace(folder, old)
+        os.replace(draft, folder)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        os.replace(draft, folder)
+    _sync_one(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    for root, _, files in os.walk(folder):
+        for name in files:
+            _sync_one(Path(root) / name)
+        _sync_one(Path(root))
+
+
+def _sync_one(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _beside(folder: Path) -> Path:
+    return folder.with_name(f".tmp-{os.getpid()}-{token_hex(4)}-{folder.name}")

@@ -1,0 +1,224 @@
+"""The card of an adapted language model: the README.md beside its weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stacksl.lm.export.folder import About
+
+__all__ = ["card_text"]
+
+_MEANING = (
+    "Gate scores are calibrated, not proofs of anything: every refit of the adapter moves the"
+    " features, so they begin anew with each epoch and are never summed across epochs."
+)
+
+
+def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -> str:
+    """The card, in Markdown with front matter; equal for equal arguments.
+
+    Args:
+        about: what the weights were made from and for.
+        facts: what there is to tell of the run; what is absent or None is left out, save for
+            `accuracy`, whose absence is said:
+
+            - `data`: what it was trained on, a name.
+            - `budget`, `bought`: labels; `gate`, `objective`: names.
+            - `epochs`: a mapping an epoch, all with the same keys: `epoch, rounds, asked,
+              gate_score` and what else there is to a column.
+            - `n`: test items; `accuracy`, `base_accuracy`: the model's and the base's on them, by
+              the run's normalisation; `accuracies`: by the name of each normalisation.
+            - `training`: names to values, such as rank and learning rate.
+            - `tasks`: the names of lm-eval's tasks in the folder `lm_eval` beside the card.
+            - `warnings`: sentences.
+        merged: whether base and adapter are one model here.
+    """
+    parts = (
+        _front_matter(about, merged),
+        _opening(about, facts, merged),
+        _loading(about, merged),
+        _scoring(about),
+        _table("Label budget", _labels(facts)),
+        _certificates(facts.get("epochs") or ()),
+        _result(about, facts),
+        _evaluating(about, facts.get("tasks") or (), merged),
+        _table("Training", facts.get("training")),
+        _limits(about, facts.get("warnings") or ()),
+    )
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _front_matter(about: About, merged: bool) -> list[str]:
+    library = "transformers" if merged or about.kind == "full" else "peft"
+    lines = ["---", f"base_model: {json.dumps(_base(about))}", f"library_name: {library}"]
+    if about.licence is not None:
+        lines.append(f"license: {json.dumps(about.licence)}")
+    tags = ["label-budget", "active-learning", "multiple-choice", "stacksl"]
+    return [*lines, "tags:", *(f"- {tag}" for tag in (*_lora(about), *tags)), "---"]
+
+
+def _base(about: About) -> str:
+    """What to call the base: a folder by its own name, since hubs and readers know no path."""
+    return Path(about.source).name if Path(about.source).is_absolute() else about.name
+
+
+def _lora(about: About) -> tuple[str, ...]:
+    return ("lora",) if about.kind == "lora" else ()
+
+
+def _opening(about: About, facts: Mapping[str, Any], merged: bool) -> list[str]:
+    what = "A LoRA adapter for" if about.kind == "lora" else "All weights, trained anew, of"
+    if merged and about.kind == "lora":
+        what = "A LoRA adapter added into the weights of"
+    base = f"{_code(_base(about))}, revision {_code(about.revision)}" if about.revision else None
+    data = facts.get("data")
+    lines = [
+        f"# {_plain(_base(about))}, adapted{f' to {_plain(data)}' if data else ''}",
+        "",
+        f"{what} {base or _code(_base(about))}, made by stacksl {about.stacksl} with a fixed number"
+        " of labels. It ranks the candidate answers of an item by their likelihood.",
+        "",
+    ]
+    licence = f"is {_plain(about.licence)}" if about.licence else "is not stated in its folder"
+    return [*lines, f"The licence of the base {licence}; it holds for what is made from it, too."]
+
+
+def _loading(about: About, merged: bool) -> list[str]:
+    whole = merged or about.kind == "full"
+    library, name = ("transformers", "AutoModelForCausalLM")
+    if not whole:
+        library, name = ("peft", "AutoPeftModelForCausalLM")
+    lines = [
+        "## Load",
+        "",
+        "Nothing of stacksl is needed. In this folder:",
+        "",
+        "```python",
+        f"from {library} import {name}",
+        "",
+        f'model = {name}.from_pretrained(".", dtype="{about.dtype}")',
+        "```",
+    ]
+    if whole:
+        return lines
+    lines += ["", "The tokenizer is the base's."]
+    if Path(about.source).is_absolute():
+        lines += [
+            "",
+            "The base lies in a local folder, and PEFT keeps its absolute path,"
+            f" {_code(about.source)}, in `adapter_config.json`: on another machine,"
+            " or after it was moved, correct `base_model_name_or_path` there.",
+        ]
+    lines += ["", "`stacksl export RUN --merge OUT` writes base and adapter as one model, which"]
+    return [*lines, "names no path: the portable form."]
+
+
+def _scoring(about: About) -> list[str]:
+    fence = "`" * (3 if "```" not in about.template else 8)
+    rows = {
+        "Protocol": about.protocol,
+        "Chat form": "the base tokenizer's" if about.chat else "none",
+        "Normalisation": about.normalisation,
+        "Temperature": about.temperature,
+        "Tokens of a prompt, at most": about.max_len_prompt or "as many as the model takes",
+        "Tokens of an option, at most": about.max_len_choice or "no limit",
+        "Positions of the model": about.positions or "not stated",
+        "Computed in": about.dtype,
+    }
+    if about.classes is not None:
+        rows["Classes"] = len(about.classes)
+    lines = _table("Prompt and score", rows)
+    return [*lines, "", "The template:", "", f"{fence}text", *about.template.split("\n"), fence]
+
+
+def _labels(facts: Mapping[str, Any]) -> dict[str, Any]:
+    budget, bought = facts.get("budget"), facts.get("bought")
+    left = None if budget is None or bought is None else budget - bought
+    rows = {"Budget": budget, "Bought": bought, "Left": left}
+    rows |= {"Gate": facts.get("gate"), "Objective": facts.get("objective")}
+    return {name: value for name, value in rows.items() if value is not None}
+
+
+def _result(about: About, facts: Mapping[str, Any]) -> list[str]:
+    if facts.get("accuracy") is None:
+        audit = int(facts.get("audit") or 0)
+        told = f"{audit} labels were kept to measure it: the run's report has its accuracy."
+        return ["## Result", "", told if audit else "Its accuracy was not measured."]
+    rows: dict[str, Any] = {"Test items": facts.get("n")}
+    rows[f"Accuracy by {about.normalisation}"] = facts["accuracy"]
+    rows["The same of the base"] = facts.get("base_accuracy")
+    others = {k: v for k, v in (facts.get("accuracies") or {}).items() if k != about.normalisation}
+    rows |= {f"Accuracy by {name}": value for name, value in others.items()}
+    return _table("Result", {name: value for name, value in rows.items() if value is not None})
+
+
+def _certificates(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    names = list(rows[0])
+    lines = [_row(name.replace("_", " ") for name in names), _row(["---"] * len(names))]
+    lines += [_row([row.get(name) for name in names]) for row in rows]
+    return ["## Certificates by epoch", "", *lines, "", _MEANING]
+
+
+def _evaluating(about: About, tasks: Iterable[str], merged: bool) -> list[str]:
+    lines = ["## Evaluate with lm-eval", ""]
+    names = ",".join(tasks)
+    if names and not merged:
+        from stacksl.lm.export.folder import model_arguments
+        from stacksl.lm.export.tasks import shell
+
+        line = shell(model_arguments(about, "."), names.split(","), "lm_eval")
+        lines += ["In this folder:", "", "```sh", line, "```", ""]
+    return [
+        *lines,
+        "`stacksl export RUN --task FILE OUT` writes any file of items with answers as a task and",
+        "prints the command. `acc` is the score `sum`, `acc_norm` is `char_mean`,"
+        " `acc_mutual_info` is `pmi`,",
+        "and `acc_token_mean` comes with the task. In float32 the predictions are the same item by",
+        "item where no limit cut an item.",
+    ]
+
+
+def _limits(about: About, warnings: Iterable[str]) -> list[str]:
+    return [
+        "## Limits",
+        "",
+        "- The labels it learnt from are not a uniform sample: a gate chose them.",
+        "- It ranks given candidates; it was not trained to write text.",
+        *(f"- {_plain(warning)}" for warning in warnings),
+    ]
+
+
+def _table(title: str, rows: Mapping[str, Any] | None) -> list[str]:
+    if not rows:
+        return []
+    head = [f"## {title}", "", _row(["", ""]), _row(["---", "---"])]
+    return [*head, *(_row([name, value]) for name, value in rows.items())]
+
+
+def _row(cells: Iterable[Any]) -> str:
+    return f"| {' | '.join(_cell(each) for each in cells)} |"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return _plain(str(value)) if value != "---" else "---"
+
+
+def _plain(text: str) -> str:
+    """`text` on one line, with the marks that would format it escaped."""
+    return "".join(f"\\{c}" if c in "\\`*_[]<>|" else c for c in " ".join(str(text).split()))
+
+
+def _code(text: str) -> str:
+    return f"`{' '.join(text.split()).replace('`', '')}`"

@@ -1,0 +1,312 @@
+"""What leaves a run when a language model was adapted: a folder that PEFT or transformers loads.
+
+`lm.json` beside the weights says what they were made for: the base, the prompt, the scores. No
+line of ours is needed to load the weights; `lm.json` is for scoring with them as the run did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from stacksl import __version__
+from stacksl.errors import MissingExtra, RunError
+from stacksl.files import formats
+from stacksl.lm.export.atomic import whole_folder
+from stacksl.lm.export.card import card_text
+from stacksl.lm.export.tasks import write_task
+from stacksl.lm.prompt.format import PromptFormat, Protocol
+from stacksl.lm.prompt.tokens import Limits
+from stacksl.lm.reading import quiet, read_tokenizer
+from stacksl.lm.scoring.normalise import Normalisation
+
+if TYPE_CHECKING:
+    from stacksl.data import Dataset
+    from stacksl.lm.loading import Loaded
+    from stacksl.lm.training.adapters import Adapter
+
+ABOUT = "lm.json"
+FILES = "files"  # of lm.json: the SHA-256 of each file that decides a score, by name
+_REMEDY = "restore the folder from a copy, or delete it and `stacksl resume` makes it again"
+TOLD = "card.json"  # what the card was made of, for the card of a merged model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What an adapted model was made from and for: the content of `lm.json`.
+
+    Attributes:
+        name, source, revision: the base as it was named, and where `from_pretrained` finds it: a
+            hub name or an absolute folder.
+        fingerprint: of the base's weights, in hex.
+        licence: the base's, where it says one.
+        kind: `lora` for an adapter beside the base, `full` for a whole model.
+        protocol, template, chat: how an item is put to the model; `template` is the text itself.
+        normalisation, temperature: how log-likelihoods become scores.
+        max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
+        dtype: the one the run computed in.
+        classes: the fixed label set; None where items bring their own options.
+        columns: how a file of items is read.
+        stacksl: the version that wrote the file.
+    """
+
+    name: str
+    source: str
+    fingerprint: str
+    kind: Literal["lora", "full"]
+    protocol: Protocol
+    template: str
+    normalisation: Normalisation
+    temperature: float
+    dtype: str
+    chat: bool = False
+    revision: str | None = None
+    licence: str | None = None
+    max_len_prompt: int | None = None
+    max_len_choice: int | None = None
+    positions: int | None = None
+    classes: tuple[str, ...] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    stacksl: str = __version__
+
+    @property
+    def base(self) -> str:
+        """What to load the base by: `name` where it is one of ours, which moves with us."""
+        return self.name if self.name == "sample" else self.source
+
+    @property
+    def limits(self) -> Limits:
+        """How long token rows may be."""
+        return Limits(self.max_len_prompt, self.max_len_choice, self.positions)
+
+    def form(self, tokenizer: Any) -> PromptFormat:
+        """How items are put to the model; `tokenizer` is the base's, for its chat form."""
+        return PromptFormat(self.template, self.protocol, tokenizer if self.chat else None)
+
+
+def write_model(
+    folder: Path,
+    adapter: Adapter,
+    about: About,
+    facts: Mapping[str, Any] | None = None,
+    test: Dataset | None = None,
+) -> None:
+    """Write weights, card and `lm.json` into `folder`; `lm.json` last.
+
+    Args:
+        folder: absent, empty, or a model's, which is then replaced.
+        adapter: what was trained.
+        about: what it was made from and for.
+        facts: what the card tells of the run; see `card_text`.
+        test: items with answers to leave as a task of lm-eval in the folder's `lm_eval`.
+
+    Raises:
+        RunError: if the folder cannot be written.
+    """
+    adapter.save(folder)
+    facts = dict(facts or {})
+    if test is not None:
+        tokenizer = adapter.loaded.tokenizer
+        facts["tasks"] = write_task(
+            folder / "lm_eval",
+            test.name,
+            test.items,
+            test.answers,
+            about.form(tokenizer),
+            tokenizer,
+        ).names
+    try:
+        if about.kind == "lora":
+            _name_base(folder / "adapter_config.json", about)
+        _write(folder / "README.md", card_text(about, facts))
+        _write(folder / TOLD, _as_json(facts))
+        table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
+        _write(folder / ABOUT, formats.to_json({**table, FILES: _digests(folder)}))
+    except OSError as fault:
+        raise RunError(
+            f"cannot write the model into {folder}: {fault.strerror or fault}; free some space or"
+            " give another folder"
+        ) from fault
+
+
+def read_about(folder: Path) -> About:
+    """What `write_model` wrote down in `folder`.
+
+    Raises:
+        RunError: no adapted language model is there, its description is damaged, or another
+            version of stacksl wrote it.
+    """
+    table = _described(folder)
+    del table[FILES]
+    classes = table.pop("classes")
+    return About(classes=None if classes is None else tuple(classes), **table)
+
+
+def expect_whole(folder: Path) -> None:
+    """Hold that weights and settings in `folder` are those that `write_model` left.
+
+    Raises:
+        RunError: a file is missing or has other content.
+    """
+    known, found = _described(folder)[FILES], _digests(folder)
+    for name, digest in known.items():
+        if found.get(name) != digest:
+            raise RunError(
+                f"{folder / name} is missing or does not match its SHA-256 in {ABOUT}: {_REMEDY}"
+            )
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    path = folder / ABOUT
+    try:
+        return formats.of_format(
+            formats.parsed(path.read_bytes()), str(path), formats.LANGUAGE_MODEL
+        )
+    except FileNotFoundError:
+        raise RunError(
+            f"{folder} holds no adapted language model (it has no {ABOUT}): give a run made with"
+            " --adapt that has finished"
+        ) from None
+    except (OSError, ValueError) as fault:
+        raise RunError(f"{path} cannot be read ({fault}): {_REMEDY}") from fault
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file of `folder`, but for card and description."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name not in ("README.md", TOLD, ABOUT):
+            with path.open("rb") as file:
+                found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def merge(folder: Path, out: Path) -> Path:
+    """The adapted model of `folder` as one model in `out`: base and adapter added up; `out`.
+
+    The portable form: it names no path of this machine. The sum W + (alpha / rank) B A is taken
+    and kept in the dtype the run computed in, so that in half precision it is rounded once more.
+
+    Args:
+        folder: what `write_model` wrote.
+        out: absent or empty.
+
+    Raises:
+        RunError: `out` is not empty or cannot be written, or the base is another one by now.
+        MissingExtra: peft is not installed.
+    """
+    about = read_about(folder)
+    expect_whole(folder)
+    expect_empty(out)
+    loaded = _whole(folder, about)
+    facts = _told(folder)
+    with whole_folder(out) as draft, quiet():
+        loaded.model.save_pretrained(draft)
+        loaded.tokenizer.save_pretrained(draft)
+        _write(draft / "README.md", card_text(about, facts, merged=True))
+        _even_bits(draft)
+    return out
+
+
+def _even_bits(folder: Path) -> None:
+    """Let whoever may read the card read the weights, which libraries write for the owner alone."""
+    bits = (folder / "README.md").stat().st_mode & 0o777
+    for path in folder.iterdir():
+        if path.is_file():
+            path.chmod(bits)
+
+
+def tokenizer_of(folder: Path, about: About) -> Any:
+    """The tokenizer of the adapted model in `folder`: the base's own.
+
+    Raises:
+        SettingsError: it cannot be had.
+        MissingExtra: transformers is not installed.
+    """
+    if about.kind == "full":
+        return read_tokenizer(str(folder), str(folder.absolute()))
+    return read_tokenizer(about.name, about.source, about.revision)
+
+
+def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
+    """What lm-eval's `--model_args` takes to score with the adapted model of `folder`."""
+    found: dict[str, str | bool] = {"pretrained": str(folder)}
+    if about.kind == "lora":
+        found = {"pretrained": about.source, "peft": str(folder)}
+        if about.revision is not None:
+            found["revision"] = about.revision
+    found["dtype"] = about.dtype
+    if about.chat:  # the chat template has written every special token
+        found["add_bos_token"] = False
+    return found
+
+
+def _whole(folder: Path, about: About) -> Loaded:
+    """The model with the adapter added into its weights."""
+    from stacksl.lm.loading import load
+
+    if about.kind == "full":
+        return load(str(folder), device="cpu", dtype=about.dtype)
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise MissingExtra.of("an adapted language model", "lm") from None
+
+    base = load(about.base, device="cpu", dtype=about.dtype)
+    if base.fingerprint != about.fingerprint:
+        raise RunError(
+            f"the adapter was trained on the weights {about.fingerprint[:12]}, but {about.name} is"
+            f" {base.fingerprint[:12]} now: restore those weights, or run again"
+        )
+    with quiet():
+        merged = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
+    return replace(base, model=merged)
+
+
+def _name_base(path: Path, about: About) -> None:
+    """Let PEFT find the base where `about` says it is, at its revision."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config |= {"base_model_name_or_path": about.source, "revision": about.revision}
+    _write(path, _as_json(config))
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    """The facts that the card in `folder` was made of; none where they are gone."""
+    try:
+        found = json.loads((folder / TOLD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def expect_empty(out: Path) -> None:
+    """Refuse to write into `out` where something is there.
+
+    Raises:
+        RunError: it is a file, or a folder that is not empty.
+    """
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        what = "is a file" if out.is_file() else "is not empty"
+        raise RunError(f"a new or empty folder was expected at {out}, but it {what}: give another")
+
+
+def _as_json(table: Mapping[str, Any]) -> str:
+    return json.dumps(table, indent=1, ensure_ascii=False, default=list) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write `text` to `path`, of which a reader sees the old content or the new one."""
+    draft = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        with draft.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

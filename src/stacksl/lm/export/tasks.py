@@ -1,0 +1,199 @@
+"""Items as a task of lm-eval, so that a model's numbers can be had without us.
+
+Two tasks over the same items. `stacksl_NAME` has lm-eval's own metrics: `acc` is our `sum`,
+`acc_norm` our `char_mean`, `acc_mutual_info` our `pmi`. `stacksl_NAME_token_mean` has the fourth
+through a function in `metrics.py`, since lm-eval counts no tokens: they are counted here, by the
+model's own tokenizer, and kept in `items.jsonl`. That file is found beside `metrics.py`, so the
+folder may be moved, and lm-eval started anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stacksl import __version__
+from stacksl.errors import DataError, RunError
+from stacksl.lm.prompt.format import Prompt, PromptFormat
+from stacksl.lm.prompt.tokens import Cuts, Limits, Tokenizing
+from stacksl.types import Item
+
+__all__ = ["METRICS", "Task", "command", "shell", "write_task"]
+
+METRICS = '''"""What the tasks beside this file need: their items, and the token mean."""
+
+import json
+from pathlib import Path
+
+
+def items(**settings):
+    """The items beside this file, wherever lm-eval was started."""
+    import datasets
+
+    lines = Path(__file__).with_name("items.jsonl").read_text(encoding="utf-8").split("\\n")
+    return {"test": datasets.Dataset.from_list([json.loads(line) for line in lines if line])}
+
+
+def token_mean(doc, results):
+    """Whether the option with the greatest log-likelihood a token is the answer."""
+    scores = [total / tokens for (total, _), tokens in zip(results, doc["tokens"], strict=True)]
+    return {"acc_token_mean": float(scores.index(max(scores)) == doc["answer"])}
+'''
+"""The text of `metrics.py`."""
+
+_TASK = """\
+# {count} items with answers, written by stacksl {version}; items.jsonl and metrics.py belong to it
+task: {name}
+custom_dataset: !function metrics.items
+test_split: test
+output_type: multiple_choice
+doc_to_text: prompt
+doc_to_choice: choices
+doc_to_target: answer
+target_delimiter: {delimiter}
+num_fewshot: 0
+{metrics}metadata:
+  version: 1.0
+"""
+_METRIC = """\
+  - metric: {name}
+    aggregation: mean
+    higher_is_better: true
+"""
+_OWN = ("acc", "acc_norm", "acc_mutual_info")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task as it was written.
+
+    Attributes:
+        folder: what `--include_path` takes.
+        names: `stacksl_NAME` and `stacksl_NAME_token_mean`.
+        items: how many it has.
+        unanswered: items left out because no answer is known.
+        cuts: how many of them the run's limits cut; lm-eval reads those whole, so that its
+            numbers for them are not ours.
+    """
+
+    folder: Path
+    names: tuple[str, str]
+    items: int
+    unanswered: int
+    cuts: Cuts
+
+
+def write_task(
+    folder: Path,
+    name: str,
+    items: Sequence[Item],
+    answers: Mapping[str, int],
+    form: PromptFormat,
+    tokenizer: Any,
+    limits: Limits | None = None,
+) -> Task:
+    """Write the task NAME of `items` into `folder`: two YAML files, `items.jsonl`, `metrics.py`.
+
+    Prompts are rendered here, chat form included, so lm-eval needs no template of its own.
+
+    Args:
+        folder: made where it is absent; files of the same names are written anew.
+        name: becomes part of the tasks' names; what is no letter, digit or underscore becomes `_`.
+        items: what to ask.
+        answers: item id to the index of its gold candidate.
+        form: how the run puts items to the model.
+        tokenizer: the model's.
+        limits: the run's, only to count what they cut.
+
+    Raises:
+        DataError: no item has an answer, or an item's options cannot be told apart.
+        RunError: the folder cannot be written.
+    """
+    asked = [item for item in items if item.id in answers]
+    if not asked:
+        raise DataError(
+            f"a task needs items with answers, and none of the {len(items)} items has one: give a"
+            " file with answers"
+        )
+    prompts = [form.render(item) for item in asked]
+    rows = list(_rows(prompts, answers, tokenizer))
+    label = f"stacksl_{re.sub('[^0-9A-Za-z_]+', '_', name).strip('_') or 'items'}"
+    names = (label, f"{label}_token_mean")
+    texts = {
+        "metrics.py": METRICS,
+        "items.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
+        f"{names[0]}.yaml": _yaml(names[0], rows, prompts[0], _OWN),
+        f"{names[1]}.yaml": _yaml(names[1], rows, prompts[0], ("acc_token_mean",)),
+    }
+    _write(folder, texts)
+    cuts = Cuts.of(Tokenizing(tokenizer, limits).items(prompts))
+    return Task(folder, names, len(rows), len(items) - len(asked), cuts)
+
+
+def command(task: Task, arguments: Mapping[str, str | bool]) -> str:
+    """The line that scores a model on `task`; a shell takes it as it is.
+
+    Args:
+        task: as it was written.
+        arguments: what `--model_args` takes, such as `pretrained`; see `model_arguments`.
+    """
+    return shell(arguments, task.names, task.folder)
+
+
+def shell(arguments: Mapping[str, str | bool], names: Sequence[str], folder: Path | str) -> str:
+    """The line that scores a model on the tasks `names`, whose files lie in `folder`."""
+    values = list(arguments.values())
+    plain = all(isinstance(each, bool) or re.fullmatch(r"[\w./:@+-]+", each) for each in values)
+    given = (
+        ",".join(f"{key}={value}" for key, value in arguments.items())
+        if plain
+        else json.dumps(dict(arguments))  # a comma or a space in a path would end it
+    )
+    words = ["lm_eval", "--model", "hf", "--model_args", given, "--tasks", ",".join(names)]
+    return shlex.join([*words, "--include_path", str(folder)])
+
+
+def _rows(
+    prompts: Sequence[Prompt], answers: Mapping[str, int], tokenizer: Any
+) -> Iterator[dict[str, Any]]:
+    """A line of `items.jsonl` an item; `tokens` are those of each option with its delimiter."""
+    tokens = Tokenizing(tokenizer).items(prompts)
+    for prompt, row in zip(prompts, tokens, strict=True):
+        pairs = zip(prompt.continuations, prompt.lengths, strict=True)
+        yield {
+            "id": prompt.id,
+            "prompt": prompt.text,
+            "choices": [text[len(text) - length :] for text, length in pairs],
+            "tokens": [len(option) for option in row.options],
+            "answer": answers[prompt.id],
+        }
+
+
+def _yaml(name: str, rows: Sequence[object], prompt: Prompt, metrics: Sequence[str]) -> str:
+    first = prompt.continuations[0]
+    listed = "metric_list:\n" + "".join(_METRIC.format(name=each) for each in metrics)
+    if metrics != _OWN:
+        listed = "process_results: !function metrics.token_mean\n" + listed
+    return _TASK.format(
+        count=len(rows),
+        version=__version__,
+        name=name,
+        delimiter=json.dumps(first[: len(first) - prompt.lengths[0]]),
+        metrics=listed,
+    )
+
+
+def _write(folder: Path, texts: Mapping[str, str]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    except OSError as fault:
+        raise RunError(
+            f"cannot write the task into {folder}: {fault.strerror or fault}; give another folder"
+        ) from fault

@@ -1,0 +1,238 @@
+"""An item to the text a language model reads and the continuations it is asked about.
+
+Two protocols, named in every table: `option` asks for the text of each candidate, `letter` lists
+the candidates in the prompt and asks for their letters.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from stacksl.errors import DataError, SettingsError, unknown_name
+from stacksl.types import Item
+
+__all__ = [
+    "PROTOCOLS",
+    "TEMPLATES",
+    "PmiContext",
+    "Prompt",
+    "PromptFormat",
+    "Protocol",
+    "Span",
+    "template",
+]
+
+Protocol: TypeAlias = Literal["letter", "option"]
+PmiContext: TypeAlias = Literal["empty", "template"]
+Span: TypeAlias = tuple[int, int]
+
+PROTOCOLS: tuple[Protocol, ...] = ("letter", "option")
+TEMPLATES: Mapping[str, str] = {
+    "answer": "{prompt}\nAnswer:",
+    "plain": "{prompt}",
+    "question": "Question: {prompt}\nAnswer:",
+    "letters": "Question: {prompt}\n{options}\nAnswer:",
+}
+"""The named templates; `answer` is the default of `option`, `letters` that of `letter`."""
+
+_FIELD = re.compile(r"\{(\w+)\}")
+_FIELDS = {"prompt", "options"}
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a model reads of one item, and what may follow.
+
+    Attributes:
+        id: the item's.
+        text: the context, the same for every candidate.
+        continuations: one per candidate, in the item's order, with the delimiter in front.
+        lengths: the characters of each continuation without the delimiter (`char_mean`'s divisor).
+        opened: `text` already begins with the special tokens that the tokenizer would add.
+        spans: for `letter`, where in `text` each candidate's own text stands, as (start, stop) in
+            characters; empty where a chat template changed the text, so that it cannot be told.
+            None for `option`.
+    """
+
+    id: str
+    text: str
+    continuations: tuple[str, ...]
+    lengths: tuple[int, ...]
+    opened: bool = False
+    spans: tuple[Span, ...] | None = None
+
+
+@dataclass(frozen=True)
+class PromptFormat:
+    """How items are put to a model: template, protocol, and the tokenizer's chat form if wanted.
+
+    Args:
+        template: the text with `{prompt}` in it; `letter` needs `{options}` too. Text of items is
+            put in as it is, so braces in it mean nothing.
+        protocol: `option` or `letter`.
+        chat: a tokenizer whose chat template wraps the rendered text as the user's turn, with the
+            assistant's turn opened; None for plain text. The delimiter between the context and a
+            continuation is then empty instead of one space.
+        pmi_context: what stands in for the prompt where `pmi` asks how likely a continuation is
+            on its own: `empty`, no text at all (lm-eval's `acc_mutual_info`), or `template`, the
+            template around an empty prompt.
+
+    Raises:
+        SettingsError: the template lacks a field or has an unknown one, the protocol is unknown,
+            or the tokenizer has no chat template.
+    """
+
+    template: str = TEMPLATES["answer"]
+    protocol: Protocol = "option"
+    chat: Any = None
+    pmi_context: PmiContext = "empty"
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise unknown_name("protocol", self.protocol, PROTOCOLS)
+        if self.pmi_context not in ("empty", "template"):
+            raise unknown_name("pmi_context", self.pmi_context, ("empty", "template"))
+        found = set(_FIELD.findall(self.template))
+        needed = _FIELDS if self.protocol == "letter" else {"prompt"}
+        if needed - found or found - _FIELDS:
+            wrong = sorted(needed - found) or sorted(found - _FIELDS)
+            what = "lacks" if needed - found else "has the unknown"
+            raise SettingsError(
+                f"a template for protocol '{self.protocol}' takes the fields {{prompt}} and "
+                f"{{options}}, and this one {what} {', '.join('{' + name + '}' for name in wrong)}"
+                ": correct the template"
+            )
+        if self.chat is not None and not getattr(self.chat, "chat_template", None):
+            raise SettingsError(
+                "the chat form needs a tokenizer with a chat template, and this model's has none: "
+                "leave the chat form out, or take the model's instruction-tuned version"
+            )
+
+    def render(self, item: Item) -> Prompt:
+        """The prompt of `item` with its continuations.
+
+        Raises:
+            DataError: `letter` with more candidates than letters.
+        """
+        return self._prompt(item, item.prompt)
+
+    def render_alone(self, item: Item) -> Prompt:
+        """The continuations of `item` without what it asks: the second term of `pmi`."""
+        return self._prompt(item, None if self.pmi_context == "empty" else "")
+
+    def _prompt(self, item: Item, asked: str | None) -> Prompt:
+        """The prompt around what is `asked`; without any text where that is None."""
+        answers = self._answers(item)
+        delimiter = " " if self.chat is None else ""
+        text, spans = ("", None) if asked is None else self._wrapped(*self._filled(asked, item))
+        return Prompt(
+            item.id,
+            text,
+            tuple(delimiter + answer for answer in answers),
+            tuple(map(len, answers)),
+            opened=self.chat is not None and asked is not None,
+            spans=spans,
+        )
+
+    def _answers(self, item: Item) -> tuple[str, ...]:
+        if self.protocol == "option":
+            return item.candidates
+        return tuple(_letters(item))
+
+    def _filled(self, asked: str, item: Item) -> tuple[str, tuple[Span, ...] | None]:
+        """The template with its fields filled, and where the candidates stand in it."""
+        values = {"prompt": asked, "options": ""}
+        within: list[Span] = []
+        if self.protocol == "letter" or "{options}" in self.template:
+            values["options"], within = _listed(item)
+        text, done, start = "", 0, 0
+        for field in _FIELD.finditer(self.template):
+            text += self.template[done : field.start()]
+            done = field.end()
+            if field.group(1) == "options":
+                start = len(text)  # of the last listing: it has read the most
+            text += values[field.group(1)]
+        text += self.template[done:]
+        if self.protocol == "option":
+            return text, None
+        return text, tuple((start + first, start + last) for first, last in within)
+
+    def _wrapped(
+        self, text: str, spans: tuple[Span, ...] | None
+    ) -> tuple[str, tuple[Span, ...] | None]:
+        """The text as the chat template has it, and where the spans went."""
+        if self.chat is None:
+            return text, spans
+        turn = [{"role": "user", "content": text}]
+        whole = str(self.chat.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+        return whole, None if spans is None else _shifted(spans, text, whole)
+
+
+def template(spec: str | None, protocol: Protocol = "option") -> str:
+    """The template that `spec` names: one of `TEMPLATES`, or a UTF-8 file that holds one.
+
+    Args:
+        spec: a name, a path, or None for the protocol's default. One line end at the end of a
+            file is not part of its template.
+        protocol: `option` or `letter`.
+
+    Raises:
+        SettingsError: no template of that name and no file there, or a file that is not text.
+
+    >>> template(None, "option")
+    '{prompt}\\nAnswer:'
+    """
+    if spec is None:
+        return TEMPLATES["letters" if protocol == "letter" else "answer"]
+    if spec in TEMPLATES:
+        return TEMPLATES[spec]
+    try:
+        return Path(spec).read_text(encoding="utf-8").removesuffix("\n")
+    except (FileNotFoundError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise SettingsError(
+                f"a template is UTF-8 text, and {spec} is not: save it as such"
+            ) from None
+        raise unknown_name("template (and no file is there)", spec, TEMPLATES) from None
+    except OSError as error:
+        raise SettingsError(
+            f"the template {spec} cannot be read ({error.strerror}): give a name or a text file"
+        ) from None
+
+
+def _listed(item: Item) -> tuple[str, list[Span]]:
+    """The candidates one a line behind their letters, and where each one's own text stands."""
+    lines: list[str] = []
+    spans: list[Span] = []
+    start = 0
+    for letter, text in zip(_letters(item), item.candidates, strict=True):
+        lines.append(f"{letter}. {text}")
+        stop = start + len(lines[-1])
+        spans.append((stop - len(text), stop))
+        start = stop + 1
+    return "\n".join(lines), spans
+
+
+def _shifted(spans: tuple[Span, ...], text: str, whole: str) -> tuple[Span, ...]:
+    """Spans of `text` as spans of the `whole` that holds it, its outer space perhaps stripped."""
+    bare = text.strip()
+    at = whole.find(bare)
+    if at < 0:
+        return ()
+    moved = at - text.find(bare)
+    last = at + len(bare)
+    return tuple((max(at, a + moved), min(last, b + moved)) for a, b in spans)
+
+
+def _letters(item: Item) -> str:
+    if len(item.candidates) > len(string.ascii_uppercase):
+        raise DataError(
+            f"protocol 'letter' has 26 letters, and item '{item.id}' has "
+            f"{len(item.candidates)} candidates: use protocol 'option'"
+        )
+    return string.ascii_uppercase[: len(item.candidates)]

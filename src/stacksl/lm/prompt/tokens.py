@@ -1,0 +1,266 @@
+"""Prompts to token rows: the context once, each continuation where the joint text splits.
+
+The split is lm-eval's: context and continuation are encoded together, the context alone as well,
+and the continuation's tokens are what the joint encoding has beyond the context's length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stacksl.errors import DataError, SettingsError
+from stacksl.lm.prompt.format import Prompt, Span
+
+__all__ = ["Cuts", "Limits", "TokenItem", "Tokenizing"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenItem:
+    """The token rows of one item: P tokens of prompt and k options of L_1 .. L_k tokens.
+
+    Attributes:
+        id: the item's.
+        prompt: token ids of the context, at least one.
+        options: token ids of each continuation, at least one each and no two alike.
+        lengths: the characters of each candidate's text.
+        cut: tokens left out at the start of the prompt.
+        options_cut: how many options lost tokens at their end.
+        joined: whether encoding a continuation together with the prompt changed the prompt's own
+            tokens, so that the two do not meet where the text does.
+        spans: for protocol `letter`, which tokens of `prompt` hold each candidate's own text, as
+            (start, stop); one that the limits cut in part keeps its rest. None for `option`, and
+            where any of them is `lost`.
+        lost: whether the text of a candidate should have tokens in the prompt and has none left,
+            or its tokens cannot be told: the options' own tokens then stand for all of them.
+    """
+
+    id: str
+    prompt: tuple[int, ...]
+    options: tuple[tuple[int, ...], ...]
+    lengths: tuple[int, ...]
+    cut: int = 0
+    options_cut: int = 0
+    joined: bool = False
+    spans: tuple[Span, ...] | None = None
+    lost: bool = False
+
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest option."""
+        return max(map(len, self.options))
+
+    @property
+    def span(self) -> int:
+        """The positions this item needs: prompt and longest option."""
+        return len(self.prompt) + self.longest
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long token rows may be.
+
+    Args:
+        max_len_prompt: tokens of a prompt, whose end is kept; None for no limit of its own.
+        max_len_choice: tokens of an option, whose start is kept; None for no limit.
+        positions: what the model can read at once; the prompt gives way to the longest option.
+
+    Raises:
+        SettingsError: a limit below 1.
+    """
+
+    max_len_prompt: int | None = None
+    max_len_choice: int | None = None
+    positions: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_len_prompt", "max_len_choice", "positions"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise SettingsError(f"{name} is a number of tokens from 1 up, and {value} came")
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """How many of so many `items` lost text to the limits, for the run's own page."""
+
+    items: int
+    prompts: int
+    options: int
+    joined: int
+    lost: int = 0
+
+    @classmethod
+    def of(cls, items: Sequence[TokenItem]) -> Cuts:
+        """The count over `items`."""
+        return cls(
+            len(items),
+            sum(item.cut > 0 for item in items),
+            sum(item.options_cut for item in items),
+            sum(item.joined for item in items),
+            sum(item.lost for item in items),
+        )
+
+    def __str__(self) -> str:
+        said = (
+            f"{self.prompts} of {self.items} prompts lost their start and {self.options} options "
+            f"their end to the limits; {self.joined} items share a token across the boundary"
+        )
+        if not self.lost:
+            return said
+        return f"{said}; in {self.lost} items not every candidate's text is left in the prompt"
+
+
+class Tokenizing:
+    """A tokenizer as this package uses it: ids without special tokens, one opening token at most.
+
+    Args:
+        tokenizer: of transformers.
+        limits: how long rows may be.
+        opening: whether a prompt begins with the tokenizer's beginning-of-text token; None for
+            what the tokenizer does by default. An empty prompt always has that token, or the
+            end-of-text token where there is no other, since the first token needs a context.
+    """
+
+    def __init__(
+        self, tokenizer: Any, limits: Limits | None = None, *, opening: bool | None = None
+    ) -> None:
+        self.limits = limits or Limits()
+        self._tokenizer = tokenizer
+        bos = tokenizer.bos_token_id
+        added = bos is not None and list(tokenizer("a")["input_ids"])[:1] == [bos]
+        if opening and bos is None:
+            raise SettingsError("an opening token was asked for, and this tokenizer has none")
+        self._opening = (bos,) if (added if opening is None else opening) else ()
+        self._lone = bos if bos is not None else tokenizer.eos_token_id
+
+    def items(self, prompts: Sequence[Prompt]) -> list[TokenItem]:
+        """The token rows of `prompts`, in their order.
+
+        Raises:
+            DataError: an option has no tokens, two options of an item have the same ones, the
+                item has no options, or the limits leave no room for the prompt.
+        """
+        return [self._item(prompt) for prompt in prompts]
+
+    def _item(self, prompt: Prompt) -> TokenItem:
+        if not prompt.continuations:
+            raise DataError(f"item '{prompt.id}' has no candidates: give it two or more")
+        text, follows = _moved(prompt.text, prompt.continuations)
+        head, spans = self._head(text, prompt)
+        joint = self._encode([text + follow for follow in follows])
+        options = [tuple(ids[len(head) :]) for ids in joint]
+        opened = self._opened(head, prompt)
+        item = TokenItem(
+            prompt.id,
+            opened,
+            tuple(options),
+            prompt.lengths,
+            joined=any(ids[: len(head)] != head for ids in joint),
+            **_placed(spans, len(opened) - len(head), len(opened)),
+        )
+        _check(item, prompt, "")
+        cut = self._within(item)
+        _check(cut, prompt, f" within {self.limits.max_len_choice} tokens")
+        return cut
+
+    def _head(self, text: str, prompt: Prompt) -> tuple[list[int], tuple[Span, ...] | None]:
+        """The context's tokens, and which hold the candidates' texts (empty: not to be told)."""
+        if not prompt.spans or not getattr(self._tokenizer, "is_fast", False):
+            head = self._encode([text])[0] if text else []
+            return head, None if prompt.spans is None else ()
+        read = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        offsets = read["offset_mapping"]
+        return list(read["input_ids"]), tuple(_covering(span, offsets) for span in prompt.spans)
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return list(self._tokenizer(texts, add_special_tokens=False)["input_ids"])
+
+    def _opened(self, head: list[int], prompt: Prompt) -> tuple[int, ...]:
+        opened = (*(() if prompt.opened else self._opening), *head)
+        if opened:
+            return opened
+        if self._lone is None:
+            raise DataError(
+                f"item '{prompt.id}' has an empty prompt, and this tokenizer has no token to begin "
+                "with: give the prompt a text"
+            )
+        return (self._lone,)
+
+    def _within(self, item: TokenItem) -> TokenItem:
+        """The item cut to the limits: the end of the prompt is kept, after its opening token."""
+        most = self.limits.max_len_choice
+        options = tuple(option[:most] for option in item.options)
+        room = _least(
+            self.limits.max_len_prompt,
+            None
+            if self.limits.positions is None
+            else self.limits.positions - max(map(len, options)),
+        )
+        options_cut = sum(a != b for a, b in zip(options, item.options, strict=True))
+        short = replace(item, options=options, options_cut=options_cut)
+        if room is None or len(item.prompt) <= room:
+            return short
+        kept = self._opening if item.prompt[: len(self._opening)] == self._opening else ()
+        kept = kept if room > len(kept) else ()
+        if room < 1:
+            raise DataError(
+                f"item '{item.id}' has an option of {max(map(len, options))} tokens, which leaves "
+                f"no room for a prompt in the model's {self.limits.positions} positions: set "
+                "max_len_choice"
+            )
+        cut = len(item.prompt) - room
+        tail = item.prompt[cut + len(kept) :]
+        spans = () if item.lost else item.spans
+        placed = _placed(spans, -cut, room, len(kept))
+        return replace(short, prompt=(*kept, *tail), cut=cut, **placed)
+
+
+def _moved(text: str, follows: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Space at the end of the context goes to the continuations, since tokens begin with it."""
+    bare = text.rstrip()
+    space = text[len(bare) :]
+    return bare, tuple(space + follow for follow in follows)
+
+
+def _covering(span: Span, offsets: Sequence[Span]) -> Span:
+    """The tokens that hold a character of the span, as (first, last + 1); (0, 0) for none."""
+    start, stop = span
+    found = [n for n, (a, b) in enumerate(offsets) if max(a, start) < min(b, stop)]
+    return (found[0], found[-1] + 1) if found else (0, 0)
+
+
+def _placed(
+    spans: tuple[Span, ...] | None, shift: int, size: int, first: int = 0
+) -> dict[str, Any]:
+    """Spans moved by `shift` into a prompt whose tokens `first` to `size` are text, or `lost`."""
+    if spans is None:
+        return {"spans": None, "lost": False}
+    moved = tuple((max(a + shift, first), min(b + shift, size)) for a, b in spans)
+    lost = not moved or any(a >= b for a, b in moved)
+    return {"spans": None if lost else moved, "lost": lost}
+
+
+def _least(*values: int | None) -> int | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _check(item: TokenItem, prompt: Prompt, where: str) -> None:
+    seen: dict[tuple[int, ...], int] = {}
+    for number, option in enumerate(item.options):
+        if not prompt.continuations[number].strip():
+            raise DataError(
+                f"candidate {number + 1} of item '{item.id}' has no tokens: give it a text"
+            )
+        if not option:
+            raise DataError(
+                f"candidate {number + 1} of item '{item.id}' becomes one token with the end of its "
+                "prompt: take a template that ends with a mark or a line end"
+            )
+        if option in seen:
+            raise DataError(
+                f"candidates {seen[option] + 1} and {number + 1} of item '{item.id}' have the same "
+                f"tokens{where}: make them differ"
+            )
+        seen[option] = number

@@ -1,0 +1,153 @@
+"""The sample model's own questions: which function does this sentence describe?
+
+The sentences are the first paragraphs of docstrings in the installed NumPy, SciPy and
+scikit-learn, which the sample model was not pretrained on; the candidates are four names of the
+same length in its tokens. So the set is real, needs no download, and its answer is known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+
+from stacksl.core.rng import generator
+from stacksl.data.dataset import Dataset
+from stacksl.errors import DataError, MissingExtra
+from stacksl.lm.sample.docstrings import LIBRARIES, Described, described, made_from
+from stacksl.types import Item
+
+__all__ = ["TEMPLATE", "give_away", "made_from", "questions"]
+
+TEMPLATE = "plain"
+"""The template the questions are made for: their prompts are finished as they are."""
+
+CANDIDATES = 4
+TEST_SHARE = 0.25
+_SEED = 20_260_101
+_SHORTEST, _LONGEST = 15, 300  # characters of a sentence, as in pretraining
+_SAMPLE = Path(__file__).parent / "sample"
+
+
+@cache
+def questions() -> tuple[Dataset, Dataset]:
+    """The multiple-choice set of the sample model as two datasets: (to label, to test on).
+
+    An item's prompt is `# SENTENCE` and, on the next line, `def` or `class`; its candidates are
+    four names with an opening bracket, `NAME(`. With the template `plain` the model therefore
+    reads the text it would find in a source file. Use `TEMPLATE`: the default one adds "Answer:".
+
+    Which items there are: a name counts once over the three libraries and a sentence once; the
+    sentence has 15 to 300 characters and does not give the name away (`give_away`). The three
+    wrong names are drawn from the same library, kind (class or not), number of tokens and side of
+    the split, among those that the sentence does not give away either. Every name of such a group
+    is the answer of one item, so the names alone say nothing.
+
+    One name in four is to test on, by a hash of the name, so that it stays there under every
+    version of the libraries; `made_from` has the installed ones, and so has the dataset's name.
+    Wrong names and the order of candidates come from a constant seed and the name, the order of
+    items from the name.
+
+    Raises:
+        DataError: one of the libraries or the sample's tokenizer is missing.
+        MissingExtra: `tokenizers` is not installed.
+    """
+    tokens = _counter(_SAMPLE / "tokenizer.json")
+    found = [one for package in LIBRARIES for one in described(package)]
+    groups: dict[tuple[str, str, int, bool], list[Described]] = defaultdict(list)
+    for one in _once(found):
+        groups[one.library, one.kind, tokens(one.name), _draw(one.name) < TEST_SHARE].append(one)
+    rows: dict[bool, list[tuple[Item, int]]] = {False: [], True: []}
+    for (_, _, _, held), group in groups.items():
+        rows[held].extend(_asked(group))
+    name = "docstrings-" + "-".join(f"{key}-{value}" for key, value in made_from().items())
+    return _dataset(name, rows[False]), _dataset(f"{name}-test", rows[True])
+
+
+def give_away(name: str, sentence: str) -> bool:
+    """Whether a sentence spells a name out, as it is or run together; case and marks do not count.
+
+    A name whose words, or their stems, stand apart in the sentence is fair: reading them out of a
+    description is what there is to know.
+
+    >>> give_away("LogisticRegression", "Logistic regression (aka logit) classifier.")
+    True
+    >>> give_away("sort_complex", "Sort a complex array by its real part first.")
+    False
+    """
+    return _bare(name) in _bare(sentence)
+
+
+def _bare(text: str) -> str:
+    return "".join(filter(str.isalnum, text.lower()))
+
+
+def _once(found: Iterable[Described]) -> list[Described]:
+    """The usable ones; of a name or a sentence that comes again, the first."""
+    names, sentences, kept = set(), set(), []
+    for one in found:
+        fits = _SHORTEST <= len(one.sentence) <= _LONGEST
+        new = one.name not in names and _bare(one.sentence) not in sentences
+        if fits and new and not give_away(one.name, one.sentence):
+            names.add(one.name)
+            sentences.add(_bare(one.sentence))
+            kept.append(one)
+    return kept
+
+
+def _asked(group: Sequence[Described]) -> list[tuple[Item, int]]:
+    """An item and the index of its answer for each of a group that has three names beside it."""
+    rows = []
+    names = sorted(one.name for one in group)
+    for one in sorted(group, key=lambda one: one.name):
+        rng = generator(_SEED, "questions", _hash(one.name))
+        others = (names[index] for index in rng.permutation(len(names)))
+        fair = (name for name in others if not give_away(name, one.sentence))
+        texts = [one.name, *islice((name for name in fair if name != one.name), CANDIDATES - 1)]
+        if len(texts) < CANDIDATES:
+            continue
+        order = rng.permutation(CANDIDATES)
+        item = Item(
+            f"{_hash(one.name):016x}-{one.library}",
+            f"# {one.sentence}\n{one.kind}",
+            tuple(f"{texts[index]}(" for index in order),
+        )
+        rows.append((item, order.tolist().index(0)))
+    return rows
+
+
+def _counter(file: Path) -> Callable[[str], int]:
+    """The number of tokens of a name where it follows `def`, by the tokenizer in `file`."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise MissingExtra.of("the sample model's questions", "lm") from None
+    if not file.is_file():
+        raise DataError(
+            f"the sample model's tokenizer is not at {file}, so that its questions cannot be "
+            "made: install stacksl again"
+        )
+    tokenizer = Tokenizer.from_file(str(file))
+    return lambda name: len(tokenizer.encode(f" {name}(", add_special_tokens=False).ids)
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
+
+
+def _draw(name: str) -> float:
+    """A number in [0, 1) that hangs on the name alone."""
+    return _hash(name) / 2.0**64
+
+
+def _dataset(name: str, rows: list[tuple[Item, int]]) -> Dataset:
+    rows = sorted(rows, key=lambda row: row[0].id)
+    return Dataset(
+        name=name,
+        format="sample:options",
+        items=tuple(item for item, _ in rows),
+        answers={item.id: answer for item, answer in rows},
+    )

@@ -1,0 +1,179 @@
+"""φ of a language model: pooled states of an item's options to rows of norm 1.
+
+Where the states of all items point the same way, only what sets an item's options apart from one
+another can tell which is right: states are centred per item, then projected to the directions in
+which options differ most on unlabelled items.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.errors import FeatureError, SettingsError
+from stacksl.lm.scoring.normalise import own_temperature
+
+__all__ = ["StateMap", "own_temperature"]
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.float32]
+
+_MOST_ITEMS = 4000  # the directions of 128 are settled long before
+_ITEMS_AT_ONCE = 256
+_NOTHING = 1e-6  # of the usual norm: what rounding leaves of options that are alike
+
+
+class StateMap:
+    """The map from the (K, h) pooled states of an item to its (K, d) features.
+
+    φ_i = B ᵀ(h_i - h̄) / ‖B ᵀ(h_i - h̄)‖ with h̄ the mean of the item's own K states and B (h, d)
+    the leading right singular vectors of the centred states that `fit` saw. A row is zero where an
+    option has nothing of its own: its norm before division is below 1e-6 of the usual one (the
+    root mean square over the centred states that `fit` saw).
+
+    A row depends on its own item alone, bit for bit: items are projected one at a time.
+
+    Args:
+        dim: d, the directions wanted; the state's size h where that is less.
+
+    Raises:
+        SettingsError: a dimension below 1.
+
+    Source: design of this package; centring per item is what a softmax over the item's options
+        does to its scores anyway.
+    """
+
+    def __init__(self, dim: int = 128) -> None:
+        if dim < 1:
+            raise SettingsError(f"features have a dimension from 1 up, and {dim} came")
+        self._asked = dim
+        self._basis: Array | None = None
+        self._usual = 0.0
+
+    @property
+    def dim(self) -> int:
+        """d, the columns of a row; before `fit` those asked for."""
+        return self._asked if self._basis is None else self._basis.shape[1]
+
+    @property
+    def fingerprint(self) -> str:
+        """The BLAKE2b of what was fitted, in hex: equal ones give equal features."""
+        digest = hashlib.blake2b(b"stacksl state map 1", digest_size=32)
+        for name, array in sorted(self.state().items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def fit(self, states: Sequence[NDArray[Any]], ids: Sequence[str] | None = None) -> None:
+        """Fix the directions on unlabelled items: at most 4,000 of them, evenly spread.
+
+        Args:
+            states: an array (K, h) an item.
+            ids: the items' names for messages; their numbers from 1 where absent.
+
+        Raises:
+            FeatureError: no items, a state that is not finite, or states of unlike sizes.
+        """
+        if not len(states):
+            raise FeatureError("features are fixed on unlabelled items, and none came: give some")
+        count = min(len(states), _MOST_ITEMS)
+        chosen = [number * len(states) // count for number in range(count)]
+        size = np.shape(states[chosen[0]])[-1]
+        moment, total, rows = np.zeros((size, size)), 0.0, 0
+        for start in range(0, count, _ITEMS_AT_ONCE):
+            numbers = chosen[start : start + _ITEMS_AT_ONCE]
+            block = np.concatenate([_centred(states[n], size, _name(ids, n)) for n in numbers])
+            moment += block.T @ block
+            total += float(np.einsum("ij,ij->", block, block))
+            rows += len(block)
+        self._basis = _leading(moment, min(self._asked, size))
+        self._usual = float(np.sqrt(total / rows))
+
+    def transform(
+        self, states: Sequence[NDArray[Any]], ids: Sequence[str] | None = None
+    ) -> list[Rows]:
+        """Features (K, d) in float32 an item, every row of norm 1 or 0.
+
+        Args:
+            states: an array (K, h) an item.
+            ids: the items' names for messages; their numbers from 1 where absent.
+
+        Raises:
+            FeatureError: the map is not fitted, a state is not finite, or of another size.
+        """
+        basis = self._fitted()
+        return [
+            self._rows(_centred(each, len(basis), _name(ids, number)) @ basis)
+            for number, each in enumerate(states)
+        ]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What `fit` found: the directions (h, d) and the usual norm (1,), in float64.
+
+        Raises:
+            FeatureError: the map is not fitted.
+        """
+        return {"directions": self._fitted().copy(), "usual_norm": np.array([self._usual])}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take back what `state` gave.
+
+        Raises:
+            FeatureError: the state is of another dimension, or not a state of this map.
+        """
+        basis = np.asarray(state.get("directions", np.zeros(0)))
+        usual = np.asarray(state.get("usual_norm", np.zeros(0)))
+        if basis.ndim != 2 or usual.shape != (1,) or not np.isfinite(basis).all():
+            raise FeatureError(
+                "a saved state map holds finite directions (h, d) and a usual norm, and this one "
+                "does not: fit the features again"
+            )
+        if basis.shape[1] != min(self._asked, len(basis)):
+            raise FeatureError(
+                f"features of dimension {self._asked} were asked for, and the saved ones have "
+                f"{basis.shape[1]}: use the dimension that they were fitted with"
+            )
+        self._basis, self._usual = basis.astype(np.float64), float(usual[0])
+
+    def _rows(self, projected: Array) -> Rows:
+        norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))[:, None]
+        told = norms > _NOTHING * self._usual
+        return np.where(told, projected / np.where(told, norms, 1.0), 0.0).astype(np.float32)
+
+    def _fitted(self) -> Array:
+        if self._basis is None:
+            raise FeatureError("features need directions fixed on unlabelled items: call fit first")
+        return self._basis
+
+
+def _centred(states: NDArray[Any], size: int, name: str) -> Array:
+    """The states (K, h) of an item less their mean, in float64."""
+    found = np.asarray(states, dtype=np.float64)
+    if found.ndim != 2 or not len(found) or found.shape[1] != size:
+        raise FeatureError(
+            f"features were expected from states of {size} numbers an option, and item {name} has "
+            f"an array of shape {found.shape}: use the model that the features were fitted with"
+        )
+    if not np.isfinite(found).all():
+        raise FeatureError(
+            f"the states of item {name} should be finite and hold NaN or infinity: load the model "
+            "in another dtype, or take weights that were trained to the end"
+        )
+    return np.asarray(found - found.mean(axis=0))
+
+
+def _leading(moment: Array, dim: int) -> Array:
+    """Eigenvectors (h, dim) of the largest eigenvalues, the largest entry of each positive."""
+    _, vectors = np.linalg.eigh(moment)
+    basis = np.ascontiguousarray(vectors[:, ::-1][:, :dim])
+    largest = np.abs(basis).argmax(axis=0)
+    signs = np.where(basis[largest, np.arange(dim)] < 0, -1.0, 1.0)
+    return np.asarray(basis * signs)
+
+
+def _name(ids: Sequence[str] | None, number: int) -> str:
+    return f"number {number + 1}" if ids is None else f"'{ids[number]}'"

@@ -1,0 +1,301 @@
+"""log p(option | prompt), and states, by the fastest path that is right for the model at hand.
+
+The path is chosen from the model's configuration and then checked: the first items are scored by
+the naive path too, and where the two differ a slower path takes over, with a warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from stacksl.errors import FeatureError, SettingsError, unknown_name
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.packing import Packing
+from stacksl.lm.scoring.paths import (
+    Rows,
+    Tensor,
+    accepts,
+    attention,
+    checkpoints,
+    kv,
+    load_torch,
+    naive,
+    packed,
+    padded,
+)
+from stacksl.lm.scoring.states import Read, kv_states, naive_states, packed_states, padded_states
+
+__all__ = ["PATHS", "Likelihood", "Path", "unfit"]
+
+Path: TypeAlias = Literal["packed", "kv", "padded", "naive"]
+Use: TypeAlias = Literal["without", "with", "states"]
+PATHS: tuple[Path, ...] = ("packed", "kv", "padded", "naive")
+"""Every path, the fastest first."""
+
+_CHECKED = 4  # items of the first batch that are scored both ways
+_TOLERANCE = 1e-4  # nats a token, the largest difference, in float32 and float64
+_HALF_TOLERANCE = 2e-2  # nats a token, the mean difference, in bfloat16 and float16
+_STATE_TOLERANCE = 1e-3  # of the states' root mean square, the largest difference, in float32
+_STATE_HALF_TOLERANCE = 5e-2  # the same, the mean difference, in half precision
+
+
+class Likelihood:
+    """A causal language model as a function from token rows to option log-likelihoods.
+
+    Args:
+        model: of transformers, with or without a PEFT adapter. Its attention is set to `sdpa`
+            where it can be, since a tree mask is only right there.
+        path: one of `PATHS`, or `auto`. A named path is used or refused, never replaced.
+        packing: how items share rows and rows share batches.
+
+    Attributes:
+        used: the path taken `without` and `with` gradients, and for `states`, as far as anything
+            was scored.
+
+    Raises:
+        SettingsError: an encoder-decoder, an unknown path, or a path that this model cannot take.
+        MissingExtra: torch is not installed.
+    """
+
+    def __init__(self, model: Any, *, path: str = "auto", packing: Packing | None = None) -> None:
+        load_torch()
+        if getattr(model.config, "is_encoder_decoder", False):
+            raise SettingsError(
+                "scoring takes a causal language model, and this one is an encoder-decoder: give a "
+                "decoder-only model"
+            )
+        if path not in ("auto", *PATHS):
+            raise unknown_name("scoring path", path, ("auto", *PATHS))
+        self.model = model
+        self.packing = packing or Packing()
+        self.used: dict[Use, str] = {}
+        self._named = path != "auto"
+        self._left: list[Path] = [each for each in PATHS if path in ("auto", each)]
+        self._checked: set[tuple[Path, bool]] = {("naive", False), ("naive", True)}
+        _use_sdpa(model)
+        if self._named and (reason := unfit(model, self._left[0])):
+            raise SettingsError(f"scoring path '{path}' does not fit: {reason}; take 'auto'")
+
+    def sums(self, items: Sequence[TokenItem]) -> list[Tensor]:
+        """Nats of every option, log p(option | prompt): a float32 tensor (k,) an item.
+
+        With gradients where torch records them: the graphs of all items are then alive at once, so
+        a trainer goes through `batches` and steps backward after each. An item's numbers depend on
+        the items beside it only in the last bits.
+
+        Raises:
+            FeatureError: the model gives numbers that are not finite.
+            SettingsError: a named path differs from the naive one, or needs no gradients.
+        """
+        use: Use = "with" if load_torch().is_grad_enabled() else "without"
+        return [value for value, _ in self._read(items, use)]
+
+    def sums_and_states(self, items: Sequence[TokenItem]) -> tuple[list[Tensor], list[Tensor]]:
+        """Log-likelihoods and pooled states of every option, without gradients or dropout.
+
+        h_i = mean over the tokens of option i of the last hidden state behind the last norm, its
+        last token included; in protocol `letter` over the tokens of its text in the prompt.
+
+        Args:
+            items: their token rows; see `TokenItem.spans`.
+
+        Returns:
+            log p(option | prompt), a float32 tensor (k,) an item, and h, a float32 tensor
+            (k, hidden) an item, both on the model's device. The former equal `sums` but for their
+            last bits.
+
+        Raises:
+            FeatureError: the model gives numbers that are not finite, or no hidden states.
+            SettingsError: a named path differs from the naive one.
+        """
+        with load_torch().no_grad(), _still(self.model):
+            read = self._read(items, "states")
+        return [value for value, _ in read], [state for _, state in read]
+
+    def _read(self, items: Sequence[TokenItem], use: Use) -> list[Read]:
+        found: list[Any] = [None] * len(items)
+        for batch in self.packing.batches(items, with_last=use == "states"):
+            rows = [[items[index] for index in row] for row in batch]
+            order = [index for row in batch for index in row]
+            for index, value in zip(order, self._batch(rows, use), strict=True):
+                found[index] = value
+        return found
+
+    def batches(self, items: Sequence[TokenItem]) -> list[list[int]]:
+        """Indices of `items` in groups that one forward pass takes, the longest first."""
+        return [[i for row in batch for i in row] for batch in self.packing.batches(items)]
+
+    def _batch(self, rows: Rows, use: Use) -> list[Read]:
+        while True:
+            path = self._choice(grad=use == "with")
+            if (path, use == "states") in self._checked or self._holds(path, rows, use):
+                self.used[use] = path
+                return self._run(path, use)(self.model, rows)
+
+    def _choice(self, grad: bool) -> Path:
+        reasons = []
+        for path in self._left:
+            reason = unfit(self.model, path, grad=grad)
+            if reason is None:
+                return path
+            reasons.append(reason)
+        raise SettingsError(f"scoring path '{self._left[0]}' does not fit: {reasons[0]}")
+
+    def _run(self, path: Path, use: Use) -> Callable[[Any, Rows], list[Read]]:
+        most = self.packing.batch_tokens
+        if use == "states":
+            states: dict[Path, Callable[[Any, Rows], list[Read]]] = {
+                "packed": packed_states,
+                "kv": kv_states,
+                "padded": partial(padded_states, batch_tokens=most),
+                "naive": naive_states,
+            }
+            return states[path]
+        runs: dict[Path, Callable[[Any, Rows], list[Tensor]]] = {
+            "packed": packed,
+            "kv": kv,
+            "padded": partial(padded, batch_tokens=most),
+            "naive": naive,
+        }
+        return lambda model, rows: [(value, None) for value in runs[path](model, rows)]
+
+    def _holds(self, path: Path, rows: Rows, use: Use) -> bool:
+        """Check a path against the naive one; drop it where it fails."""
+        some = _first(rows, _CHECKED)
+        with load_torch().no_grad(), _still(self.model):
+            expected = self._run("naive", use)(self.model, some)
+            if not all(
+                each.isfinite().all() for both in expected for each in both if each is not None
+            ):
+                raise FeatureError(
+                    "the model's log-likelihoods or states are not finite: load it in another "
+                    "dtype, or take weights that were trained to the end"
+                )
+            fault = self._fault(path, some, use, expected)
+        if fault is None:
+            self._checked.add((path, use == "states"))
+            return True
+        if self._named:
+            raise SettingsError(f"scoring path '{path}' does not hold here: {fault}; take 'auto'")
+        self._left.remove(path)
+        warnings.warn(
+            f"scoring path '{path}' does not hold for this model ({fault}): "
+            f"'{self._left[0]}' is tried instead, which is slower",
+            stacklevel=6,
+        )
+        return False
+
+    def _fault(self, path: Path, rows: Rows, use: Use, expected: list[Read]) -> str | None:
+        try:
+            got = self._run(path, use)(self.model, rows)
+        except load_torch().OutOfMemoryError:
+            raise
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+            return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        half = self.model.dtype in (load_torch().bfloat16, load_torch().float16)
+        off = _nats_off(got, expected, rows, half)
+        most = _HALF_TOLERANCE if half else _TOLERANCE
+        if not off <= most:
+            return f"{off:.2g} nats a token off, {most:g} allowed"
+        if use != "states":
+            return None
+        off = _states_off(got, expected, half)
+        most = _STATE_HALF_TOLERANCE if half else _STATE_TOLERANCE
+        return None if off <= most else f"states {off:.2g} of their size off, {most:g} allowed"
+
+
+def _nats_off(got: list[Read], expected: list[Read], rows: Rows, half: bool) -> float:
+    """The largest difference of a sum in nats a token; the mean one in half precision."""
+    torch = load_torch()
+    tokens = torch.tensor([len(o) for row in rows for item in row for o in item.options])
+    one, other = (torch.cat([value for value, _ in each]) for each in (got, expected))
+    gaps = (one - other).abs().cpu() / tokens
+    return float(gaps.mean() if half else gaps.max())
+
+
+def _states_off(got: list[Read], expected: list[Read], half: bool) -> float:
+    """The same for states, as a share of their root mean square."""
+    torch = load_torch()
+    one, other = (torch.cat([state for _, state in each]) for each in (got, expected))
+    gaps = (one - other).abs() / other.square().mean().sqrt().clamp_min(1e-12)
+    return float(gaps.mean() if half else gaps.max())
+
+
+def unfit(model: Any, path: Path, *, grad: bool = False) -> str | None:
+    """Why the model's configuration rules out a path, or None where it does not.
+
+    Args:
+        model: the model.
+        path: the path.
+        grad: whether gradients are wanted.
+    """
+    if path in ("padded", "naive"):
+        return None
+    if reason := _not_plain(model):
+        return reason
+    if path == "kv":
+        return _no_cache(model, grad)
+    if attention(model) != "sdpa":
+        return f"its attention '{attention(model)}' takes no mask of ours"
+    for argument in ("position_ids", "logits_to_keep"):
+        if not accepts(model, argument):
+            return f"its forward pass takes no {argument}"
+    return None
+
+
+def _not_plain(model: Any) -> str | None:
+    """What other than attention to all earlier tokens the model's layers do."""
+    config = model.config
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    if getattr(model, "_is_stateful", False):
+        return "it carries a state from token to token"
+    layers = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    if layers:
+        return f"it has layers of the kind {', '.join(sorted(layers))}"
+    listed = getattr(config, "layer_types", None)
+    if not listed and getattr(config, "sliding_window", None):
+        return "its attention looks through a sliding window"
+    return None
+
+
+def _no_cache(model: Any, grad: bool) -> str | None:
+    if grad:
+        return "a cache carries no gradients"
+    if model.training and checkpoints(model):
+        return "gradient checkpointing leaves no cache"
+    return None if accepts(model, "past_key_values") else "its forward pass takes no cache"
+
+
+def _use_sdpa(model: Any) -> None:
+    if attention(model) == "sdpa" or not hasattr(model, "set_attn_implementation"):
+        return
+    try:
+        model.set_attn_implementation("sdpa")
+    except (ValueError, ImportError):
+        return  # the model has none: the configuration then rules the packed path out
+
+
+def _first(rows: Rows, count: int) -> list[list[TokenItem]]:
+    """The first items of the rows, those of a row still side by side."""
+    found: list[list[TokenItem]] = []
+    for row in rows:
+        room = count - sum(map(len, found))
+        if room > 0:
+            found.append(list(row[:room]))
+    return found
+
+
+@contextmanager
+def _still(model: Any) -> Iterator[None]:
+    """Without dropout, then every module as it was."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training

@@ -1,0 +1,114 @@
+"""Log-likelihoods of options to scores s, and scores to what a softmax takes, s / temperature.
+
+Which option wins depends on how its length is paid for; no rule is best everywhere, so an
+evaluation shows all four. Raw `token_mean` scores lie close together: their softmax is nearly
+uniform unless the temperature is far below 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from stacksl.errors import SettingsError, unknown_name
+from stacksl.lm.prompt.tokens import TokenItem
+
+__all__ = ["NORMALISATIONS", "Normalisation", "check_scale", "normalised", "own_temperature"]
+
+Tensor: TypeAlias = Any
+Normalisation: TypeAlias = Literal["token_mean", "sum", "char_mean", "pmi"]
+
+NORMALISATIONS: dict[Normalisation, str] = {
+    "token_mean": "log p(option | prompt) / tokens: the paper's",
+    "sum": "log p(option | prompt): lm-eval's acc",
+    "char_mean": "log p(option | prompt) / characters: lm-eval's acc_norm",
+    "pmi": "log p(option | prompt) - log p(option): lm-eval's acc_mutual_info",
+}
+
+
+def normalised(
+    sums: Sequence[Tensor],
+    items: Sequence[TokenItem],
+    kind: Normalisation = "token_mean",
+    *,
+    alone: Sequence[Tensor] | None = None,
+    temperature: float = 1.0,
+) -> list[Tensor]:
+    """Scores of every option, s / temperature: a tensor (k,) an item; gradients pass through.
+
+    Args:
+        sums: log p(option | prompt), a tensor (k,) an item.
+        items: their token rows; an option that was cut counts the tokens it kept.
+        kind: `token_mean`, `sum`, `char_mean` (characters of the candidate as written, without the
+            delimiter) or `pmi`.
+        alone: log p(option) of the same options, for `pmi` alone.
+        temperature: what the scores are divided by, above 0.
+
+    Raises:
+        SettingsError: no normalisation of that name, a temperature that is not above 0, or `pmi`
+            without `alone`.
+
+    Source: the paper's experiments, "length-normalized per-choice score" (token mean); Holtzman et
+        al. (2021), "Surface Form Competition" (pmi).
+    """
+    check_scale(kind, temperature)
+    if kind == "pmi":
+        if alone is None:
+            raise SettingsError("pmi needs the log-likelihoods of the options alone: give `alone`")
+        pairs = zip(sums, alone, strict=True)
+        return [(value - own.to(value.device)) / temperature for value, own in pairs]
+    divisors = [_divisors(item, kind) for item in items]
+    return [
+        value / (value.new_tensor(each) * temperature)
+        for value, each in zip(sums, divisors, strict=True)
+    ]
+
+
+def own_temperature(kind: Normalisation, items: Sequence[TokenItem]) -> float:
+    """The temperature that brings a normalisation to the scale of sums, where softmax bites.
+
+    T = mean over all options of 1 / tokens (`token_mean`) or 1 / characters (`char_mean`), and 1
+    for `sum` and `pmi`: an option of the usual length then scores s / T = log p(option | prompt).
+
+    Args:
+        kind: the normalisation.
+        items: unlabelled items like those to be scored, one at least.
+
+    Raises:
+        SettingsError: no normalisation of that name, or no items.
+
+    >>> item = TokenItem("a", (7,), ((1, 2), (3, 4, 5, 6)), (5, 10))
+    >>> own_temperature("token_mean", [item])
+    0.375
+    """
+    check_scale(kind, 1.0)
+    if kind in ("sum", "pmi"):
+        return 1.0
+    shares = [1.0 / each for item in items for each in _divisors(item, kind)]
+    if not shares:
+        raise SettingsError(
+            f"the temperature of '{kind}' comes from the lengths of options, and no items came: "
+            "give a temperature, or items"
+        )
+    return math.fsum(shares) / len(shares)
+
+
+def check_scale(kind: str, temperature: float) -> None:
+    """Refuse a normalisation or a temperature that there is not.
+
+    Raises:
+        SettingsError: see `normalised`.
+    """
+    if kind not in NORMALISATIONS:
+        raise unknown_name("normalisation", kind, NORMALISATIONS)
+    if not (temperature > 0 and math.isfinite(temperature)):
+        raise SettingsError(f"a temperature is a finite number above 0, and {temperature} came")
+
+
+def _divisors(item: TokenItem, kind: Normalisation) -> list[float]:
+    if kind == "token_mean":
+        return [float(len(option)) for option in item.options]
+    if kind == "char_mean":
+        return [float(length) for length in item.lengths]
+    return [1.0] * len(item.options)

@@ -1,0 +1,207 @@
+"""Several options, one prompt, one row: the tree of an item as arrays for one forward pass.
+
+A row is `[padding | prompts | options]`, every option without its last token, which predicts
+nothing. Positions restart at P for every option, and a boolean mask lets a token see its own item's
+prompt and its own option. Prompts end, and so options begin, in the same column of every row of a
+batch: the columns whose logits are needed are then nearly the same, which `logits_to_keep` wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.lm.prompt.tokens import TokenItem
+
+__all__ = ["Packed", "Packing", "pack"]
+
+Ints = NDArray[np.int64]
+_PADDING = 0  # any id: no token sees it, and it is not scored
+
+
+@dataclass(frozen=True)
+class Packed:
+    """R rows of S columns that hold n options in all, item by item in the order given.
+
+    Attributes:
+        ids: (R, S) tokens.
+        positions: (R, S) position of each token in its own sequence.
+        mask: (R, S, S) whether the token in the row's column [q] sees that in column [c].
+        keep: (C,) the columns whose logits are needed, in rising order.
+        rows: (n,) the row each option lies in.
+        heads: (n,) the column in which the prompt of each option begins.
+        slots: (n, L) index into `keep` of the column that predicts each token of each option.
+        targets: (n, L) those tokens.
+        valid: (n, L) whether the option has that token.
+        carried: (n, L) the column that holds each token of the option itself, -1 where it does not
+            have one or the row does not carry it (its last, unless packed `with_last`).
+        counts: options of each item.
+    """
+
+    ids: Ints
+    positions: Ints
+    mask: NDArray[np.bool_]
+    keep: Ints
+    rows: Ints
+    heads: Ints
+    slots: Ints
+    targets: Ints
+    valid: NDArray[np.bool_]
+    carried: Ints
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How items share rows, and rows batches.
+
+    Args:
+        row_tokens: items of like length share a row as long as it holds at most so many tokens;
+            0 for one item a row. Attention costs the square of a row.
+        batch_tokens: rows of like length share a batch as long as rows x longest row is at most
+            this; a row that is longer is alone.
+    """
+
+    row_tokens: int = 0
+    batch_tokens: int = 2048
+
+    def batches(
+        self, items: Sequence[TokenItem], *, with_last: bool = False
+    ) -> list[list[list[int]]]:
+        """Batches of rows of indices into `items`, the longest first."""
+        sizes = [len(item.prompt) + _tail(item, with_last) for item in items]
+        order = sorted(range(len(items)), key=lambda index: (-sizes[index], index))
+        rows: list[list[int]] = []
+        for index in order:
+            if rows and sum(sizes[i] for i in rows[-1]) + sizes[index] <= self.row_tokens:
+                rows[-1].append(index)
+            else:
+                rows.append([index])
+        return self._batched(rows, sizes)
+
+    def _batched(self, rows: list[list[int]], sizes: list[int]) -> list[list[list[int]]]:
+        batches: list[list[list[int]]] = []
+        widest = 0
+        for row in rows:
+            width = sum(sizes[index] for index in row)
+            if batches and (len(batches[-1]) + 1) * max(widest, width) <= self.batch_tokens:
+                batches[-1].append(row)
+                widest = max(widest, width)
+            else:
+                batches.append([row])
+                widest = width
+        return batches
+
+
+def pack(rows: Sequence[Sequence[TokenItem]], *, with_last: bool = False) -> Packed:
+    """One batch of packed rows, each holding the items given for it.
+
+    Args:
+        rows: the items of each row.
+        with_last: carry the last token of every option too (P + Σ L_i columns instead of
+            P + Σ (L_i - 1)), for those who need its hidden state.
+
+    >>> item = TokenItem("a", (7, 8), ((1, 2), (3,)), (1, 1))
+    >>> packed = pack([[item]])
+    >>> packed.ids.tolist(), packed.positions.tolist(), packed.slots.tolist()
+    ([[7, 8, 1]], [[0, 1, 2]], [[0, 1], [0, 0]])
+    """
+    start = max(sum(len(item.prompt) for item in row) for row in rows)
+    width = start + max(sum(_tail(item, with_last) for item in row) for row in rows)
+    options = [option for row in rows for item in row for option in item.options]
+    sheet = _Sheet.empty(len(rows), width, len(options), max(map(len, options)))
+    done = 0
+    for number, row in enumerate(rows):
+        done = sheet.fill(number, row, start, done, with_last)
+    keep = np.unique(sheet.predictors[sheet.valid])
+    slots = np.where(sheet.valid, np.searchsorted(keep, sheet.predictors), 0)
+    counts = tuple(len(item.options) for row in rows for item in row)
+    return Packed(sheet.ids, sheet.positions, sheet.mask(), keep, sheet.rows, sheet.heads, slots,
+                  sheet.targets, sheet.valid, sheet.carried, counts)  # fmt: skip
+
+
+def _tail(item: TokenItem, with_last: bool) -> int:
+    return sum(len(option) - (not with_last) for option in item.options)
+
+
+@dataclass
+class _Sheet:
+    """The arrays while they are filled; `owner` and `branch` say whose token a column holds."""
+
+    ids: Ints
+    positions: Ints
+    owner: Ints  # number of the item in its row, -1 for padding
+    branch: Ints  # 0 for the prompt, else the option's number from 1
+    rows: Ints
+    heads: Ints
+    predictors: Ints
+    targets: Ints
+    carried: Ints
+    valid: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, rows: int, width: int, options: int, longest: int) -> _Sheet:
+        def full(shape: tuple[int, ...], value: int) -> Ints:
+            return np.full(shape, value, np.int64)
+
+        return cls(
+            full((rows, width), _PADDING),
+            full((rows, width), 0),
+            full((rows, width), -1),
+            full((rows, width), 0),
+            full((options,), 0),
+            full((options,), 0),
+            full((options, longest), 0),
+            full((options, longest), 0),
+            full((options, longest), -1),
+            np.zeros((options, longest), np.bool_),
+        )
+
+    def fill(
+        self, row: int, items: Sequence[TokenItem], start: int, done: int, with_last: bool
+    ) -> int:
+        """Write a row whose options begin in column `start`; the number of options so far."""
+        head = start - sum(len(item.prompt) for item in items)
+        tail = start
+        for number, item in enumerate(items):
+            self._write(row, head, item.prompt, 0, number, 0)
+            self.heads[done : done + len(item.options)] = head
+            head += len(item.prompt)
+            for branch, option in enumerate(item.options, 1):
+                body = option if with_last else option[:-1]
+                self._write(row, tail, body, len(item.prompt), number, branch)
+                columns = np.arange(tail, tail + len(body))
+                self._option(done, row, option, np.array([head - 1, *columns]), columns)
+                tail += len(body)
+                done += 1
+        return done
+
+    def _write(
+        self, row: int, column: int, ids: tuple[int, ...], position: int, owner: int, branch: int
+    ) -> None:
+        where = (row, slice(column, column + len(ids)))
+        self.ids[where] = ids
+        self.positions[where] = np.arange(position, position + len(ids))
+        self.owner[where] = owner
+        self.branch[where] = branch
+
+    def _option(
+        self, number: int, row: int, option: tuple[int, ...], predictors: Ints, columns: Ints
+    ) -> None:
+        length = len(option)
+        self.rows[number] = row
+        self.predictors[number, :length] = predictors[:length]
+        self.targets[number, :length] = option
+        self.carried[number, : len(columns)] = columns
+        self.valid[number, :length] = True
+
+    def mask(self) -> NDArray[np.bool_]:
+        """Padding sees the padding before it: a query that sees nothing would be NaN."""
+        owner, branch = self.owner, self.branch
+        same = owner[:, :, None] == owner[:, None, :]
+        above = (branch[:, None, :] == 0) | (branch[:, :, None] == branch[:, None, :])
+        before = np.tri(owner.shape[1], dtype=np.bool_)
+        return np.asarray(same & above & before)

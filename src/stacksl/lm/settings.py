@@ -1,0 +1,52 @@
+"""Everything that fixes a language model's part of a run, as plain values that can be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from stacksl.lm.prompt.format import Protocol
+from stacksl.lm.scoring.normalise import Normalisation
+from stacksl.lm.training.adapters import LoraSettings
+from stacksl.lm.training.refit import TrainSettings
+
+__all__ = ["ModelChoices"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoices:
+    """Which model, how it is asked, how it is read and how it is trained.
+
+    Attributes:
+        model: a folder, a name on the hub, or `sample`.
+        adapt: what moves: `lora` weights, or all of them (`full`).
+        protocol, template, chat: how an item is put (`prompts.PromptFormat`); the template's text,
+            not its name.
+        normalisation, temperature: how log-likelihoods become scores; a temperature of None is
+            fixed on the run's unlabelled items (`features.own_temperature`).
+        max_len_prompt, max_len_choice: tokens kept (`tokens.Limits`).
+        device, dtype: as `loading.load` takes them.
+        path: how options are scored (`likelihood.PATHS`), or `auto`.
+        batch_tokens: tokens of one forward pass, at most.
+        threads: torch's on the CPU, since sums are cut by their number; None leaves them.
+        state_dim: the directions of option states that are kept.
+        lora, training: of the adapter, and of its refits.
+    """
+
+    model: str
+    adapt: Literal["lora", "full"] = "lora"
+    protocol: Protocol = "option"
+    template: str = "{prompt}\nAnswer:"
+    chat: bool = False
+    normalisation: Normalisation = "token_mean"
+    temperature: float | None = None
+    max_len_prompt: int | None = None
+    max_len_choice: int | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    path: str = "auto"
+    batch_tokens: int = 4096
+    threads: int | None = None
+    state_dim: int = 128
+    lora: LoraSettings = field(default_factory=LoraSettings)
+    training: TrainSettings = field(default_factory=TrainSettings)

@@ -1,0 +1,312 @@
+"""What moves when a language model is adapted: LoRA weights beside it, or all of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from stacksl.errors import RunError, SettingsError, unknown_name
+from stacksl.lm.export.atomic import whole_folder
+from stacksl.lm.loading import Loaded, hash_tensors, model_fingerprint
+from stacksl.lm.reading import quiet, read_config, read_weights, still_random
+from stacksl.lm.scoring.paths import Tensor, checkpoints, load_torch
+from stacksl.lm.training.lora import POLICY, LoraSettings, lora_model
+from stacksl.lm.training.reference import SecondAdapter
+
+__all__ = ["KINDS", "Adapter", "Kind", "LoraSettings"]
+
+Kind: TypeAlias = Literal["lora", "full"]
+KINDS: tuple[Kind, ...] = ("lora", "full")
+"""What can move: a low-rank adapter, or every weight of a small model."""
+
+_WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
+
+
+class Adapter:
+    """The trainable part of a language model: it can be kept, put back, saved and started anew.
+
+    Made by `attach`. All that moves is float32, whatever the base computes in.
+
+    Attributes:
+        kind: `lora` or `full`.
+        model: what to call; a PeftModel for `lora`.
+        loaded: the base.
+    """
+
+    def __init__(self, loaded: Loaded, kind: Kind, model: Any) -> None:
+        self.loaded = loaded
+        self.kind: Kind = kind
+        self.model = model
+        self._moving: dict[str, Any] = {
+            n: p for n, p in model.named_parameters() if p.requires_grad
+        }
+        self._initial = self.state() if kind == "lora" else {}
+        self._still = self._versions()
+        self._second: SecondAdapter | None = None
+
+    @classmethod
+    def attach(
+        cls, loaded: Loaded, kind: str = "lora", lora: LoraSettings | None = None, *, seed: int
+    ) -> Adapter:
+        """The model made trainable, in place; its scores are still exactly the base's.
+
+        Args:
+            loaded: the base.
+            kind: `lora`, or `full` for every weight, which is then float32.
+            lora: the shape of the low-rank adapter.
+            seed: what the initial LoRA weights come from; the global generator is not used.
+
+        Raises:
+            SettingsError: an unknown kind or target, or a model that carries an adapter.
+            MissingExtra: peft is not installed.
+        """
+        if kind == "lora":
+            return cls(loaded, "lora", lora_model(loaded, lora or LoraSettings(), seed))
+        if kind == "full":
+            return cls(loaded, "full", loaded.model.float().requires_grad_(True))
+        raise unknown_name("adapt", kind, KINDS)
+
+    def reset(self) -> None:
+        """Back to the initial weights, bit for bit.
+
+        Raises:
+            SettingsError: `full`, and the weights at the source are no longer the same or cannot
+                be read.
+        """
+        self.restore(self._initial if self.kind == "lora" else self._source_state())
+        self._still = self._versions()
+
+    def state(self) -> dict[str, Tensor]:
+        """Copies of everything that moves, on the CPU, by name."""
+        return {name: each.detach().cpu().clone() for name, each in self._moving.items()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave.
+
+        Raises:
+            RunError: tensors of other names or shapes.
+        """
+        self._check(state, "the state to restore")
+        with load_torch().no_grad():
+            for name, parameter in self._moving.items():
+                parameter.copy_(state[name])
+
+    def parameters(self) -> list[Any]:
+        """The trainable parameters, always in the same order."""
+        return list(self._moving.values())
+
+    def fingerprint(self) -> str:
+        """Hex BLAKE2b of everything that moves."""
+        return hash_tensors(sorted(self._moving.items()))
+
+    def checkpointing(self, on: bool) -> None:
+        """Whether training drops activations and computes them again, for less memory.
+
+        Raises:
+            SettingsError: the model cannot.
+        """
+        inner = self.model.get_base_model() if self.kind == "lora" else self.model
+        if not on and not checkpoints(inner):
+            return
+        new = hasattr(inner, "activation_checkpointing_enable")  # transformers renamed it
+        stem = f"{'activation' if new else 'gradient'}_checkpointing_"
+        try:
+            with quiet():
+                if on:
+                    getattr(inner, f"{stem}enable")({"use_reentrant": False})
+                else:
+                    getattr(inner, f"{stem}disable")()
+        except (ValueError, AttributeError) as error:
+            raise SettingsError(
+                f"model '{self.loaded.name}' cannot recompute its activations: leave "
+                "checkpointing off"
+            ) from error
+
+    @contextmanager
+    def base(self) -> Iterator[None]:
+        """The frozen base, without gradients or dropout.
+
+        Raises:
+            SettingsError: `full`, and the weights have moved: there is no second copy.
+        """
+        if self.kind == "full" and self._versions() != self._still:
+            raise SettingsError(
+                "the base model is gone once all of its weights have moved: score it before "
+                "training, or take adapt 'lora'"
+            )
+        with load_torch().no_grad(), _evaluating(self.model):
+            if self.kind == "full":
+                yield
+            else:
+                with self.model.disable_adapter():
+                    yield
+
+    def add_reference(self) -> None:
+        """Start the second adapter at the present weights, anew where there is one.
+
+        Raises:
+            SettingsError: `full`, which would need a second copy of the model.
+        """
+        if self.kind == "full":
+            raise SettingsError(
+                "a moving reference ('ema', 'previous') needs adapt 'lora', since full fine-tuning "
+                "keeps no second copy of the model: take reference 'frozen'"
+            )
+        self._second = SecondAdapter(self.model, self._moving)
+
+    def move_reference(self, decay: float) -> None:
+        """Reference <- decay x reference + (1 - decay) x policy; decay 0 copies.
+
+        Raises:
+            SettingsError: no reference was added, or a decay outside 0 to 1.
+        """
+        self._has_second().move(decay)
+
+    def reference_state(self) -> dict[str, Tensor]:
+        """Copies of the reference's tensors on the CPU, for a training checkpoint."""
+        return self._has_second().state()
+
+    def restore_reference(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `reference_state` gave.
+
+        Raises:
+            RunError: tensors of other names or shapes.
+        """
+        second = self._has_second()
+        self._check(state, "the reference's state")
+        second.restore(dict(state))
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """The model under the reference's weights, without gradients or dropout."""
+        second = self._has_second()
+        with load_torch().no_grad(), _evaluating(self.model), second.active():
+            yield
+
+    def save(self, folder: Path) -> None:
+        """Leave a folder that loads without this package, whole or not at all; safetensors only.
+
+        For `lora` what PEFT's AutoPeftModelForCausalLM reads, which names the base by its hub name
+        or by the absolute path of its folder; for `full` the whole model with its tokenizer.
+
+        Raises:
+            RunError: the folder cannot be written, or holds something that is no model.
+        """
+        with whole_folder(folder) as draft, quiet(), still_random():
+            if self.kind == "full":
+                self.model.save_pretrained(draft)
+                self.loaded.tokenizer.save_pretrained(draft)
+            else:
+                self.model.save_pretrained(
+                    str(draft), selected_adapters=[POLICY], save_embedding_layers=False
+                )
+                (draft / "README.md").unlink(missing_ok=True)  # PEFT's, which says nothing
+                _settle(draft / _CONFIG)
+
+    def load(self, folder: Path) -> None:
+        """Take the weights of a folder that `save` left.
+
+        Raises:
+            RunError: no such folder, damaged, or of another shape.
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise RunError(f"there is no folder {folder} to read weights from: check the path")
+        state = self._lora_state(folder) if self.kind == "lora" else self._full_state(folder)
+        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+            raise RunError(f"the weights in {folder} are not all finite: put back a good copy")
+        self.restore(state)
+
+    def _source_state(self) -> dict[str, Tensor]:
+        own = self.loaded
+        dtype = getattr(load_torch(), own.dtype)
+        model = read_weights(own.name, own.source, dtype, own.revision)
+        if model_fingerprint(model) != own.fingerprint:
+            raise SettingsError(
+                f"the weights of model '{own.name}' in {own.source} are not the ones that were "
+                "loaded: put those back"
+            )
+        return dict(model.named_parameters())
+
+    def _full_state(self, folder: Path) -> dict[str, Tensor]:
+        name, source = str(folder), str(folder.absolute())
+        try:
+            read_config(name, source)
+            model = read_weights(name, source, load_torch().float32)
+        except SettingsError as error:
+            raise RunError(str(error)) from error
+        return dict(model.named_parameters())
+
+    def _lora_state(self, folder: Path) -> dict[str, Tensor]:
+        from safetensors.torch import load_file
+
+        _check_shape(folder, self.model.peft_config[POLICY])
+        try:
+            stored = load_file(folder / _WEIGHTS)
+        except Exception as error:  # absent, cut short, or no safetensors at all
+            raise RunError(
+                f"the adapter in {folder} cannot be read: its {_WEIGHTS} is absent or damaged, so "
+                "put back a copy"
+            ) from error
+        names = {name.replace(f".{POLICY}.", "."): name for name in self._moving}
+        return {names.get(name, name): tensor for name, tensor in stored.items()}
+
+    def _check(self, state: Mapping[str, Tensor], what: str) -> None:
+        wrong = sorted(set(state) ^ set(self._moving)) or [
+            name for name, own in self._moving.items() if state[name].shape != own.shape
+        ]
+        if wrong:
+            raise RunError(
+                f"{what} is not of this adapter's shape ({len(wrong)} of {len(self._moving)} "
+                f"tensors differ, first {wrong[0]}): it belongs to another model or other settings"
+            )
+
+    def _has_second(self) -> SecondAdapter:
+        if self._second is None:
+            raise SettingsError("there is no reference yet: call add_reference first")
+        return self._second
+
+    def _versions(self) -> list[int]:
+        """How often each parameter was written to, as torch counts."""
+        return [int(parameter._version) for parameter in self._moving.values()]
+
+
+def _settle(path: Path) -> None:
+    """Sets have another order in every process; sorted, the file is the same each time."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(config.get("target_modules"), list):
+        config["target_modules"].sort()
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _check_shape(folder: Path, own: Any) -> None:
+    try:
+        config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+        found = (str(config["peft_type"]), int(config["r"]), float(config["lora_alpha"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{folder} holds no LoRA adapter: its {_CONFIG} is absent or damaged, so give the "
+            "folder of one"
+        ) from error
+    wanted = ("LORA", int(own.r), float(own.lora_alpha))
+    if found != wanted:
+        raise RunError(
+            f"the adapter in {folder} is {found[0]} of rank {found[1]} and alpha {found[2]:g}, and "
+            f"LORA of rank {wanted[1]} and alpha {wanted[2]:g} was expected: give the matching "
+            "settings"
+        )
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Without dropout, then every module as it was."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training

@@ -1,0 +1,152 @@
+"""Low-rank adapters: which layers carry one, and the weights they start from."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from stacksl.errors import MissingExtra, SettingsError
+from stacksl.lm.loading import Loaded
+from stacksl.lm.reading import first_line, quiet, still_random
+from stacksl.lm.scoring.paths import Tensor, load_torch
+
+__all__ = ["POLICY", "LoraSettings", "linear_layers", "load_peft", "lora_model"]
+
+POLICY = "default"  # PEFT's own name for an adapter; a folder loads by itself under this one alone
+
+
+@dataclass(frozen=True, slots=True)
+class LoraSettings:
+    """The shape of a low-rank adapter: W + (alpha / rank) B A in every target layer.
+
+    Args:
+        rank: the rows of A, (rank, in), and the columns of B, (out, rank).
+        alpha: the adapter's weight, times rank.
+        dropout: the share of an adapter's inputs that training leaves out, from 0 to below 1.
+        targets: names of linear layers, or ends of their dotted names; None for every linear layer
+            but the output.
+
+    Raises:
+        SettingsError: a value outside its range.
+
+    Source: Hu et al. (2022), "LoRA".
+    """
+
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.0
+    targets: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise SettingsError(f"lora_rank is a whole number from 1 up, and {self.rank} came")
+        if not (self.alpha > 0 and math.isfinite(self.alpha)):
+            raise SettingsError(f"lora_alpha is a finite number above 0, and {self.alpha} came")
+        if not 0 <= self.dropout < 1:
+            raise SettingsError(f"lora_dropout is from 0 to below 1, and {self.dropout} came")
+        if self.targets is not None and not self.targets:
+            raise SettingsError(
+                "lora_targets names at least one linear layer, and none came: leave it out for all"
+            )
+
+
+def load_peft() -> Any:
+    """The library peft.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import peft
+    except ImportError:
+        raise MissingExtra.of("adapting a language model by LoRA", "lm") from None
+    return peft
+
+
+def linear_layers(model: Any) -> dict[str, Any]:
+    """The linear layers of a model by dotted name, its output layer left out."""
+    from transformers.pytorch_utils import Conv1D
+
+    kinds = (load_torch().nn.Linear, Conv1D)  # the latter is what GPT-2 has
+    head = model.get_output_embeddings()
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, kinds) and module is not head
+    }
+
+
+def lora_model(loaded: Loaded, settings: LoraSettings, seed: int) -> Any:
+    """The model within PEFT, with an adapter that changes nothing yet.
+
+    A is uniform on ±1/sqrt(in), drawn for each layer from (seed, its name) alone, so that it is the
+    same on every device and beside any other layers; B is 0. Both are float32 whatever the base
+    computes in: a step of AdamW is some 1e-4 of a weight, and bfloat16 rounds what is below 4e-3 of
+    it away. The model is changed in place.
+
+    Raises:
+        SettingsError: a target that no linear layer has, or a model that carries an adapter.
+        MissingExtra: peft is not installed.
+    """
+    peft = load_peft()
+    if hasattr(loaded.model, "peft_config"):
+        raise SettingsError(f"model '{loaded.name}' carries an adapter already: load it again")
+    targets = _targets(loaded.model, settings.targets)
+    config = peft.LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=targets,
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=loaded.source,
+        revision=loaded.revision,
+    )
+    try:
+        with quiet(), still_random():
+            model = peft.get_peft_model(loaded.model, config)
+    except ValueError as error:
+        raise SettingsError(
+            f"peft cannot adapt these layers of model '{loaded.name}' ({first_line(error)}): "
+            "choose others by lora_targets"
+        ) from error
+    _begin(model, seed)
+    return model.eval()
+
+
+def _targets(model: Any, asked: tuple[str, ...] | None) -> list[str]:
+    layers = linear_layers(model)
+    ends = sorted({name.rpartition(".")[2] for name in layers})
+    if asked is None:  # ends alone, unless something that is not to be adapted has one of them too
+        others = {
+            name.rpartition(".")[2] for name, _ in model.named_modules() if name not in layers
+        }
+        return sorted(layers) if others & set(ends) else ends
+    for target in asked:
+        if not any(name == target or name.endswith(f".{target}") for name in layers):
+            raise SettingsError(
+                f"lora_targets names '{target}', which is no linear layer below the output of this "
+                f"model: take of {', '.join(ends)}"
+            )
+    return sorted(set(asked))
+
+
+def _begin(model: Any, seed: int) -> None:
+    torch = load_torch()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if f".{POLICY}." not in name:
+                continue
+            parameter.data = parameter.data.float()
+            parameter.copy_(_first_weights(name, parameter, seed))
+
+
+def _first_weights(name: str, parameter: Tensor, seed: int) -> Tensor:
+    torch = load_torch()
+    if "lora_A" not in name:
+        return torch.zeros(parameter.shape)
+    key = hashlib.blake2b(f"lora {seed} {name}".encode(), digest_size=8).digest()
+    draw = torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)
+    bound = 1 / math.sqrt(parameter.shape[1])
+    return torch.empty(parameter.shape).uniform_(-bound, bound, generator=draw)

@@ -1,0 +1,217 @@
+"""What a refit of the adapter minimises: one number an example, as a function of option scores.
+
+The same losses as `core.losses`, on tensors that carry gradients back into the model. Scores are
+s = (normalised log-likelihood) / temperature and π = softmax(s).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stacksl.core.calibration import clip_at_median, clip_at_quantile
+from stacksl.core.losses import Reading
+from stacksl.errors import SettingsError, unknown_name
+from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.paths import load_torch
+
+__all__ = ["OBJECTIVES", "ClipWindow", "Example", "Part", "clip", "cross_entropy", "kl", "part"]
+
+Tensor: TypeAlias = Any
+
+OBJECTIVES: dict[str, str] = {
+    "sft": "cross-entropy of the gold option's own tokens: -log p(gold | prompt) / tokens",
+    "ce": "softmax cross-entropy over the scores of all options: the paper's MC-Ranker",
+    "ce-hard": "softmax cross-entropy over the candidates alone",
+    "stacksl": "cross-entropy over the candidates, clipped, + kl_weight x KL(policy, reference)",
+}
+"""Every objective, with what it is. Clipping and the KL term belong to `stacksl` alone.
+
+Source: the paper's ablation (SFT, CE, CE without regularisation, StackSL).
+"""
+
+_WINDOW = 200  # losses that the clip level is a quantile of: as in the scorer `sgd`
+_ENOUGH = 20  # losses before that quantile means anything
+_QUANTILE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One item to train on: a bought label, or a skipped item for the KL term alone.
+
+    Attributes:
+        item: token rows of the prompt and its K options.
+        alone: token rows of the same options without the prompt, for `pmi`; else None.
+        gold: x*, an index into the options; None for the KL term alone.
+        candidates: C_t, the options the loss and the KL term are over; holds `gold`.
+        reference: the K scores of the frozen base after normalisation and temperature; may be
+            empty where no KL to it is wanted.
+
+    Raises:
+        SettingsError: an index outside the options, a gold outside the candidates, or a reference
+            of another length.
+    """
+
+    item: TokenItem
+    alone: TokenItem | None
+    gold: int | None
+    candidates: tuple[int, ...]
+    reference: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        count = len(self.item.options)
+        inside = all(0 <= index < count for index in self.candidates)
+        if not self.candidates or not inside or len(set(self.candidates)) < len(self.candidates):
+            raise SettingsError(
+                f"item '{self.item.id}' has {count} options, and its candidates {self.candidates} "
+                "are not distinct indices among them"
+            )
+        if self.gold is not None and self.gold not in self.candidates:
+            raise SettingsError(
+                f"the gold option {self.gold} of item '{self.item.id}' is not among its candidates "
+                f"{self.candidates}: let it join them"
+            )
+        if len(self.reference) not in (0, count):
+            raise SettingsError(
+                f"item '{self.item.id}' has {count} options and {len(self.reference)} reference "
+                "scores: give one an option, or none"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What an objective reads of an example: m of its options, and no others are scored.
+
+    Attributes:
+        item: the item with those options alone.
+        alone: they without the prompt, for `pmi`.
+        gold: the position of x* among them; None for the KL term alone.
+        reference: the frozen base's scores of them, (m,), or empty.
+    """
+
+    item: TokenItem
+    alone: TokenItem | None
+    gold: int | None
+    reference: tuple[float, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of its packed rows, P + Σ (L_i - 1), with those of `alone`."""
+        rows = (self.item,) if self.alone is None else (self.item, self.alone)
+        return sum(len(row.prompt) + sum(len(option) - 1 for option in row.options) for row in rows)
+
+
+def part(example: Example, objective: str, *, pmi: bool = False) -> Part:
+    """The part of an example that an objective reads.
+
+    Args:
+        example: the example; it has a gold option, or the objective is `stacksl`.
+        objective: one of `OBJECTIVES`.
+        pmi: whether scores need the options alone too.
+
+    Raises:
+        SettingsError: no such objective, or `pmi` without `alone`.
+    """
+    if objective not in OBJECTIVES:
+        raise unknown_name("objective", objective, OBJECTIVES)
+    if pmi and example.alone is None and objective != "sft":
+        raise SettingsError(
+            f"pmi scores need the options of item '{example.item.id}' alone: give `alone`"
+        )
+    chosen = example.candidates
+    if objective == "ce":
+        chosen = tuple(range(len(example.item.options)))
+    if objective == "sft":
+        assert example.gold is not None
+        chosen = (example.gold,)
+    alone = example.alone if pmi and objective != "sft" else None
+    return Part(
+        _narrowed(example.item, chosen),
+        None if alone is None else _narrowed(alone, chosen),
+        None if example.gold is None else chosen.index(example.gold),
+        tuple(example.reference[index] for index in chosen) if example.reference else (),
+    )
+
+
+def cross_entropy(scores: Tensor, gold: int) -> Tensor:
+    """ℓ = -log π(x*) of scores (m,), nats; `gold` is the position of x*.
+
+    Source: Algorithm 1, the loss over candidates.
+    """
+    return -scores.log_softmax(-1)[gold]
+
+
+def kl(scores: Tensor, reference: Tensor) -> Tensor:
+    """KL(π ‖ π_ref) = Σ π log(π / π_ref) of scores (m,) and (m,), nats; the reference is fixed.
+
+    Source: Algorithm 1, the update; Algorithm 2, the KL-only step.
+    """
+    logs = scores.log_softmax(-1)
+    return (logs.exp() * (logs - reference.detach().log_softmax(-1))).sum()
+
+
+def clip(loss: Tensor, level: float, reading: Reading) -> Tensor:
+    """The loss ℓ clipped at ρ = `level` nats, with the gradient of `core.losses.clip`.
+
+    `literal` is min(ℓ, ρ), whose gradient above ρ is zero; `scale` is ρ(1 + log(ℓ/ρ)) above ρ,
+    whose gradient is that of ℓ times ρ/ℓ; `none` is ℓ.
+
+    Source: Algorithm 1, loss clipping. Deviation: `scale` (DESIGN D10).
+    """
+    if reading == "none" or float(loss.detach()) <= level:
+        return loss
+    if reading == "literal" or level == 0.0:
+        return loss * 0.0 + level
+    return level * (1.0 + load_torch().log(loss / level))
+
+
+class ClipWindow:
+    """The losses that the clip level ρ is made from: the last 200 of the labels trained on.
+
+    ρ is `level`, or `multiple` times their median, or their 95 % quantile; infinite before 20 of
+    them, so that nothing is clipped.
+
+    Args:
+        level: ρ in nats, or None.
+        multiple: ρ as a multiple of the median, or None.
+        losses: what came before.
+
+    Source: the paper's "Loss Clipping ρ".
+    """
+
+    def __init__(
+        self, level: float | None, multiple: float | None, losses: Sequence[float] = ()
+    ) -> None:
+        self._fixed = level
+        self._multiple = multiple
+        self.losses = list(losses)
+
+    def level(self) -> float:
+        """ρ in nats."""
+        if self._fixed is not None:
+            return self._fixed
+        if len(self.losses) < _ENOUGH:
+            return math.inf
+        seen = np.array(self.losses)
+        if self._multiple is not None:
+            return clip_at_median(seen, self._multiple)
+        return clip_at_quantile(seen, _QUANTILE)
+
+    def add(self, losses: Sequence[float]) -> None:
+        """Take in the losses of a step, before clipping."""
+        self.losses = [*self.losses, *losses][-_WINDOW:]
+
+
+def _narrowed(item: TokenItem, chosen: Sequence[int]) -> TokenItem:
+    """The item with some of its options, in the order given."""
+
+    def of(whole: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(whole[index] for index in chosen)
+
+    spans = getattr(item, "spans", None)
+    more: dict[str, Any] = {} if spans is None else {"spans": of(spans)}
+    return replace(item, options=of(item.options), lengths=of(item.lengths), **more)

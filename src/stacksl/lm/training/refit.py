@@ -1,0 +1,163 @@
+"""A refit of the adapter: its steps, what it came to, and how it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stacksl.errors import SettingsError
+from stacksl.lm.distributed import ALONE, Crew
+from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.training.checkpoint import Interim
+from stacksl.lm.training.objectives import Example, part
+from stacksl.lm.training.recipe import Reference, TrainSettings
+from stacksl.lm.training.steps import Course
+
+if TYPE_CHECKING:
+    from stacksl.lm.training.adapters import Adapter
+
+__all__ = ["Example", "Reference", "TrainSettings", "Trained", "train"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a refit came to.
+
+    Attributes:
+        steps: of the optimiser.
+        examples: that took part, those for the KL term alone included.
+        loss: mean loss of the labels in the last epoch, before clipping, nats; None without labels.
+        kl: mean KL(π ‖ π_ref) over what the loss is over, in the last epoch, nats; None where it
+            was not seen (`sft`, no reference scores, or an unused `ema` or `previous`).
+        clipped: share of all losses that were above the clip level.
+        kl_weight: λ at the end.
+        seconds: of wall clock, those before an interruption included.
+        tokens: of packed rows that went through the model with gradients.
+        largest: the largest loss of a label in the last epoch, before clipping, nats.
+        loss_clipped, largest_clipped: mean and largest of the same losses after clipping.
+    """
+
+    steps: int
+    examples: int
+    loss: float | None
+    kl: float | None
+    clipped: float
+    kl_weight: float
+    seconds: float
+    tokens: int
+    largest: float | None = None
+    loss_clipped: float | None = None
+    largest_clipped: float | None = None
+
+
+def train(
+    adapter: Adapter,
+    likelihood: Likelihood,
+    examples: Sequence[Example],
+    settings: TrainSettings,
+    *,
+    seed: int,
+    key: int,
+    folder: Path | None = None,
+    tell: Callable[[int, int], None] | None = None,
+    crew: Crew | None = None,
+) -> Trained:
+    """Train the adapter from its present weights on the examples; leaves the model in `eval`.
+
+    A step minimises the mean over its examples of clip(ℓ) + kl_weight·KL(π ‖ π_ref), where an
+    example without a gold has the second term alone; such examples are left out where no KL term
+    takes part. Gradients of a step are accumulated over `likelihood.batches`, which with several
+    processes are shared by all and summed before the step.
+
+    The order of the examples and dropout depend on seed and key alone, never on the number of
+    processes or on what ran before; torch's own random state is as it was.
+
+    Args:
+        adapter: what moves.
+        likelihood: of `adapter.model`.
+        examples: the labels learnt so far and, for the KL term, items that were skipped.
+        settings: the rest.
+        seed: of the run.
+        key: the number of the refit.
+        folder: where training checkpoints go. Called again with the same arguments and the same
+            weights to begin with, the refit goes on from the last one, bit for bit on the CPU.
+        tell: called with (steps done, steps in all) after every step.
+        crew: the processes that share the work, each with the same arguments; every one of them
+            reads `folder`, the first writes it.
+
+    Raises:
+        RunError: numbers that are not finite, or no memory left; the last checkpoint is kept.
+        SettingsError: an example that does not fit the settings, or reference `ema` or `previous`
+            with full fine-tuning.
+    """
+    _check(adapter, examples, settings)
+    parts = [
+        part(each, settings.objective, pmi=settings.normalisation == "pmi")
+        for each in examples
+        if each.gold is not None or settings.pulls
+    ]
+    course = Course(adapter, likelihood, parts, settings, (seed, key), crew or ALONE)
+    if not parts:
+        return _trained(course)
+    with _training(adapter, settings.checkpointing):
+        interim = Interim(folder, course.arguments())
+        course.begin(interim.last())
+        course.run(interim, tell)
+    return _trained(course)
+
+
+def _check(adapter: Adapter, examples: Sequence[Example], settings: TrainSettings) -> None:
+    if settings.pulls and settings.reference != "frozen" and adapter.kind == "full":
+        raise SettingsError(
+            f"reference '{settings.reference}' keeps a second adapter, and full fine-tuning has "
+            "none: take reference 'frozen' or adapt 'lora'"
+        )
+    if settings.pulls and settings.reference == "frozen":
+        for each in examples:
+            if not each.reference:
+                raise SettingsError(
+                    f"the KL term to the frozen base needs its scores of item '{each.item.id}': "
+                    "give `reference`, or kl_weight 0"
+                )
+
+
+@contextmanager
+def _training(adapter: Adapter, checkpointing: bool) -> Iterator[None]:
+    """The model in training, with a random state of its own; then still, and all as it was."""
+    torch, model = load_torch(), adapter.model
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.enable_grad():
+        model.train()
+        adapter.checkpointing(checkpointing)
+        try:
+            yield
+        finally:
+            adapter.checkpointing(False)
+            model.eval()
+            for parameter in adapter.parameters():
+                parameter.grad = None
+
+
+def _trained(course: Course) -> Trained:
+    now = course.now
+    return Trained(
+        steps=now.step,
+        examples=len(course.parts),
+        loss=_mean(now.losses),
+        kl=_mean(now.kls),
+        clipped=now.clipped / max(1, now.labels),
+        kl_weight=now.kl_weight,
+        seconds=now.seconds,
+        tokens=now.tokens,
+        largest=max(now.losses, default=None),
+        loss_clipped=_mean(now.cut),
+        largest_clipped=max(now.cut, default=None),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

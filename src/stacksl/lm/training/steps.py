@@ -1,0 +1,267 @@
+"""The steps of a refit: who is next, the gradient of a step, what it saw, where it stands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from stacksl.core.calibration import adjusted_kl_weight
+from stacksl.core.losses import clip as clip_value
+from stacksl.core.rng import generator
+from stacksl.errors import RunError
+from stacksl.lm.distributed import Crew
+from stacksl.lm.memory.errors import within_memory
+from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.normalise import normalised
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.training.checkpoint import Interim
+from stacksl.lm.training.objectives import ClipWindow, Part, clip, cross_entropy, kl
+from stacksl.lm.training.optimizer import NOT_FINITE, Descent
+from stacksl.lm.training.recipe import TrainSettings
+
+if TYPE_CHECKING:
+    from stacksl.lm.training.adapters import Adapter
+
+__all__ = ["Course", "Progress"]
+
+Tensor: TypeAlias = Any
+Seen: TypeAlias = tuple[float | None, float | None]  # loss and KL of an example, where it has them
+
+_LEAST_WEIGHT = 1e-6  # of an adjusted KL weight: 0 could not grow
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a refit stands, besides its tensors; plain numbers, as JSON keeps them exactly."""
+
+    step: int = 0
+    kl_weight: float = 0.0
+    seconds: float = 0.0
+    tokens: int = 0
+    labels: int = 0
+    clipped: int = 0
+    window: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)  # of this epoch, before clipping
+    cut: list[float] = field(default_factory=list)  # the same after it
+    kls: list[float] = field(default_factory=list)  # of this epoch
+
+
+class Course:
+    """One refit on its way."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        likelihood: Likelihood,
+        parts: Sequence[Part],
+        settings: TrainSettings,
+        keys: tuple[int, int],
+        crew: Crew,
+    ) -> None:
+        self.adapter = adapter
+        self.likelihood = likelihood
+        self.parts = parts
+        self.settings = settings
+        self.keys = keys
+        self.crew = crew
+        self.an_epoch = math.ceil(len(parts) / settings.batch_size)
+        self.total = settings.epochs * self.an_epoch
+        self.now = Progress(kl_weight=settings.kl_weight)
+        if settings.kl_target is not None:
+            self.now.kl_weight = max(settings.kl_weight, _LEAST_WEIGHT)
+        self.window = ClipWindow(settings.clip_level, settings.clip_multiple)
+        self.moving = settings.pulls and settings.reference != "frozen"
+
+    def arguments(self) -> str:
+        """A fingerprint of everything that the result depends on."""
+        whole = (asdict(self.settings), self.keys, self.adapter.fingerprint(), list(self.parts))
+        return blake2b(repr(whole).encode(), digest_size=16).hexdigest()
+
+    def begin(self, last: tuple[dict[str, Tensor], dict[str, Any]] | None) -> None:
+        """Set up optimiser and reference, and be where the last checkpoint was."""
+        given = self.settings
+        self.descent = Descent(
+            self.adapter.parameters(),
+            self.total,
+            learning_rate=given.learning_rate,
+            warmup_share=given.warmup_share,
+            weight_decay=given.weight_decay,
+            max_grad_norm=given.max_grad_norm,
+        )
+        if self.moving:
+            self.adapter.add_reference()
+        if last is None:
+            return
+        tensors, facts = last
+        self.now = Progress(**facts)
+        self.window.add(self.now.window)
+        if self.moving:
+            self.adapter.restore_reference(_under("reference", tensors))
+        self.adapter.restore(_under("adapter", tensors))
+        self.descent.restore(_under("descent", tensors))
+
+    def run(self, interim: Interim, tell: Callable[[int, int], None] | None) -> None:
+        """Take the steps that are left."""
+        started = monotonic() - self.now.seconds
+        while self.now.step < self.total:
+            what = f"take step {self.now.step + 1} of the training"
+            with within_memory(what, checkpointing=self.settings.checkpointing):
+                self._step()
+            self.now.seconds = monotonic() - started
+            every = self.settings.save_every
+            if every and self.now.step % every == 0 and self.crew.rank == 0:
+                self._save(interim)
+            if tell is not None:
+                tell(self.now.step, self.total)
+
+    def _step(self) -> None:
+        chosen = self._chosen()
+        groups = self.likelihood.batches([each.item for each in chosen])
+        level = self.window.level()
+        if self.moving and self.settings.reference == "previous":
+            self.adapter.move_reference(0.0)
+        mine = []
+        for number in self.crew.share(len(groups)):
+            self._reseed(number)
+            group = [chosen[index] for index in groups[number]]
+            mine.append(self._backward(group, level, len(chosen)))
+        found = self.crew.gather(mine)
+        order = [index for group in groups for index in group]
+        flat = [seen for group in found for seen in group]
+        seen = [pair for _, pair in sorted(zip(order, flat, strict=True), key=lambda each: each[0])]
+        self._refuse_not_finite(seen)
+        self.crew.total(self.descent.gradients())
+        self.descent.step(self.now.step)
+        if self.moving and self.settings.reference == "ema":
+            self.adapter.move_reference(self.settings.ema_decay)
+        self._note(seen, level)
+        self.now.tokens += sum(each.tokens for each in chosen)
+        self.now.step += 1
+
+    def _chosen(self) -> list[Part]:
+        """The parts of the step at hand, from the order of its epoch."""
+        epoch, place = divmod(self.now.step, self.an_epoch)
+        if place == 0:
+            self.now.losses, self.now.cut, self.now.kls = [], [], []
+        order = generator(self.keys[0], "lm order", self.keys[1], epoch)
+        size = self.settings.batch_size
+        places = order.permutation(len(self.parts))[place * size : (place + 1) * size]
+        return [self.parts[int(index)] for index in places]
+
+    def _reseed(self, number: int) -> None:
+        """Dropout of a micro-batch from its own number, whichever process it falls to."""
+        torch = load_torch()
+        draw = generator(self.keys[0], "lm dropout", self.keys[1], self.now.step, number)
+        key, device = int(draw.integers(2**62)), self.adapter.model.device
+        torch.default_generator.manual_seed(key)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(key)
+
+    def _backward(self, group: Sequence[Part], level: float, share: int) -> list[Seen]:
+        """Add the gradient of a micro-batch's part of the step's mean; what was seen."""
+        anchors = self._anchors(group)
+        terms, seen = [], []
+        for each, scores, anchor in zip(group, self._scores(group), anchors, strict=True):
+            term, pair = self._term(each, scores, anchor, level)
+            terms.append(term)
+            seen.append(pair)
+        (load_torch().stack(terms).sum() / share).backward()
+        return seen
+
+    def _term(
+        self, each: Part, scores: Tensor, anchor: Tensor | None, level: float
+    ) -> tuple[Tensor, Seen]:
+        """What an example adds to the step's sum, with its loss and KL as numbers."""
+        term, loss, pull = scores.sum() * 0.0, None, None
+        if each.gold is not None:
+            whole = self._loss(scores, each.gold)
+            loss = float(whole.detach())
+            term = clip(whole, level, self.settings.clips)
+        if anchor is not None:
+            pulling = kl(scores, anchor)
+            pull = float(pulling.detach())
+            if self.settings.pulls:
+                term = term + self.now.kl_weight * pulling
+        return term, (loss, pull)
+
+    def _loss(self, scores: Tensor, gold: int) -> Tensor:
+        return -scores[gold] if self.settings.objective == "sft" else cross_entropy(scores, gold)
+
+    def _scores(self, group: Sequence[Part]) -> list[Tensor]:
+        items = [each.item for each in group]
+        sums = self.likelihood.sums(items)
+        if self.settings.objective == "sft":
+            return normalised(sums, items, "token_mean")
+        alone = None
+        if self.settings.normalisation == "pmi":
+            alone = self.likelihood.sums([each.alone for each in group if each.alone is not None])
+        kind, temperature = self.settings.normalisation, self.settings.temperature
+        return normalised(sums, items, kind, alone=alone, temperature=temperature)
+
+    def _anchors(self, group: Sequence[Part]) -> list[Tensor | None]:
+        """Scores of the reference; None where there are none."""
+        torch = load_torch()
+        if self.moving:
+            with self.adapter.reference():
+                return list(self._scores(group))
+        if self.settings.reference != "frozen" or self.settings.objective == "sft":
+            return [None] * len(group)
+        device = self.adapter.model.device
+        return [
+            torch.tensor(each.reference, dtype=torch.float32, device=device)
+            if each.reference
+            else None
+            for each in group
+        ]
+
+    def _refuse_not_finite(self, seen: Sequence[Seen]) -> None:
+        for value in (value for pair in seen for value in pair if value is not None):
+            if not math.isfinite(value):
+                place = {"step": self.now.step + 1, "total": self.total}
+                raise RunError(NOT_FINITE.format(what="a loss", **place))
+
+    def _note(self, seen: Sequence[Seen], level: float) -> None:
+        """Take in what a step saw: clip window, KL weight, the means of the epoch."""
+        losses = [loss for loss, _ in seen if loss is not None]
+        kls = [pull for _, pull in seen if pull is not None]
+        if self.settings.clips != "none":
+            self.now.clipped += sum(loss > level for loss in losses)
+        self.now.labels += len(losses)
+        self.window.add(losses)
+        self.now.window = self.window.losses
+        self.now.losses += losses
+        flat = np.zeros(0)  # of the game's clip, the value alone
+        self.now.cut += [clip_value(loss, flat, level, self.settings.clips)[0] for loss in losses]
+        self.now.kls += kls
+        target = self.settings.kl_target
+        if self.settings.pulls and target is not None and kls:
+            most = 1.0 / self.settings.learning_rate
+            observed = sum(kls) / len(kls)
+            self.now.kl_weight = adjusted_kl_weight(
+                self.now.kl_weight, max(0.0, observed), target, most=most
+            )
+
+    def _save(self, interim: Interim) -> None:
+        weights = self.adapter.state()
+        if not all(bool(each.isfinite().all()) for each in weights.values()):
+            place = {"step": self.now.step, "total": self.total}
+            raise RunError(NOT_FINITE.format(what="a weight", **place))  # never go on from these
+        tensors = {f"adapter/{name}": each for name, each in weights.items()}
+        tensors |= {f"descent/{name}": each for name, each in self.descent.tensors().items()}
+        if self.moving:
+            second = self.adapter.reference_state()
+            tensors |= {f"reference/{name}": each for name, each in second.items()}
+        interim.save(tensors, asdict(self.now))
+
+
+def _under(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors below a name, without it."""
+    start = f"{name}/"
+    return {each[len(start) :]: value for each, value in tensors.items() if each.startswith(start)}

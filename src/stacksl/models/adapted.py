@@ -1,0 +1,220 @@
+"""The language model of a run: made from its settings, saved at the end, loaded again later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stacksl.core.blocks import Array
+from stacksl.data import Dataset
+from stacksl.errors import DataError, RunError
+from stacksl.lm import ALONE, Crew, LanguageModel, LoraSettings, ModelChoices, TrainSettings
+from stacksl.lm.export.folder import ABOUT, About, expect_whole, read_about, write_model
+from stacksl.lm.prompt.format import template
+from stacksl.runs.settings.resolve import Settings
+from stacksl.types import Item
+
+CHUNK = 256  # items predicted at a time
+
+
+def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
+    """What `settings` say of a language model; what a run `recorded` of itself goes before it.
+
+    The path `kv` is the exception: it has no gradients, so a refit under that name would be
+    refused, and `auto` comes to it again.
+
+    Raises:
+        SettingsError: a template or a value that there is not.
+    """
+    text, path = recorded.get("lm_template"), str(recorded.get("lm_path", settings.path))
+    return ModelChoices(
+        model=settings.model or "sample",
+        adapt=settings.adapt or "lora",
+        protocol=settings.protocol,
+        template=template(settings.template, settings.protocol) if text is None else str(text),
+        chat=settings.chat,
+        normalisation=settings.normalisation,
+        temperature=settings.temperature,
+        max_len_prompt=settings.max_len_prompt,
+        max_len_choice=settings.max_len_choice,
+        device=settings.device,
+        dtype=str(recorded.get("lm_dtype", settings.dtype)),
+        path=settings.path if path == "kv" else path,
+        batch_tokens=settings.batch_tokens,
+        state_dim=settings.state_dim,
+        lora=_lora(settings),
+        threads=recorded.get("lm_threads"),
+        training=_training(settings),
+    )
+
+
+def _lora(settings: Settings) -> LoraSettings:
+    names = [name.strip() for name in (settings.lora_targets or "").split(",")]
+    return LoraSettings(
+        rank=settings.lora_rank,
+        alpha=settings.lora_alpha,
+        dropout=settings.lora_dropout,
+        targets=tuple(name for name in names if name) or None,
+    )
+
+
+def _training(settings: Settings) -> TrainSettings:
+    return TrainSettings(
+        objective=settings.objective,
+        reference=settings.reference,
+        ema_decay=settings.ema_decay,
+        kl_weight=settings.kl_weight,
+        kl_target=settings.kl_target,
+        clip=settings.clip,
+        clip_level=settings.clip_level,
+        clip_multiple=settings.clip_multiple,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        warmup_share=settings.warmup_share,
+        weight_decay=settings.weight_decay,
+        checkpointing=settings.checkpointing,
+        save_every=settings.training_checkpoint_every,
+    )
+
+
+def is_adapted(folder: Path) -> bool:
+    """Whether the model in `folder` is an adapted language model."""
+    return (folder / ABOUT).is_file()
+
+
+def _lora_of(folder: Path) -> LoraSettings:
+    """The shape of the adapter in `folder`, from its own configuration, which is verified."""
+    table = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    targets = table["target_modules"]
+    return LoraSettings(
+        rank=int(table["r"]),
+        alpha=float(table["lora_alpha"]),
+        targets=(targets,) if isinstance(targets, str) else tuple(sorted(targets)),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AdaptedModel:
+    """A language model under a trained adapter, as `predict` and `evaluate` use it.
+
+    It has no online state: the head that steered the purchases is not part of the model (D12).
+    """
+
+    model: LanguageModel
+    classes: tuple[str, ...] | None
+    columns: Mapping[str, str]
+
+    def policies(
+        self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
+    ) -> list[Array]:
+        """(K,) probabilities over each item's candidates, under the run's own normalisation."""
+        return self.model.policies(items, progress)
+
+    def predict(
+        self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """One row an item: `id, choice, index, probability`.
+
+        Raises:
+            DataError: an item has no candidates, and the model no classes.
+        """
+        listed = [self._own(item) for item in items]
+        for item in listed:
+            if not item.candidates:
+                raise DataError(f"item '{item.id}' has no candidates: give it two or more")
+        return self._predictions(listed, progress)
+
+    def _predictions(
+        self, items: Sequence[Item], progress: Callable[[int, int], None] | None
+    ) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(items), CHUNK):
+            chunk = items[start : start + CHUNK]
+            policies = self.policies(chunk)
+            if progress is not None:
+                progress(start + len(chunk), len(items))
+            for item, policy in zip(chunk, policies, strict=True):
+                index = int(np.argmax(policy))
+                yield {
+                    "id": item.id,
+                    "choice": item.candidates[index],
+                    "index": index,
+                    "probability": float(policy[index]),
+                }
+
+    def _own(self, item: Item) -> Item:
+        if self.classes is None or item.candidates == self.classes:
+            return item
+        if item.candidates:
+            raise DataError(
+                f"the candidates of item '{item.id}' should be the {len(self.classes)} classes of"
+                " the model, but are others: give it the model's classes in their order, or no"
+                " candidates"
+            )
+        return Item(item.id, item.prompt, self.classes)
+
+    def about(self) -> About:
+        """What it was made from and for."""
+        choices, loaded = self.model.choices, self.model.stage.loaded
+        return About(
+            name=choices.model,
+            source=loaded.source,
+            revision=loaded.revision,
+            fingerprint=loaded.fingerprint,
+            licence=loaded.licence,
+            kind=choices.adapt,
+            protocol=choices.protocol,
+            template=choices.template,
+            chat=choices.chat,
+            normalisation=choices.normalisation,
+            temperature=self.model.temperature,
+            max_len_prompt=choices.max_len_prompt,
+            max_len_choice=choices.max_len_choice,
+            positions=loaded.positions,
+            dtype=loaded.dtype,
+            classes=self.classes,
+            columns=dict(self.columns),
+        )
+
+    def save(self, folder: Path, facts: Mapping[str, Any], test: Dataset | None = None) -> None:
+        """Hand the model over into `folder`; `facts` go on its card, `test` becomes a task."""
+        write_model(folder, self.model.stage.adapter, self.about(), facts, test)
+
+    @classmethod
+    def load(cls, folder: Path, *, device: str = "auto", crew: Crew = ALONE) -> AdaptedModel:
+        """The model that `save` wrote.
+
+        Raises:
+            RunError: there is none, it is damaged, or its base is another one by now.
+        """
+        about = read_about(folder)
+        expect_whole(folder)
+        choices = ModelChoices(
+            model=about.base if about.kind == "lora" else str(folder),
+            adapt=about.kind,
+            protocol=about.protocol,
+            template=about.template,
+            chat=about.chat,
+            normalisation=about.normalisation,
+            temperature=about.temperature,
+            max_len_prompt=about.max_len_prompt,
+            max_len_choice=about.max_len_choice,
+            device=device,
+            dtype=about.dtype if about.kind == "lora" else "float32",  # all that moves is float32
+            lora=_lora_of(folder) if about.kind == "lora" else LoraSettings(),
+        )
+        model = LanguageModel(choices, crew=crew)
+        if about.kind == "lora":
+            if model.base_fingerprint != about.fingerprint:
+                raise RunError(
+                    f"the adapter was trained on the weights {about.fingerprint[:12]}, but"
+                    f" {about.name} is {model.base_fingerprint[:12]} here: restore those weights,"
+                    " or run again"
+                )
+            model.take(folder)
+        return cls(model, about.classes, about.columns)

@@ -1,0 +1,267 @@
+"""The audit: how good the final model is on new items, from answers that are never trained on.
+
+Its items are drawn uniformly from the pool before anything is bought, are bought inside the budget,
+and nothing is ever selected or fitted on them. `audit_size` says how many, `draw` which ones,
+`expected_width` how much they will tell, and `judge_audit` what they told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array
+from stacksl.core.rng import generator
+from stacksl.errors import SettingsError
+from stacksl.models.metrics import calibration_bins, wilson
+
+__all__ = [
+    "NO_ANSWER",
+    "SMALLEST",
+    "Audit",
+    "Audited",
+    "Verdict",
+    "audit_size",
+    "default_size",
+    "draw",
+    "expected_width",
+    "judge_audit",
+]
+
+SMALLEST = 80  # labels of a budget below which an audit would take more than it tells
+NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
+
+Verdict = tuple[str, int | None]
+"""What an annotator said of an item (`label`, `none`, `ambiguous`, `broken`), and its candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An audit as a run holds it: its items, and what was said of them.
+
+    Attributes:
+        rows: of the items, in the order drawn.
+        answers: what was said, by item id; an item that is not in it is unanswered.
+        passed_over: see `Audited`.
+        number: which of the run's audits it is, from 1.
+    """
+
+    rows: tuple[int, ...]
+    answers: Mapping[str, Verdict]
+    passed_over: float = 0.0
+    number: int = 1
+
+    def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
+        """(row, candidate) of the items that a candidate was named for; `ids` are of all rows."""
+        said = [(row, self.answers.get(ids[row], ("missing", None))[1]) for row in self.rows]
+        return [(row, index) for row, index in said if index is not None]
+
+
+def default_size(budget: int) -> int:
+    """The audit's items where nobody says how many: min(max(B/10, 50), 200, B/4), rounded down.
+
+    It is 0 under 80 labels.
+
+    >>> [default_size(labels) for labels in (79, 80, 200, 500, 800, 1000, 5000)]
+    [0, 20, 50, 50, 80, 100, 200]
+    """
+    return 0 if budget < SMALLEST else min(max(budget // 10, 50), 200, budget // 4)
+
+
+def audit_size(budget: int, *, asked_for: int | None, tested: bool, items: int) -> int:
+    """How many labels of the budget are kept for the audit.
+
+    Args:
+        budget: B, the labels of the whole run, audit included.
+        asked_for: what the user wants (0: no audit); None leaves it to the default.
+        tested: whether a test file says how good the model is; then there is none by default.
+        items: the items that an audit may be drawn from.
+
+    Raises:
+        SettingsError: fewer than 0 are asked for, or so many that no label is left to train on, or
+            more than there are items.
+    """
+    if asked_for is None:
+        return 0 if tested else min(default_size(budget), max(0, items - 1))
+    if asked_for < 0:
+        raise SettingsError(
+            f"the audit must have 0 items or more, but {asked_for} came: give 0 for none"
+        )
+    if asked_for >= budget:
+        raise SettingsError(
+            f"the audit must leave labels to train on, but {asked_for} of a budget of {budget} were"
+            f" asked for: give at most {budget - 1}, or a larger budget"
+        )
+    if asked_for > items:
+        raise SettingsError(
+            f"the audit of {asked_for} is larger than the {items} items it could be drawn from:"
+            f" give at most {items}"
+        )
+    return asked_for
+
+
+def draw(
+    items: int, size: int, seed: int, exclude: Set[int] = frozenset(), epoch: int = 0
+) -> list[int]:
+    """The rows of an audit: uniform without replacement, in the order drawn.
+
+    Args:
+        items: the items of the pool, rows 0 to `items` − 1.
+        size: how many are wanted.
+        seed: the run's seed; the same arguments give the same rows.
+        exclude: rows that are not of the pool: owned labels, and for a later audit all that was
+            bought. The rows left by a selection are no uniform sample of the source any more:
+            `Audited.passed_over` is there to say so.
+        epoch: 0 for the audit before the first purchase, 1 and on for later ones.
+
+    Raises:
+        SettingsError: fewer rows are left than wanted.
+    """
+    pool = np.setdiff1d(np.arange(items), np.fromiter(exclude, dtype=np.int64, count=len(exclude)))
+    if size > len(pool):
+        raise SettingsError(
+            f"the audit needs {size} items that were not bought, but {len(pool)} are left: ask for"
+            f" an audit of at most {len(pool)}, or add items"
+        )
+    chosen = generator(seed, "audit", epoch).choice(len(pool), size, replace=False)
+    return [int(row) for row in pool[chosen]]
+
+
+def expected_width(size: int, budget: int, *, tested: bool = False) -> str:
+    """The sentence before a run: how much of the budget the audit takes, and what it will tell.
+
+    >>> expected_width(80, 800).split(":")[0]
+    '80 of the 800 labels are kept for an audit'
+    """
+    if size:
+        half = [100 * _half(round(share * size), size) for share in (0.5, 0.9)]
+        return (
+            f"{size:,} of the {budget:,} labels are kept for an audit: it will tell the accuracy on"
+            f" new items to within {half[0]:.0f} points where it is near 50%, and within"
+            f" {half[1]:.0f} where it is near 90% (half of a 95% interval)"
+        )
+    if tested:
+        return "no labels are kept for an audit: the test file tells the accuracy"
+    why = f" (under {SMALLEST} labels there is no audit)" if budget < SMALLEST else ""
+    return (
+        f"no labels are kept for an audit{why}: the accuracy on new items will not be known;"
+        " --audit N or --test FILE would tell it"
+    )
+
+
+def _half(correct: int, n: int) -> float:
+    low, high = wilson(correct, n)
+    return (high - low) / 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Audited:
+    """What an audit of `n` items says of a model; those without a clear answer are `unknown`.
+
+    The interval speaks of new items from the source that the pool came from, not of the pool's own
+    items, so it is Wilson's without a finite-population correction.
+
+    Attributes:
+        n: items of the audit.
+        correct: those that the model answered rightly.
+        none_of_these: those whose answer is none of the candidates; they count as wrong.
+        unknown: those answered as ambiguous or broken, or not at all.
+        gold: (n − unknown,) candidates of the items with an answer, −1 for none of these.
+        predicted: (n − unknown,) the model's choices for them.
+        confidence: (n − unknown,) its probabilities of these choices.
+        passed_over: the share of the source's items that the audit could not be drawn from, since
+            they had been bought; 0 for an audit drawn before the first purchase.
+    """
+
+    n: int
+    correct: int
+    none_of_these: int
+    unknown: int
+    gold: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    confidence: Array
+    passed_over: float = 0.0
+
+    @property
+    def known(self) -> int:
+        """Items with an answer, none of these among them."""
+        return self.n - self.unknown
+
+    @property
+    def accuracy(self) -> float | None:
+        """Correct / known; None where nothing is known."""
+        return self.correct / self.known if self.known else None
+
+    @property
+    def worst(self) -> float:
+        """The accuracy if every unknown item were answered wrongly."""
+        return self.correct / self.n if self.n else 0.0
+
+    @property
+    def best(self) -> float:
+        """The accuracy if every unknown item were answered rightly."""
+        return (self.correct + self.unknown) / self.n if self.n else 1.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 %: Wilson's where all is known; else from the worst case's low to the best's high."""
+        low, _ = wilson(self.correct, self.n)
+        _, high = wilson(self.correct + self.unknown, self.n)
+        return low, high
+
+    @property
+    def calibration(self) -> tuple[list[tuple[float, float, int]], float] | None:
+        """(confidence, accuracy, count) by bin and the expected calibration error."""
+        if not self.known:
+            return None
+        return calibration_bins(self.confidence, self.gold == self.predicted)
+
+    def row(self) -> dict[str, object]:
+        """The numbers as JSON has them."""
+        found = self.calibration
+        return {
+            "n": self.n,
+            "correct": self.correct,
+            "none_of_these": self.none_of_these,
+            "unknown": self.unknown,
+            "accuracy": self.accuracy,
+            "interval": list(self.interval),
+            "range": [self.worst, self.best],
+            "calibration_error": None if found is None else found[1],
+        }
+
+
+def judge_audit(
+    policies: Mapping[str, Array], answers: Mapping[str, Verdict], *, passed_over: float = 0.0
+) -> Audited:
+    """What the answers of an audit say of a model.
+
+    Args:
+        policies: the model's probabilities of every audit item, a (K,) array each, by item id.
+        answers: what was said of them; an item that is not in it is unanswered.
+        passed_over: see `Audited`.
+    """
+    rows = []
+    none = unknown = 0
+    for item, policy in policies.items():
+        said, index = answers.get(item, ("missing", None))
+        if said not in ("label", "none"):
+            unknown += 1
+            continue
+        none += said == "none"
+        right = NO_ANSWER if said == "none" or index is None else index
+        rows.append((right, int(np.argmax(policy)), float(np.max(policy))))
+    gold, predicted = (np.array([row[at] for row in rows], dtype=np.int64) for at in (0, 1))
+    return Audited(
+        n=len(policies),
+        correct=int((gold == predicted).sum()),
+        none_of_these=none,
+        unknown=unknown,
+        gold=gold,
+        predicted=predicted,
+        confidence=np.array([row[2] for row in rows], dtype=np.float64),
+        passed_over=passed_over,
+    )

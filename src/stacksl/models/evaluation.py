@@ -1,0 +1,184 @@
+"""The final model against a file of answers: no row is dropped in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array
+from stacksl.core.heads.abstaining import Threshold
+from stacksl.core.losses import softmax
+from stacksl.data import Dataset
+from stacksl.errors import DataError
+from stacksl.models.adapted import AdaptedModel
+from stacksl.models.audit import Audited
+from stacksl.models.linear import Model
+from stacksl.models.metrics import calibration_bins, confusions, macro_f1, wilson
+
+UNKNOWN = -1  # the gold index of a label outside the model's classes
+
+__all__ = ["Evaluation", "Point", "Tested", "evaluate", "judge", "judge_scores", "point"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """How a model does on `n` rows, unusable ones counted as wrong.
+
+    `gold`, `predicted`, `confidence` are of the `scored` rows, those that could be read, in file
+    order; the gold of a class that the model does not know is −1, which nothing matches. Macro-F1
+    and calibration cover the scored rows, accuracy all `n`. `normalisations` are a language model's
+    under each of the four, its own among them. `threshold` is the confidence below which the model
+    abstains, None where it never does.
+    """
+
+    n: int
+    correct: int
+    unusable: int
+    unknown: int
+    macro_f1: float
+    gold: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    confidence: Array
+    normalisations: Mapping[str, Evaluation] = field(default_factory=dict)
+    threshold: float | None = None
+
+    @property
+    def scored(self) -> int:
+        """The rows that the model could answer."""
+        return len(self.gold)
+
+    @property
+    def accuracy(self) -> float:
+        """Correct / n."""
+        return self.correct / self.n if self.n else 0.0
+
+    def row(self) -> dict[str, Any]:
+        """The numbers that `stacksl evaluate` gives."""
+        _, ece = calibration_bins(self.confidence, self.gold == self.predicted)
+        every = {kind: each._measures() for kind, each in self.normalisations.items()}
+        return {
+            "n": self.n,
+            **self._measures(),
+            "correct": self.correct,
+            "scored": self.scored,
+            "unusable": self.unusable,
+            "unknown_classes": self.unknown,
+            "calibration_error": ece,
+            **({"normalisations": every} if every else {}),
+            **self._abstained(),
+        }
+
+    def _abstained(self) -> dict[str, Any]:
+        """The share of the scored rows that the model abstains on, and its accuracy on the rest."""
+        if self.threshold is None:
+            return {}
+        kept = self.confidence >= self.threshold
+        right = (self.gold == self.predicted)[kept]
+        return {
+            "abstained": 1.0 - float(kept.mean()) if self.scored else None,
+            "accuracy_kept": float(right.mean()) if len(right) else None,
+        }
+
+    def _measures(self) -> dict[str, Any]:
+        low, high = wilson(self.correct, self.n)
+        return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "interval": [low, high]}
+
+    def mistakes(self) -> list[tuple[int, int, int]]:
+        """(gold, predicted, count), most frequent first."""
+        return confusions(self.gold.tolist(), self.predicted.tolist())
+
+
+Point = tuple[int, float, float, float]
+"""Labels bought, accuracy on the test set, and its 95 % interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What a run's test set says: of the final model, and of what fewer labels would have made.
+
+    `by_normalisation` is the final language model's under all four, `before` the base model's,
+    `audited` what the audit says of the final model, and `threshold` where that abstains.
+    """
+
+    __test__ = False
+
+    evaluation: Evaluation | None = None
+    curve: tuple[Point, ...] = ()
+    by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
+    before: Mapping[str, Evaluation] = field(default_factory=dict)
+    audited: Audited | None = None
+    threshold: Threshold | None = None
+
+
+def point(labels: int, result: Evaluation) -> Point:
+    """A point of the curve."""
+    low, high = wilson(result.correct, result.n)
+    return labels, result.accuracy, low, high
+
+
+def evaluate(
+    model: Model | AdaptedModel,
+    dataset: Dataset,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """The model's `Evaluation` on a data set read leniently.
+
+    Raises:
+        DataError: if items have no answer, or another label set than the model's.
+    """
+    if dataset.classes != model.classes and model.classes is not None:
+        raise DataError(
+            f"the candidates of {dataset.name} should be the model's {len(model.classes)} classes"
+            " in their order, but are others: give items with the same candidates"
+        )
+    if dataset.unlabelled:
+        raise DataError(
+            f"to evaluate, every row of {dataset.name} should have an answer, but"
+            f" {dataset.unlabelled} of {dataset.total} have none: label them, leave them out, or"
+            " use `stacksl predict`"
+        )
+    if isinstance(model, AdaptedModel):
+        every = judge_scores(model, dataset, progress)
+        return replace(every[model.model.choices.normalisation], normalisations=every)
+    found = judge(model.policies(dataset.items, progress), dataset)
+    told = model.abstaining
+    return found if told is None else replace(found, threshold=told.value)
+
+
+def judge_scores(
+    model: AdaptedModel, dataset: Dataset, progress: Callable[[int, int], None] | None = None
+) -> dict[str, Evaluation]:
+    """The `Evaluation` of a language model under each of the four normalisations.
+
+    Confidence is the softmax of the run's own temperature, which fits its own normalisation.
+    """
+    every = model.model.scores(dataset.items, progress)
+    own = model.model.temperature
+    return {
+        kind: judge([softmax(each / own) for each in scores], dataset)
+        for kind, scores in every.items()
+    }
+
+
+def judge(policies: list[Array], dataset: Dataset) -> Evaluation:
+    """The `Evaluation` of `policies`, a (K,) array for each of the data set's items."""
+    if not dataset.total:
+        raise DataError(f"{dataset.name} has no row to evaluate on")
+    golden = [dataset.answers.get(item.id, UNKNOWN) for item in dataset.items]
+    gold = np.array(golden, dtype=np.int64)
+    predicted = np.array([int(np.argmax(policy)) for policy in policies], dtype=np.int64)
+    confidence = np.array([float(np.max(policy)) for policy in policies])
+    return Evaluation(
+        n=dataset.total,
+        correct=int((gold == predicted).sum()),
+        unusable=len(dataset.rejected),
+        unknown=len(dataset.unknown),
+        macro_f1=macro_f1(gold.tolist(), predicted.tolist()) if len(gold) else 0.0,
+        gold=gold,
+        predicted=predicted,
+        confidence=confidence,
+    )

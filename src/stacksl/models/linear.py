@@ -1,0 +1,201 @@
+"""The model that comes out of a run: feature map, final head and online state, in one folder.
+
+`probability` comes from the final head (D15), or from the online state where there was no refit;
+`online_choice`, `score`, `lower` and `upper` always come from the online state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stacksl import __version__
+from stacksl.core.blocks import Array, Block
+from stacksl.core.heads.abstaining import Threshold
+from stacksl.core.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
+from stacksl.errors import DataError, RunError
+from stacksl.features import FeatureMap, make_features
+from stacksl.files import arrays, formats
+from stacksl.files.private import make_private
+from stacksl.runs.storage.folder import write_atomic
+from stacksl.types import Item
+
+ABOUT = "model.json"
+CHUNK = 1024  # items predicted at a time
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A trained scorer with what it needs to read text.
+
+    `classes` is the fixed label set, None where items bring their own options; `columns` says how
+    a file of items is read. With `abstaining` it says where none of the candidates may be right.
+    """
+
+    features: FeatureMap
+    scorer: Scorer
+    head: Head | None
+    classes: tuple[str, ...] | None
+    columns: Mapping[str, str]
+    abstaining: Threshold | None = None
+
+    def probabilities(self, block: Block) -> list[Array]:
+        """The policy over each item's full list of candidates: a (K,) array an item."""
+        if self.head is not None:
+            return [np.asarray(row, dtype=np.float64) for row in self.head.probabilities(block)]
+        return [self._online(inputs, probabilities=True) for inputs in block]
+
+    def policies(
+        self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
+    ) -> list[Array]:
+        """`probabilities` of `items`."""
+        return self.probabilities(self.features.transform(items, progress))
+
+    def predict(
+        self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """One row an item, in order: what `stacksl predict` writes.
+
+        Raises:
+            DataError: where the model has classes and an item brings other candidates.
+        """
+        self._expect_classes(items)
+        return self._predictions(items, progress)
+
+    def _expect_classes(self, items: Sequence[Item]) -> None:
+        for item in items if self.classes is not None else ():
+            if item.candidates not in ((), self.classes):
+                raise DataError(
+                    f"the candidates of item '{item.id}' should be the"
+                    f" {len(self.classes or ())} classes of the model, but are others: give it the"
+                    " model's classes in their order, or no candidates"
+                )
+
+    def _predictions(
+        self, items: Sequence[Item], progress: Callable[[int, int], None] | None
+    ) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(items), CHUNK):
+            chunk = [self._own(item) for item in items[start : start + CHUNK]]
+            block = self.features.transform(chunk)
+            if progress is not None:
+                progress(start + len(chunk), len(items))
+            rows = zip(chunk, block, self.probabilities(block), strict=True)
+            for item, inputs, policy in rows:
+                yield self._prediction(item, inputs, policy)
+
+    def _own(self, item: Item) -> Item:
+        """`item` with the model's classes as candidates, where it has a fixed label set."""
+        return item if self.classes is None else replace(item, candidates=self.classes)
+
+    def _prediction(self, item: Item, inputs: Any, policy: Array) -> dict[str, Any]:
+        view = self.scorer.bounds(inputs, tuple(range(len(item.candidates))))
+        online = view.presented[view.choice]
+        choice = int(np.argmax(policy))
+        abstain = {} if self.abstaining is None else {"abstain": self._abstains(policy)}
+        return {
+            "id": item.id,
+            "choice": item.candidates[choice],
+            "index": choice,
+            "probability": float(policy[choice]),
+            "online_choice": item.candidates[online],
+            "score": float(view.scores[view.choice]),
+            "lower": _finite(view.lower[view.choice]),
+            "upper": _finite(view.upper[view.choice]),
+            **abstain,
+        }
+
+    def _abstains(self, policy: Array) -> bool:
+        assert self.abstaining is not None
+        return float(np.max(policy)) < self.abstaining.value
+
+    def _online(self, inputs: Any, *, probabilities: bool) -> Array:
+        view = self.scorer.bounds(inputs, tuple(range(inputs.size)))
+        return view.probabilities if probabilities else view.scores
+
+    def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
+        """Write the model under `folder`.
+
+        `model.json` goes first and is written last: arrays of two models are never read as one.
+        """
+        make_private(folder)
+        (folder / ABOUT).unlink(missing_ok=True)
+        arrays.save(folder / "features.safetensors", self.features.state())
+        arrays.save(folder / "online.safetensors", self.scorer.state())
+        if self.head is not None:
+            arrays.save(folder / "head.safetensors", self.head.state())
+        about = {
+            formats.FORMAT: formats.MODEL,
+            "stacksl": __version__,
+            "features": self.features.spec,
+            "fingerprint": self.features.fingerprint,
+            "dim": self.features.dim,
+            "scorer": self.scorer.name,
+            "scorer_settings": dict(scorer_settings),
+            "head": self.head is not None,
+            "classes": None if self.classes is None else list(self.classes),
+            "columns": dict(self.columns),
+            "abstain": None if self.abstaining is None else asdict(self.abstaining),
+        }
+        write_atomic(folder / ABOUT, formats.to_json(about))
+
+    @classmethod
+    def load(cls, folder: Path) -> Model:
+        """The model that `save` wrote.
+
+        Raises:
+            RunError: there is none yet, it is damaged, or another version of stacksl wrote it.
+        """
+        about = _about(folder)
+
+        def load(name: str) -> dict[str, Any]:
+            return arrays.load(folder / f"{name}.safetensors", _remedy(folder))
+
+        classes = None if about["classes"] is None else tuple(about["classes"])
+        features = make_features(about["features"], classes=classes, seed=0)
+        features.restore(load("features"))
+        if features.fingerprint != about["fingerprint"]:
+            raise RunError(
+                f"the model was made with the features {about['fingerprint'][:12]}, but"
+                f" '{about['features']}' is {features.fingerprint[:12]} here:"
+                " restore the encoder's weights, or run again"
+            )
+        scorer = make_scorer(
+            about["scorer"],
+            dim=about["dim"],
+            classes=None if classes is None else len(classes),
+            settings=ScorerSettings(**about["scorer_settings"]),
+            seed=0,
+        )
+        scorer.restore(load("online"))
+        head = restore_head(load("head")) if about["head"] else None
+        abstaining = None if about["abstain"] is None else Threshold(**about["abstain"])
+        return cls(features, scorer, head, classes, about["columns"], abstaining)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    path = folder / ABOUT
+    if not path.is_file():
+        raise RunError(
+            f"there is no model in {folder} yet: it is written when the run has finished;"
+            f" `stacksl resume {folder.parent}`"
+        )
+    try:
+        about = formats.parsed(path.read_bytes())
+        return formats.of_format(about, str(path), formats.MODEL)
+    except (OSError, ValueError) as fault:
+        raise RunError(f"{path} cannot be read ({fault}): {_remedy(folder)}") from fault
+
+
+def _remedy(folder: Path) -> str:
+    return (
+        f"restore the folder {folder} from a copy, or delete it and"
+        f" `stacksl resume {folder.parent}` makes it again"
+    )
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

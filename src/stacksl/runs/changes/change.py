@@ -1,0 +1,390 @@
+"""A change of a run that has begun: its budget, items, labels held elsewhere, classes, annotators.
+
+A change is checked whole and then written in this order: `resolved.toml` with the mark that it is
+pending, the list of classes, the ledger in one transaction, the state, `resolved.toml` without the
+mark. The first of these makes it the run's; `pending.complete` finishes what a kill left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from stacksl.data.values import one_line
+from stacksl.errors import RunError, SettingsError
+from stacksl.labelers.labelers import make_labeler
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.changes.added_classes import added_classes, answered_none, in_common, named
+from stacksl.runs.changes.pending import complete
+from stacksl.runs.items.roles import expect_items
+from stacksl.runs.items.sources import More, Stock, with_more
+from stacksl.runs.session.assignment import FILE, annotators_of
+from stacksl.runs.settings.budget import parse_prices
+from stacksl.runs.settings.conflicts import conflicts
+from stacksl.runs.settings.terms import fresh_audit, left_to_train, new_terms, what_measures
+from stacksl.runs.spec import PENDING, REOPEN, RunSpec, Terms
+from stacksl.runs.storage.folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a run is to be changed to, in any combination.
+
+    Attributes:
+        budget: labels in all, a share of the items, or money such as `$400`.
+        items: files of more items to choose from.
+        owned: files of items with labels that are held already.
+        classes: names of classes to add, each with its description or "".
+        reopen: buy one more label of each item that was answered with none of the classes.
+        annotators: names of people to add, each with the price of an answer; None where all
+            answers have one price.
+    """
+
+    budget: str | None = None
+    items: tuple[str, ...] = ()
+    owned: tuple[str, ...] = ()
+    classes: Mapping[str, str] = field(default_factory=dict)
+    reopen: bool = False
+    annotators: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a change comes to.
+
+    Attributes:
+        labels: the budget in labels, `more` of them than before.
+        cost: micro-units that `more` may cost at most; None where the run has no price.
+        audit: labels that the change keeps for an audit of its own.
+        measures: a sentence on what measures the model under the new budget; None for nothing.
+        items, owned: how many items were added to choose from, and with labels that are held.
+        classes: how many classes there are then; None where items bring their own options.
+        mapped: answers to train on whose right text names an added class: learnt, and free.
+        measured: answers of the audit that name one: right from then on where the model says so.
+        again: the other items to train on that were answered with none of the classes. With
+            `reopen` one more label of each is bought.
+        price: micro-units of one label; None where the run has no price.
+        left: labels that can be bought to train on under the new budget.
+        annotators: who answers then.
+    """
+
+    labels: int
+    more: int
+    cost: int | None
+    audit: int
+    measures: str | None
+    items: int
+    owned: int
+    classes: int | None
+    mapped: int
+    measured: int
+    again: tuple[str, ...]
+    price: int | None
+    left: int
+    annotators: tuple[str, ...]
+
+    @property
+    def cost_again(self) -> int | None:
+        """Micro-units of one more label of each item in `again`."""
+        return None if self.price is None else self.price * len(self.again)
+
+
+def preview(folder: RunFolder, change: Change) -> Outcome:
+    """What a change would come to; nothing is written but a change that a kill left unfinished.
+
+    Raises:
+        StackslError: see `change_run`.
+    """
+    with _held(folder) as spec, Ledger.open(folder.ledger, readonly=True) as ledger:
+        return _planned(spec, ledger, change)[1]
+
+
+def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None) -> Outcome:
+    """Record a change of a run; it takes effect when the run goes on.
+
+    Args:
+        folder: the run's.
+        change: checked whole before anything is written.
+        agreed: what was agreed to, if anybody was asked.
+
+    Raises:
+        SettingsError: a value that is wrong, or that the run's budget, items or prices do not
+            allow.
+        DataError: a file cannot be read as the run's own was, or has ids that are taken.
+        LabelerError: the answers are the file's own, and it has none for some items.
+        RunError: the run has asked nothing yet, cannot be changed so, or its answers have changed
+            since the change was agreed to.
+    """
+    with _held(folder) as spec:
+        with Ledger.open(folder.ledger, readonly=True) as ledger:
+            wanted, found = _planned(spec, ledger, change)
+            sheets = max((row.sheet for row in ledger.handed()), default=0)
+        if change.reopen and agreed is not None and not set(found.again) <= set(agreed.again):
+            raise RunError(
+                f"answers were taken since the price was shown: {len(found.again)} items are to be"
+                f" asked for again instead of {len(agreed.again)}; repeat the command"
+            )
+        _announce(spec, wanted, change, sheets)
+        complete(RunSpec.open(folder))
+    return found
+
+
+@contextmanager
+def _held(folder: RunFolder) -> Iterator[RunSpec]:
+    """The spec of a run that has begun, held by this process."""
+    if not folder.ledger.exists():
+        raise RunError(
+            f"the run {folder.path} has asked nothing yet, so there is nothing to change:"
+            f" `stacksl resume {folder.path}`, or start it anew"
+        )
+    with folder.locked():
+        yield complete(RunSpec.open(folder))
+
+
+def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Outcome]:
+    """The spec as it is after the change, and what the change comes to."""
+    if change == Change():
+        raise SettingsError(
+            "expected something to change, got nothing: give --budget, --items, --owned,"
+            " --add-class, --reopen or --add-annotator"
+        )
+    wanted = _with_annotators(spec, change.annotators)
+    wanted = _with_classes(wanted, change.classes)
+    if change.reopen:
+        _expect_classes(spec)
+    for path in change.items:
+        wanted = _with_file(wanted, More("pool", str(Path(path).resolve())))
+    pool = len(wanted.dataset.items) - len(spec.dataset.items)
+    for path in change.owned:
+        wanted = _with_file(wanted, More("owned", str(Path(path).resolve())))
+    if change.budget is not None:
+        terms = new_terms(wanted, ledger, change.budget)
+        expect_items(wanted, ledger, terms)
+        wanted = replace(wanted, now=terms)
+    found = _outcome(spec, wanted, ledger, change, pool)
+    if change.reopen:
+        _expect_reopened(spec, found)
+    return wanted, found
+
+
+def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, pool: int) -> Outcome:
+    before, terms = spec.terms, wanted.terms
+    mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
+    more = max(0, terms.labels - before.labels)
+    paid = None if before.money is None else max(0, (terms.money or 0) - before.money)
+    return Outcome(
+        labels=terms.labels,
+        more=more,
+        cost=paid,
+        audit=0 if change.budget is None else fresh_audit(terms),
+        measures=None if change.budget is None else what_measures(terms),
+        items=pool,
+        owned=len(wanted.dataset.items) - len(spec.dataset.items) - pool,
+        classes=None if wanted.dataset.classes is None else len(wanted.dataset.classes),
+        mapped=mapped,
+        measured=measured,
+        again=again,
+        price=None if spec.budget.money is None else spec.budget.price,
+        left=left_to_train(wanted, ledger),
+        annotators=tuple(annotators_of(wanted.settings.annotators)),
+    )
+
+
+# Files ----------------------------------------------------------------------------------------
+
+
+def _with_file(spec: RunSpec, more: More) -> RunSpec:
+    """The spec with one more file of items.
+
+    Raises:
+        StackslError: see `change_run`.
+    """
+    known = [spec.data, spec.settings.owned, *(each.path for each in spec.more)]
+    if more.path in known:
+        raise RunError(
+            f"the run {spec.folder.path} has the file {Path(more.path).name} already and reads it"
+            " again when it goes on: give new items a file of their own"
+        )
+    stock = with_more(spec.stock, more, spec.settings)
+    if more.kind == "pool":
+        _expect_answers(spec, stock)
+    return replace(spec, stock=stock, more=(*spec.more, more))
+
+
+def _expect_answers(spec: RunSpec, stock: Stock) -> None:
+    """Refuse early what the labeler of the settings cannot answer."""
+    if spec.settings.labeler == FILE or "labeler" in spec.folder.read_state():
+        return
+    answers, seed = stock.dataset.answers, spec.settings.seed
+    make_labeler(spec.settings.labeler, answers=answers, sizes=stock.sizes, seed=seed)
+
+
+# Classes --------------------------------------------------------------------------------------
+
+
+def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
+    """The spec with more classes."""
+    if not added:
+        return spec
+    _expect_classes(spec)
+    names = list(spec.dataset.classes or ())
+    if any("\t" in each or each != one_line(each).strip() for each in names):
+        raise RunError(
+            "a class of this run has tabs or line breaks in its name, which a list of classes"
+            " cannot hold: write each name on one line in the data, and start anew"
+        )
+    for name in added:
+        _expect_new(name, {in_common(each): index for index, each in enumerate(names)})
+        names.append(_tidy(name))
+    tidy = {_tidy(name): _tidy(said) for name, said in added.items()}
+    return replace(spec, stock=spec.stock.joined_by(tidy))
+
+
+def _expect_classes(spec: RunSpec) -> None:
+    """Hold that the run has fixed classes that may become more."""
+    if spec.settings.adapts:
+        raise RunError(
+            "a language model's features are of the options it began with, so no class can be"
+            " added to its run: start a new run with --classes, and give this one's labels to"
+            " --owned"
+        )
+    if spec.dataset.classes is None:
+        raise RunError(
+            f"the items of the run {spec.folder.path} bring their own options, and a class is added"
+            " to a fixed list of classes: correct the options in the data, and start a new run"
+        )
+
+
+def _expect_new(name: str, known: Mapping[str, int]) -> None:
+    said = in_common(name)
+    if not said or "\0" in name:
+        raise SettingsError(
+            "a class needs a name of one or more characters: give it with --add-class"
+        )
+    if said in known:
+        raise SettingsError(
+            f"the class is there already, as number {known[said] + 1} of {len(known)} (but for"
+            " case and spaces): choose another name"
+        )
+
+
+def _tidy(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _answers_that_name(
+    spec: RunSpec, ledger: Ledger, added: bool
+) -> tuple[int, int, tuple[str, ...]]:
+    """Answers that name an added class: to train on, of the audit; and items named by nobody."""
+    if spec.dataset.classes is None:
+        return 0, 0, ()
+    hits = named(ledger, added_classes(spec))
+    mapped = {each.item for each in hits if each.purpose == "train"}
+    rest = answered_none(ledger, anew=added)
+    measured = sum(each.purpose == "audit" for each in hits)
+    return len(mapped), measured, tuple(item for item in rest if item not in mapped)
+
+
+def _expect_reopened(spec: RunSpec, found: Outcome) -> None:
+    """Hold that there is something to ask for again, and labels to buy it with."""
+    if not found.again and found.mapped == 0:
+        raise RunError(
+            f"the run {spec.folder.path} has no item to ask for once more: items answered with none"
+            " of the classes are offered again after a class was added, each once for every class"
+        )
+    if len(found.again) > found.left:
+        raise SettingsError(
+            f"{len(found.again)} items are to be asked for once more, but the budget has"
+            f" {found.left} labels left: raise it as well with --budget, or leave --reopen out"
+        )
+
+
+# Annotators -----------------------------------------------------------------------------------
+
+
+def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
+    """The spec with more people who answer by file; each gets rows that are handed out from now on.
+
+    A row was promised at the highest price of those who were there before, so nobody may cost more.
+    """
+    if not added:
+        return spec
+    settings = spec.settings
+    if settings.labeler != FILE:
+        raise RunError(
+            f"the labels of the run {spec.folder.path} come from '{settings.labeler}', not from"
+            " people: annotators are added to runs with --labeler file"
+        )
+    names = annotators_of(settings.annotators)
+    known = parse_prices(settings.price)
+    prices = {name: price for name, price in added.items() if price is not None}
+    if prices and settings.price is None:
+        raise SettingsError(
+            f"{', '.join(prices)} should have no price, since this run counts labels and not"
+            " money: give the names alone"
+        )
+    if missing := [name for name in added if name not in prices and known.by]:
+        raise SettingsError(
+            f"annotators of this run have prices of their own: give {missing[0]}=PRICE"
+        )
+    text = settings.price
+    if text is not None and (prices or known.by):
+        each = {**_by_name(text, names), **{name: prices.get(name, text) for name in added}}
+        text = ",".join(f"{name}={price}" for name, price in each.items())
+    values = {"annotators": ",".join([*names, *added]), "price": text}
+    changed = settings.model_copy(update=values)
+    if mistakes := conflicts(changed, {"annotators"}):
+        raise SettingsError("; ".join(mistakes))
+    for name in added:
+        if parse_prices(text).of(name) > spec.budget.price:
+            raise SettingsError(
+                f"{name} should cost at most the price at which labels of this run are promised,"
+                f" the highest of the others, got {prices[name]}: the money kept for each label"
+                " does not suffice"
+            )
+    origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
+    return replace(spec, resolved=replace(spec.resolved, settings=changed, origin=origin))
+
+
+def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
+    """The price of each annotator as it was written, from one for all or one for each."""
+    if "=" not in prices:
+        return dict.fromkeys(names, prices)
+    pairs = (part.partition("=") for part in prices.split(","))
+    return {name.strip(): price.strip() for name, _, price in pairs}
+
+
+# On disk --------------------------------------------------------------------------------------
+
+
+def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> None:
+    """Write into `resolved.toml` what the run is to go on with; `sheets` were handed out before."""
+    table = spec.folder.read_toml("resolved.toml")
+    table |= {PENDING: True, REOPEN: change.reopen}
+    for number, more in enumerate(wanted.more, start=1):
+        table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
+    if change.classes:
+        classes = wanted.stock.classes
+        assert classes is not None  # `_expect_classes` has seen to it
+        table |= {"classes_began": len(wanted.stock.began or ()), "classes_now": len(classes.names)}
+        first = len(spec.dataset.classes or ())
+        added = zip(classes.names[first:], classes.descriptions[first:], strict=True)
+        for number, (name, said) in enumerate(added, start=1):
+            table |= {f"{PENDING}_class_{number}": name, f"{PENDING}_class_{number}_means": said}
+    if wanted.now is not None:
+        table |= _of_terms(wanted.now)
+    if change.annotators:
+        table |= {"annotators": wanted.settings.annotators, "origin_annotators": "flag"}
+        if wanted.settings.price is not None:
+            table |= {"price": wanted.settings.price, "origin_price": "flag"}
+        if len(annotators_of(spec.settings.annotators)) == 1:
+            table["sheets_alone"] = sheets
+    spec.folder.write_toml("resolved.toml", table, "everything this run was made with")
+
+
+def _of_terms(terms: Terms) -> dict[str, object]:
+    audits = ",".join(str(size) for size in terms.audits)
+    money = {} if terms.money is None else {"money_now": terms.money}
+    return {"labels_now": terms.labels, "audits_now": audits, **money}

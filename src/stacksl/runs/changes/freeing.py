@@ -1,0 +1,155 @@
+"""Who answers a run by file: rows that are open, answered and given up, and who is away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stacksl.errors import RunError
+from stacksl.labelers.sheets.keys import clean_key, has_form
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Purchase
+from stacksl.runs.changes.pending import complete
+from stacksl.runs.session.answering import spec_of_people
+from stacksl.runs.session.assignment import AWAY, annotators_of, away_from
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Annotator:
+    """A person who answers: rows that are open and answered, and whether they are away."""
+
+    name: str
+    open: int
+    answered: int
+    away: bool
+
+
+def people(folder: RunFolder) -> list[Annotator]:
+    """Everybody who answers a run, in the order of the settings.
+
+    Raises:
+        RunError: the run is not one that people answer, or it has asked nothing yet.
+    """
+    spec = spec_of_people(folder)
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        leases = {(lease.item, lease.slot, lease.token) for lease in ledger.open_purchases()}
+        rows = ledger.handed()
+        waiting = Counter(r.annotator for r in rows if (r.item, r.slot, r.token) in leases)
+        bought = ledger.export()
+    done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
+    away = away_from(folder)
+    return [
+        Annotator(name, waiting[name], done[name], name in away)
+        for name in annotators_of(spec.settings.annotators)
+    ]
+
+
+def free_rows(
+    folder: RunFolder,
+    *,
+    away: Sequence[str] = (),
+    back: Sequence[str] = (),
+    free: str | bool = False,
+    keys: Sequence[str] = (),
+    drop: bool = False,
+) -> int:
+    """Free rows that were handed out, so that others can answer them; how many.
+
+    Args:
+        folder: the run's.
+        away: annotators who get no new rows until they are back. Their rows are freed; of a row
+            that has another answer, or waits for one, the label goes back to the budget.
+        back: annotators who get rows again.
+        free: free the rows of this annotator, or with True all that are open.
+        keys: free these rows alone.
+        drop: give the labels back to the budget for other items, instead of handing the rows out
+            anew. Rows of the audit are always handed out anew: leaving out what nobody wanted to
+            answer would flatter the model.
+
+    Raises:
+        RunError: no such row is open, an annotator is unknown, or nobody would be left to answer.
+    """
+    named = [*away, *back, *([free] if isinstance(free, str) else [])]
+    wanted = {clean_key(key) for key in keys}
+    with folder.locked():
+        spec = complete(spec_of_people(folder))
+        _expect_known(spec, named)
+        if drop and not (away or free or keys):
+            raise RunError("dropping needs rows to drop: give --free, --key or --away with --drop")
+        gone = _all_away(spec, away, back)
+        with Ledger.open(folder.ledger) as ledger:
+            leases = _leases(ledger, wanted, free, away)
+            if not leases and (free or keys):
+                raise RunError(
+                    f"no such row of the run {folder.path} is open: `stacksl status {folder.path}`"
+                    " lists the sheets that have open rows"
+                )
+            if away or back:
+                _note_away(folder, gone)
+            dropped = leases if drop else _second(ledger, leases) if away else []
+            ledger.free(leases, [lease for lease in dropped if lease.purpose != "audit"])
+    return len(leases)
+
+
+def _leases(
+    ledger: Ledger, keys: set[str], free: str | bool, away: Sequence[str]
+) -> list[Purchase]:
+    """The open leases that are meant, in the order of their rows."""
+    _expect_handed(ledger, keys)
+    leases = {(p.item, p.slot, p.token): p for p in ledger.open_purchases()}
+    rows = [row for row in ledger.handed() if (row.item, row.slot, row.token) in leases]
+    meant = [
+        row
+        for row in rows
+        if row.annotator in away
+        or (
+            bool(free or keys)
+            and (not isinstance(free, str) or row.annotator == free)
+            and (not keys or row.key in keys)
+        )
+    ]
+    return [leases[row.item, row.slot, row.token] for row in meant]
+
+
+def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
+    """Of the leases those whose item keeps another slot that is open or answered."""
+    rows = ledger.export()
+    held = Counter(str(row["item"]) for row in rows if row["state"] in ("open", "answered"))
+    found = []
+    for lease in leases:
+        if held[lease.item] > 1:
+            held[lease.item] -= 1
+            found.append(lease)
+    return found
+
+
+def _all_away(spec: RunSpec, away: Sequence[str], back: Sequence[str]) -> frozenset[str]:
+    """Who is away, after some have left and some are back."""
+    known, before = annotators_of(spec.settings.annotators), away_from(spec.folder)
+    gone = (before | set(away)) - set(back)
+    if away and gone >= set(known):
+        raise RunError(
+            f"somebody must be left to answer: of {', '.join(known)} {len(before)} are away already"
+        )
+    return gone
+
+
+def _note_away(folder: RunFolder, away: frozenset[str]) -> None:
+    table = folder.read_toml("resolved.toml")
+    table[AWAY] = ",".join(sorted(away))
+    folder.write_toml("resolved.toml", table, "everything this run was made with")
+
+
+def _expect_known(spec: RunSpec, names: Sequence[str]) -> None:
+    known = annotators_of(spec.settings.annotators)
+    if unknown := [name for name in names if name not in known]:
+        raise RunError(f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}")
+
+
+def _expect_handed(ledger: Ledger, keys: set[str]) -> None:
+    if unknown := sorted(keys - {row.key for row in ledger.handed()}):
+        named = ", ".join(key for key in unknown if has_form(key)) or "unknown key"
+        raise RunError(f"{named}: no row of this run has such a key: copy keys from its sheets")

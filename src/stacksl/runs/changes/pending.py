@@ -1,0 +1,85 @@
+"""A change that `resolved.toml` announces, recorded: the classes, the ledger, the state, the mark.
+
+Each step may be taken again, so a run that was killed on the way takes all of them at its next
+opening. Everything that the change does to the learner follows from the ledger's rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stacksl.data import write_classes
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.changes.added_classes import added_classes, answered_none, named
+from stacksl.runs.items.identity import records_of
+from stacksl.runs.items.roles import asked_by_audit, corpus_of, kept, new_owned, next_terms
+from stacksl.runs.items.sources import CLASSES
+from stacksl.runs.spec import PENDING, RunSpec
+from stacksl.runs.storage.folder import RunFolder, write_atomic
+
+
+def complete(spec: RunSpec) -> RunSpec:
+    """The spec with its pending change recorded; to be called by who holds the run.
+
+    Raises:
+        LedgerError: the data is not the run's own, or the ledger cannot be written.
+    """
+    if not spec.pending:
+        return spec
+    if spec.stock.began is not None and spec.stock.classes is not None:
+        text = write_classes(spec.stock.classes)
+        spec.announce_classes(text)
+        write_atomic(spec.folder.path / CLASSES, text)
+    with Ledger.open(spec.folder.ledger) as ledger:
+        record(spec, ledger)
+    _reopen(spec.folder)
+    table = spec.folder.read_toml("resolved.toml")
+    rest = {name: value for name, value in table.items() if not name.startswith(PENDING)}
+    spec.folder.write_toml("resolved.toml", rest, "everything this run was made with")
+    return replace(spec, pending=False, reopen=False)
+
+
+def record(spec: RunSpec, ledger: Ledger) -> None:
+    """Write what a change comes to into the ledger in one transaction; what is there stays."""
+    with ledger.together():
+        _enter(spec, ledger)
+        corpus = corpus_of(spec)
+        order = kept(spec, ledger, corpus)
+        audited = {str(row["item"]) for row in ledger.export() if row["purpose"] == "audit"}
+        hits = named(ledger, added_classes(spec))
+        before = ledger.classes or len(spec.stock.began or ())
+        again = answered_none(ledger, anew=_classes(spec) > before) if spec.reopen else []
+        _add_classes(spec, ledger, before)
+        for each in hits:
+            ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
+        if owned := new_owned(spec, ledger, asked_by_audit(corpus, audited)):
+            ledger.own(owned, "owned")
+        next_terms(spec, ledger, order, audited, first=len(corpus.began))
+        mapped = {each.item for each in hits if each.purpose == "train"}
+        if wanted := [item for item in again if item not in mapped]:
+            ledger.reserve(wanted, "train")
+
+
+def _enter(spec: RunSpec, ledger: Ledger) -> None:
+    """Enter the items that the ledger does not know yet, and hold all against the data."""
+    records = records_of(spec)
+    later = range(spec.stock.first, len(records))
+    ledger.add_items([records[row] for row in later if row not in spec.stock.gone])
+    ledger.check_items(records)
+
+
+def _classes(spec: RunSpec) -> int:
+    return 0 if spec.stock.began is None else len(spec.dataset.classes or ())
+
+
+def _add_classes(spec: RunSpec, ledger: Ledger, before: int) -> None:
+    for size in range(before + 1, _classes(spec) + 1):
+        ledger.add_class((spec.dataset.classes or ())[size - 1], size)
+
+
+def _reopen(folder: RunFolder) -> None:
+    """Let a finished run be taken up again; what its state told stays."""
+    state = folder.read_state()
+    if state.pop("state") == "finished":
+        sentence = f"the run was changed: `stacksl resume {folder.path}` goes on with it"
+        folder.write_state("stopped", **{**state, "sentence": sentence, "reopened": True})

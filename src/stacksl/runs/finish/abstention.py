@@ -1,0 +1,121 @@
+"""The threshold below which a run's final model abstains, from the none-of-these it bought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array
+from stacksl.core.heads.abstaining import FEWEST, Threshold, best_threshold, stands_for
+from stacksl.core.heads.logistic import folds_of
+from stacksl.core.rng import generator
+from stacksl.core.scorers import Head, Scorer
+from stacksl.ledger.queries import LedgerReader
+from stacksl.runs.loop.linear_trainer import LinearTrainer
+
+__all__ = ["train_threshold", "unnamed", "words_on_threshold"]
+
+FOLDS = 3
+SAMPLE = 20_000  # items never asked that are looked at
+CHUNK = 4096  # of them at a time
+
+
+def unnamed(ledger: LedgerReader, kinds: Sequence[str] = ("none",)) -> list[str]:
+    """The items to train on with an answer of the `kinds`, and none that named a candidate."""
+    answered = [
+        row for row in ledger.export() if row["state"] == "answered" and row["purpose"] == "train"
+    ]
+    named = {row["item"] for row in answered if row["said"] == "label"}
+    found = dict.fromkeys(str(row["item"]) for row in answered if row["said"] in kinds)
+    return [item for item in found if item not in named]
+
+
+def train_threshold(
+    trainer: LinearTrainer, untouched: Scorer, gone: frozenset[int] = frozenset()
+) -> Threshold | None:
+    """The threshold for the final model of `trainer`; None where there can be none.
+
+    Every probability is of a model that has not seen its item: the bought labels are held out by
+    three folds, and each other item, of the none-of-these and of those never asked, is judged by
+    one of the same three. Those models have two thirds of the labels and are a little less sure
+    than the final one. How sure they are of what was never asked says what the bought stand for.
+
+    Args:
+        trainer: with the final head.
+        untouched: a scorer that has learnt nothing.
+        gone: rows whose features are gone.
+    """
+    examples = trainer.examples
+    rows = [examples.corpus.row[item] for item in unnamed(trainer.ledger)]
+    none = np.array([row for row in rows if row not in gone], dtype=np.int64)
+    bought = np.array([row for row, _, _ in examples.bought], dtype=np.int64)
+    if trainer.head is None or min(len(none), len(bought)) < FEWEST:
+        return None
+    rng = generator(trainer.seed, "abstain")
+    rest, each = _rest(trainer, gone, rng)
+    parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, rest)]
+    labelled, others, unasked = [], [], []
+    for number, (_, held) in enumerate(folds_of(len(bought), trainer.seed)):
+        mine = rest[parts[1] == number]
+        head = trainer.without(held, mine, untouched)
+        if head is None:
+            return None
+        seen = np.array([row not in gone for row in bought[held].tolist()], dtype=bool)
+        labelled.append(_largest(head, trainer, bought[held][seen]))
+        others.append(_largest(head, trainer, none[parts[0] == number]))
+        unasked.append(_largest(head, trainer, mine))
+    kinds = np.concatenate(labelled), np.concatenate(others)
+    return best_threshold(*kinds, *stands_for(*kinds, np.concatenate(unasked), each))
+
+
+def _rest(
+    trainer: LinearTrainer, gone: frozenset[int], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], float]:
+    """Rows never asked, drawn uniformly where they are many, and how many each is drawn from."""
+    corpus = trainer.examples.corpus
+    asked = {corpus.row[str(row["item"])] for row in trainer.ledger.export()}
+    passed = np.array(sorted(asked | corpus.aside() | gone), dtype=np.int64)
+    rest = np.setdiff1d(np.arange(len(corpus.ids)), passed)
+    drawn = rest if len(rest) <= SAMPLE else np.sort(rng.permutation(rest)[:SAMPLE])
+    return drawn, len(rest) / max(1, len(drawn))
+
+
+def _largest(head: Head, trainer: LinearTrainer, rows: NDArray[np.int64]) -> Array:
+    parts = [rows[start : start + CHUNK].tolist() for start in range(0, len(rows), CHUNK)]
+    blocks = (trainer.examples.block.take(part) for part in parts)
+    found = [float(np.max(p)) for block in blocks for p in head.probabilities(block)]
+    return np.array(found, dtype=np.float64)
+
+
+def words_on_threshold(found: Threshold | None, none: int, *, possible: bool) -> str:
+    """What the report says of abstaining; empty where nobody answered with none of these.
+
+    Args:
+        found: the threshold.
+        none: the training answers that said none of these and named no class.
+        possible: whether the final model is a head that can be fitted without some of its labels.
+    """
+    if not none:
+        return ""
+    if found is not None:
+        return (
+            f"The model abstains where its largest probability is below {found.value:.3f}."
+            f" {found.none} answers of none of these and {found.labels} labels chose that, each"
+            " judged by a model that had not seen it: the probability of a labelled item is the"
+            f" larger in {found.auroc:.0%} of their pairs, and the mean of the share of labels it"
+            f" keeps and of none-of-these it abstains on is {found.balanced_accuracy:.0%}. In both,"
+            " each item that was bought stands for all that are about as sure."
+        )
+    if not possible:
+        return "The model never abstains: this kind of final model has no threshold for it."
+    if none < FEWEST:
+        return (
+            f"The model never abstains: {none} items were answered with none of these, and a"
+            f" threshold needs {FEWEST}, and as many labels."
+        )
+    return (
+        f"The model never abstains: its probability does not tell the {none} items answered with"
+        " none of these from those with a label, or there are too few labels."
+    )

@@ -1,0 +1,145 @@
+"""The end of a run that adapted a language model: every refit tested, the last one handed over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stacksl.core.blocks import Array
+from stacksl.features import FeatureMap
+from stacksl.ledger.events import Row
+from stacksl.lm import LanguageModel, ModelChoices
+from stacksl.models.adapted import AdaptedModel
+from stacksl.models.evaluation import Evaluation, Point, Tested, judge_scores, point
+from stacksl.runs.loop.adapters import history
+from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.language_trainer import LanguageTrainer
+from stacksl.runs.loop.progress import Progress, Report
+from stacksl.runs.spec import RunSpec
+
+__all__ = ["card_facts", "epochs_of", "hand_over", "policies", "training_of"]
+
+
+def hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
+    """Write the last adapter into `model/` and test the base, every refit and the last one."""
+    trainer, model = _parts(spec, game, features)
+    tested = _tested(spec, trainer, model, report)
+    trainer.adapters.take(trainer.refits)
+    model.save(spec.folder.model, card_facts(spec, trainer, tested), spec.test)
+    return tested
+
+
+def policies(spec: RunSpec, game: Game, features: FeatureMap, rows: Sequence[int]) -> list[Array]:
+    """The final model's (K,) probabilities of the items in `rows`."""
+    _, model = _parts(spec, game, features)
+    return model.policies([spec.dataset.items[row] for row in rows])
+
+
+def _parts(spec: RunSpec, game: Game, features: FeatureMap) -> tuple[LanguageTrainer, AdaptedModel]:
+    assert isinstance(features, LanguageModel)
+    assert isinstance(game.trainer, LanguageTrainer)
+    return game.trainer, AdaptedModel(features, spec.dataset.classes, spec.dataset.columns)
+
+
+def _tested(spec: RunSpec, trainer: LanguageTrainer, model: AdaptedModel, report: Report) -> Tested:
+    if spec.test is None:
+        return Tested()
+    own = model.model.choices.normalisation
+    total = (trainer.refits + 1) * len(spec.test.items)
+    made = history(spec.folder.adapters, trainer.refits)
+    labels = [0, *(each.labels for each in made)]
+    curve: list[Point] = []
+    before: dict[str, Evaluation] = {}
+    last: dict[str, Evaluation] = {}
+    for number, count in enumerate(labels):
+        trainer.adapters.take(number)
+        done = number * len(spec.test.items)
+
+        def tell(n: int, _: int, done: int = done) -> None:
+            report(Progress("test", done + n, total))
+
+        last = judge_scores(model, spec.test, tell)
+        before = before or last
+        curve.append(point(count, last[own]))
+    return Tested(last[own], tuple(curve), last, before)
+
+
+def card_facts(spec: RunSpec, trainer: LanguageTrainer, tested: Tested) -> dict[str, Any]:
+    """What the model's card tells of the run that made it (`lm.export.card.card_text`)."""
+    evaluation = tested.evaluation
+    assert isinstance(trainer.model, LanguageModel)
+    choices = trainer.model.choices
+    return {
+        "run": spec.folder.path.name,
+        "data": spec.dataset.name,
+        "budget": spec.terms.labels,
+        "audit": sum(spec.terms.audits),
+        "bought": len(trainer.examples.bought),
+        "gate": spec.settings.gate,
+        "objective": choices.training.objective,
+        "epochs": epochs_of(trainer.ledger.rows()),
+        "accuracy": None if evaluation is None else evaluation.accuracy,
+        "n": None if evaluation is None else evaluation.n,
+        "base_accuracy": _accuracies(tested.before).get(choices.normalisation),
+        "accuracies": _accuracies(tested.by_normalisation),
+        "training": {"Refits": trainer.refits, **training_of(choices)},
+        "warnings": list(spec.folder.read_state().get("warnings", ())),
+    }
+
+
+def _accuracies(found: Mapping[str, Evaluation]) -> dict[str, float]:
+    return {name: evaluation.accuracy for name, evaluation in found.items()}
+
+
+def training_of(choices: ModelChoices) -> dict[str, Any]:
+    """The adapter's shape and what fixes a refit, by the names that people read."""
+    lora, recipe = choices.lora, choices.training
+    shape = {
+        "LoRA rank": lora.rank,
+        "LoRA alpha": lora.alpha,
+        "LoRA dropout": lora.dropout,
+        "Adapted layers": ", ".join(lora.targets or ()) or "every linear layer but the output",
+    }
+    pull = {
+        "KL weight at the start": recipe.kl_weight,
+        "KL target": "none" if recipe.kl_target is None else recipe.kl_target,
+        "Reference": recipe.reference,
+    }
+    return {
+        **(shape if choices.adapt == "lora" else {"Adapted layers": "all weights"}),
+        "Objective": recipe.objective,
+        **(pull if recipe.pulls else {}),
+        "Clipping": recipe.clips,
+        "Epochs of a refit": recipe.epochs,
+        "Examples of a step": recipe.batch_size,
+        "Peak learning rate": recipe.learning_rate,
+        "Weight decay": recipe.weight_decay,
+    }
+
+
+def epochs_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The certificates by epoch, never summed across epochs, from the rows of a ledger.
+
+    Each has `epoch, rounds, asked, gate_score, gate_score_asked`: Σ max(0, g) over the rounds of
+    the epoch, and over those that were asked; both None where no round has a finite g.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        if row.event != "round":
+            continue
+        decision = row.decision()
+        epoch = found.setdefault(row.epoch, _untouched(row.epoch))
+        epoch["rounds"] += 1
+        epoch["asked"] += int(decision.asked)
+        if math.isfinite(decision.gate_score):
+            cost = max(0.0, float(decision.gate_score))
+            epoch["gate_score"] = (epoch["gate_score"] or 0.0) + cost
+            counted = cost if decision.asked else 0.0
+            epoch["gate_score_asked"] = (epoch["gate_score_asked"] or 0.0) + counted
+    return [found[number] for number in sorted(found)]
+
+
+def _untouched(number: int) -> dict[str, Any]:
+    empty = dict.fromkeys(("gate_score", "gate_score_asked"))
+    return {"epoch": number, "rounds": 0, "asked": 0, **empty}

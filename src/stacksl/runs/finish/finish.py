@@ -1,0 +1,242 @@
+"""What comes after the last answer: the final model, its test, the report and the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from stacksl.core.blocks import Array, Block
+from stacksl.core.scorers import Head
+from stacksl.data import Dataset
+from stacksl.errors import RunError
+from stacksl.features import FeatureMap
+from stacksl.files.private import make_private
+from stacksl.models.audit import Audit, judge_audit
+from stacksl.models.evaluation import Evaluation, Tested, judge, point
+from stacksl.models.linear import Model
+from stacksl.runs.finish import adapter as handing
+from stacksl.runs.finish.abstention import train_threshold
+from stacksl.runs.finish.facts import facts_of
+from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
+from stacksl.runs.loop.progress import Progress, Report
+from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder, read_facts, write_atomic
+from stacksl.runs.storage.state import now
+from stacksl.runs.storage.tables import write_metrics, write_rounds
+
+if TYPE_CHECKING:
+    from stacksl.report.facts import Facts
+
+__all__ = ["finish", "refit_with_audit", "write_pages"]
+
+CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
+FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
+MANY = 3000
+NO_TEXT = "no-text"  # the folder of what may be forwarded
+
+
+class Outcome(NamedTuple):
+    """What is done with the final model of one kind.
+
+    `hand_over` saves and tests it; `policies` gives its (K,) probabilities of the items in `rows`.
+    """
+
+    hand_over: Callable[[RunSpec, Game, FeatureMap, Report], Tested]
+    policies: Callable[[RunSpec, Game, FeatureMap, Sequence[int]], list[Array]]
+
+
+def outcome_of(spec: RunSpec) -> Outcome:
+    """What is done with the final model of a run."""
+    if spec.settings.adapts:
+        return Outcome(handing.hand_over, handing.policies)
+    return Outcome(_hand_over, _policies)
+
+
+def finish(
+    spec: RunSpec,
+    game: Game,
+    features: FeatureMap,
+    report: Report,
+    state: dict[str, Any],
+    audit: Audit | None = None,
+) -> None:
+    """Save, test and audit the final model, then write the report, the card and the tables.
+
+    Nothing that is written before this tells what the `audit` says.
+    """
+    outcome = outcome_of(spec)
+    tested = outcome.hand_over(spec, game, features, report)
+    if audit is not None:
+        ids = [game.corpus.ids[row] for row in audit.rows]
+        policies = dict(zip(ids, outcome.policies(spec, game, features, audit.rows), strict=True))
+        gone = {game.corpus.ids[row] for row in spec.stock.gone}  # whose features are gone, too
+        answers = {item: said for item, said in audit.answers.items() if item not in gone}
+        found = judge_audit(policies, answers, passed_over=audit.passed_over)
+        tested = replace(tested, audited=found)
+    report(Progress("report", 0, 1))
+    write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
+    write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
+    state["finished"] = now()
+    facts = facts_of(spec, game, features, tested, state)
+    if audit is not None:
+        learnt = len(game.examples.bought)
+        facts = _continued(facts, _before(spec.folder), audit.number, learnt)
+    write_atomic(spec.folder.path / "facts.json", facts.to_json())
+    write_pages(spec.folder)
+    if facts.audit is not None and facts.audit.trained_on:
+        refit_with_audit(spec, game, features, audit)
+    report(Progress("report", 1, 1))
+
+
+def _before(folder: RunFolder) -> Facts | None:
+    """The facts of a run when it had last finished; None the first time."""
+    if not (folder.path / "facts.json").is_file():
+        return None
+    return read_facts(folder)
+
+
+def _continued(facts: Facts, before: Facts | None, number: int, learnt: int) -> Facts:
+    """The facts with which audit this is, whether it was shown, and whether its labels joined in.
+
+    They stay in the final head for as long as nothing else came to it.
+    """
+    assert facts.audit is not None
+    audit = replace(facts.audit, number=number, learnt=learnt, shown_at=learnt)
+    old = None if before is None else before.audit
+    if before is not None and old is not None and old.number == number:
+        same = old.learnt == learnt and _made_of(before) == _made_of(facts)
+        audit = replace(
+            audit,
+            shown_before=old.shown_before or not same,
+            shown_at=old.shown_at,
+            trained_on=old.trained_on if same else 0,
+        )
+    return replace(facts, audit=audit)
+
+
+def _made_of(facts: Facts) -> tuple[object, ...]:
+    """What a model is made of besides labels: items and classes."""
+    return facts.data.items, facts.data.classes
+
+
+def _policies(spec: RunSpec, game: Game, features: FeatureMap, rows: Sequence[int]) -> list[Array]:
+    model = _model(spec, game, features, game.trainer.head)
+    return model.probabilities(game.examples.block.take(list(rows)))
+
+
+def _model(spec: RunSpec, game: Game, features: FeatureMap, head: Head | None) -> Model:
+    scorer = game.learner.scorer
+    return Model(features, scorer, head, spec.dataset.classes, spec.dataset.columns)
+
+
+def _hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
+    """Save the head with its feature map, and test it."""
+    trainer = linear_trainer(game)
+    model = _abstaining(spec, _model(spec, game, features, trainer.head), trainer)
+    model.save(spec.folder.model, asdict(scorer_settings(spec.settings)))
+    report(Progress("refit", 1, 1))
+    if spec.test is None:
+        return Tested(threshold=model.abstaining)
+    block = features.transform(spec.test.items, lambda n, of: report(Progress("test", n, of)))
+    evaluation = judge(model.probabilities(block), spec.test)
+    curve = tuple(_curve(spec, spec.test, block, trainer, evaluation))
+    return Tested(evaluation, curve, threshold=model.abstaining)
+
+
+def _abstaining(spec: RunSpec, model: Model, trainer: LinearTrainer) -> Model:
+    """The model with the threshold that the none-of-these have trained, if any."""
+    untouched = fresh_scorer(spec.settings, trainer.examples.block)
+    return replace(model, abstaining=train_threshold(trainer, untouched, spec.stock.gone))
+
+
+def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Audit | None) -> int:
+    """Fit the final head on the training and the audit's labels, and save it as the run's model.
+
+    It is made as the final model was (labels alone, with names, or with the neighbours as well).
+    What the report says of its accuracy stays that of the model before, and says so: nothing is
+    left to measure this one by.
+
+    Args:
+        spec: a finished run.
+        game: with all that was learnt, and the final head.
+        features: the run's own, fitted.
+        audit: with its answers.
+
+    Returns:
+        How many labels of the audit it was trained on.
+
+    Raises:
+        RunError: there is no final head, or the audit has no label.
+    """
+    trainer = game.trainer
+    if not (isinstance(trainer, LinearTrainer) and trainer.final and trainer.head is not None):
+        raise RunError(
+            f"the audit's labels can join the final head of a run, but {spec.folder.path} has none:"
+            " finish it first; language models are not refitted with an audit"
+        )
+    labels = [] if audit is None else audit.labels(game.corpus.ids)
+    more = [(row, index) for row, index in labels if row not in spec.stock.gone]
+    if not more:
+        raise RunError(
+            f"the run {spec.folder.path} has no audit with labels to train on: its model was"
+            " trained on all labels it has"
+        )
+    bought = [*game.examples.bought, *((row, index, index) for row, index in more)]
+    wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
+    wider.head = wider.as_if(len(bought), game.learner.scorer)
+    model = _abstaining(spec, _model(spec, game, features, wider.head), wider)
+    _tell_of_refit(spec.folder, len(more))  # first: a model that is not told of would mislead
+    model.save(spec.folder.model, asdict(scorer_settings(spec.settings)))
+    return len(more)
+
+
+def _tell_of_refit(folder: RunFolder, labels: int) -> None:
+    """Mark facts and pages: the model is another one than the one that was measured."""
+    facts = read_facts(folder)
+    assert facts.audit is not None  # its labels were trained on
+    marked = replace(facts, audit=replace(facts.audit, trained_on=labels))
+    write_atomic(folder.path / "facts.json", marked.to_json())
+    write_pages(folder)
+
+
+def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = False) -> Path:
+    """The report and the model card, from the facts on disk; the path of the report.
+
+    Those without text lie in a folder of their own, so that nobody sends the others by mistake.
+    """
+    from stacksl.report import card, render
+
+    facts = read_facts(folder)
+    place = folder.path if text else folder.path / NO_TEXT
+    if not text:
+        make_private(place)
+    write_atomic(place / "report.html", render(facts, text=text, class_names=class_names))
+    write_atomic(place / "README.md", card(facts, text=text, class_names=class_names))
+    return place / "report.html"
+
+
+def _curve(
+    spec: RunSpec, test: Dataset, block: Block, trainer: LinearTrainer, last: Evaluation
+) -> list[tuple[int, float, float, float]]:
+    """(labels, accuracy, low, high) of the final models that fewer labels would have made.
+
+    Each is fitted as the last one is, C chosen by folds, and knows nothing that came later.
+    """
+    bought = len(trainer.examples.bought)
+    shares = CURVE if bought <= MANY else FEWER
+    counts = sorted({round(share * bought) for share in shares} - {0, bought})
+    untouched = fresh_scorer(spec.settings, trainer.examples.block)
+    points = []
+    for count in counts if trainer.final else []:
+        head = trainer.as_if(count, untouched)
+        if head is None:
+            continue
+        policies: list[Array] = [np.asarray(p) for p in head.probabilities(block)]
+        points.append(point(count, judge(policies, test)))
+    return [*points, point(bought, last)]

@@ -1,0 +1,191 @@
+"""What a run's report tells of the language model it adapted, gathered from run and model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from stacksl.data import Dataset
+from stacksl.ledger.queries import LedgerReader
+from stacksl.lm import Cuts, LanguageModel, Tokenizing
+from stacksl.lm.export.folder import About
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.training.reference import REFERENCE
+from stacksl.models.adapted import AdaptedModel
+from stacksl.models.evaluation import Evaluation, Point, Tested
+from stacksl.models.metrics import wilson
+from stacksl.report import language as f
+from stacksl.report.named import Named
+from stacksl.runs.finish.adapter import epochs_of, training_of
+from stacksl.runs.loop.adapters import Refitted, history
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import TIMES
+
+__all__ = ["language_facts"]
+
+
+def language_facts(
+    spec: RunSpec,
+    ledger: LedgerReader,
+    model: LanguageModel,
+    tested: Tested,
+    state: Mapping[str, Any],
+) -> f.LanguageModel:
+    """The facts of the language `model` of a run; `tested` is what its test file says, if any."""
+    about = AdaptedModel(model, spec.dataset.classes, spec.dataset.columns).about()
+    adapter = model.stage.adapter
+    trained = sum(int(p.numel()) for p in adapter.parameters())
+    total = sum(
+        int(weights.numel())
+        for name, weights in adapter.model.named_parameters()
+        if f".{REFERENCE}." not in name  # the second adapter of `ema` and `previous`
+    )
+    return f.LanguageModel(
+        base=_base(about, total - trained if about.kind == "lora" else total),
+        kind=about.kind,
+        trained=trained,
+        scoring=_scoring(about),
+        computed=_computed(spec, model, state),
+        training=tuple(Named(k, _shown(v)) for k, v in training_of(model.choices).items()),
+        cuts=_cuts(spec, model, about),
+        normalisations=_normalisations(about.normalisation, tested),
+        refits=_refits(_history(spec, ledger), tested.curve),
+        epochs=tuple(f.Epoch(**epoch) for epoch in epochs_of(ledger.rows())),
+    )
+
+
+def _base(about: About, parameters: int) -> f.BaseModel:
+    local = Path(about.source).is_absolute()
+    return f.BaseModel(
+        name=Path(about.source).name if local else about.name,
+        source=about.source,
+        fingerprint=about.fingerprint,
+        parameters=parameters,
+        revision=about.revision,
+        licence=about.licence,
+    )
+
+
+def _scoring(about: About) -> f.Scoring:
+    return f.Scoring(
+        protocol=about.protocol,
+        template=about.template,
+        chat=about.chat,
+        normalisation=about.normalisation,
+        temperature=float(about.temperature),
+        max_len_prompt=about.max_len_prompt,
+        max_len_choice=about.max_len_choice,
+        positions=about.positions,
+    )
+
+
+def _computed(spec: RunSpec, model: LanguageModel, state: Mapping[str, Any]) -> f.Computed:
+    recorded = spec.folder.read_toml("resolved.toml")
+    facts = model.facts()
+    peak, on_device = _peak_memory(str(facts["lm_device"]))
+    return f.Computed(
+        device=str(facts["lm_device"]),
+        dtype=str(facts["lm_dtype"]),
+        path=str(recorded.get("lm_path", model.choices.path)),
+        threads=int(facts["lm_threads"]),
+        processes=int(facts["lm_processes"]),
+        peak_memory=peak,
+        on_device=on_device,
+        seconds=_seconds(state),
+    )
+
+
+def _peak_memory(device: str) -> tuple[int, bool]:
+    """The most bytes held so far, and whether they are the GPU's."""
+    if device.startswith("cuda"):
+        return int(load_torch().cuda.max_memory_allocated(device)), True
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, False
+
+
+def _seconds(state: Mapping[str, Any]) -> float | None:
+    """From start to end; the time between an interruption and what came after it is nobody's."""
+    if state.get("interruptions") or not state.get("finished"):
+        return None
+    begun, done = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
+    return (done - begun).total_seconds()
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _cuts(spec: RunSpec, model: LanguageModel, about: About) -> tuple[f.Cut, ...]:
+    """Counted anew over all items: a resumed run has read but a part of them."""
+    named = {"items to label": spec.dataset, "test items": spec.test}
+    return tuple(_cut(where, dataset, model, about) for where, dataset in named.items() if dataset)
+
+
+def _cut(where: str, dataset: Dataset, model: LanguageModel, about: About) -> f.Cut:
+    tokenizer = model.stage.loaded.tokenizer
+    form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
+    cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
+    return f.Cut(where, cuts.items, cuts.prompts, cuts.options, cuts.lost)
+
+
+def _normalisations(own: str, tested: Tested) -> tuple[f.NormalisationRow, ...]:
+    return tuple(
+        _normalisation(name, name == own, after, tested.before[name])
+        for name, after in tested.by_normalisation.items()
+    )
+
+
+def _normalisation(
+    name: str, own: bool, after: Evaluation, before: Evaluation
+) -> f.NormalisationRow:
+    low, high = wilson(after.correct, after.n)
+    base_low, base_high = wilson(before.correct, before.n)
+    return f.NormalisationRow(
+        name=name,
+        own=own,
+        accuracy=after.accuracy,
+        low=low,
+        high=high,
+        macro_f1=after.macro_f1,
+        base_accuracy=before.accuracy,
+        base_low=base_low,
+        base_high=base_high,
+        base_macro_f1=before.macro_f1,
+    )
+
+
+def _history(spec: RunSpec, ledger: LedgerReader) -> list[Refitted]:
+    """The refits that the ledger names, as their records have them."""
+    refits = (row for row in ledger.rows() if row.event == "refit")
+    count = max((int(row.payload.get("adapter", 0)) for row in refits), default=0)
+    return history(spec.folder.adapters, count)
+
+
+TOLD = (
+    "examples", "steps", "clipped", "kl_weight", "seconds", "tokens",
+    "loss", "loss_clipped", "largest", "largest_clipped", "kl",
+)  # fmt: skip
+
+
+def _refits(history: list[Refitted], curve: tuple[Point, ...]) -> tuple[f.AdapterRefit, ...]:
+    """`curve` begins with the base model, then has a point a refit; it is empty without a test."""
+    found = []
+    for number, each in enumerate(history, start=1):
+        _, accuracy, low, high = curve[number] if curve else (0, None, None, None)
+        told: dict[str, Any] = {name: each.trained.get(name) for name in TOLD}
+        found.append(
+            f.AdapterRefit(
+                number=each.number,
+                labels=each.labels,
+                accuracy=accuracy,
+                low=low,
+                high=high,
+                **told,
+            )
+        )
+    return tuple(found)

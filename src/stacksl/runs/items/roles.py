@@ -1,0 +1,228 @@
+"""Which item is for what, and what is done before a round: labels held, the audit, other terms.
+
+A run's settings say what is wanted, the ledger's rows when it took effect. Each step looks whether
+it was taken, so that a run which was cut off, or given more to do, takes the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from stacksl.core.rng import generator
+from stacksl.errors import SettingsError
+from stacksl.ledger.events import Row
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.queries import LedgerReader
+from stacksl.models.audit import Audit, draw
+from stacksl.runs.items.corpus import Corpus, Role
+from stacksl.runs.loop.game import Game
+from stacksl.runs.spec import RunSpec, Terms
+
+
+def corpus_of(spec: RunSpec) -> Corpus:
+    """The items of a run with their roles before round 1, and the order of all there are by now.
+
+    It is a function of the settings and the data alone; `hold` goes on to what the ledger says.
+    """
+    settings, first = spec.settings, len(spec.stock.pool.items)
+    held = spec.stock.aside_at_first
+    drawn = draw(first, spec.audit, settings.seed, frozenset(row for row in held if row < first))
+    corpus = Corpus.of(spec.dataset.items)
+    corpus.assign(Role.DUPLICATE, held)
+    corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.stock.owned))
+    corpus.assign(Role.AUDIT, drawn)
+    aside = corpus.aside()
+    began = [row for row in order_of(settings.order, settings.seed, first) if row not in aside]
+    corpus.began, corpus.drawn, corpus.order = began, drawn, _everything(spec, began)
+    return corpus
+
+
+def _everything(spec: RunSpec, began: Sequence[int]) -> list[int]:
+    """The whole order: as the run began, then each file that came later, shuffled for itself."""
+    found = list(began)
+    for number, part in enumerate(spec.stock.segments[1:], start=1):
+        shuffled = order_of(spec.settings.order, spec.settings.seed, len(part), number)
+        found += [part[place] for place in shuffled]
+    return found
+
+
+def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
+    """The order in which a run sees its items: the file's, or shuffled by the seed (D19)."""
+    if order == "file":
+        return list(range(items))
+    return [int(i) for i in generator(seed, "order", *keys).permutation(items)]
+
+
+def hold(spec: RunSpec, game: Game) -> None:
+    """Learn the labels that are owned and lease the audit's; the corpus has its roles after it.
+
+    The audit's labels are reserved before any other, so that none can be spent elsewhere.
+    """
+    corpus, ledger, gone = game.corpus, game.ledger, spec.stock.gone
+    audited = _purchased(ledger).get("audit", set())
+    new = new_owned(spec, ledger, asked_by_audit(corpus, audited))
+    for decision, label in ledger.own(new, "owned") if new else ():
+        game.teach(decision, label)
+    if corpus.drawn and not audited:
+        drawn = [corpus.ids[row] for row in corpus.drawn if row not in gone]
+        audited = set(drawn)
+        ledger.reserve(drawn, "audit")
+    _lease_again(spec, game, audited)
+    order = kept(spec, ledger, corpus)
+    measuring = frozenset(corpus.row[item] for item in audited)
+    corpus.assign(Role.DUPLICATE, spec.stock.aside - corpus.aside())
+    corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.stock.owned))
+    corpus.assign(Role.AUDIT, measuring)
+    corpus.assign(Role.ERASED, gone)
+    passed = measuring | {row for row in gone if not ledger.seen(corpus.ids[row])}
+    corpus.order = [row for row in order if row not in passed]
+
+
+def _purchased(ledger: Ledger) -> dict[object, set[str]]:
+    """The items bought, by purpose."""
+    found: dict[object, set[str]] = {}
+    for purchase in ledger.export():
+        found.setdefault(purchase["purpose"], set()).add(str(purchase["item"]))
+    return found
+
+
+def asked_by_audit(corpus: Corpus, audited: Set[str]) -> set[int]:
+    """The rows that measure: those `audited` before, else those that will be."""
+    return {corpus.row[item] for item in audited} or set(corpus.drawn)
+
+
+def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
+    """Labels that are held and not learnt; none that the audit asks: it would know the answer."""
+    if not spec.stock.owned:
+        return []
+    known = _purchased(ledger).get("owned", set())
+    items = {item.id: item for item in spec.dataset.items}
+    asked = {(items[name].prompt, items[name].candidates) for name in _ids(spec, audit)}
+    return [
+        (name, label)
+        for name, label in spec.stock.owned.items()
+        if name not in known and (items[name].prompt, items[name].candidates) not in asked
+    ]
+
+
+def _ids(spec: RunSpec, rows: Set[int]) -> list[str]:
+    return [spec.dataset.items[row].id for row in rows]
+
+
+def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
+    """Lease what the audit asks and was cut off between being freed and being handed out anew."""
+    gone = {game.corpus.ids[row] for row in spec.stock.gone}
+    for bought in game.ledger.export():
+        item = str(bought["item"])
+        if item in audited - gone and bought["state"] == "released":
+            game.ledger.lease(item)
+
+
+def kept(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
+    """The order without what came to be owned before its turn came; what was seen stays seen."""
+    late = spec.stock.aside - corpus.aside()
+    return [row for row in corpus.order if row not in late or ledger.seen(corpus.ids[row])]
+
+
+def next_terms(
+    spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str], *, first: int
+) -> None:
+    """Write another budget or more items into the ledger, and lease the audit that comes with it.
+
+    Args:
+        spec: the run, with its new terms.
+        ledger: the run's.
+        order: the items to choose from.
+        audited: the items of the audits so far.
+        first: how many items there were to choose from when the run began.
+
+    Raises:
+        SettingsError: a new audit needs more items than are left.
+    """
+    terms = spec.terms
+    wanted = sum(terms.audits) - len(audited)
+    free = _free(spec, ledger, order, audited)
+    if wanted > 0 and len(free) < wanted:
+        raise SettingsError(_too_few(wanted, len(free)))
+    items = next((int(row.payload["items"]) for row in _budgets(ledger)), first)
+    if (ledger.budget, ledger.money, items) != (terms.labels, terms.money, len(order)):
+        rounds = ledger.last_round + len(free) - max(0, wanted)
+        detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
+        ledger.set_budget(terms.labels, terms.money, detail)
+    if wanted > 0:
+        ids = [item.id for item in spec.dataset.items]
+        passed = frozenset(range(len(ids))) - frozenset(free)
+        drawn = draw(len(ids), wanted, spec.settings.seed, passed, len(terms.audits) - 1)
+        ledger.reserve([ids[row] for row in drawn], "audit")
+
+
+def _budgets(ledger: Ledger) -> list[Row]:
+    """The changes of the budget, the last one first."""
+    return [row for row in ledger.rows() if row.event == "budget"][::-1]
+
+
+def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:
+    """Hold that there is something to buy with what is wanted, before anything is written.
+
+    Raises:
+        SettingsError: more labels than before, but no item that can still be chosen, or too few
+            for the audit that comes with them.
+    """
+    ids = [item.id for item in spec.dataset.items]
+    if spec.settings.mode == "stream":
+        gone = {str(row.item) for row in ledger.rows() if row.event == "round"}
+    else:
+        gone = {str(bought["item"]) for bought in ledger.export()}
+    aside = spec.stock.aside | spec.stock.gone
+    free = sum(row not in aside and name not in gone for row, name in enumerate(ids))
+    audited = sum(bought["purpose"] == "audit" for bought in ledger.export())
+    wanted = sum(terms.audits) - audited
+    if free < wanted:
+        raise SettingsError(_too_few(wanted, free))
+    if not free and terms.labels > ledger.spent:
+        raise SettingsError(
+            "every item was bought or, in a stream, has passed, so that more labels would buy"
+            " nothing: give the run more items with `stacksl change RUN --items FILE`"
+        )
+
+
+def _too_few(wanted: int, free: int) -> str:
+    return (
+        f"the audit that comes with the new budget needs {wanted} items that can still be chosen,"
+        f" but {free} are left: give the run more items with `stacksl change RUN --items FILE`"
+    )
+
+
+def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
+    """The rows that can still be chosen: of a stream those not seen, of a pool those not bought."""
+    aside, ids = spec.stock.aside | spec.stock.gone, [item.id for item in spec.dataset.items]
+    if spec.settings.mode == "stream":
+        gone = {ids[row] for row in order if ledger.seen(ids[row])}
+    else:
+        gone = {str(purchase["item"]) for purchase in ledger.export()}
+    gone |= audited
+    return [row for row in order if row not in aside and ids[row] not in gone]
+
+
+def measured(spec: RunSpec, game: Game) -> Audit | None:
+    """The audit that speaks of the final model, with its answers: the newest that asked anything.
+
+    A change of the budget that was too small for an audit leaves the one before it.
+    """
+    bought = game.ledger.export()
+    leased = [str(p["item"]) for p in bought if p["purpose"] == "audit"]
+    sizes = (len(game.corpus.drawn), *spec.terms.audits[1:])
+    number = max((at for at, size in enumerate(sizes, start=1) if size), default=0)
+    if not number or not leased:
+        return None
+    items = leased[max(0, len(leased) - sizes[number - 1]) :]
+    said = {item: (answer.said, answer.index) for item, answer in game.ledger.audited().items()}
+    rest = len(spec.dataset.items) - len(spec.stock.aside)
+    passed_over = 0.0 if number == 1 else _before(bought, items[0]) / rest
+    return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number)
+
+
+def _before(bought: Sequence[Mapping[str, object]], item: str) -> int:
+    """How many items had been bought when `item` was."""
+    paid = [str(row["item"]) for row in bought if row["purpose"] != "owned"]
+    return len(set(paid[: paid.index(item)]))

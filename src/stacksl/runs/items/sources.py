@@ -1,0 +1,381 @@
+"""The items of a run and where they come from: files, the built-in samples, labels held before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from stacksl.data import Classes, Dataset, read, read_classes, sample
+from stacksl.errors import DataError
+from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.storage.folder import RunFolder
+from stacksl.types import Item
+
+__all__ = [
+    "CLASSES",
+    "QUESTIONS",
+    "SAMPLE",
+    "More",
+    "Reading",
+    "Stock",
+    "given_classes",
+    "load",
+    "load_owned",
+    "load_test",
+    "read_again",
+    "with_more",
+]
+
+SAMPLE = "sample"  # the data source that is the built-in sample
+QUESTIONS = "questions"  # the one that is the sample language model's own
+CLASSES = "classes.csv"  # of a run's folder: the classes given to it, and those added since
+ROW = re.compile(r"row-\d+")  # the id of an item whose file gives none
+OWNED = "owned/"  # before the id of an item whose label was held
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """A file that came to a run after it had begun: `pool` (items to choose from) or `owned`."""
+
+    kind: Literal["pool", "owned"]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """All items of a run, in one order that never changes: what comes later stands behind.
+
+    Attributes:
+        pool: the items of the first file, to choose from.
+        dataset: those, then what came with other files: owned items, and more to choose from.
+        test: what the final model is tested on.
+        owned: id to label of the items held before.
+        descriptions: what the classes mean, where that was said.
+        parts: for each of the other files, where its items stop in `dataset`, and its kind.
+        first: how many items there were when the run began.
+        gone: rows of items that were forgotten since; they keep their places.
+        stays, stays_at_first: rows that stay `aside`, whatever was forgotten of what they are like.
+        began: the classes that the run began with, where some were added since; else None.
+    """
+
+    pool: Dataset
+    dataset: Dataset
+    test: Dataset | None = None
+    owned: Mapping[str, int] = field(default_factory=dict)
+    descriptions: tuple[str, ...] = ()
+    parts: tuple[tuple[int, str], ...] = ()
+    first: int = 0
+    gone: frozenset[int] = frozenset()
+    stays: frozenset[int] = frozenset()
+    stays_at_first: frozenset[int] = frozenset()
+    began: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        pool: Dataset,
+        test: Dataset | None = None,
+        owned: Dataset | None = None,
+        descriptions: tuple[str, ...] = (),
+    ) -> Stock:
+        """The stock of a pool, with the items of `owned` behind it, each with its label."""
+        stock = cls(pool, pool, test, {}, descriptions)
+        stock = stock if owned is None else stock.holding(owned)
+        return replace(stock, first=len(stock.dataset.items))
+
+    def holding(self, owned: Dataset) -> Stock:
+        """This stock with items whose labels are held already."""
+        number = sum(kind == "owned" for _, kind in self.parts)
+        before = OWNED if number == 0 else f"{OWNED}{number + 1}/"
+        items = [
+            Item(before + item.id, item.prompt, self.pool.classes or item.candidates)
+            for item in owned.items
+        ]
+        labels = {before + name: index for name, index in owned.answers.items()}
+        return replace(self._with(items, "owned"), owned={**self.owned, **labels})
+
+    def extended(self, more: Dataset) -> Stock:
+        """This stock with more items to choose from.
+
+        Raises:
+            DataError: an id is taken already.
+        """
+        number = 1 + sum(kind == "pool" for _, kind in self.parts)
+        more = _renamed(more, f"more-{number}/")
+        known = {item.id for item in self.dataset.items}
+        if taken := [row for row, item in enumerate(more.items, 1) if item.id in known]:
+            raise DataError(
+                f"{len(taken)} items of {more.name} have an id that the run knows already, the"
+                f" first is item {taken[0]}: give new items ids of their own"
+            )
+        stock = self._with(more.items, "pool")
+        answers = {**self.dataset.answers, **more.answers}
+        return replace(stock, dataset=replace(stock.dataset, answers=answers))
+
+    def grown(self, classes: Classes) -> Stock:
+        """This stock with all `classes`: those it has, and behind them those that were added."""
+        names, before = classes.names, self.pool.classes
+        if before is None or len(before) == len(names):
+            return self
+        return replace(
+            self,
+            pool=_wider(self.pool, names),
+            dataset=_wider(self.dataset, names),
+            test=None if self.test is None else _wider(self.test, names),
+            descriptions=classes.descriptions,
+            began=before,
+        )
+
+    def joined_by(self, added: Mapping[str, str]) -> Stock:
+        """This stock with classes `added` behind those it has, each with its description."""
+        classes = self.classes
+        if not added or classes is None:
+            return self
+        names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
+        return replace(self.grown(Classes(names, said)), began=self.began or classes.names)
+
+    def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
+        """Each item and its answer without the classes that were added since the run began."""
+        for item in self.dataset.items:
+            answer = answers.get(item.id)
+            if self.began is None:
+                yield item, answer
+            else:
+                known = answer is not None and answer < len(self.began)
+                yield replace(item, candidates=self.began), answer if known else None
+
+    def _with(self, items: Sequence[Item], kind: str) -> Stock:
+        everything = replace(self.dataset, items=(*self.dataset.items, *items))
+        stop = len(everything.items)
+        return replace(self, dataset=everything, parts=(*self.parts, (stop, kind)))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """K of each item whose label may be asked for: neither held already nor forgotten."""
+        return {
+            item.id: len(item.candidates)
+            for row, item in enumerate(self.dataset.items)
+            if row not in self.gone and item.id not in self.owned
+        }
+
+    @property
+    def segments(self) -> list[range]:
+        """The rows to choose from: of the first file, and of each that brought more."""
+        starts = [len(self.pool.items), *(stop for stop, _ in self.parts)]
+        found = [range(len(self.pool.items))]
+        for start, (stop, kind) in zip(starts, self.parts, strict=False):
+            if kind == "pool":
+                found.append(range(start, stop))
+        return found
+
+    @property
+    def features(self) -> dict[str, slice]:
+        """The folders below `features/` and the items whose rows each of them holds."""
+        stops = [self.first, *(stop for stop, _ in self.parts if stop > self.first)]
+        starts = [0, *stops]
+        names = (f"more-{number}" if number else "." for number in range(len(stops)))
+        return {name: slice(*ends) for name, *ends in zip(names, starts, stops, strict=False)}
+
+    @property
+    def classes(self) -> Classes | None:
+        """The fixed label set with its descriptions."""
+        names = self.pool.classes
+        if names is None:
+            return None
+        said = (*self.descriptions, *[""] * (len(names) - len(self.descriptions)))
+        return Classes(names, said)
+
+    @property
+    def aside(self) -> frozenset[int]:
+        """Rows that no label is bought of: owned items, and those of the same text."""
+        return _alike(self.dataset.items, self.owned) | self.stays
+
+    @property
+    def aside_at_first(self) -> frozenset[int]:
+        """The same before any file came later: with these the rounds were counted."""
+        return _alike(self.dataset.items[: self.first], self.owned) | self.stays_at_first
+
+
+def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
+    """The data set with more classes, which may be those of labels that were unknown."""
+    at = {name: index for index, name in enumerate(classes)}
+    found = {name: at[label] for name, label in dataset.unknown.items() if label in at}
+    return replace(
+        dataset,
+        items=tuple(replace(item, candidates=classes) for item in dataset.items),
+        answers={**dataset.answers, **found},
+        unknown={name: label for name, label in dataset.unknown.items() if name not in found},
+        classes=classes,
+    )
+
+
+def _alike(items: Sequence[Item], owned: Mapping[str, int]) -> frozenset[int]:
+    held = {(item.prompt, item.candidates) for item in items if item.id in owned}
+    rows = enumerate(items) if held else ()
+    return frozenset(row for row, item in rows if (item.prompt, item.candidates) in held)
+
+
+def load(
+    source: str,
+    test: str | None,
+    settings: Settings,
+    *,
+    columns: Mapping[str, str] | None = None,
+    classes: Classes | None = None,
+    warn: bool = True,
+) -> Stock:
+    """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples.
+
+    Oddities of the data are looked for with `warn` alone: a run that goes on was told of them.
+    """
+    held: Dataset | None = None
+    if source in (SAMPLE, QUESTIONS):
+        dataset, own = sample() if source == SAMPLE else _questions()
+        held = own if test == source else None
+    else:
+        dataset = _read(source, settings, columns, classes, warn)
+    if test is not None and held is None:
+        held = load_test(test, dataset, settings)
+    owned = load_owned(settings.owned, dataset, settings)
+    return Stock.of(dataset, held, owned, () if classes is None else classes.descriptions)
+
+
+def _renamed(more: Dataset, before: str) -> Dataset:
+    """`more` with `before` put before the ids that are only the numbers of its rows."""
+    names = {i.id: before + i.id if ROW.fullmatch(i.id) else i.id for i in more.items}
+    items = tuple(replace(item, id=names[item.id]) for item in more.items)
+    return replace(more, items=items, answers={names[i]: a for i, a in more.answers.items()})
+
+
+def with_more(stock: Stock, more: More, settings: Settings) -> Stock:
+    """`stock` with the items of a file that came after the run had begun.
+
+    Raises:
+        DataError: the file cannot be read as the first one was, an id is taken already, or no row
+            has a label where it should.
+    """
+    if more.kind == "owned":
+        owned = load_owned(more.path, stock.pool, settings)
+        return stock if owned is None else stock.holding(owned)
+    found = _like(more.path, stock.pool, settings, "file of more items")
+    return stock.extended(found)
+
+
+def _read(
+    source: str,
+    settings: Settings,
+    columns: Mapping[str, str] | None,
+    classes: Classes | None,
+    warn: bool,
+) -> Dataset:
+    wanted = dict(columns or {})
+    if settings.prompt_column:
+        wanted["prompt"] = settings.prompt_column
+    if settings.label_column:
+        wanted["label"] = settings.label_column
+    return read(
+        source,
+        format=settings.format,
+        columns=wanted or None,
+        classes=None if classes is None else classes.names,
+        max_candidates=settings.max_candidates,
+        seed=settings.seed,
+        strict=settings.strict,
+        warn=warn,
+    )
+
+
+def load_test(source: str, train: Dataset, settings: Settings) -> Dataset:
+    """The test file, read as the training file was; it never loses a row in silence."""
+    test = _like(source, train, settings, "test file")
+    if test.unlabelled:
+        raise DataError(
+            f"the test file {Path(source).name} should have an answer in every row, but"
+            f" {test.unlabelled} of {len(test.items)} have none: label them or leave them out"
+        )
+    return test
+
+
+def load_owned(source: str | None, train: Dataset, settings: Settings) -> Dataset | None:
+    """Items with labels that are held already, read as `train` was; those without one are left out.
+
+    Raises:
+        DataError: no row has a label, or one is outside the classes of `train`.
+    """
+    if source is None:
+        return None
+    owned = _like(source, train, settings, "file of owned labels")
+    if owned.unknown:
+        raise DataError(
+            f"{len(owned.unknown)} rows of the file of owned labels {Path(source).name} have a"
+            f" class that is none of the {len(train.classes or ())} of the data: correct them, or"
+            " name those classes with --classes"
+        )
+    if not owned.answers:
+        raise DataError(f"no row of the file of owned labels {Path(source).name} has a label")
+    held = tuple(item for item in owned.items if item.id in owned.answers)
+    return replace(owned, items=held)
+
+
+def given_classes(folder: RunFolder | None, settings: Settings) -> Classes | None:
+    """The classes that a run was given: from its own folder where they lie there."""
+    if folder is not None and (folder.path / CLASSES).is_file():
+        return read_classes(folder.path / CLASSES)
+    return None if settings.classes is None else read_classes(settings.classes)
+
+
+def _like(path: str, train: Dataset, settings: Settings, what: str) -> Dataset:
+    try:
+        return read(
+            path,
+            format=settings.format,
+            columns=dict(train.columns) or None,
+            classes=train.classes,
+            max_candidates=settings.max_candidates,
+            seed=settings.seed,
+            lenient=True,
+        )
+    except DataError as fault:
+        raise DataError(f"in the {what} {Path(path).name}: {fault}") from None
+
+
+def _questions() -> tuple[Dataset, Dataset]:
+    from stacksl.lm.sample.questions import questions
+
+    return questions()
+
+
+class Reading(Protocol):
+    """What a model knows of the files it reads: its fixed classes, if any, and the columns."""
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The fixed label set."""
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Role to column."""
+
+
+def read_again(
+    folder: RunFolder, model: Reading, path: str | Path, given: Mapping[str, str] | None = None
+) -> Dataset:
+    """A file to predict or evaluate on, read as the run's own data was but for what is `given`.
+
+    `given` may hold `format`, `prompt` and `label`.
+    """
+    table = folder.read_toml("resolved.toml")
+    other = dict(given or {})
+    form = other.pop("format", table.get("format"))
+    return read(
+        path,
+        format=form,
+        columns={**model.columns, **other} or None,
+        classes=model.classes,
+        max_candidates=int(table["max_candidates"]),
+        seed=int(table["seed"]),
+        lenient=True,
+    )

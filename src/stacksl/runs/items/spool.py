@@ -1,0 +1,86 @@
+"""Items from standard input: as many as were announced, kept before anything is bought."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
+
+from stacksl.data import Classes, Dataset
+from stacksl.errors import DataError, SettingsError
+from stacksl.runs.items.sources import load
+from stacksl.runs.settings.resolve import Resolved, Settings
+
+STDIN = "-"  # the data source that is standard input
+
+
+def as_stream(resolved: Resolved) -> Resolved:
+    """The settings of a run over standard input: a stream, in the order of arrival.
+
+    Raises:
+        SettingsError: a pool was asked for, or it is not said how many items there are.
+    """
+    if resolved.settings.mode == "pool" and resolved.origin["mode"] != "default":
+        raise SettingsError(
+            "standard input is a stream: leave --mode pool out, or give the items as a file"
+        )
+    if resolved.settings.rounds is None:
+        raise SettingsError(
+            "a stream paces its labels over its items, so standard input needs their number: give"
+            " --rounds N"
+        )
+    return resolved.with_defaults({"mode": "stream", "order": "file"}, "stdin")
+
+
+def spooled(
+    settings: Settings, classes: Classes | None = None, stream: IO[bytes] | None = None
+) -> Dataset:
+    """The next `settings.rounds` items of standard input, JSON objects with one a line.
+
+    Raises:
+        DataError: a line is no JSON object, or there are fewer items than were announced.
+    """
+    wanted = settings.rounds or 0
+    lines = _lines(sys.stdin.buffer if stream is None else stream, wanted)
+    if len(lines) < wanted:
+        raise DataError(
+            f"standard input ended after {len(lines)} of {wanted} items: give --rounds"
+            f" {len(lines)}, or more items"
+        )
+    with TemporaryDirectory(prefix="stacksl-") as folder:  # private, as mkdtemp makes it
+        path = Path(folder) / "stdin.jsonl"
+        path.write_bytes(b"".join(lines))
+        dataset = load(str(path), None, _alone(settings), classes=classes).pool
+    return replace(dataset, name="stdin")
+
+
+def _alone(settings: Settings) -> Settings:
+    """The settings to read the spooled lines by: no other file belongs to them."""
+    return settings.model_copy(update={"owned": None})
+
+
+def _lines(stream: IO[bytes], wanted: int) -> list[bytes]:
+    """The first `wanted` lines that hold something."""
+    found: list[bytes] = []
+    for number, line in enumerate(stream, start=1):
+        if line.strip():
+            _expect_object(line, number)
+            found.append(line.rstrip(b"\r\n") + b"\n")
+        if len(found) == wanted:
+            break
+    return found
+
+
+def _expect_object(line: bytes, number: int) -> None:
+    try:
+        is_object = isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    if not is_object:
+        raise DataError(
+            f"line {number} of standard input should be a JSON object, such as"
+            ' {"text": "..."}, but is none: give JSON objects, one a line'
+        )

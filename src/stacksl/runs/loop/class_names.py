@@ -1,0 +1,84 @@
+"""Class names as the run's first, soft examples: their words, encoded by the run's own features."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import SharedBlock
+from stacksl.features import FeatureMap
+from stacksl.files import arrays
+from stacksl.runs.spec import RunSpec
+from stacksl.types import Item
+
+FILE = "names.safetensors"
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_JOINTS = re.compile(r"[_\-./|\s]+")
+_WORD = re.compile(r"[^\W\d_]")
+
+
+def in_words(name: str) -> str:
+    """A class name as a person would say it: `card_arrival` and `cardArrival` become two words.
+
+    A name without a letter is kept as it is.
+
+    >>> in_words("Refund_not_showing_up"), in_words("topUpLimits"), in_words("HTTPError")
+    ('Refund not showing up', 'top Up Limits', 'HTTP Error')
+    """
+    if not _WORD.search(name):
+        return name
+    return _JOINTS.sub(" ", _CAMEL.sub(" ", name)).strip() or name
+
+
+def name_texts(classes: Sequence[str], descriptions: Sequence[str] | None = None) -> list[str]:
+    """What is encoded for each class: its name in words, and its description behind it."""
+    meanings = [""] * len(classes) if descriptions is None else descriptions
+    words = [in_words(name) for name in classes]
+    return [f"{a}: {b}" if b else a for a, b in zip(words, meanings, strict=True)]
+
+
+def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | None:
+    """The rows of the run's class names, (K, d), written to disk when they are first made.
+
+    Without `features`, as in a replay, they are read. None where names take no part: they are
+    turned off, items bring their own options, or a language model is adapted.
+    """
+    classes = spec.dataset.classes
+    if not spec.settings.names or spec.settings.adapts or classes is None:
+        return None
+    kept = spec.folder.features / FILE
+    if features is None:
+        return _load(kept)["rows"]
+    return name_rows(features, name_texts(classes, spec.stock.descriptions or None), kept)
+
+
+def name_rows(features: FeatureMap, texts: Sequence[str], kept: Path | None = None) -> NDArray[Any]:
+    """The rows h, (K, d), of the `texts` of K classes.
+
+    They are made as an item's are. `kept` is the file that holds them: read where it has the same
+    texts, written where it has not, so that a resumed run has the same bits.
+    """
+    key = np.frombuffer(sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest(), "u1")
+    if kept is not None and kept.exists():
+        found = _load(kept)
+        if np.array_equal(found["texts"], key):
+            return found["rows"]
+    classes = tuple(texts)
+    block = features.transform([Item(f"class {n}", t, classes) for n, t in enumerate(texts)])
+    assert isinstance(block, SharedBlock)
+    rows = np.asarray(block.h)
+    if kept is not None:
+        arrays.save(kept, {"rows": rows, "texts": key.copy()})
+    return rows
+
+
+def _load(kept: Path) -> dict[str, NDArray[Any]]:
+    remedy = "restore it from a copy, or delete it and `stacksl resume` makes it again"
+    return arrays.load(kept, remedy)

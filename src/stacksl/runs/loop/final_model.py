@@ -1,0 +1,181 @@
+"""What makes the final model of class heads: labels alone, names beside them, or the rest as well.
+
+Which of the three serves is not known beforehand: labels spread over neighbours help where classes
+are topics and do harm where they are not. Each is fitted on two thirds of the bought labels and
+judged on the third that is left, three times over; the most right answers win, ties the simpler.
+Below 60 labels names are always in: one label of each class can do little harm there, and too few
+are held out to see that labels alone do better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array, SharedBlock
+from stacksl.core.heads.logistic import ENOUGH, Fit, choose_strength, fit_classes, folds_of
+from stacksl.core.heads.soft import Soft, together
+from stacksl.core.heads.spreading import Graph, neighbour_graph, spread
+from stacksl.core.rng import generator
+from stacksl.core.scorers import Head, Scorer
+
+__all__ = ["KINDS", "Kind", "Made", "Source", "beside_names", "make_final"]
+
+Kind = Literal["plain", "names", "names and graph"]
+KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")
+
+FEWEST = 6  # labels below which nothing is tried
+NAME_WEIGHT = 1.0  # a class name counts as a bought label
+SPREAD_WEIGHT = 0.1  # of an item never asked
+SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
+ITEMS = 1_000_000  # nodes of the graph at most
+CELLS = 20_000_000  # nodes x classes of the graph at most
+FITTED = 2_000_000  # spread rows x classes of a fit at most
+
+_TRIAL = 3e-4  # tolerance of a fit that is only compared with others
+_NARROW = 1e-5  # of a final fit on float32 rows: below it their rounding shows
+_NEVER = -1e9  # the logit of a class that a fit knows nothing of
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The final model, what it was `made_by`, and the accuracy (0 to 1) of all that were tried.
+
+    `tried` is on held-out bought labels, which are the hard ones: only its order means something.
+    It is empty where there was nothing to choose from.
+    """
+
+    head: Head | None
+    made_by: Kind
+    tried: Mapping[Kind, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """What a final model can be made of beside labels.
+
+    Attributes:
+        block: the features of the run's items.
+        names: the rows of the class names, (K, d).
+        apart: rows of the block that must not be in the graph: the audit's.
+        seed: draws folds, and the items of a graph that cannot hold all.
+    """
+
+    block: SharedBlock
+    names: NDArray[Any]
+    apart: frozenset[int]
+    seed: int
+    _graph: tuple[Graph, Rows] | None = None
+
+    def named(self) -> Soft:
+        """The class names, a soft example each."""
+        return beside_names(self.names)
+
+    def rest(self, rows: Rows, gold: Rows, without: Rows | None = None) -> Soft:
+        """What the labels `gold` of `rows` say of the items never asked, those in `without` aside.
+
+        The graph is made at the first call, and again where a row came that it does not hold.
+        """
+        if self._graph is None or not np.isin(rows, self._graph[1]).all():
+            self._graph = self._made(rows)
+        graph, members = self._graph
+        known = rows if without is None else np.concatenate([rows, without])
+        told = np.flatnonzero(~np.isin(members, known))
+        most = max(1, FITTED // self.block.classes)
+        if len(told) > most:
+            order = generator(self.seed, "graph/fit").permutation(len(members))
+            told = np.sort(order[np.isin(order, told)][:most])
+        seeds = np.searchsorted(members, rows)
+        found = spread(graph, seeds, gold, self.block.classes, told) ** SHARPER
+        reached = found.sum(axis=1) > 0
+        targets = found[reached] / found[reached].sum(axis=1, keepdims=True)
+        h = self.block.h[members[told[reached]]]
+        return Soft(h, targets, np.full(len(targets), SPREAD_WEIGHT, dtype=np.float32))
+
+    def _made(self, rows: Rows) -> tuple[Graph, Rows]:
+        """The graph, and the rows of the block that are its items, in ascending order."""
+        every = np.setdiff1d(np.arange(len(self.block)), np.array(sorted(self.apart), np.int64))
+        most = max(len(rows), min(ITEMS, CELLS // self.block.classes))
+        if len(every) > most:
+            others = np.setdiff1d(every, rows)
+            drawn = generator(self.seed, "graph").permutation(len(others))[: most - len(rows)]
+            every = np.sort(np.concatenate([rows, others[drawn]]))
+        return neighbour_graph(np.asarray(self.block.h[every]), self.names), every
+
+
+def beside_names(names: NDArray[Any]) -> Soft:
+    """Rows of class names, (K, d), as soft examples of their classes."""
+    targets = np.eye(len(names), dtype=np.float32)
+    return Soft(names, targets, np.full(len(names), NAME_WEIGHT, dtype=np.float32))
+
+
+def make_final(
+    scorer: Scorer,
+    source: Source,
+    rows: Rows,
+    gold: Rows,
+    made_by: Kind | None = None,
+    without: Rows | None = None,
+) -> Made:
+    """The final model of the items `rows`, (n,), with bought labels `gold`.
+
+    `made_by` says what of, where that was chosen before; such a model is fitted less closely.
+    Nothing is fitted on the rows `without`.
+    """
+    tried = _compare(source, rows, gold) if made_by is None else {}
+    kind = _best(tried) if made_by is None else made_by
+    if kind == "plain":
+        fit = Fit(choose_strength(source.block.h[rows], gold, source.seed))
+    elif kind == "names":
+        fit = Fit(soft=source.named())
+    else:
+        soft = together(source.named(), source.rest(rows, gold, without))
+        fit = Fit(soft=soft, tolerance=_NARROW if made_by is None else _TRIAL)
+    head = scorer.refit(source.block.take(rows.tolist()), gold, fit=fit)
+    return Made(head, kind, tried)
+
+
+def _best(tried: Mapping[Kind, float]) -> Kind:
+    """The kind with the most right answers, the simplest of several; names where none was tried."""
+    return max(tried, key=lambda kind: tried[kind]) if tried else "names"
+
+
+def _compare(source: Source, rows: Rows, gold: Rows) -> dict[Kind, float]:
+    """The share of held-out bought labels that each kind gets right."""
+    if len(rows) < FEWEST:
+        return {}
+    source.rest(rows, gold)  # the graph holds the items of every fold
+    right: dict[Kind, int] = dict.fromkeys(KINDS if len(rows) >= ENOUGH else KINDS[1:], 0)
+    strength = choose_strength(source.block.h[rows], gold, source.seed)
+    for train, held in folds_of(len(rows), source.seed):
+        labels = rows[train], gold[train]
+        rest = together(source.named(), source.rest(*labels, rows[held]))
+        fits = {
+            "plain": Fit(strength, tolerance=_TRIAL),
+            "names": Fit(soft=source.named(), tolerance=_TRIAL),
+            "names and graph": Fit(soft=rest, tolerance=_TRIAL),
+        }
+        for kind in right:
+            weights, intercepts = _logits(source, *labels, fits[kind])
+            scores = np.asarray(source.block.h[rows[held]], dtype=np.float64) @ weights.T
+            right[kind] += int((np.argmax(scores + intercepts, axis=1) == gold[held]).sum())
+    return {kind: count / len(rows) for kind, count in right.items()}
+
+
+def _logits(source: Source, rows: Rows, gold: Rows, fit: Fit) -> tuple[Array, Array]:
+    """Coefficients, (K, d), and intercepts, (K,); a class unknown to the fit is never chosen."""
+    coefficients = np.zeros((source.block.classes, source.block.dim))
+    intercepts = np.full(source.block.classes, _NEVER)
+    found = fit_classes(source.block.h[rows], gold, source.seed, fit)
+    if found is None:  # one class alone: it is what there is to say
+        intercepts[gold] = 0.0
+        return coefficients, intercepts
+    seen = found[0]
+    coefficients[seen], intercepts[seen] = found[1], found[2]
+    return coefficients, intercepts

@@ -1,0 +1,315 @@
+"""The trainer of a language model: when a refit is due, what it learns from, what it renews (D12).
+
+The adapter moves at numbered refits alone, each from the initial weights on all labels learnt so
+far. Then the features of what can still be asked are renewed, the head is rebuilt from the bought
+items, and a new epoch of certificates begins. Everything made on the way lies on disk before the
+ledger's row that names it, so that a run cut off anywhere finds it again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import PairBlock
+from stacksl.core.scorers import Head
+from stacksl.core.scorers.newton import PairNewton
+from stacksl.errors import RunError
+from stacksl.features.epochs import Epochs
+from stacksl.ledger.events import Row
+from stacksl.ledger.queries import LedgerReader
+from stacksl.lm import LanguageModel
+from stacksl.lm.distributed import present_crew
+from stacksl.models.adapted import choices_of
+from stacksl.runs.loop.adapters import Adapters, read_record
+from stacksl.runs.loop.linear_trainer import LinearTrainer
+from stacksl.runs.loop.progress import Progress, Report, throttled
+from stacksl.runs.loop.training_examples import labels_hash, lessons, loss_set_of
+from stacksl.runs.session.build_learner import fresh_scorer, prime
+from stacksl.runs.settings.conflicts import refit_shares
+from stacksl.runs.spec import RunSpec
+from stacksl.types import Label
+
+__all__ = ["LanguageTrainer", "changed_facts", "due_at", "language_model"]
+
+KEY = "adaptation"  # of the checkpoint's array
+COMPUTED = {
+    "lm_device": "the device",
+    "lm_dtype": "the dtype",
+    "lm_path": "the scoring path",
+    "lm_threads": "torch's threads at",
+    "lm_processes": "the number of processes at",
+}
+"""Recorded facts that decide bits, as a sentence names them."""
+
+
+def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
+    """The numbers of labels learnt at which a refit is due.
+
+    >>> due_at("0.05,0.1,0.25,0.5,1", 40)
+    (2, 4, 10, 20, 40)
+    """
+    shares = refit_shares(refit_at) or (1.0,)
+    return tuple(sorted({max(1, math.ceil(round(share * budget, 9))) for share in shares}))
+
+
+def language_model(spec: RunSpec) -> LanguageModel:
+    """The language model of a run, as its settings and what it recorded of itself have it."""
+    recorded = spec.folder.read_toml("resolved.toml")
+    choices = choices_of(spec.settings, recorded)
+    return LanguageModel(choices, seed=spec.settings.seed, crew=present_crew())
+
+
+def changed_facts(spec: RunSpec, model: LanguageModel) -> list[str]:
+    """A sentence for each thing that `model` computes otherwise than the run recorded of itself."""
+    table = spec.folder.read_toml("resolved.toml")
+    return [
+        f"this run began with {what} {table[name]} and goes on with {now}: its numbers may differ"
+        " from an undisturbed run's"
+        for name, now in model.facts().items()
+        if (what := COMPUTED.get(name)) is not None and table.get(name, now) != now
+    ]
+
+
+class LanguageTrainer:
+    """Refits a run's language model and begins the epochs of its features; see `Trainer`.
+
+    Args:
+        spec: the run.
+        head: refits the linear head on top, by which a pool is ranked.
+        model: the language model; None for a replay, which trains nothing.
+        report: told how far a refit is.
+
+    Attributes:
+        adapters: what the refits left on disk.
+        epoch: how often the features were renewed.
+        refits: how often the adapter was refitted, and `trained_on` how many labels the last time.
+    """
+
+    def __init__(
+        self, spec: RunSpec, head: LinearTrainer, model: LanguageModel | None, report: Report
+    ) -> None:
+        self.spec, self.model = spec, model
+        self.examples, self.learner, self.ledger = head.examples, head.learner, head.ledger
+        self.adapters = Adapters(spec.folder.adapters, model)
+        self.epoch, self.refits, self.trained_on = 0, 0, 0
+        block = self.examples.block
+        assert isinstance(block, PairBlock)
+        self._head = head
+        self._base = block  # of the initial adapter, whose scores are the reference
+        # the rows in the order of the rounds, those that came later behind the others
+        self._order = tuple(self.examples.corpus.order)
+        ids, parts = tuple(self.examples.corpus.ids), spec.stock.features
+        self._epochs = Epochs(spec.folder.features, ids, parts, block)
+        self._tell = throttled(report)
+
+    @property
+    def head(self) -> Head | None:
+        """The linear head, by which a pool is ranked."""
+        return self._head.head
+
+    # --- refits ------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> bool:
+        """Whether a share of the labels was reached, or features are those of an older adapter."""
+        return self._owed or self._stale or self._head.due
+
+    @property
+    def _owed(self) -> bool:
+        learnt = len(self.examples.bought)
+        counts = due_at(self.spec.settings.refit_at, self.learner.budget)  # it may change
+        return any(self.trained_on < count <= learnt for count in counts)
+
+    @property
+    def _stale(self) -> bool:
+        """Whether renewed features of an item are missing and could still matter to a label."""
+        left = self.ledger.left > 0 or bool(self.ledger.open_purchases())
+        return self.epoch < self.refits and self.learner.round < self.learner.horizon and left
+
+    def refit(self) -> bool:
+        """Refit the adapter where it is due, then renew the features; and the head that ranks.
+
+        A run that was cut off between the two finds its refit done and the features still to renew.
+        """
+        owed = self._owed
+        if owed:
+            self._refit()
+        stale = self._stale
+        if stale:
+            self.adapters.take(self.refits)
+            self._refresh()
+        if self._head.due:
+            self._head.refit()
+        return owed or stale
+
+    def finish(self) -> None:
+        """The last refit, where labels differ from those of the one before; then its weights."""
+        last = read_record(self.adapters.folder, self.refits) if self.refits else None
+        if self.examples.bought and (
+            last is None or last.labels_hash != labels_hash(self.examples)
+        ):
+            self._refit()
+        self.adapters.take(self.refits)
+        self.adapters.tidy(self.refits)
+
+    def ready(self) -> None:
+        """Make the features of items that came in the middle of the ledger's last epoch."""
+        epoch = self.ledger.epoch
+        missing = self._epochs.missing(epoch)
+        if not missing:
+            return
+        number = _adapter_of(epoch, self.ledger)
+        self.adapters.take(number)
+        fingerprint = self.adapters.model.fingerprint
+        for name, part in missing.items():
+            items = self.spec.dataset.items[part]
+            block = self.adapters.model.transform(items, self._told("features"))
+            self._epochs.add(epoch, name, block, fingerprint)
+
+    def widen(self, size: int) -> None:
+        """Not for a language model, whose features are of the options that it began with.
+
+        Raises:
+            RunError: always.
+        """
+        raise RunError(
+            f"the run {self.ledger.run} trains a language model, which takes on no class: start a"
+            " new run with all classes"
+        )
+
+    # --- what a ledger's rows do -------------------------------------------------------------
+
+    def replay(self, row: Row, after: int) -> None:
+        """Count a refit of the adapter, which is on disk, or load the features of an epoch.
+
+        A `refreshed` row up to number `after` loads the features alone: the head is in the
+        checkpoint's arrays already.
+        """
+        if row.event == "refreshed":
+            self.epoch = int(row.payload["epoch"])
+            self._renew(str(row.payload["features"]))
+            if row.seq > after:
+                self._rebuild(int(row.payload["asked"]), row.seq)
+        elif "adapter" not in row.payload:
+            self._head.replay(row, after)
+        elif row.seq > after:
+            self.refits, self.trained_on = int(row.payload["adapter"]), int(row.payload["labels"])
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The counts and the head, for a checkpoint."""
+        counts = np.array([self.epoch, self.refits, self.trained_on], dtype=np.int64)
+        return {**self._head.state(), KEY: counts}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """What `state` described; the features come back with the ledger's rows."""
+        self._head.restore(arrays)
+        self.epoch, self.refits, self.trained_on = (int(n) for n in arrays[KEY])
+
+    # --- a refit, and the epoch after it -----------------------------------------------------
+
+    def _refit(self) -> None:
+        number, labels = self.refits + 1, len(self.examples.bought)
+        follower = self.learner.follower
+        made = self.adapters.refit(
+            number,
+            labels,
+            labels_hash(self.examples),
+            lessons(self.spec, self.examples, self.ledger, follower, self._base),
+            self._told("refit"),
+        )
+        detail = {"tune": False, "adapter": number, "weights": made.fingerprint}
+        self.ledger.note_refit(labels, detail)
+        self.refits, self.trained_on = number, labels
+        self.adapters.tidy(number)
+
+    def _refresh(self) -> None:
+        """Renew the features and begin an epoch."""
+        fingerprint = self.adapters.model.fingerprint
+        if not self._epochs.has(self.epoch + 1, fingerprint):
+            self._epochs.save(self.epoch + 1, self._renewed(), fingerprint)
+        self.epoch += 1
+        asked = self.ledger.asked
+        detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
+        self.ledger.note_refreshed(len(self.examples.bought), detail)
+        self._renew(fingerprint)
+        self._rebuild(asked)
+
+    def _renewed(self) -> PairBlock:
+        """The features of all that can still be asked or learnt; rows of zeros for the rest."""
+        before, corpus = self._base, self.examples.corpus
+        known = {row for row, _, _ in self.examples.bought}
+        known |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
+        gone = {row for row, item in enumerate(corpus.ids) if self._passed(item)}
+        gone |= self.spec.stock.gone
+        rows = [row for row in range(len(corpus.ids)) if row in known or row not in gone]
+        items = [self.spec.dataset.items[row] for row in rows]
+        fresh = self.adapters.model.transform(items, self._told("features"))
+        phi = np.zeros(before.phi.shape, dtype=np.float32)
+        base = np.zeros(len(before.phi), dtype=np.float64)
+        places = [np.arange(before.offsets[r], before.offsets[r + 1]) for r in rows]
+        where = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
+        phi[where], base[where] = fresh.phi, fresh.base
+        return PairBlock(phi, np.array(before.offsets), base)
+
+    def _passed(self, item: str) -> bool:
+        """Whether an item cannot be asked any more: a pool may come back to what it passed over."""
+        return self.spec.settings.mode == "stream" and self.ledger.seen(item)
+
+    def _renew(self, fingerprint: str) -> None:
+        """Play on with the features of this epoch."""
+        self.examples.block = self._epochs.load(self.epoch, fingerprint)
+
+    def _rebuild(self, asked: int, seq: int | None = None) -> None:
+        """Build the head anew from the bought items; `asked` labels were when row `seq` began it.
+
+        Without one the epoch begins now.
+        """
+        examples, learner = self.examples, self.learner
+        scorer = learner.scorer
+        assert isinstance(scorer, PairNewton)
+        rounds = scorer.rounds
+        scorer.restore(fresh_scorer(self.spec.settings, examples.block).state())
+        for row, label, choice in examples.bought:
+            inputs = examples.block[row]
+            scores = scorer.scores(inputs)
+            candidates = loss_set_of(examples, learner.follower, row, label, scores)
+            scorer.step(inputs, candidates, choice, Label(label))
+        scorer.rounds = rounds
+        if self.spec.settings.mode == "stream":
+            measuring = self._measuring(seq)  # no rounds of theirs come
+            order = [row for row in self._order if row not in measuring]
+            rest = order[learner.round : learner.horizon]
+            prime(learner, examples.block, rest, learner.budget - asked)
+
+    def _measuring(self, seq: int | None) -> set[int]:
+        """The items of the audits there were before row `seq` of the ledger, or are now."""
+        found = set()
+        for row in self.ledger.rows():
+            if seq is not None and row.seq >= seq:
+                break
+            if row.event == "reserved" and row.purpose == "audit":
+                found.add(self.examples.corpus.row[str(row.item)])
+        return found
+
+    def _told(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
+        """What a phase tells, as `Progress`."""
+        return lambda done, total: self._tell(Progress(phase, done, total), done == total)
+
+
+def _adapter_of(epoch: int, ledger: LedgerReader) -> int:
+    """The refit whose adapter made the features of an epoch: the last one before it began."""
+    number = 0
+    for row in ledger.rows():
+        if row.event == "refit" and "adapter" in row.payload:  # a pool's head is refitted, too
+            number = int(row.payload["adapter"])
+        elif row.event == "refreshed" and int(row.payload["epoch"]) == epoch:
+            return number
+    raise RunError(
+        f"the ledger of the run {ledger.run} has no row of epoch {epoch}: restore the folder"
+        " from a copy"
+    )

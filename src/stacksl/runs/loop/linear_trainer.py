@@ -1,0 +1,247 @@
+"""The trainer of a linear model: refits of its head on all labels learnt so far (D15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array, Block, SharedBlock
+from stacksl.core.heads.linear import ClassHead
+from stacksl.core.heads.logistic import Fit
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import Head, Scorer, restore_head
+from stacksl.core.scorers.widening import widened
+from stacksl.errors import LedgerError
+from stacksl.ledger.events import Row
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_names, make_final
+from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.progress import Progress, Report, silent
+
+__all__ = ["LinearTrainer", "linear_trainer"]
+
+Bought = Sequence[tuple[int, int, int]]
+
+PREFIX = "head."
+COUNT = "refits"
+MADE = "refits.made"  # the kind's number, then what each was worth, NaN where it was not tried
+ON_THE_WAY = 1e-4  # tolerance of refits that only rank
+
+
+@dataclass(slots=True, eq=False)
+class LinearTrainer:
+    """Refits the head of a linear model; see `loop.trainer.Trainer`.
+
+    Attributes:
+        examples: what it is fitted on.
+        learner: with the online scorer, which makes the head.
+        ledger: has a row of each refit.
+        names: rows of the class names, (K, d), as soft examples; None where they take no part.
+            Those of classes still to be added stand behind the others.
+        seed: draws the folds.
+        on_the_way: whether labels that were learnt make a refit due, as a pool is ranked by it.
+        at_end: whether there is a final head, rather than the last online state.
+        report: told how far the last refit is.
+        head: the head as it is now, after `count` refits, the last of them on `labels` labels.
+        final: whether the last refit was the one that gives the final model.
+        made_by: what that was made of.
+        tried: the cross-validated accuracy of each kind of final model that it was chosen from.
+    """
+
+    examples: Examples
+    learner: Learner
+    ledger: Ledger
+    names: NDArray[Any] | None = None
+    seed: int = 0
+    on_the_way: bool = True
+    at_end: bool = True
+    report: Report = silent
+    head: Head | None = None
+    count: int = 0
+    labels: int = 0
+    final: bool = False
+    made_by: Kind = "plain"
+    tried: Mapping[Kind, float] = field(default_factory=dict)
+    _source: Source | None = None
+
+    @property
+    def due(self) -> bool:
+        """Whether a pool is to be ranked by labels, or names, that the head has not seen."""
+        return self.on_the_way and self._lags
+
+    @property
+    def _lags(self) -> bool:
+        unnamed = self.names is not None and self.count == 0
+        return self.labels < len(self.examples.bought) or unnamed
+
+    def refit(self) -> bool:
+        """Refit the head on the labels so far."""
+        self._refit(tune=False)
+        return False
+
+    def finish(self) -> None:
+        """Refit the head on all labels, its strength chosen by folds."""
+        if self.at_end and (self._lags or not self.final):
+            self.report(Progress("refit", 0, 1))
+            self._refit(tune=True)
+
+    def ready(self) -> None:
+        """Nothing: all features are there."""
+
+    def widen(self, size: int) -> None:
+        """Let there be `size` classes; the head is to be fitted again, whatever it has seen."""
+        block = self.examples.block
+        assert isinstance(block, SharedBlock)
+        self.examples.block = replace(block, classes=size)
+        self.learner.scorer = widened(self.learner.scorer, size, self.seed)
+        self.labels, self.final = -1, False
+
+    def replay(self, row: Row, after: int) -> None:
+        """Refit, or widen, at a row behind number `after`.
+
+        Raises:
+            LedgerError: the row is of a language model.
+        """
+        if row.event == "refreshed":
+            raise LedgerError(
+                f"row {row.seq} says that a language model was refitted and the features renewed,"
+                " but the run has no model to refit: resume it with the settings it began with"
+            )
+        if row.seq <= after:
+            return
+        if row.event == "class_added":
+            self.widen(int(row.payload["size"]))
+        else:
+            self._fit(tune=bool(row.payload["tune"]))
+
+    def _refit(self, *, tune: bool) -> None:
+        """Refit the head and leave a row in the ledger."""
+        self._fit(tune=tune)
+        detail: dict[str, object] = {"tune": tune}
+        if self.names is not None:
+            detail["made_by"] = self.made_by
+        if self.tried:
+            detail["tried"] = dict(self.tried)
+        self.ledger.note_refit(len(self.examples.bought), detail)
+
+    def _fit(self, *, tune: bool) -> None:
+        scorer, bought = self.learner.scorer, self.examples.bought
+        if self.names is None:
+            made = Made(_fit(scorer, bought, self.examples.block, tune), "plain")
+        elif tune and bought:
+            made = make_final(scorer, self._whole(), *_split(bought))
+        else:
+            made = Made(self._on_the_way(scorer, bought, self._named(self.names)), "names")
+        self.head, self.made_by, self.tried = made.head, made.made_by, made.tried
+        self.count += 1
+        self.labels = len(bought)
+        self.final = tune
+
+    def as_if(self, labels: int, untouched: Scorer) -> Head | None:
+        """The final model there would have been after the first `labels` labels.
+
+        `untouched` is a scorer that has learnt nothing: the online one knows classes that were
+        bought later. It is made as the last one was.
+        """
+        bought = self.examples.bought[:labels]
+        if self.names is None or not bought:
+            return _fit(untouched, bought, self.examples.block, tune=True)
+        return make_final(untouched, self._whole(), *_split(bought), self.made_by).head
+
+    def without(
+        self, places: NDArray[np.int64], others: NDArray[np.int64], untouched: Scorer
+    ) -> Head | None:
+        """The final model that was never told the labels at these `places` of those bought.
+
+        It is made as the last one was, of a scorer that has learnt nothing, and fitted neither on
+        their items nor on those of the rows `others`.
+        """
+        bought, held = self.examples.bought, set(places.tolist())
+        kept = [each for place, each in enumerate(bought) if place not in held]
+        if self.names is None or not kept:
+            return _fit(untouched, kept, self.examples.block, tune=True)
+        fresh, source = self._source is None, self._whole()
+        if fresh and self.made_by == KINDS[-1]:
+            source.rest(*_split(bought))  # the graph is to hold the items of every fold
+        rows, _ = _split([bought[place] for place in places.tolist()])
+        left_out = np.concatenate([rows, others])
+        return make_final(untouched, source, *_split(kept), self.made_by, left_out).head
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The counts, what the last one was made of, and the head's arrays, for a checkpoint."""
+        head = {} if self.head is None else self.head.state()
+        tried = [self.tried.get(kind, np.nan) for kind in KINDS]
+        return {
+            COUNT: np.array([self.count, self.labels, self.final]),
+            MADE: np.array([float(KINDS.index(self.made_by)), *tried]),
+            **{PREFIX + k: v for k, v in head.items()},
+        }
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """What `state` described."""
+        self.count, self.labels = int(arrays[COUNT][0]), int(arrays[COUNT][1])
+        self.final = bool(arrays[COUNT][2])
+        if MADE in arrays:  # a checkpoint from before names has none
+            number, *tried = (float(value) for value in arrays[MADE])
+            self.made_by = KINDS[int(number)]
+            pairs = zip(KINDS, tried, strict=True)
+            self.tried = {kind: value for kind, value in pairs if not np.isnan(value)}
+        mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
+        self.head = restore_head(mine) if mine else None
+
+    def _on_the_way(self, scorer: Scorer, bought: Bought, names: NDArray[Any]) -> Head | None:
+        """The head that ranks a pool: labels and names, from where the last one ended."""
+        rows, gold = _split(bought)
+        start: tuple[Array, Array] | None = None
+        if isinstance(self.head, ClassHead) and self.head.coefficients.shape == names.shape:
+            start = self.head.coefficients, self.head.intercepts
+        fit = Fit(soft=beside_names(names), start=start, tolerance=ON_THE_WAY)
+        return scorer.refit(self.examples.block.take(rows.tolist()), gold, fit=fit)
+
+    def _named(self, names: NDArray[Any]) -> NDArray[Any]:
+        """The rows of the names of the classes that there are by now."""
+        assert isinstance(self.examples.block, SharedBlock)
+        return names[: self.examples.block.classes]
+
+    def _unnamed(self) -> frozenset[int]:
+        """Items whose answer was no candidate: nothing is spread to them or fitted on them."""
+        row = self.examples.corpus.row
+        said = [each for each in self.ledger.export() if each["state"] == "answered"]
+        return frozenset(row[str(each["item"])] for each in said if each["said"] != "label")
+
+    def _whole(self) -> Source:
+        """What final models are made of; one graph serves them all while its items are the same."""
+        examples = self.examples
+        bought = {row for row, _, _ in examples.bought}
+        apart = (examples.corpus.aside() | self._unnamed()) - bought
+        old = self._source
+        if old is None or old.block is not examples.block or old.apart != apart:
+            assert isinstance(examples.block, SharedBlock)
+            assert self.names is not None
+            names = self._named(self.names)
+            old = self._source = Source(examples.block, names, apart, self.seed)
+        return old
+
+
+def linear_trainer(game: Game) -> LinearTrainer:
+    """The trainer of a game whose model is linear."""
+    assert isinstance(game.trainer, LinearTrainer)
+    return game.trainer
+
+
+def _fit(scorer: Scorer, bought: Bought, block: Block, tune: bool) -> Head | None:
+    if not bought:
+        return None
+    rows, gold = _split(bought)
+    return scorer.refit(block.take(rows.tolist()), gold, tune=tune)
+
+
+def _split(bought: Bought) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows that were bought, and their labels."""
+    table = np.array([(row, label) for row, label, _ in bought], dtype=np.int64).reshape(-1, 2)
+    return table[:, 0].copy(), table[:, 1].copy()

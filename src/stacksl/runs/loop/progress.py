@@ -1,0 +1,102 @@
+"""How far a run is: what its callers are told, and the checkpoints on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from stacksl.runs.loop.game import Game
+from stacksl.runs.storage import checkpoints
+from stacksl.runs.storage.folder import RunFolder
+from stacksl.types import Decision
+
+__all__ = ["Progress", "Report", "Watch", "checkpoint", "silent", "throttled"]
+
+OFTEN = 0.1  # seconds between two reports of progress
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: `done` of `total` in a phase, and what was `spent` of the `budget`.
+
+    `accuracy` is the share of right choices before each label was seen, on asked items; `openness`
+    the share of asked rounds among the last ones.
+    """
+
+    phase: Literal["features", "rounds", "refit", "test", "report"]
+    done: int
+    total: int
+    spent: int = 0
+    budget: int = 0
+    accuracy: float | None = None
+    openness: float | None = None
+
+
+Report = Callable[[Progress], None]
+
+
+def silent(progress: Progress) -> None:
+    """Tell nobody."""
+
+
+def throttled(report: Report) -> Callable[[Progress, bool], None]:
+    """`report`, at most ten times a second unless it is told `always`."""
+    last = 0.0
+
+    def tell(progress: Progress, always: bool) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if always or now - last >= OFTEN:
+            last = now
+            report(progress)
+
+    return tell
+
+
+class Watch:
+    """Looks on after each block: tells how far the run is and writes checkpoints when due."""
+
+    def __init__(self, folder: RunFolder, every: int, game: Game, report: Report) -> None:
+        self._folder, self._every, self._game = folder, every, game
+        self._tell = throttled(report)
+        self._openness = 1.0
+        self._seen = 0
+        self._right = self._counted = 0
+        self._count()
+
+    def __call__(self, posted: list[Decision]) -> None:
+        """Look at a block of rounds that has just been played."""
+        learner, ledger = self._game.learner, self._game.ledger
+        for decision in posted:
+            self._openness += 0.01 * (float(decision.asked) - self._openness)
+        self._count()
+        accuracy = self._right / self._counted if self._counted else None
+        state = Progress(
+            "rounds", learner.round, learner.horizon, ledger.asked, learner.budget, accuracy,
+            self._openness,
+        )  # fmt: skip
+        self._tell(state, learner.round == learner.horizon)
+        if learner.round // self._every > (learner.round - len(posted)) // self._every:
+            checkpoint(self._folder, self._game)
+
+    def _count(self) -> None:
+        """Count the labels that were learnt since; those owned before were not predicted first."""
+        bought = self._game.examples.bought
+        new = [pair for pair in bought[self._seen :] if pair[2] >= 0]
+        self._seen = len(bought)
+        self._right += sum(label == choice for _, label, choice in new)
+        self._counted += len(new)
+
+
+def checkpoint(folder: RunFolder, game: Game) -> None:
+    """Write learner and trainer as they are now, and the ledger's head they belong to."""
+    game.ledger.flush()  # the ledger is on disk before any checkpoint that names it
+    count, tip = game.ledger.head
+    learner = game.learner
+    state = {name: np.asarray(array) for name, array in learner.state().items()}
+    state |= game.trainer.state()
+    checkpoints.save(folder.checkpoints, checkpoints.Checkpoint(count, tip, learner.round, state))

@@ -1,0 +1,150 @@
+"""From settings to players: the scorer, the gate, the follower and the learner of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from stacksl.core.blocks import Block, PairBlock, SharedBlock
+from stacksl.core.calibration import (
+    calibrate_gate_scale,
+    gate_scale_warning,
+    warmup_length,
+    warmup_spreads,
+)
+from stacksl.core.followers import Follower, make_follower
+from stacksl.core.gates.registry import GATES, LLF, Gate, Margin, make_gate, require_ranking
+from stacksl.core.gates.rules import margin_statistic
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
+from stacksl.errors import unknown_name
+from stacksl.runs.settings.resolve import Settings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Players:
+    """A learner with its follower, and the sentences that calibration has for the user."""
+
+    learner: Learner
+    follower: Follower
+    warnings: tuple[str, ...]
+
+
+def default_scorer(classes: int | None) -> str:
+    """The scorer where none is named: ridge for a fixed label set, newton for pairs (D5)."""
+    return "newton" if classes is None else "ridge"
+
+
+def scorer_settings(settings: Settings) -> ScorerSettings:
+    """The part of the settings that fixes the scorer."""
+    own = {each.name for each in fields(ScorerSettings)}
+    return ScorerSettings(**{n: getattr(settings, n) for n in own & Settings.model_fields.keys()})
+
+
+def fresh_scorer(settings: Settings, block: Block) -> Scorer:
+    """The scorer of the settings, which has learnt nothing."""
+    classes = block.classes if isinstance(block, SharedBlock) else None
+    return make_scorer(
+        settings.scorer or default_scorer(classes),  # a language model's block has pairs
+        dim=block.dim,
+        classes=classes,
+        settings=scorer_settings(settings),
+        seed=settings.seed,
+    )
+
+
+def assemble(settings: Settings, block: Block, order: Sequence[int], budget: int) -> Players:
+    """The players of a run over the items of `block`, seen in `order`, with `budget` labels.
+
+    Raises:
+        GateNeverOpens: the gate `llf` could not open at any c.
+        SettingsError: a gate, scorer or follower that does not exist or does not fit.
+    """
+    scorer = fresh_scorer(settings, block)
+    follower = make_follower(settings.follower, settings.k)
+    gate, warnings = _gate(settings, scorer, follower, block, order)
+    if settings.mode == "pool":
+        require_ranking(gate)
+    learner = Learner(
+        scorer,
+        gate,
+        budget=budget,
+        horizon=len(order),
+        seed=settings.seed,
+        follower=follower,
+        kl_on_skips=settings.kl_on_skips,
+        width_scale=width_scale(settings, block.dim),
+    )
+    prime(learner, block, order, budget)
+    return Players(learner, follower, tuple(warnings))
+
+
+def prime(learner: Learner, block: Block, rest: Sequence[int], left: int) -> None:
+    """Set the threshold of `margin` by the items to come, where scores are known before labels.
+
+    A language model's are, and a threshold that is left to the first item takes some hundred rounds
+    to reach its place, in which labels are bought blindly.
+
+    Args:
+        learner: its gate's state is set.
+        block: the features of all items.
+        rest: the rows of the rounds to come.
+        left: labels that can still be bought.
+    """
+    gate = learner.gate
+    if not (isinstance(gate, Margin) and isinstance(block, PairBlock) and len(rest)):
+        return
+    if block.base is not None:
+        scores = (learner.scorer.scores(block[row]) for row in rest)
+        statistics = np.array([margin_statistic(each) for each in scores])
+        learner.gate_state = gate.primed(statistics, left / len(rest))
+
+
+def width_scale(settings: Settings, dim: int) -> float:
+    """α of `contested` and of the gate score: as given, else σ√d (D8)."""
+    return settings.width_scale or settings.noise * math.sqrt(dim)
+
+
+def _gate(
+    settings: Settings,
+    scorer: Scorer,
+    follower: Follower,
+    block: Block,
+    order: Sequence[int],
+) -> tuple[Gate, list[str]]:
+    kind = GATES.get(settings.gate)
+    if kind is None:
+        raise unknown_name("gate", settings.gate, GATES)
+    one_hot = scorer.name == "ridge" and isinstance(block, SharedBlock)
+    suited = getattr(kind, "suited", None)  # parameters that depend on the run, if it has any
+    parameters: dict[str, Any] = (
+        {} if suited is None else suited(dim=block.dim, noise=settings.noise, one_hot=one_hot)
+    )
+    for each in fields(kind):  # what a gate and the scorer both have, such as ridge, is one number
+        if (value := getattr(settings, each.name, None)) is not None:
+            parameters[each.name] = value
+    warnings: list[str] = []
+    if kind is LLF:
+        parameters["gate_scale"], warnings = _gate_scale(settings, scorer, follower, block, order)
+    return make_gate(settings.gate, **parameters), warnings
+
+
+def _gate_scale(
+    settings: Settings,
+    scorer: Scorer,
+    follower: Follower,
+    block: Block,
+    order: Sequence[int],
+) -> tuple[float, list[str]]:
+    """C by the median rule over the first items of the order, at the starting θ (D16)."""
+    inputs = [block[r] for r in order[: settings.warmup or warmup_length(len(order))]]
+    spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
+    given: float | None = getattr(settings, "gate_scale", None)
+    if given is None:
+        return calibrate_gate_scale(spreads, settings.kappa, cap=settings.gate_cap).value, []
+    warning = gate_scale_warning(given, spreads)
+    return given, [] if warning is None else [warning]

@@ -1,0 +1,221 @@
+"""What a run is played with: its features, ledger, labeler, learner and trainer.
+
+Each is made or found on disk, whichever the run's folder asks for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stacksl.core.blocks import Block, joined
+from stacksl.core.learner import Learner
+from stacksl.errors import LedgerError, RunError
+from stacksl.features import FeatureMap, make_features
+from stacksl.features.store import freeze, is_frozen, thaw
+from stacksl.files import arrays
+from stacksl.files.private import make_private
+from stacksl.labelers.labelers import Labeler, make_labeler
+from stacksl.ledger.ledger import Ledger
+from stacksl.lm import LanguageModel
+from stacksl.runs.items.corpus import Corpus
+from stacksl.runs.items.identity import expect_same_items, records_of, seal
+from stacksl.runs.loop.batches import Batches
+from stacksl.runs.loop.class_names import class_names
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.language_trainer import LanguageTrainer, changed_facts, language_model
+from stacksl.runs.loop.linear_trainer import LinearTrainer
+from stacksl.runs.loop.progress import Progress, Report, silent, throttled
+from stacksl.runs.loop.trainer import Trainer
+from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of, ask_folder, away_from
+from stacksl.runs.session.build_learner import Players, assemble
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.anchors import anchors
+from stacksl.runs.storage.tombstones import Tombstones
+
+__all__ = [
+    "batches_of",
+    "cut_texts",
+    "feature_map",
+    "features_again",
+    "features_of",
+    "labeler_of",
+    "ledger_of",
+    "note_model",
+    "players_of",
+    "sheet_labeler",
+    "trainer_of",
+]
+
+
+def players_of(spec: RunSpec, block: Block, corpus: Corpus) -> Players:
+    """The players of a run, as they were before any item was forgotten."""
+    known, settings = Tombstones.read(spec.folder), spec.settings
+    if known is not None and known.gate_scale is not None:
+        settings = settings.model_copy(update={"gate_scale": known.gate_scale})
+    players = assemble(settings, block, corpus.began, spec.budget.labels - spec.audit)
+    if known is not None and known.gate_state is not None:
+        players.learner.gate_state = known.gate_state
+    return players
+
+
+def batches_of(spec: RunSpec) -> Batches:
+    """How many labels a run asks for at a time."""
+    share = -(-spec.settings.batch * spec.audit // spec.budget.labels)  # of a batch, rounded up
+    known, away = annotators_of(spec.settings.annotators), away_from(spec.folder)
+    several = len(known) - len(away) > 1  # no row goes to two while fewer than two are there
+    return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)
+
+
+def trainer_of(
+    spec: RunSpec,
+    examples: Examples,
+    learner: Learner,
+    ledger: Ledger,
+    features: FeatureMap | None,
+    report: Report,
+) -> Trainer:
+    """What refits the model of a run; without `features`, as in a replay, nothing is trained."""
+    settings = spec.settings
+    head = LinearTrainer(
+        examples,
+        learner,
+        ledger,
+        class_names(spec, features),
+        settings.seed,
+        on_the_way=settings.mode == "pool",
+        at_end=settings.refit,
+        report=report,
+    )
+    if not settings.adapts:
+        return head
+    model = features if isinstance(features, LanguageModel) else None
+    return LanguageTrainer(spec, head, model, report)
+
+
+def feature_map(spec: RunSpec) -> FeatureMap:
+    """What makes the run's features: a map of its settings, or its language model."""
+    if spec.settings.adapts:
+        return language_model(spec)
+    return make_features(
+        spec.settings.features, classes=spec.dataset.classes, seed=spec.settings.seed
+    )
+
+
+def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
+    """Record how a language model computes; a sentence for each thing it did otherwise before."""
+    if not isinstance(features, LanguageModel):
+        return []
+    changed = changed_facts(spec, features)
+    spec.note(features.facts())
+    return changed
+
+
+def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:
+    """The block of all items: encoded and frozen once, thawed ever after.
+
+    The map is fitted on the items the run began with; those that came later are rows of it too,
+    in a folder of their own for each file.
+    """
+    return joined(
+        [
+            _frozen(spec, features, spec.folder.features / name, part, report)
+            for name, part in spec.stock.features.items()
+        ]
+    )
+
+
+def features_again(spec: RunSpec) -> Block:
+    """The frozen block of all items, for a replay; no language model is loaded for it."""
+    if spec.settings.adapts:
+        ids, folder = [item.id for item in spec.dataset.items], spec.folder.features
+        parts = spec.stock.features.items()
+        if not all(is_frozen(folder / name) for name, _ in parts):
+            raise RunError(
+                f"the run {spec.folder.path} was given items that its model has not read yet:"
+                f" `stacksl resume {spec.folder.path}` first"
+            )
+        return joined([thaw(folder / name, None, ids[part]) for name, part in parts])
+    return features_of(spec, feature_map(spec), silent)
+
+
+def _frozen(
+    spec: RunSpec, features: FeatureMap, folder: Path, part: slice, report: Report
+) -> Block:
+    """The block of a part of the items, as it lies in `folder`."""
+    items = spec.dataset.items[part]
+    ids = [item.id for item in items]
+    home = spec.folder.features / "map.safetensors"
+    if is_frozen(folder):
+        features.restore(arrays.load(home))
+        return thaw(folder, features.fingerprint, ids)
+    if part.start == 0:
+        features.fit(items)
+    tell = throttled(report)
+    block = features.transform(
+        items, lambda done, n: tell(Progress("features", done, n), done == n)
+    )
+    report(Progress("features", len(items), len(items)))
+    if part.start == 0:
+        arrays.save(home, features.state())
+    make_private(folder)
+    freeze(folder, block, features.fingerprint, ids)
+    return thaw(folder, features.fingerprint, ids)
+
+
+def cut_texts(features: FeatureMap) -> list[str]:
+    """A sentence where texts were too long for the encoder."""
+    if not features.truncated:
+        return []
+    return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
+
+
+def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
+    """The run's ledger, made once; the items are checked against it ever after.
+
+    Raises:
+        LedgerError: the run `began` and its ledger is gone, or the items are not its own.
+    """
+    path = spec.folder.ledger
+    if not path.exists():
+        if began:
+            raise LedgerError(
+                f"the ledger {path} of this run is gone, and without it nobody knows what was"
+                " bought: restore it from a copy"
+            )
+        ledger = Ledger.create(
+            path,
+            run=spec.folder.path.name,
+            budget=spec.budget.labels,
+            money=spec.budget.money,
+            price=spec.budget.price,
+            items=records_of(spec),
+        )
+        seal(spec, ledger)
+        return ledger
+    ledger = Ledger.open(path)
+    expect_same_items(spec, ledger)
+    ledger.verify(anchors(spec.folder))
+    return ledger
+
+
+def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
+    """Who answers, by the settings."""
+    if spec.settings.labeler == FILE:
+        return sheet_labeler(spec, ledger)
+    return make_labeler(
+        spec.settings.labeler,
+        answers=spec.dataset.answers,
+        sizes=spec.stock.sizes,
+        seed=spec.settings.seed,
+    )
+
+
+def sheet_labeler(spec: RunSpec, ledger: Ledger) -> SheetLabeler:
+    """The people who answer a run by file."""
+    items = spec.dataset.items
+    row = {item.id: index for index, item in enumerate(items)}
+    place = ask_folder(spec.settings, spec.folder.path)
+    began = None if spec.stock.began is None else len(spec.stock.began)
+    classes, away = spec.stock.classes, away_from(spec.folder)
+    alone = int(spec.folder.read_toml("resolved.toml").get("sheets_alone", 0))
+    return SheetLabeler(ledger, place, spec.settings, items, row, classes, began, away, alone)

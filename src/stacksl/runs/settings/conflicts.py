@@ -1,0 +1,238 @@
+"""Mistakes in settings that no single value shows: names no registry has, settings at odds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import Any
+
+from stacksl.core.gates.registry import BASELINES, GATES, make_gate
+from stacksl.errors import SettingsError
+from stacksl.runs.settings.budget import budget_mistake
+from stacksl.runs.settings.fields import Settings, settings_for
+
+OF_MODEL = settings_for("model")
+REGULARISED = settings_for("sgd")
+PEOPLE = settings_for("people")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`: did you mean ...?` with the known name nearest to `name`; empty where none is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f": did you mean '{near[0]}'?" if near else ""
+
+
+def unknown_names(settings: Settings) -> list[str]:
+    """A sentence for each name that no registry has, and for a budget that is none."""
+    from stacksl.core.followers import FOLLOWERS
+    from stacksl.core.scorers import SCORERS
+    from stacksl.features import ENCODERS
+    from stacksl.labelers.labelers import LABELERS
+
+    named: list[tuple[str, str | None, Any]] = [
+        ("gate", settings.gate, GATES),
+        ("follower", settings.follower, FOLLOWERS),
+        ("scorer", settings.scorer, SCORERS),
+        ("features", settings.features.partition(":")[0], ENCODERS),
+        ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file"]),
+    ]
+    found = [
+        f"unknown {kind} '{name}'{nearest(name, known) or ':'} known:"
+        f" {', '.join(sorted(set(known) - BASELINES))}"
+        for kind, name, known in named
+        if name is not None and name not in known
+    ]
+    wrong = budget_mistake(settings.budget, settings.price)
+    return found if wrong is None else [*found, wrong]
+
+
+def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
+    """The mistakes that only show when settings are seen together."""
+    return [
+        *_of_gates(settings, explicit),
+        *_of_sgd(settings, explicit),
+        *_of_people(settings, explicit),
+        *(_of_adapting(settings, explicit) if settings.adapts else _of_none(explicit)),
+    ]
+
+
+def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
+    found: list[str] = []
+    if settings.width_scale is not None and settings.width_scale <= 0:
+        found.append(
+            f"width_scale must be above 0, not {settings.width_scale:g}: at 0 the gate 'contested'"
+            " never asks"
+        )
+    if settings.noise == 0 and settings.width_scale is None:
+        found.append("noise 0 makes α = σ√d of the gate score 0: give a width_scale with it")
+    if settings.gate != "llf":
+        calibrating = sorted(explicit.intersection(settings_for("llf")))
+        found += [with_gate(name, ["llf"], settings.gate) for name in calibrating]
+    found += _of_its_own(settings)
+    if settings.follower == "given" and settings.k is not None and "k" in explicit:
+        found.append("k is the number of hard negatives: it needs --set follower=hard")
+    made_of_widths = settings.gate in GATES and GATES[settings.gate].needs_widths
+    needs_widths = made_of_widths or settings.action == "ucb"
+    if settings.track == "theta" and (needs_widths or settings.scorer != "sgd"):
+        found.append(
+            "track='theta' keeps no matrix: it needs --scorer sgd, and a gate and an action"
+            " without widths"
+        )
+    return found
+
+
+def _of_its_own(settings: Settings) -> list[str]:
+    """What the gate says of values that are its alone."""
+    names = type(settings).model_fields.keys() - Settings.model_fields.keys()
+    own = {name: value for name in names if (value := getattr(settings, name)) is not None}
+    try:
+        make_gate(settings.gate, **own)
+    except SettingsError as fault:
+        return [str(fault)] if own else []  # a gate that does not exist has its sentence already
+    return []
+
+
+def with_gate(name: str, owners: Sequence[str], gate: str) -> str:
+    """The sentence for a setting `name` of the gates `owners`, given with another `gate`."""
+    one = len(owners) == 1
+    belongs = f"the gate '{owners[0]}'" if one else f"the gates {', '.join(owners)}"
+    return (
+        f"{name} belongs to {belongs}, but the gate is '{gate}':"
+        f" give --gate {owners[0] if one else 'with one of them'}, or leave it out"
+    )
+
+
+def _of_sgd(settings: Settings, explicit: set[str]) -> list[str]:
+    found: list[str] = []
+    own = ("inner_steps",) if settings.adapts else REGULARISED
+    if settings.scorer != "sgd" and (wrong := sorted(explicit.intersection(own))):
+        found.append(
+            f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to the scorer 'sgd'"
+            f"{'' if settings.adapts else ' (or to a language model)'}: give --scorer sgd, or"
+            f" leave {'it' if len(wrong) == 1 else 'them'} out"
+        )
+    if settings.clip_level is not None and settings.clip_multiple is not None:
+        found.append("clip_level and clip_multiple exclude each other: give one of them")
+    return found
+
+
+def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
+    """What was given for people who answer by file."""
+    given = sorted(explicit.intersection(PEOPLE))
+    if settings.labeler != "file":
+        one = len(given) == 1
+        return _of_prices(settings, []) + [
+            f"{', '.join(given)} belong{'s' if one else ''} to people who answer by file: give"
+            f" --labeler file, or leave {'it' if one else 'them'} out"
+        ] * bool(given)
+    found: list[str] = []
+    names = [name.strip() for name in settings.annotators.split(",")]
+    plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
+    if not plain or len({name.casefold() for name in names}) < len(names):
+        found.append(
+            "annotators should be different names of letters and digits with commas between, such"
+            " as anna,ben"
+        )
+    found += _of_prices(settings, names)
+    if settings.overlap and len(names) < 2:
+        found.append("overlap needs two annotators or more: give --annotators anna,ben")
+    if not re.fullmatch(r"0?[0-7]{3}", settings.ask_mode) or not int(settings.ask_mode, 8) & 0o600:
+        found.append(
+            "ask_mode should be permissions such as 0600 or 0640, with the owner's right to read"
+            f" and write, not '{settings.ask_mode}'"
+        )
+    elif "ask_mode" in explicit and settings.ask_dir is None:
+        found.append("ask_mode opens sheets to others, and a run's folder is private: give ask_dir")
+    return found
+
+
+def _of_prices(settings: Settings, annotators: list[str]) -> list[str]:
+    """What is wrong with prices by name; `annotators` is empty where nobody answers by file."""
+    text = settings.price or ""
+    if "=" not in text:
+        return []
+    if not annotators:
+        return [
+            "prices by name belong to people who answer by file: give one price, such as --price"
+            " 2.50, or --labeler file"
+        ]
+    named = [part.partition("=")[0].strip() for part in text.split(",")]
+    if sorted(named) == sorted(annotators):
+        return []
+    return [
+        f"prices by name should be one for each of the annotators {', '.join(annotators)}, but came"
+        f" for {', '.join(named)}"
+    ]
+
+
+def _of_none(explicit: set[str]) -> list[str]:
+    """What was given for a language model where there is none."""
+    wrong = sorted(explicit.intersection(OF_MODEL))
+    if not wrong:
+        return []
+    return [
+        f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to a language model: give"
+        f" --model NAME_OR_DIR, or leave {'it' if len(wrong) == 1 else 'them'} out"
+    ]
+
+
+def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
+    found: list[str] = []
+    if "features" in explicit:
+        found.append("a language model makes its own features: leave --features out")
+    if settings.scorer not in (None, "newton"):
+        found.append(
+            f"over a language model the gate's head is 'newton', not '{settings.scorer}': leave"
+            " --scorer out"
+        )
+    if settings.objective == "ce-hard" and settings.follower != "hard":
+        found.append("the objective 'ce-hard' trains on hard candidates: give --set follower=hard")
+    if settings.objective != "stacksl":
+        wrong = sorted(explicit.intersection(REGULARISED) - {"learning_rate", "inner_steps"})
+        if wrong:
+            found.append(
+                f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to the objective"
+                f" 'stacksl', and the objective is '{settings.objective}': leave"
+                f" {'it' if len(wrong) == 1 else 'them'} out"
+            )
+    if settings.adapt == "full":
+        found += _of_full(settings, explicit)
+    if settings.path == "kv":
+        found.append(
+            "the scoring path 'kv' has no gradients to train with: give --path auto, packed or"
+            " padded"
+        )
+    if refit_shares(settings.refit_at) is None:
+        found.append(
+            "refit_at should be shares of the budget above 0 and up to 1, rising, with commas"
+            f" between, such as 0.25,1, not '{settings.refit_at}'"
+        )
+    return found
+
+
+def _of_full(settings: Settings, explicit: set[str]) -> list[str]:
+    found = []
+    if wrong := sorted(name for name in explicit if name.startswith("lora_")):
+        found.append(f"{', '.join(wrong)} need --adapt lora, and it is full: leave them out")
+    if settings.reference != "frozen" and settings.objective == "stacksl":
+        found.append(
+            f"the reference '{settings.reference}' is a second adapter, which full fine-tuning"
+            " does not have: give --adapt lora, or the reference frozen"
+        )
+    return found
+
+
+def refit_shares(text: str) -> tuple[float, ...] | None:
+    """The shares of the budget that `text` lists, rising; None where it is no such list.
+
+    >>> refit_shares("0.25, 1"), refit_shares("2")
+    ((0.25, 1.0), None)
+    """
+    try:
+        shares = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        return None
+    rising = all(a < b for a, b in pairwise(shares))
+    return shares if rising and all(0 < share <= 1 for share in shares) else None

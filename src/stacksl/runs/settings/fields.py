@@ -1,0 +1,346 @@
+"""Every setting of a run, stated once: its type, default, meaning, and option.
+
+The help of the command line is made from this module, so it imports nothing but pydantic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+SPEND = "Labels and money"
+DATA = "Reading files"
+LEARN = "How it learns"
+MODEL = "A language model"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A setting's own option on the command line; without one, a setting is given by `--set`.
+
+    Args:
+        panel: the group of the help that lists it.
+        metavar: what stands for the value there; none for a switch.
+        common: whether the short `--help` lists it, or `--help-all` alone.
+    """
+
+    panel: str
+    metavar: str | None = None
+    common: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """What a setting is for: `people`, `model`, a scorer or a gate. Elsewhere it is a mistake."""
+
+    of: str
+
+
+_PEOPLE, _MODEL, _SGD, _LLF = Only("people"), Only("model"), Only("sgd"), Only("llf")
+
+
+class Settings(BaseModel):
+    """Everything that decides what a run does. `None` means: chosen from the data or the scorer.
+
+    The fields of the gate are settings, too: `settings.settings_type` adds them.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, coerce_numbers_to_str=True
+    )
+
+    # what is bought
+    budget: Annotated[str, Flag(SPEND, "B", common=True)] = Field(
+        "0.1",
+        description="Labels to buy at most: 0.1 or 10% of the items (the default), 500, '$40' with "
+        "a price, or all.",
+    )
+    price: Annotated[str | None, Flag(SPEND, "P", common=True)] = Field(
+        None,
+        description="What one label costs, such as 2.50; anna=3,ben=2 where people have prices of "
+        "their own.",
+    )
+    labeler: Annotated[str, Flag(SPEND, "NAME", common=True)] = Field(
+        "oracle",
+        description="Who answers: oracle (the file's own answers, the default), file (people, in "
+        "sheets that any spreadsheet opens) or noisy:P.",
+    )
+    batch: Annotated[int, Flag(SPEND, "N", common=True)] = Field(
+        25,
+        ge=1,
+        description="Purchases open in all: the rows of people's sheets, or what a pool ranks at a "
+        "time (25).",
+    )
+    annotators: Annotated[str, Flag(SPEND, "A,B", common=True), _PEOPLE] = Field(
+        "anna",
+        description="Who fills in sheets, with --labeler file: each gets rows of their own.",
+    )
+    audit: Annotated[int | None, Flag(SPEND, "N", common=True)] = Field(
+        None,
+        ge=0,
+        description="Labels of the budget that measure the final model and never train it; by the "
+        "budget if absent, 0 for none.",
+    )
+    owned: Annotated[str | None, Flag(SPEND, "FILE", common=True)] = Field(
+        None,
+        description="Items with labels that you hold already: learnt first, outside the budget.",
+    )
+    min_per_class: Annotated[int, Flag(SPEND, "M")] = Field(
+        0,
+        ge=0,
+        description="Labels to buy of each class at least, as far as it can be found: at most half "
+        "of each batch; needs --mode pool.",
+    )
+    overlap: Annotated[int, Flag(SPEND, "M"), _PEOPLE] = Field(
+        0,
+        ge=0,
+        description="Rows that two annotators get, to see whether they agree; each answer is paid.",
+    )
+    ask_dir: Annotated[str | None, Flag(SPEND, "DIR"), _PEOPLE] = Field(
+        None,
+        description="Where sheets are written for colleagues; RUN/ask, private, if absent.",
+    )
+    ask_mode: Annotated[str, Flag(SPEND, "OCTAL"), _PEOPLE] = Field(
+        "0600", description="Permissions of sheets, such as 0640 (0600); needs --ask-dir."
+    )
+
+    # what is read
+    classes: Annotated[str | None, Flag(DATA, "FILE", common=True)] = Field(
+        None,
+        description="The classes, one a line, each with a description if you like: for a file "
+        "without labels.",
+    )
+    prompt_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
+        None, description="The column that holds the text."
+    )
+    label_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
+        None, description="The column that holds the answer."
+    )
+    format: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
+        None,
+        description="How to read the file, where guessing from its content and name goes wrong.",
+    )
+    rounds: Annotated[int | None, Flag(DATA, "N")] = Field(
+        None, ge=1, description="Items to take from standard input (DATA is -)."
+    )
+    max_candidates: Annotated[int, Flag(DATA, "N")] = Field(
+        2000, ge=2, description="Items with more candidates are set aside (2000)."
+    )
+    strict: Annotated[bool, Flag(DATA)] = Field(
+        False, description="Stop at the first unusable row."
+    )
+
+    # what is learnt
+    features: Annotated[str, Flag(LEARN, "SPEC", common=True)] = Field(
+        "hashing",
+        description="hashing (the default), sentences:minilm, or sentences:NAME_OR_DIR.",
+    )
+    seed: Annotated[int, Flag(LEARN, "N", common=True)] = Field(
+        0, ge=0, description="Fixes the order and every draw (0)."
+    )
+    mode: Annotated[Literal["stream", "pool"], Flag(LEARN, "MODE")] = Field(
+        "stream",
+        description="pool (all items are ranked, the default for a file of classes) or stream "
+        "(each item seen once, in an order).",
+    )
+    names: Annotated[bool, Flag(LEARN)] = Field(
+        True,
+        description="Let the names of classes and the unlabelled rest help the final model (the "
+        "default).",
+    )
+    aim: Annotated[Literal["model", "regret"], Flag(LEARN, "AIM")] = Field(
+        "model",
+        description="What the labels are for: model (the final model, the default) or regret (the "
+        "decisions on the way).",
+    )
+    gate: Annotated[str, Flag(LEARN, "NAME")] = Field(
+        "margin",
+        description="When to buy a label: margin, contested, random, first, llf (`stacksl ls "
+        "gates` names all).",
+    )
+    scorer: Annotated[str | None, Flag(LEARN, "NAME")] = Field(
+        None,
+        description="What learns: ridge for fixed classes, newton for pairs, or sgd (`stacksl ls "
+        "scorers`).",
+    )
+    order: Literal["shuffled", "file"] = Field("shuffled", description="Order of a stream (D19).")
+    follower: str = Field("given", description="Who chooses the candidates: given or hard (D13).")
+    k: int | None = Field(None, ge=1, description="Negatives that the follower hard shows.")
+    refit: bool = Field(True, description="Refit on all bought labels at the end (D15).")
+
+    # confidence
+    ridge: float = Field(1.0, gt=0, description="Paper: 1e-3 to 1; 1 is the theory's floor.")
+    delta: float = Field(0.05, gt=0, lt=1, description="Paper: 0.05 or 0.1.")
+    noise: float = Field(1.0, ge=0, description="σ; 1 for labels (D5).")
+    norm_bound: float = Field(1.0, ge=0, description="S, a bound on ‖θ*‖.")
+    track: Literal["labelled", "all", "theta"] = Field(
+        "labelled", description="What enters V (D2)."
+    )
+    radius_counts: Literal["learnt", "rounds"] = Field(
+        "learnt", description="What the radius counts (D2)."
+    )
+    action: Literal["greedy", "ucb"] = Field("greedy", description="What is played (D6).")
+    width_scale: float | None = Field(
+        None, description="α of the gate score and of contested; σ√d if absent (D8)."
+    )
+
+    # the calibration of llf's c
+    kappa: Annotated[float, _LLF] = Field(
+        1.0, gt=0, description="c in median spreads; paper: 0.5 to 1.5."
+    )
+    gate_cap: Annotated[bool, _LLF] = Field(
+        True, description="Hold c below the smallest warm-up spread (D7)."
+    )
+    warmup: Annotated[int | None, _LLF] = Field(
+        None, ge=1, description="Items that calibrate c: max(1, min(500, T/20)) if absent."
+    )
+
+    # the update of sgd, and of a language model's refits
+    learning_rate: Annotated[float, _SGD] = Field(
+        0.1, gt=0, description="η of sgd; 2e-4 for LoRA, 2e-5 for full fine-tuning."
+    )
+    kl_weight: Annotated[float, _SGD] = Field(0.1, ge=0, description="λ of the KL term.")
+    kl_target: Annotated[float | None, _SGD] = Field(
+        None, gt=0, description="τ; adjusts kl_weight (D16)."
+    )
+    kl_on_skips: Annotated[bool, _SGD] = Field(
+        False, description="The KL-only step on skipped rounds."
+    )
+    reference: Annotated[Literal["frozen", "ema", "previous"], _SGD] = Field(
+        "frozen", description="What the KL term refers to (D3)."
+    )
+    ema_decay: Annotated[float, _SGD] = Field(
+        0.99, ge=0, lt=1, description="Of the reference ema; paper: 0.9 to 0.999."
+    )
+    clip: Annotated[Literal["scale", "literal", "none"], _SGD] = Field(
+        "scale", description="How a loss is clipped (D10)."
+    )
+    clip_level: Annotated[float | None, _SGD] = Field(
+        None, gt=0, description="ρ in nats; the 95 % quantile if absent."
+    )
+    clip_multiple: Annotated[float | None, _SGD] = Field(
+        None, gt=0, description="ρ as a multiple of the median."
+    )
+    inner_steps: Annotated[int, _SGD] = Field(
+        1, ge=1, description="Gradient steps a label (sgd; D3, proximal)."
+    )
+
+    # a language model: how it is asked (D11)
+    model: Annotated[str | None, Flag(MODEL, "NAME_OR_DIR", common=True)] = Field(
+        None,
+        description="The causal language model to adapt: a folder, a name on the hub, or sample.",
+    )
+    adapt: Annotated[Literal["lora", "full"] | None, Flag(MODEL, "HOW", common=True)] = Field(
+        None,
+        description="What moves: lora (an adapter, the default with a model) or full (all "
+        "weights). With neither DATA nor a model: the sample model on its own questions.",
+    )
+    template: Annotated[str | None, Flag(MODEL, "NAME|FILE", common=True), _MODEL] = Field(
+        None,
+        description="How a prompt is put: answer (the prompt, then 'Answer:', the default), plain, "
+        "question, letters, or a file with {prompt} in it.",
+    )
+    chat: Annotated[bool, Flag(MODEL, common=True), _MODEL] = Field(
+        False, description="Wrap prompts in the tokenizer's chat template."
+    )
+    protocol: Annotated[Literal["option", "letter"], Flag(MODEL, "NAME"), _MODEL] = Field(
+        "option",
+        description="What the model is asked for: option (a candidate's text, the default) or "
+        "letter.",
+    )
+    normalisation: Annotated[
+        Literal["token_mean", "sum", "char_mean", "pmi"], Flag(MODEL, "NAME"), _MODEL
+    ] = Field(
+        "token_mean",
+        description="How an option's log-likelihood becomes its score: token_mean (the default), "
+        "sum, char_mean or pmi; a report shows all four.",
+    )
+    device: Annotated[str, Flag(MODEL, "NAME"), _MODEL] = Field(
+        "auto", description="auto (the default), cpu, cuda or cuda:N."
+    )
+    dtype: Annotated[str, Flag(MODEL, "NAME"), _MODEL] = Field(
+        "auto", description="auto (float32, bfloat16 on a GPU), float32, bfloat16 or float16."
+    )
+    temperature: Annotated[float | None, _MODEL] = Field(
+        None,
+        gt=0,
+        description="What scores are divided by; brought to the scale of sums if absent.",
+    )
+    max_len_prompt: Annotated[int | None, _MODEL] = Field(
+        None, ge=1, description="Tokens of a prompt at most; its end is kept."
+    )
+    max_len_choice: Annotated[int | None, _MODEL] = Field(
+        None, ge=1, description="Tokens of an option at most."
+    )
+    path: Annotated[Literal["auto", "packed", "kv", "padded", "naive"], _MODEL] = Field(
+        "auto", description="How options are scored; auto checks the fastest against naive."
+    )
+    batch_tokens: Annotated[int, _MODEL] = Field(
+        4096, ge=1, description="Tokens of one forward pass, at most (4096)."
+    )
+    state_dim: Annotated[int, _MODEL] = Field(
+        128, ge=1, description="Directions of option states kept (D12)."
+    )
+
+    # a language model: how it is trained
+    objective: Annotated[
+        Literal["sft", "ce", "ce-hard", "stacksl"], Flag(MODEL, "NAME"), _MODEL
+    ] = Field(
+        "stacksl",
+        description="What a refit minimises: stacksl (the default), ce, ce-hard or sft; `stacksl "
+        "ls objectives` explains them.",
+    )
+    refit_at: Annotated[str, Flag(MODEL, "SHARES"), _MODEL] = Field(
+        "0.05,0.1,0.25,0.5,1",
+        description="Shares of the budget at which the adapter is trained again: "
+        "0.05,0.1,0.25,0.5,1.",
+    )
+    epochs: Annotated[int, Flag(MODEL, "N"), _MODEL] = Field(
+        3, ge=1, description="Passes of a refit over its labels (3)."
+    )
+    lora_rank: Annotated[int, _MODEL] = Field(16, ge=1, description="The rank of the adapter (16).")
+    lora_alpha: Annotated[float, _MODEL] = Field(
+        32.0, gt=0, description="α of LoRA; its update is scaled by α/rank."
+    )
+    lora_dropout: Annotated[float, _MODEL] = Field(
+        0.0, ge=0, lt=1, description="Dropout before LoRA."
+    )
+    lora_targets: Annotated[str | None, _MODEL] = Field(
+        None,
+        description="Layers, with commas between; every linear one but the output if absent.",
+    )
+    batch_size: Annotated[int, _MODEL] = Field(8, ge=1, description="Labels an optimiser's step.")
+    warmup_share: Annotated[float, _MODEL] = Field(
+        0.1, ge=0, lt=1, description="Share of the steps that warm up."
+    )
+    weight_decay: Annotated[float, _MODEL] = Field(0.01, ge=0, description="Of AdamW.")
+    checkpointing: Annotated[bool, _MODEL] = Field(
+        False, description="Drop activations and compute them again."
+    )
+    training_checkpoint_every: Annotated[int, _MODEL] = Field(
+        200, ge=0, description="Steps between checkpoints of a refit; 0 for none."
+    )
+
+    # the run itself
+    checkpoint_every: int = Field(1000, ge=1, description="Rounds between checkpoints.")
+
+    @property
+    def adapts(self) -> bool:
+        """Whether a language model is adapted."""
+        return self.model is not None or self.adapt is not None
+
+
+def marked(field: FieldInfo, kind: type[Any]) -> Any:
+    """What a field of the settings says of itself under `kind` (`Flag` or `Only`), else None."""
+    return next((each for each in field.metadata if isinstance(each, kind)), None)
+
+
+def settings_for(of: str) -> tuple[str, ...]:
+    """The settings that are for one thing alone: `people`, `model`, `sgd` or `llf`."""
+    known = Settings.model_fields.items()
+    return tuple(name for name, field in known if Only(of) in field.metadata)

@@ -1,0 +1,209 @@
+"""From layers (flags, a config file, a preset, an aim) to a run's settings, or to their mistakes.
+
+Each value keeps its origin, and every mistake is named at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, Optional, get_type_hints
+
+from pydantic import Field, ValidationError, create_model
+
+from stacksl.core.calibration import range_warnings
+from stacksl.core.gates.registry import GATES
+from stacksl.errors import SettingsError
+from stacksl.runs.settings.conflicts import conflicts, nearest, unknown_names, with_gate
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.presets import AIMS, PRESETS
+
+__all__ = ["Resolved", "Settings", "known_settings", "owners_of", "resolve", "settings_type"]
+
+
+def settings_type(gate: object) -> type[Settings]:
+    """`Settings` with the fields of the gate called `gate`, which are settings as well.
+
+    Absent values of theirs are None, which means the gate's own default.
+    """
+    kind: Any = GATES.get(gate) if isinstance(gate, str) else None
+    return Settings if kind is None else _with_fields_of(kind)
+
+
+@cache
+def _with_fields_of(kind: Any) -> type[Settings]:
+    hints = get_type_hints(kind)
+    about = f"Of the gate {kind.name}."
+    own: dict[str, Any] = {
+        name: (Optional[hints[name]], Field(None, description=about))  # noqa: UP045 - any type
+        for name in gate_settings(kind)
+    }
+    return create_model("Settings", __base__=Settings, **own) if own else Settings
+
+
+def gate_settings(kind: type[Any]) -> list[str]:
+    """The fields of a gate that no setting of every run has the name of."""
+    return [each.name for each in fields(kind) if each.name not in Settings.model_fields]
+
+
+def owners_of(name: str) -> list[str]:
+    """The gates that have a setting `name` of their own."""
+    return [gate for gate, kind in GATES.items() if name in gate_settings(kind)]
+
+
+def known_settings() -> list[str]:
+    """Every name that a setting can have, those of all gates among them."""
+    own = {name for kind in GATES.values() for name in gate_settings(kind)}
+    return [*Settings.model_fields, *sorted(own)]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Settings with the `origin` of each value: default, aim, preset, config or flag."""
+
+    settings: Settings
+    origin: Mapping[str, str]
+    preset: str | None
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence for each value given outside the range that the paper recommends."""
+        given = [n for n, where in self.origin.items() if where in ("flag", "config")]
+        values = {name: getattr(self.settings, name) for name in given}
+        return range_warnings({n: v for n, v in values.items() if isinstance(v, int | float)})
+
+    def with_defaults(self, layer: Mapping[str, Any], where: str) -> Resolved:
+        """These settings with the values of `layer` for all that nobody chose."""
+        open_ = {name: value for name, value in layer.items() if self.origin[name] == "default"}
+        settings = self.settings.model_copy(update=open_)
+        return Resolved(settings, {**self.origin, **dict.fromkeys(open_, where)}, self.preset)
+
+    def explicit(self) -> dict[str, Any]:
+        """What was given by flag, config or the preset's name: what `run.toml` holds."""
+        named = {} if self.preset is None else {"preset": self.preset}
+        return named | {
+            name: getattr(self.settings, name)
+            for name, origin in self.origin.items()
+            if origin in ("flag", "config") and getattr(self.settings, name) is not None
+        }
+
+
+def resolve(
+    flags: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    preset: str | None = None,
+) -> Resolved:
+    """The settings that `flags`, a config file's table and a `preset` make together.
+
+    Raises:
+        SettingsError: naming every mistake at once: unknown names (with the nearest match), values
+            out of range, and settings that do not go together.
+    """
+    given = {k: v for k, v in (flags or {}).items() if v is not None}
+    table = dict(config or {})
+    named = table.pop("preset", None)
+    preset = preset or (None if named is None else str(named))
+    mistakes: list[str] = []
+    layers = [("flag", given), ("config", table), ("preset", _preset(preset, mistakes))]
+    aim = next((str(layer["aim"]) for _, layer in layers if "aim" in layer), "model")
+    layers.append(("aim", AIMS.get(aim, {})))
+    merged, origin = _merge(layers)
+    if merged.get("model") is not None or merged.get("adapt") is not None:
+        _for_model(merged, origin)
+    settings = _validated(merged, mistakes)
+    explicit = {name for name, where in origin.items() if where in ("flag", "config")}
+    mistakes += [*unknown_names(settings), *conflicts(settings, explicit)]
+    if mistakes:
+        raise SettingsError("; ".join(mistakes))
+    everything = {name: origin.get(name, "default") for name in type(settings).model_fields}
+    return Resolved(settings, everything, preset)
+
+
+def _merge(layers: list[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
+    merged: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for where, layer in reversed(layers):
+        for name, value in layer.items():
+            merged[name], origin[name] = value, where
+    if {"clip_level", "clip_multiple"} <= merged.keys():
+        lower = _lower(origin, "clip_level", "clip_multiple")
+        if lower is not None:  # two ways to set ρ: the higher layer's wins
+            del merged[lower], origin[lower]
+    return merged, origin
+
+
+def _for_model(merged: dict[str, Any], origin: dict[str, str]) -> None:
+    """Drop what a preset says of the linear scorer: over a language model it is another one."""
+    for name in ("scorer", "learning_rate", "refit"):
+        if origin.get(name) == "preset":
+            del merged[name], origin[name]
+    rates = {"lora": 2e-4, "full": 2e-5}
+    for name, value in (
+        ("adapt", "lora"),
+        ("learning_rate", rates.get(str(merged.get("adapt")), 2e-4)),
+    ):
+        if name not in merged or merged[name] is None:
+            merged[name], origin[name] = value, "default"
+
+
+def _lower(origin: Mapping[str, str], one: str, other: str) -> str | None:
+    """Which of two settings came from the lower layer; None where they came from the same."""
+    ranks = ("aim", "preset", "config", "flag")
+    first, second = ranks.index(origin[one]), ranks.index(origin[other])
+    return None if first == second else one if first < second else other
+
+
+def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
+    if name is None:
+        return {}
+    if name == "paper-table":
+        mistakes.append(
+            "the preset 'paper-table' needs rewards of a synthetic stream and belongs to the"
+            " studies: use 'paper' for Algorithm 2 on labels"
+        )
+        return {}
+    if name not in PRESETS:
+        near = nearest(name, PRESETS) or f": known: {', '.join(sorted(PRESETS))}"
+        mistakes.append(f"unknown preset '{name}'{near}")
+        return {}
+    return PRESETS[name]
+
+
+def _validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings:
+    """The settings in `values`; those that are wrong go to `mistakes`, the others still count."""
+    kind = settings_type(values.get("gate", Settings.model_fields["gate"].default))
+    try:
+        return kind(**values)
+    except ValidationError as fault:
+        mistakes += [_sentence(error, values.get("gate")) for error in fault.errors()]
+        wrong = {str(error["loc"][0]) for error in fault.errors()}
+        return _validated({n: v for n, v in values.items() if n not in wrong}, mistakes)
+
+
+EXPECTED = {
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "int_parsing_size": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+}
+
+
+def _sentence(error: Any, gate: object) -> str:
+    name = str(error["loc"][0])
+    if error["type"] == "extra_forbidden":
+        owners = [each for each, kind in GATES.items() if name in gate_settings(kind)]
+        if owners:
+            return with_gate(name, owners, str(gate))
+        known = {
+            *Settings.model_fields,
+            *(n for kind in GATES.values() for n in gate_settings(kind)),
+        }
+        return f"unknown setting '{name}'{nearest(name, known)}"
+    expected = EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
+    return f"{name} must be {expected}, not {error['input']!r}"

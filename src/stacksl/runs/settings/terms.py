@@ -1,0 +1,115 @@
+"""Another budget for a run that has begun: labels, money, and the audit that comes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from stacksl.errors import SettingsError
+from stacksl.ledger.ledger import Ledger
+from stacksl.models.audit import SMALLEST, default_size, expected_width
+from stacksl.report import facts
+from stacksl.runs.settings.budget import Budget, parse_budget
+from stacksl.runs.spec import RunSpec, Terms
+from stacksl.runs.storage.folder import RunFolder, read_facts
+
+
+def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
+    """What a budget in words comes to for a run: labels, a share of its items, or money.
+
+    Where the run had finished, and so had shown what its audit says, the change has an audit of
+    its own: of the labels added, as many as a run of that size would take.
+
+    Raises:
+        SettingsError: it is no budget, or below what is spent already.
+    """
+    usable, spent, paid = _usable(spec, ledger), ledger.spent, ledger.spent_money
+    wanted = parse_budget(text, usable, spec.settings.price)
+    if text.strip().startswith("$"):
+        wanted = replace(wanted, labels=_affordable(wanted, usable, spent, paid))
+    if wanted.labels < spent or (wanted.money is not None and wanted.money < paid):
+        raise SettingsError(
+            f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
+            f" promised already: give at least {spent}"
+        )
+    states = [row["state"] for row in ledger.export() if row["purpose"] == "audit"]
+    lost = states.count("released")
+    audits = _audits(spec, wanted.labels, spent=spent, leased=len(states), lost=lost)
+    return Terms(wanted.labels, wanted.money, audits)
+
+
+def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
+    """The labels that can be bought to train on under the terms of the spec."""
+    audited = sum(row["purpose"] == "audit" for row in ledger.export())
+    terms, kept = spec.terms, max(0, sum(spec.terms.audits) - audited)
+    left = terms.labels - ledger.spent
+    if terms.money is not None and spec.budget.price > 0:
+        left = min(left, (terms.money - ledger.spent_money) // spec.budget.price)
+    return left - kept
+
+
+def fresh_audit(terms: Terms) -> int:
+    """How many labels of a changed budget are kept for an audit of their own; 0 for none."""
+    return terms.audits[-1] if len(terms.audits) > 1 else 0
+
+
+def what_measures(terms: Terms) -> str | None:
+    """What the audit becomes under a changed budget; None for a run without one."""
+    first, *later = terms.audits
+    if fresh := fresh_audit(terms):
+        return expected_width(fresh, terms.labels)
+    if not any((first, *later)):
+        return None
+    if later:
+        return (
+            f"no audit comes with this change, as one does with {SMALLEST} labels added: the one"
+            " that was shown measures the new model, too"
+        )
+    return f"the {first} labels of the audit stay what they are: it was drawn before round 1"
+
+
+def _affordable(wanted: Budget, usable: int, spent: int, paid: int) -> int:
+    """The labels that a budget in money comes to, since some answers cost less than the most."""
+    left = (wanted.money or 0) - paid
+    return wanted.labels if left < 0 else min(usable, spent + left // wanted.price)
+
+
+def _usable(spec: RunSpec, ledger: Ledger) -> int:
+    """The items that labels can be bought of, or were: those bought and forgotten since, too."""
+    bought = {str(purchase["item"]) for purchase in ledger.export()}
+    lost = {row for row in spec.stock.gone if spec.dataset.items[row].id not in bought}
+    return len(spec.dataset.items) - len(spec.stock.aside | lost)
+
+
+def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:
+    """How many labels each audit takes of a budget of `labels`: one more where the last was shown.
+
+    Args:
+        spec: the run.
+        labels: the budget wanted, in all.
+        spent: the labels bought or promised.
+        leased: labels that audits asked for, and `lost` of them: their items were forgotten.
+    """
+    shown = _shown(spec.folder)
+    kept = (spec.audit,) if shown is None else _up_to(spec.terms.audits, shown.audit + lost)
+    own = spec.settings.audit
+    if own == 0 or (own is None and spec.test is not None) or (shown is None and spec.audit):
+        return kept
+    if (begun := leased - sum(kept)) > 0:
+        return (*kept, begun)
+    added = labels - (spent if shown is None else shown.asked + shown.audit)
+    size = default_size(added)
+    return (*kept, size) if size or (shown is not None and added > 0) else kept
+
+
+def _up_to(audits: Sequence[int], shown: int) -> tuple[int, ...]:
+    """The first of the audits, as far as they come to what was shown."""
+    sums = accumulate(audits)
+    return tuple(size for size, total in zip(audits, sums, strict=True) if total <= shown)
+
+
+def _shown(folder: RunFolder) -> facts.Budget | None:
+    """What was bought when the run had last finished, and its audit was shown; None before."""
+    done = (folder.path / "facts.json").is_file()
+    return read_facts(folder).budget if done else None

@@ -1,0 +1,327 @@
+"""The specification of a run: all that is known before its first round, and how it is read back.
+
+`run.toml` holds what differs from the defaults, `resolved.toml` every setting with its origin,
+where the data came from, and the versions.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from stacksl import __version__
+from stacksl.data import Classes, Dataset, write_classes
+from stacksl.errors import RunError, SettingsError
+from stacksl.runs.items.sources import CLASSES, More, Stock, given_classes, load, with_more
+from stacksl.runs.settings.budget import Budget
+from stacksl.runs.settings.resolve import Resolved, Settings, resolve, settings_type
+from stacksl.runs.storage.folder import RunFolder, write_atomic
+from stacksl.runs.storage.tombstones import as_it_was
+from stacksl.types import Item
+
+__all__ = ["PENDING", "REOPEN", "RunSpec", "Terms", "content", "versions"]
+
+PENDING = "pending"  # in `resolved.toml`: a change that is not recorded yet; its names begin so
+REOPEN = "pending_reopen"
+
+CHANGEABLE = {
+    "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
+    "weight_decay",
+}  # fmt: skip
+"""What a run may change on the way: how its refits are trained."""
+
+CLASSES_DIGEST = "classes_sha256"  # in `resolved.toml`: of the file of classes
+
+LIBRARIES = (
+    "numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers",
+    "transformers", "peft", "accelerate",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a run may spend after its budget was changed.
+
+    `labels` in all, `money` in micro-units (None where only labels count), and how many labels each
+    `audits` takes: a new one where the last had been shown.
+    """
+
+    labels: int
+    money: int | None
+    audits: tuple[int, ...]
+
+    @property
+    def train(self) -> int:
+        """The labels that train."""
+        return self.labels - sum(self.audits)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """One run to be made, resumed or looked at.
+
+    `data` and `test` name the sources: a path, or `sample`; in-memory items are written into the
+    run's folder first and are then files like any other. `budget` and `audit` (how many of its
+    labels measure the final model) are those the run began with, `more` the files that came since
+    and `now` what it may spend by now, where that was changed. With `pending` the last change is
+    still to be recorded, and with `reopen` it asks again for items answered with no class.
+    """
+
+    folder: RunFolder
+    resolved: Resolved
+    stock: Stock
+    budget: Budget
+    data: str
+    test_source: str | None
+    audit: int = 0
+    more: tuple[More, ...] = ()
+    now: Terms | None = None
+    pending: bool = False
+    reopen: bool = False
+
+    @property
+    def terms(self) -> Terms:
+        """What the run may spend by now."""
+        return self.now or Terms(self.budget.labels, self.budget.money, (self.audit,))
+
+    @property
+    def settings(self) -> Settings:
+        """The resolved settings."""
+        return self.resolved.settings
+
+    @property
+    def dataset(self) -> Dataset:
+        """All items of the run: see `Stock`."""
+        return self.stock.dataset
+
+    @property
+    def test(self) -> Dataset | None:
+        """What the final model is tested on."""
+        return self.stock.test
+
+    def write(self) -> None:
+        """Write `run.toml` and `resolved.toml`, and the classes that were given."""
+        if self.settings.classes is not None and self.stock.classes is not None:
+            write_atomic(self.folder.path / CLASSES, write_classes(self.stock.classes))
+        facts: dict[str, Any] = {"data": self.data, CLASSES_DIGEST: _classes_digest(self.folder)}
+        if self.test_source is not None:
+            facts["test"] = self.test_source
+        preset = {} if self.resolved.preset is None else {"preset": self.resolved.preset}
+        everything = {k: v for k, v in self.settings.model_dump().items() if v is not None}
+        counted: dict[str, Any] = {"labels": self.budget.labels, "price_micro": self.budget.price}
+        counted["audit_labels"] = self.audit
+        if self.budget.money is not None:
+            counted["money_micro"] = self.budget.money
+        found = {f"column_{role}": name for role, name in self.dataset.columns.items()}
+        origin = {f"origin_{name}": where for name, where in self.resolved.origin.items()}
+        self.folder.write_toml(
+            "resolved.toml",
+            {**facts, **preset, **everything, **counted, **found, **versions(), **origin},
+            "everything this run was made with",
+        )
+        self.folder.write_toml(
+            "run.toml", {**facts, **self.resolved.explicit()}, "what differs from the defaults"
+        )
+
+    @classmethod
+    def open(cls, folder: RunFolder, data: str | None = None) -> RunSpec:
+        """The spec of an existing run; `data` says where its file lies now, if it was moved.
+
+        Raises:
+            RunError: if the settings cannot be read.
+            DataError: if the data file is gone.
+        """
+        table = folder.read_toml("resolved.toml")
+        try:
+            kind = settings_type(table["gate"])
+            values = {k: table[k] for k in kind.model_fields if k in table}
+            origin = {k: str(table.get(f"origin_{k}", "default")) for k in kind.model_fields}
+            settings = kind(**values)
+            budget = Budget(
+                int(table["labels"]), table.get("money_micro"), int(table["price_micro"])
+            )
+            source = data or _beside(folder, str(table["data"]))
+        except (KeyError, ValueError) as fault:
+            raise RunError(
+                f"resolved.toml of the run {folder.path} is not of this version of stacksl"
+                f" ({__version__}): {fault}"
+            ) from fault
+        columns = {
+            k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
+        }
+        held = None if table.get("test") is None else _beside(folder, str(table["test"]))
+        _expect_classes(folder, table)
+        kept = given_classes(folder, settings)
+        classes = _began(kept, table)
+        stock = load(source, held, settings, columns=columns, classes=classes, warn=False)
+        stock = stock if kept is None else stock.grown(kept)
+        stock = stock.joined_by(_pending_classes(table, stock.classes))
+        resolved = Resolved(settings, origin, table.get("preset"))
+        more = tuple(_more(table))
+        for each in more:
+            stock = with_more(stock, each, settings)
+        stock = as_it_was(folder, stock)
+        audit = int(table.get("audit_labels", 0))
+        now = _terms(table)
+        pending = bool(table.get(PENDING)), bool(table.get(REOPEN))
+        return cls(folder, resolved, stock, budget, source, held, audit, more, now, *pending)
+
+    def announce_classes(self, text: str) -> None:
+        """Say in `resolved.toml` what the file of classes is to have next.
+
+        Until it is written the present one counts as well, so that a kill between the two files
+        loses nothing.
+        """
+        table = self.folder.read_toml("resolved.toml")
+        known = str(table.get(CLASSES_DIGEST, "")).split(",")
+        new = sha256(text.encode()).hexdigest()
+        if new not in known:
+            table[CLASSES_DIGEST] = f"{_classes_digest(self.folder)},{new}"
+            self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Add `facts` on how the run computes to `resolved.toml`; those known stay as they are."""
+        table = self.folder.read_toml("resolved.toml")
+        if facts.keys() - table.keys():
+            everything = {**facts, **table}
+            self.folder.write_toml("resolved.toml", everything, "everything this run was made with")
+
+    def with_training(self, settings: Mapping[str, Any]) -> Settings:
+        """The run's settings with other ones of training.
+
+        Raises:
+            SettingsError: a setting that a run cannot change once it has begun, or a wrong value.
+        """
+        if fixed := sorted(settings.keys() - CHANGEABLE):
+            raise SettingsError(
+                f"a run that has begun keeps its {', '.join(fixed)}; what can be changed is"
+                f" {', '.join(sorted(CHANGEABLE))}: start a new run for the rest"
+            )
+        if settings and not self.settings.adapts:
+            raise SettingsError("this run trains no language model: resume it without --set")
+        resolved = resolve(dict(settings), self.resolved.explicit()).settings
+        return self.settings.model_copy(update={name: getattr(resolved, name) for name in settings})
+
+    def changed(self, settings: Mapping[str, Any]) -> tuple[RunSpec, list[str]]:
+        """This spec with other settings of training, and a sentence for each that differs.
+
+        The labels bought so far stay what they are, so that those which were paid for survive a
+        refit that ran out of memory or diverged; which ones are bought next depends on the model
+        that comes of it. `resolved.toml` is written again: to be called by who holds the run.
+
+        Raises:
+            SettingsError: see `with_training`.
+        """
+        values = self.with_training(settings)
+        pairs = {name: (getattr(self.settings, name), getattr(values, name)) for name in settings}
+        differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        if not differ:
+            return self, []
+        table = self.folder.read_toml("resolved.toml")
+        table |= {name: new for name, (_, new) in differ.items()}
+        table |= {f"origin_{name}": "resume" for name in differ}
+        self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+        origin = {**self.resolved.origin, **dict.fromkeys(differ, "resume")}
+        said = [
+            f"{name} was {old} until the run was resumed with {new}"
+            for name, (old, new) in differ.items()
+        ]
+        return replace(self, resolved=Resolved(values, origin, self.resolved.preset)), said
+
+    def changed_versions(self) -> list[str]:
+        """A sentence for each library that is not the one the run began with."""
+        table = self.folder.read_toml("resolved.toml")
+        return [
+            f"this run began with {name.removeprefix('version_')} {table[name]} and goes on with"
+            f" {now}: its numbers may differ from an undisturbed run's"
+            for name, now in versions().items()
+            if name in table and table[name] != now
+        ]
+
+
+def _classes_digest(folder: RunFolder) -> str:
+    """The SHA-256 of a run's file of classes, empty where it has none."""
+    path = folder.path / CLASSES
+    return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _expect_classes(folder: RunFolder, table: Mapping[str, Any]) -> None:
+    """Hold that a run's file of classes is the one it wrote.
+
+    Raises:
+        RunError: it is not.
+    """
+    if _classes_digest(folder) not in str(table.get(CLASSES_DIGEST, "")).split(","):
+        raise RunError(
+            f"{CLASSES} of the run {folder.path} was edited, damaged or deleted (its content does"
+            " not match its SHA-256): restore it from a copy"
+        )
+
+
+def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
+    """Of the classes in a run's folder those it began with: some may have been added since."""
+    first = table.get("classes_began")
+    if kept is None or first is None:
+        return kept
+    return Classes(kept.names[: int(first)], kept.descriptions[: int(first)])
+
+
+def _pending_classes(table: Mapping[str, Any], known: Classes | None) -> dict[str, str]:
+    """The classes, with their descriptions, that a change adds and the list does not have yet."""
+    if f"{PENDING}_class_1" not in table or known is None:
+        return {}
+    missing = int(table["classes_now"]) - len(known.names)
+    numbers = range(1, missing + 1)  # the list is written with all of them or none
+    names = (f"{PENDING}_class_{number}" for number in numbers)
+    return {str(table[name]): str(table[f"{name}_means"]) for name in names}
+
+
+def _more(table: Mapping[str, Any]) -> Iterator[More]:
+    """The files that came after the run had begun, in their order."""
+    number = 1
+    while (path := table.get(f"more_{number}")) is not None:
+        owned = table[f"more_{number}_kind"] == "owned"
+        yield More("owned" if owned else "pool", str(path))
+        number += 1
+
+
+def _terms(table: Mapping[str, Any]) -> Terms | None:
+    if "labels_now" not in table:
+        return None
+    audits = tuple(int(size) for size in str(table["audits_now"]).split(",") if size)
+    return Terms(int(table["labels_now"]), table.get("money_now"), audits)
+
+
+def _beside(folder: RunFolder, source: str) -> str:
+    """`source`, or the file of its name in the run's own folder where that was moved."""
+    mine = folder.path / Path(source).name
+    return str(mine.resolve()) if mine.is_file() and not Path(source).exists() else source
+
+
+def content(item: Item, answer: int | None = None) -> str:
+    """The canonical text by which the ledger recognises an item at resume.
+
+    It holds the `answer` where the labeler reads it from the file: a changed one would mix two
+    truths in one run. Only a salted hash of it is kept.
+    """
+    known = () if answer is None else (f"\x1d{answer}",)
+    return "\x1e".join((item.prompt, *item.candidates, *known))
+
+
+def versions() -> dict[str, str]:
+    """The versions that decide bits: of Python, stacksl and the numeric libraries installed."""
+    found = {
+        "version_python": ".".join(str(part) for part in sys.version_info[:3]),
+        "version_stacksl": __version__,
+    }
+    for name in LIBRARIES:
+        try:
+            found[f"version_{name}"] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

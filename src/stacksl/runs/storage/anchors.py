@@ -1,0 +1,40 @@
+"""Where else a run keeps the head of its ledger: checkpoints, facts, report and card.
+
+A ledger that was cut, or rewritten with all its hashes, differs from them.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Final
+
+from stacksl.ledger.purchases import Head
+from stacksl.runs.storage import checkpoints
+from stacksl.runs.storage.folder import RunFolder
+
+RECORDS: Final = (
+    "facts.json", "report.html", "README.md", "no-text/report.html", "no-text/README.md",
+)  # fmt: skip
+_NAMED: Final = re.compile(rb"(\d{1,18}) rows, last ([0-9a-f]{64})")
+
+
+def naming(head: Head) -> str:
+    """A head as facts, report and card name it."""
+    return f"{head.count} rows, last {head.hash}"
+
+
+def anchors(folder: RunFolder) -> dict[str, Head]:
+    """Every head that the run's folder keeps beside the ledger, by the name of what keeps it.
+
+    What is gone or does not name a head is left out.
+    """
+    found = {
+        f"the checkpoint {count:09d}": Head(count, tip)
+        for count, tip in checkpoints.heads(folder.checkpoints)
+    }
+    for name in RECORDS:
+        with suppress(OSError):
+            if said := _NAMED.search((folder.path / name).read_bytes()):
+                found[name] = Head(int(said[1]), said[2].decode())
+    return found

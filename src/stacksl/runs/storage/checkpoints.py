@@ -1,0 +1,117 @@
+"""Checkpoints: the learner's arrays with the ledger's head they belong to.
+
+A checkpoint is two files, `NUMBER.safetensors` and, written last, `NUMBER.json` with the hash of
+the first and its own digest. The newest whole one counts; a damaged one is passed over and named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from stacksl.errors import RunError
+from stacksl.files import arrays, formats
+from stacksl.runs.storage.folder import write_atomic
+
+KEPT = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checkpoint:
+    """The learner's `arrays` after the ledger's first `count` rows, the last with hash `tip`."""
+
+    count: int
+    tip: str
+    round: int
+    arrays: Mapping[str, NDArray[Any]]
+
+
+def save(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; the ledger must be on disk up to its head already."""
+    data = arrays.to_bytes(checkpoint.arrays)
+    stem = f"{checkpoint.count:09d}"
+    about = {
+        formats.FORMAT: formats.CHECKPOINT,
+        "count": checkpoint.count,
+        "tip": checkpoint.tip,
+        "round": checkpoint.round,
+        "arrays": hashlib.sha256(data).hexdigest(),
+    }
+    write_atomic(folder / f"{stem}.safetensors", data)
+    write_atomic(folder / f"{stem}.json", formats.to_json(about))
+    kept = {path.stem for path in sorted(folder.glob("*.json"))[-KEPT:]}
+    for path in sorted(folder.iterdir()):  # a .json goes before its arrays: none is left alone
+        if path.stem not in kept:
+            path.unlink()
+
+
+def latest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint, if any, and a sentence for each damaged one passed over."""
+    warnings: list[str] = []
+    for path in sorted(folder.glob("*.json"), reverse=True):
+        try:
+            return _read(path), warnings
+        except (OSError, ValueError) as fault:
+            warnings.append(
+                f"the checkpoint {path.stem} is damaged ({fault}) and was passed over:"
+                " the run is rebuilt from the one before and the ledger"
+            )
+    return None, warnings
+
+
+def heads(folder: Path) -> list[tuple[int, str]]:
+    """The ledger heads (count, hash) that the readable checkpoints name."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        with suppress(OSError, ValueError):
+            about = _about(path)
+            found.append((int(about["count"]), str(about["tip"])))
+    return found
+
+
+def at(folder: Path, count: int) -> Checkpoint | None:
+    """The checkpoint after the ledger's first `count` rows; None where there is none.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    path = folder / f"{count:09d}.json"
+    if not path.is_file():
+        return None
+    try:
+        return _read(path)
+    except (OSError, ValueError) as fault:
+        raise RunError(
+            f"the checkpoint {path} is damaged ({fault}): restore the folder {folder} from a copy"
+        ) from fault
+
+
+def keep_latest(folder: Path) -> None:
+    """Drop all checkpoints but the newest whole one: two of them tell what came between."""
+    whole, _ = latest(folder)
+    if whole is None:
+        return
+    for path in sorted(folder.iterdir()):
+        if path.stem != f"{whole.count:09d}":
+            path.unlink()
+
+
+def _about(path: Path) -> dict[str, Any]:
+    about = formats.from_json(path.read_bytes())
+    formats.expect_format(f"the checkpoint {path}", about.get(formats.FORMAT), formats.CHECKPOINT)
+    return about
+
+
+def _read(path: Path) -> Checkpoint:
+    about = _about(path)
+    data = path.with_suffix(".safetensors").read_bytes()
+    if hashlib.sha256(data).hexdigest() != about["arrays"]:
+        raise ValueError("its arrays do not match their SHA-256")
+    found = arrays.from_bytes(data)
+    return Checkpoint(int(about["count"]), about["tip"], int(about["round"]), found)

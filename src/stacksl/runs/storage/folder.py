@@ -1,0 +1,356 @@
+"""A run's folder: its files, its state, its lock. Everything is written atomically.
+
+The files of a run hold texts of its data, so only their owner may read them (`private.py`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from stacksl.errors import RunError, RunLocked
+from stacksl.files import formats
+from stacksl.files.private import keep_private, make_private, opened_private
+
+if TYPE_CHECKING:
+    from stacksl.report.facts import Facts
+
+LOCK = ".lock"
+WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
+POLL = 0.05  # seconds between two tries
+STATE = "state.json"
+FACTS = "facts.json"
+FORGETTING = "forgetting.json"  # while an item is being forgotten
+DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
+RESOLVED = "resolved.toml"
+BY_HAND = "run.toml"  # may be edited by hand, so it has no digest
+TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
+
+State = Literal["running", "waiting", "finished", "stopped", "failed"]
+
+
+def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
+    """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one.
+
+    Nobody but its owner may read it, whatever the umask, unless `mode` gives its permission bits.
+
+    Raises:
+        RunError: if the disk is full or the folder cannot be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    draft = path.with_name(f"{DRAFT}{os.getpid()}-{path.name}")
+    try:
+        try:
+            with opened_private(draft) as file:
+                file.write(data)
+                file.flush()
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+    except OSError as fault:
+        raise RunError(
+            f"cannot write {path.name} in {path.parent}: {fault.strerror or fault};"
+            " free some space or give another folder, then resume"
+        ) from fault
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of one run, by its `path`."""
+
+    path: Path
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's file."""
+        return self.path / "ledger.db"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints lie."""
+        return self.path / "checkpoints"
+
+    @property
+    def features(self) -> Path:
+        """The arrays this run uses, frozen before round 1."""
+        return self.path / "features"
+
+    @property
+    def adapters(self) -> Path:
+        """Where the refits of a language model lie."""
+        return self.path / "adapters"
+
+    @property
+    def model(self) -> Path:
+        """What `predict` and `evaluate` load."""
+        return self.path / "model"
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        """A new folder at `path`, which must not exist, be empty, or hold a start that was cut off.
+
+        Raises:
+            RunError: if it is another run's, holds other files, or cannot be written.
+        """
+        if (path / "run.toml").exists():
+            raise RunError(
+                f"the folder {path} holds another run: give another --out,"
+                f" or `stacksl resume {path}`"
+            )
+        if path.is_file():
+            raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")
+        try:
+            names = {each.name for each in path.iterdir()} if path.exists() else set()
+            if names and LOCK not in names:  # with it, a start that was cut off before run.toml
+                raise RunError(f"the folder {path} is not empty and is no run: give another --out")
+            make_private(path)
+            (path / LOCK).touch(mode=0o600)
+            for folder in (path / "checkpoints", path / "features", path / "model"):
+                make_private(folder)
+        except OSError as fault:
+            raise RunError(
+                f"cannot write the run's folder {path}: {fault.strerror}; give another --out"
+            ) from fault
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path, *, forgetting: bool = False) -> RunFolder:
+        """The folder of an existing run.
+
+        Raises:
+            RunError: there is no run at `path`, another version of the package made it, or an
+                item of it is forgotten by halves and it is not `forgetting` that goes on.
+        """
+        if not path.exists():
+            raise RunError(f"there is no run at {path}: `stacksl ls` lists the runs there are")
+        if not (path / "run.toml").is_file():
+            raise RunError(f"{path} is not a run's folder (it has no run.toml)")
+        opened = cls(path)
+        if not forgetting:
+            opened.expect_whole()
+        if (path / RESOLVED).is_file():
+            opened.read_toml(RESOLVED)
+        return opened
+
+    def expect_whole(self) -> None:
+        """Check that no item of the run is forgotten by halves.
+
+        Raises:
+            RunError: one is, with the command that finishes it.
+        """
+        if (self.path / FORGETTING).exists():
+            raise RunError(
+                f"forgetting an item of the run {self.path} was interrupted: finish it with"
+                f" `stacksl forget {self.path}`"
+            )
+
+    @contextmanager
+    def locked(self, *, forgetting: bool = False) -> Iterator[None]:
+        """Hold the run: one process at a time. The kernel drops the lock when a process dies.
+
+        A run that another process holds is waited for, `WAIT` seconds at most.
+
+        What lies in the folder is made its owner's alone at the start, and again at the end.
+
+        Raises:
+            RunLocked: naming who holds it.
+            RunError: see `expect_whole`; not where it is `forgetting` that goes on.
+        """
+        with self._lock_file() as file:
+            self._acquire(file)
+            file.seek(0)
+            file.truncate()
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+            if not forgetting:
+                self.expect_whole()
+            self._sweep()
+            keep_private(self.path)  # of an older version, or of a run killed while it wrote
+            try:
+                yield
+            finally:
+                keep_private(self.path)  # libraries write a model's files as the umask lets them
+
+    def _acquire(self, file: IO[str]) -> None:
+        """Take the lock, after at most `WAIT` seconds of trying."""
+        last = time.monotonic() + WAIT.get()
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < last:
+                    time.sleep(POLL)
+                    continue
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise RunLocked(
+                    f"the run {self.path} is held by {holder}: wait for it, or stop it first"
+                ) from None
+            return
+
+    def _sweep(self) -> None:
+        """Remove what a killed process had half written."""
+        for draft in list(self.path.rglob(f"{DRAFT}*")):
+            if draft.is_dir():  # an adapter's folder is drafted as a whole
+                shutil.rmtree(draft, ignore_errors=True)
+            else:
+                draft.unlink(missing_ok=True)
+
+    def _lock_file(self) -> IO[str]:
+        try:
+            return (self.path / LOCK).open("a+")
+        except OSError as fault:
+            raise RunError(f"cannot lock the run {self.path}: {fault.strerror}") from fault
+
+    def held(self) -> bool:
+        """Whether some process holds the run right now."""
+        try:
+            with (self.path / LOCK).open("r") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def write_state(self, state: State, **facts: Any) -> None:
+        """Record the run's `state` with what else there is to say of it."""
+        write_atomic(self.path / STATE, formats.to_json({"state": state, **facts}))
+
+    def read_state(self) -> dict[str, Any]:
+        """The recorded state; a `running` run that nobody holds is `interrupted`.
+
+        Raises:
+            RunError: the file is damaged.
+        """
+        try:
+            record = formats.from_json((self.path / STATE).read_bytes())
+        except FileNotFoundError:
+            record = {"state": "running"}
+        except (OSError, ValueError) as fault:
+            raise RunError(
+                f"{STATE} of the run {self.path} cannot be read ({fault}): restore it from a copy,"
+                f" or delete it and `stacksl resume {self.path}`"
+            ) from fault
+        if record["state"] == "running" and not self.held():
+            record["state"] = "interrupted"
+        return record
+
+    def has_results(self) -> bool:
+        """Whether report facts and a model are there; deleted ones are made again by a resume."""
+        models = (self.model / name for name in ("model.json", "lm.json"))
+        return (self.path / FACTS).is_file() and any(path.is_file() for path in models)
+
+    def write_toml(self, name: str, table: Mapping[str, Any], comment: str) -> None:
+        """Write a flat `table` as TOML under a `comment`, with format number and digest.
+
+        The file that may be edited by hand has neither.
+        """
+        if name != BY_HAND:
+            plain = {key: v if isinstance(v, int | float) else str(v) for key, v in table.items()}
+            table = formats.with_digest({formats.FORMAT: formats.RUN, **plain})
+        lines = [f"# {comment}", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+        write_atomic(self.path / name, "\n".join(lines) + "\n")
+
+    def read_toml(self, name: str) -> dict[str, Any]:
+        """A file that `write_toml` wrote.
+
+        Raises:
+            RunError: it is missing, no TOML, of another format, or was changed since.
+        """
+        import tomllib
+
+        try:
+            table = tomllib.loads((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as fault:
+            raise RunError(
+                f"cannot read {name} of the run {self.path} ({fault}): restore it from a copy"
+            ) from fault
+        if name == BY_HAND:
+            return table
+        try:
+            return formats.of_format(table, f"{name} of the run {self.path}", formats.RUN)
+        except ValueError as fault:
+            raise RunError(
+                f"{name} of the run {self.path} was edited or damaged ({fault}): restore it from a"
+                f" copy; for other settings start a new run with --config and an edited {BY_HAND}"
+            ) from fault
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def new_folder_name(root: Path, day: str, name: str) -> Path:
+    """The first free folder `root/DAY-NAME`, with a number behind it where that is taken."""
+    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
+    candidate = root / f"{day}-{stem}"
+    number = 2
+    while candidate.exists():
+        candidate = root / f"{day}-{stem}-{number}"
+        number += 1
+    return candidate
+
+
+def claim_folder(root: Path, day: str, name: str) -> Path:
+    """`new_folder_name`, made as an empty folder that no other process can be given.
+
+    One that cannot be made is given back as it is: `RunFolder.create` says why.
+    """
+    taken: Path | None = None
+    while (folder := new_folder_name(root, day, name)) != taken:
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            taken = folder  # by another process, just now; asked again it is another name
+        except OSError:
+            break
+        else:
+            break
+    return folder
+
+
+def read_facts(folder: RunFolder) -> Facts:
+    """The facts that the run's report was made from.
+
+    Raises:
+        RunError: they cannot be read.
+    """
+    from stacksl.report.facts import Facts
+
+    try:
+        return Facts.from_json((folder.path / FACTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise RunError(
+            f"{FACTS} of the run {folder.path} cannot be read ({fault}): restore it from a copy, or"
+            f" delete it and `stacksl resume {folder.path}`"
+        ) from fault

@@ -1,0 +1,127 @@
+"""What `state.json` tells of a run, from before it is one to its end, and true whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from stacksl.errors import RunError, StackslError, kind_and_place
+from stacksl.labelers.labelers import Labeler
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import TIMES, RunFolder, State
+
+__all__ = ["Record", "begin", "expect_labeler", "now", "unique"]
+
+
+def begin(folder: RunFolder, warnings: Sequence[str], labeler: Labeler | None) -> None:
+    """Write the first state of a run.
+
+    To be called before `run.toml` is there: a run that is killed as soon as it is one still knows
+    what was odd about its data, and that the answers come from an object.
+    """
+    own = {} if labeler is None else {"labeler": _name(labeler)}
+    folder.write_state("running", warnings=unique((), warnings), **own)
+
+
+@dataclass(slots=True)
+class Record:
+    """What `state.json` tells while a run is open.
+
+    Attributes:
+        folder: of the run.
+        facts: what there is to say of it, besides its state.
+    """
+
+    folder: RunFolder
+    facts: dict[str, Any]
+    _before: dict[str, Any]
+
+    @classmethod
+    def take_up(cls, spec: RunSpec, labeler: Labeler | None) -> Record:
+        """Say that the run goes on; what its state told already stays.
+
+        Raises:
+            RunError: an object answered before and none is given now.
+        """
+        before = spec.folder.read_state() if (spec.folder.path / "state.json").exists() else {}
+        own = expect_labeler(spec.folder, labeler)
+        facts: dict[str, Any] = {
+            "created": before.get("created", now()),
+            "interruptions": list(before.get("interruptions", [])),
+            "warnings": list(before.get("warnings", [])),
+            "began": bool(before.get("began", False)),
+        }
+        if own is not None:
+            facts["labeler"] = own
+        record = cls(spec.folder, facts, before)
+        cut = before.get("state") in ("interrupted", "stopped", "failed", "running")
+        if "created" in before and cut and not before.get("reopened"):
+            facts["interruptions"].append(f"taken up again {now()} after it was {_was(before)}")
+            record.warn(spec.changed_versions())
+        record.write("running")
+        return record
+
+    def warn(self, sentences: Sequence[str]) -> None:
+        """Add what the user should know, each sentence once."""
+        self.facts["warnings"] = unique(self.facts["warnings"], sentences)
+
+    def write(self, state: State) -> None:
+        """Say in which state the run is."""
+        self.folder.write_state(state, **self.facts)
+
+    def put_back(self) -> None:
+        """Say again what was said before the run was opened: nothing came of it."""
+        if self._before:
+            self.folder.write_state(**self._before)
+
+    @contextmanager
+    def true_to_faults(self) -> Iterator[None]:
+        """Say that the run stopped or failed where that happens inside."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.write("stopped")
+            raise
+        except BaseException as fault:
+            known = isinstance(fault, StackslError)
+            sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
+            with suppress(StackslError):  # the disk may be what failed
+                self.folder.write_state("failed", **self.facts, sentence=sentence)
+            raise
+
+
+def expect_labeler(folder: RunFolder, labeler: Labeler | None) -> str | None:
+    """The name of the object that answers, None where the settings say who does.
+
+    Raises:
+        RunError: such an object answered before and none is given now: another labeler would
+            mix its answers with the first one's.
+    """
+    known = folder.read_state().get("labeler")
+    if labeler is None and known is not None:
+        raise RunError(
+            f"the labels of {folder.path} come from the labeler '{known}', an object made in"
+            " Python: go on there, with stacksl.Run.open(...).resume(labeler=...)"
+        )
+    return None if labeler is None else _name(labeler)
+
+
+def _name(labeler: Labeler) -> str:
+    return str(getattr(labeler, "name", type(labeler).__name__))
+
+
+def _was(before: Mapping[str, Any]) -> str:
+    return "interrupted" if before["state"] == "running" else str(before["state"])
+
+
+def now() -> str:
+    """The clock, as times are shown."""
+    return datetime.now(UTC).strftime(TIMES)
+
+
+def unique(known: Sequence[str], new: Sequence[str]) -> list[str]:
+    """`known` and what is `new`, each sentence once, in their order."""
+    return list(dict.fromkeys([*known, *new]))

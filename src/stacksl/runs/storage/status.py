@@ -1,0 +1,102 @@
+"""Where a run stands, read from its folder without disturbing whoever plays it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stacksl.errors import LedgerError
+from stacksl.runs.settings.budget import MICRO
+from stacksl.runs.storage.folder import RunFolder, read_facts
+
+if TYPE_CHECKING:
+    from stacksl.ledger.queries import LedgerReader
+
+
+def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str, Any]:
+    """The contract of `stacksl status --json`; see `docs/cli.md`.
+
+    `ledger` is the run's, where it is open already.
+    """
+    table = folder.read_toml("resolved.toml")
+    state = folder.read_state()
+    counts = _counts(folder) if ledger is None else _counted(ledger)
+    labels = int(table.get("labels_now", table["labels"]))
+    priced = "money_micro" in table
+    going_on = state["state"] in ("interrupted", "stopped", "failed", "waiting")
+    return {
+        "run": str(folder.path),
+        "state": state["state"],
+        "rounds": counts["rounds"],
+        "budget": labels,
+        "asked": counts["asked"],
+        "answered": counts["learnt"],
+        "spent": counts["spent"],
+        "left": labels - counts["spent"],
+        "money": _money(table, counts) if priced else None,
+        "accuracy_before": counts["right"] / counts["learnt"] if counts["learnt"] else None,
+        "data": table["data"],
+        "gate": table["gate"],
+        "created": state.get("created"),
+        "finished": state.get("finished"),
+        "sentence": state.get("sentence"),
+        "resume": f"stacksl resume {folder.path}" if going_on else None,
+        "warnings": state.get("warnings", []),
+        "sheets": state.get("sheets"),
+        "test": _told(folder, "test", "macro_f1"),
+        "audit": _told(folder, "audit", "correct", "unknown", "number", "trained_on"),
+    }
+
+
+def _told(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
+    """The accuracy that the newest report has of the `test` file or the `audit`; None without.
+
+    A run that was given more to do keeps the number of the model before until it has finished.
+    """
+    if not (folder.path / "facts.json").is_file():
+        return None
+    found = getattr(read_facts(folder), name)
+    if found is None or found.accuracy is None:
+        return None
+    shown = {key: getattr(found, key) for key in ("n", "accuracy", *more)}
+    return {**shown, "interval": [found.low, found.high]}
+
+
+def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:
+    price = int(table["price_micro"])
+    return {
+        "price": price / MICRO,
+        "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
+        "spent": counts["money"] / MICRO,
+    }
+
+
+def _counts(folder: RunFolder) -> dict[str, int]:
+    """Rounds, labels asked and learnt, right choices and money, from the ledger's rows."""
+    if not folder.ledger.exists():
+        return dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
+    from stacksl.ledger.ledger import Ledger
+
+    try:
+        with Ledger.open(folder.ledger, readonly=True) as ledger:
+            return _counted(ledger)
+    except LedgerError as fault:
+        raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
+
+
+def _counted(ledger: LedgerReader) -> dict[str, int]:
+    choices: dict[str | None, int] = {}  # the last round's: a pool passes an item over, then buys
+    learnt = right = 0
+    for row in ledger.rows():
+        if row.event == "round":
+            choices[row.item] = int(row.payload["choice"])
+        elif row.event == "learnt" and row.purpose == "train":
+            learnt += 1
+            right += choices.get(row.item) == row.label().index
+    return {
+        "rounds": len(choices),
+        "asked": ledger.asked,
+        "spent": ledger.spent,
+        "learnt": learnt,
+        "right": right,
+        "money": ledger.spent_money,
+    }

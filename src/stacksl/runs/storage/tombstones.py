@@ -1,0 +1,281 @@
+"""The places of forgotten items, so that all other items keep theirs.
+
+Rows of features, the shuffled order and the rounds of the ledger refer to items by place. A
+forgotten item keeps its place under a random name, whether or not the user has deleted its row from
+the data; a salted hash of the items behind it shows which of the two is the case.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from stacksl.data import Dataset
+from stacksl.errors import RunError
+from stacksl.files import formats
+from stacksl.runs.items.sources import Stock
+from stacksl.runs.storage.folder import FORGETTING, RunFolder, sync_folder, write_atomic
+from stacksl.types import Item
+
+TOMBSTONES = "forgotten.json"
+T = TypeVar("T")
+
+NUMBERED = re.compile(r"(.*?)row-(\d{6,})", re.DOTALL)  # an id that is the number of a row
+AHEAD = 8  # items behind a tombstone that are compared with the file's; as many may be alike
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """The place of one forgotten item.
+
+    Attributes:
+        file: number of the file it was in: 0 for the data, then files in the order of adding.
+        place: its place among the items of that file, from 0.
+        name: its id since.
+        size: how many candidates it had.
+        numbered: whether its id was the number of its row: ids behind a deleted row move up.
+        ahead, mark: how many items follow before the next tombstone (at most 8), and a salted
+            hash of them.
+    """
+
+    file: int
+    place: int
+    name: str
+    size: int
+    numbered: bool
+    ahead: int = 0
+    mark: str = ""
+
+    def item(self, classes: tuple[str, ...] | None) -> Item:
+        """The item in its place: without its text, with as many candidates."""
+        options = tuple(f"option {number + 1}" for number in range(self.size))
+        return Item(self.name, "(forgotten)", classes or options)
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstones:
+    """The forgotten items of a run, and those initial values that depended on their features.
+
+    Attributes:
+        salt: of the marks.
+        stones: sorted by file and place.
+        classes: the fixed label set, None where items have their own options.
+        aside, aside_at_first: rows excluded from buying when an item was forgotten.
+        gate_scale: c as computed from the first items, None where it was not.
+        gate_state: state of the gate before round 1.
+    """
+
+    salt: str
+    stones: tuple[Tombstone, ...] = ()
+    classes: tuple[str, ...] | None = None
+    aside: tuple[int, ...] = ()
+    aside_at_first: tuple[int, ...] = ()
+    gate_scale: float | None = None
+    gate_state: tuple[float, float, float] | None = None
+
+    @classmethod
+    def over(cls, stock: Stock) -> Tombstones:
+        """No tombstones yet, over the items of `stock`."""
+        return cls(secrets.token_hex(16), (), stock.pool.classes)
+
+    @classmethod
+    def read(cls, folder: RunFolder, name: str = TOMBSTONES) -> Tombstones | None:
+        """Those of a run; None where nothing was forgotten.
+
+        Raises:
+            RunError: the file cannot be read.
+        """
+        path = folder.path / name
+        if not path.exists():
+            return None
+        try:
+            table = formats.from_json(path.read_bytes())
+            stones = tuple(Tombstone(**stone) for stone in table.pop("stones"))
+            plain: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
+            }
+            return cls(stones=stones, **plain)
+        except (OSError, ValueError, TypeError, KeyError) as fault:
+            raise RunError(f"{path} cannot be read ({fault}): restore it from a copy") from fault
+
+    @classmethod
+    def begun(cls, folder: RunFolder) -> Tombstones | None:
+        """Those that a call of `forget` which has not ended is to leave; None without one."""
+        return cls.read(folder, FORGETTING)
+
+    def write(self, folder: RunFolder, name: str = TOMBSTONES) -> None:
+        """Write them into the run's folder."""
+        write_atomic(folder.path / name, formats.to_json(asdict(self)))
+
+    def begin(self, folder: RunFolder) -> None:
+        """Announce them: from now on the run is refused to everybody but `forget`."""
+        self.write(folder, FORGETTING)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The ids of the tombstones."""
+        return frozenset(stone.name for stone in self.stones)
+
+    def with_stone(self, stock: Stock, row: int, name: str) -> Tombstones:
+        """These and one for item number `row` of `stock`, in which each item is in its place."""
+        files = _files(stock)
+        file = next(n for n, rows in enumerate(files) if row in rows)
+        item = stock.dataset.items[row]
+        numbered = NUMBERED.fullmatch(item.id) is not None
+        new = Tombstone(file, row - files[file].start, name, len(item.candidates), numbered)
+        stones = sorted((*self.stones, new), key=lambda stone: (stone.file, stone.place))
+        texts = [stock.dataset.items[rows.start : rows.stop] for rows in files]
+        places = [{s.place for s in stones if s.file == n} for n in range(len(files))]
+        marked = (self._marked(s, texts[s.file], places[s.file]) for s in stones)
+        return replace(
+            self,
+            stones=tuple(marked),
+            aside=tuple(sorted(stock.aside)),
+            aside_at_first=tuple(sorted(stock.aside_at_first)),
+        )
+
+    def _marked(self, stone: Tombstone, items: Sequence[Item], places: set[int]) -> Tombstone:
+        """The stone with a mark of the items behind it in the same file."""
+        start = stone.place + 1
+        stop = next((p for p in range(start, len(items)) if p in places), len(items))
+        behind = items[start : min(stop, start + AHEAD)]
+        return replace(stone, ahead=len(behind), mark=self._mark(behind))
+
+    def _mark(self, items: Sequence[Item]) -> str:
+        fixed = self.classes is not None
+        texts = "\x1d".join(
+            "\x1e".join((item.prompt, *(() if fixed else item.candidates))) for item in items
+        )
+        return sha256(f"{self.salt}{texts}".encode("utf-8", "surrogatepass")).hexdigest()
+
+    def place(self, stock: Stock) -> Stock:
+        """`stock` as read from the files, with each item in its place and under its first id."""
+        stock = _widened(stock, self.classes)
+        classes = stock.pool.classes
+        everything: list[Item] = []
+        names: dict[str, str] = {}
+        stops = []
+        for number, rows in enumerate(_files(stock)):
+            stones = {s.place: s for s in self.stones if s.file == number}
+            items = stock.dataset.items[rows.start : rows.stop]
+            placed, known = self._placed(items, stones, classes)
+            everything += placed
+            names |= known
+            stops.append(len(everything))
+        began = sum(stop <= stock.first for stop in (len(stock.pool.items), *_stops(stock)))
+        return replace(
+            stock,
+            pool=_with(stock.pool, everything[: stops[0]], names),
+            dataset=_with(stock.dataset, everything, names),
+            owned=_renamed(stock.owned, names),
+            parts=tuple(zip(stops[1:], (kind for _, kind in stock.parts), strict=True)),
+            first=stops[began - 1],
+            gone=frozenset(row for row, item in enumerate(everything) if item.id in self.names),
+            stays=frozenset(self.aside),
+            stays_at_first=frozenset(self.aside_at_first),
+        )
+
+    def _placed(
+        self,
+        items: Sequence[Item],
+        waiting: Mapping[int, Tombstone],
+        classes: tuple[str, ...] | None,
+    ) -> tuple[list[Item], dict[str, str]]:
+        """The items with tombstones among them, and their first ids by those in the file.
+
+        Adjacent tombstones form a group: how many of its rows are still in the file is found from
+        the items behind the last one.
+        """
+        placed: list[Item] = []
+        names: dict[str, str] = {}
+        at = moved = 0
+        while at < len(items) or len(placed) in waiting:
+            group: list[Tombstone] = []
+            while (stone := waiting.get(len(placed))) is not None:
+                group.append(stone)
+                placed.append(stone.item(classes))
+            if group:
+                kept = self._kept(items, at, group)
+                at += kept
+                moved += len(group) - kept if group[0].numbered else 0
+            if at < len(items) and len(placed) not in waiting:
+                names[items[at].id] = _moved(items[at].id, moved)
+                placed.append(replace(items[at], id=names[items[at].id]))
+                at += 1
+        return placed, names
+
+    def _kept(self, items: Sequence[Item], at: int, group: Sequence[Tombstone]) -> int:
+        """How many rows of a group of tombstones are still in the file, from place `at` on."""
+        last = group[-1]
+        for kept in range(len(group) + 1):
+            behind = items[at + kept : at + kept + last.ahead]
+            if last.ahead and len(behind) == last.ahead and self._mark(behind) == last.mark:
+                return kept
+        return min(len(group), len(items) - at)
+
+
+def finish(folder: RunFolder) -> None:
+    """Put the tombstones that were announced in force; the run is open to everybody again."""
+    os.replace(folder.path / FORGETTING, folder.path / TOMBSTONES)
+    sync_folder(folder.path)
+
+
+def as_it_was(folder: RunFolder, stock: Stock) -> Stock:
+    """The `stock` of a run with the items in their places that were forgotten since it began.
+
+    Raises:
+        RunError: the tombstones cannot be read.
+    """
+    known = Tombstones.read(folder)
+    return stock if known is None else known.place(stock)
+
+
+def _widened(stock: Stock, classes: tuple[str, ...] | None) -> Stock:
+    """`stock` with all `classes`, where the only item of a class was deleted."""
+    found = stock.pool.classes
+    if classes is None or found is None or not set(found) < set(classes):
+        return stock
+    at = {index: classes.index(name) for index, name in enumerate(found)}
+    pool = replace(
+        stock.pool,
+        items=tuple(replace(item, candidates=classes) for item in stock.pool.items),
+        answers={name: at[label] for name, label in stock.pool.answers.items()},
+        classes=classes,
+    )
+    items = tuple(replace(item, candidates=classes) for item in stock.dataset.items)
+    owned = {name: at[label] for name, label in stock.owned.items()}
+    return replace(stock, pool=pool, dataset=replace(pool, items=items), owned=owned)
+
+
+def _stops(stock: Stock) -> list[int]:
+    """Where the items of each file but the first end."""
+    return [stop for stop, _ in stock.parts]
+
+
+def _files(stock: Stock) -> list[range]:
+    """The rows of each of a run's files."""
+    stops = [len(stock.pool.items), *_stops(stock)]
+    return [range(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
+
+
+def _with(dataset: Dataset, items: Sequence[Item], names: Mapping[str, str]) -> Dataset:
+    answers, unknown = _renamed(dataset.answers, names), _renamed(dataset.unknown, names)
+    return replace(dataset, items=tuple(items), answers=answers, unknown=unknown)
+
+
+def _renamed(values: Mapping[str, T], names: Mapping[str, str]) -> dict[str, T]:
+    """The `values` under other ids; those of forgotten items are left out."""
+    return {names[name]: value for name, value in values.items() if name in names}
+
+
+def _moved(name: str, rows: int) -> str:
+    """The id of an item whose file has lost so many `rows` above it."""
+    match = NUMBERED.fullmatch(name)
+    if match is None or not rows:
+        return name
+    return f"{match[1]}row-{int(match[2]) + rows:06d}"

@@ -1,1 +1,0 @@
-"""Streams whose truth is known, and what it is to play one."""

@@ -1,0 +1,281 @@
+"""The paper's rules for c, the KL weight, ρ and η."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacksl.core import (
+    PAPER_RANGES,
+    RECIPES,
+    Given,
+    LLFStackSL,
+    PairFeatures,
+    ScorerSettings,
+    adjusted_kl_weight,
+    calibrate_gate_scale,
+    clip_at_median,
+    clip_at_quantile,
+    gate_scale_warning,
+    generator,
+    make_gate,
+    make_scorer,
+    range_warnings,
+    recipe,
+    warmup_length,
+    warmup_spreads,
+)
+from stacksl.errors import GateNeverOpens, SettingsError
+from stacksl.lab.bisection import (
+    LEVELS,
+    bracket_level,
+    calibrate_to_budget,
+    simulated_stream,
+    voluntary,
+)
+from stacksl.lab.engines import run_stream
+
+spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)
+
+
+def stream(rounds: int, seed: int = 0) -> list[PairFeatures]:
+    rows = np.random.default_rng(seed).normal(size=(rounds, 4, 6))
+    sizes = np.linalg.norm(rows, axis=2, keepdims=True)
+    lengths = np.random.default_rng([seed, 1]).uniform(0.3, 1.0, size=(rounds, 4, 1))
+    return [PairFeatures(phi) for phi in rows / sizes * lengths]
+
+
+@pytest.mark.parametrize(
+    ("horizon", "length"), [(1, 1), (19, 1), (20, 1), (40, 2), (10_178, 500), (20_000, 500)]
+)
+def test_warmup_length(horizon: int, length: int) -> None:
+    assert warmup_length(horizon) == length
+
+
+def test_warmup_spreads_at_the_start_are_twice_the_largest_width() -> None:
+    """At θ = 0: max UCB − min LCB = 2·radius·max‖φ‖/√ridge."""
+    settings = ScorerSettings(ridge=0.25)
+    scorer = make_scorer("sgd", dim=6, classes=None, settings=settings)
+    rows = stream(7)
+    shown = Given().respond(rows, scorer)
+    radius = scorer.bounds(rows[0], shown[0]).radius
+    expected = [2 * radius * np.linalg.norm(x.phi, axis=1).max() / 0.5 for x in rows]
+    assert warmup_spreads(scorer, rows, shown) == pytest.approx(expected)
+
+
+@given(spread_lists, st.floats(0.1, 3.0))
+def test_c_is_kappa_times_the_median_under_its_cap(spreads, kappa) -> None:
+    scale = calibrate_gate_scale(spreads, kappa)
+    assert scale.value == pytest.approx(min(kappa * np.median(spreads), 0.9 * spreads.min()))
+    assert scale.value < spreads.min()
+    assert scale.capped == (kappa * scale.median > 0.9 * scale.smallest)
+    assert gate_scale_warning(scale.value, spreads) is None
+
+
+def test_without_the_cap_a_c_that_reaches_the_smallest_spread_is_refused() -> None:
+    spreads = np.array([2.0, 4.0, 6.0])
+    assert calibrate_gate_scale(spreads, 0.4, cap=False).value == pytest.approx(1.6)
+    for kappa in (0.5, 1.0):
+        with pytest.raises(GateNeverOpens, match="cap is off"):
+            calibrate_gate_scale(spreads, kappa, cap=False)
+
+
+@pytest.mark.parametrize("cap", [True, False])
+def test_a_spread_of_0_is_refused(cap: bool) -> None:
+    with pytest.raises(GateNeverOpens, match="smallest is 0"):
+        calibrate_gate_scale(np.array([0.0, 1.0]), cap=cap)
+
+
+@pytest.mark.parametrize("spreads", [[], [1.0, float("nan")]])
+def test_an_unusable_warmup_is_refused(spreads) -> None:
+    with pytest.raises(SettingsError, match="warm-up"):
+        calibrate_gate_scale(np.array(spreads))
+    with pytest.raises(SettingsError, match="kappa"):
+        calibrate_gate_scale(np.array([1.0]), 0.0)
+
+
+def test_an_explicit_c_above_warns_with_one_that_opens() -> None:
+    spreads = np.array([2.0, 4.0])
+    assert gate_scale_warning(1.99, spreads) is None
+    warning = gate_scale_warning(2.0, spreads)
+    assert warning is not None
+    assert "1.8" in warning
+
+
+def test_the_calibrated_gate_opens_and_one_above_the_spreads_does_not() -> None:
+    rows = stream(60)
+    asked = {}
+    for factor in (1.0, 1.2):
+        scorer = make_scorer("sgd", dim=6, classes=None)
+        shown = Given().respond(rows, scorer)
+        spreads = warmup_spreads(scorer, rows, shown)
+        c = calibrate_gate_scale(spreads).value if factor == 1.0 else factor * spreads.max()
+        learner = LLFStackSL(scorer, budget=20, horizon=60, gate_scale=c)
+        decided = learner.decide([str(i) for i in range(60)], rows, shown, asked=0)
+        asked[factor] = sum(d.status == "wanted" for d in decided)
+    assert asked == {1.0: 20, 1.2: 0}
+
+
+@given(st.floats(-3, 3), st.floats(-4, -2))
+def test_the_kl_weight_settles_where_the_observed_kl_is_near_its_target(start, goal) -> None:
+    """A step's KL falls as 1/weight²: the trust region of a quadratic."""
+    weight, target = 10.0**start, 10.0**goal
+    for _ in range(100):
+        observed = 0.01 / (1.0 + weight) ** 2
+        weight = adjusted_kl_weight(weight, observed, target)
+    observed = 0.01 / (1.0 + weight) ** 2
+    assert observed <= 1.5 * target
+    assert observed >= target / 1.5 or weight <= 1e-4
+
+
+def test_the_kl_weight_moves_the_right_way_and_is_bounded() -> None:
+    assert adjusted_kl_weight(1.0, observed=1.0) > 1.0
+    assert adjusted_kl_weight(1.0, observed=0.0) < 1.0
+    assert adjusted_kl_weight(1e6, observed=1.0) == 1e6
+    assert adjusted_kl_weight(1e-6, observed=0.0) == 1e-6
+    with pytest.raises(SettingsError):
+        adjusted_kl_weight(0.0, observed=1.0)
+
+
+def test_clip_levels() -> None:
+    losses = np.arange(1.0, 102.0)
+    assert clip_at_quantile(losses) == pytest.approx(96.0)
+    assert clip_at_quantile(losses, 0.9) == pytest.approx(91.0)
+    assert clip_at_median(losses, 2.0) == pytest.approx(102.0)
+    for wrong in (lambda: clip_at_quantile(losses, 0.0), lambda: clip_at_median(losses[:0])):
+        with pytest.raises(SettingsError):
+            wrong()
+
+
+def test_the_recipes_go_the_way_the_paper_says() -> None:
+    """Smaller budgets: larger κ, larger KL weight, smaller learning rate; switches at 0.1, 0.3."""
+    assert [r.up_to for r in RECIPES] == [0.1, 0.3, 1.0]
+    assert all(r.kappa in PAPER_RANGES["kappa"] for r in RECIPES)
+    for small, large in pairwise(RECIPES):
+        assert small.kappa > large.kappa
+        assert small.kl_weight > large.kl_weight
+        assert small.learning_rate < large.learning_rate
+    edges = {0.01: "small", 0.1: "small", 0.11: "medium", 0.3: "medium", 0.31: "large", 1: "large"}
+    assert {f: recipe(f).name for f in edges} == edges
+    for wrong in (0.0, 1.1):
+        with pytest.raises(SettingsError, match="budget fraction"):
+            recipe(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"),
+    [
+        ("kappa", [0.5, 1.5], [0.49, 1.51]),
+        ("warmup", [500, 1000], [499, 1001]),
+        ("ridge", [1e-3, 1], [9e-4, 1.1]),
+        ("delta", [0.05, 0.1], [0.07, 0.01]),
+        ("ema_decay", [0.9, 0.999], [0.89, 1.0]),
+        ("lora_learning_rate", [1e-5, 5e-5], [9e-6, 1e-4]),
+        ("kl_target", [1e-4, 1e-2], [1e-5, 0.1]),
+        ("clip_quantile", [0.9, 0.95], [0.5, 0.99]),
+    ],
+)
+def test_only_values_outside_the_papers_ranges_warn(name, inside, outside) -> None:
+    assert all(range_warnings({name: value}) == [] for value in inside)
+    for value in outside:
+        [sentence] = range_warnings({name: value})
+        assert name in sentence
+
+
+def test_settings_without_a_range_never_warn() -> None:
+    assert range_warnings({"learning_rate": 1e9}) == []
+
+
+def width_stream(rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    warmup = generator(5, "warm-up").normal(size=(60, 6, 5))
+    warmup /= np.linalg.norm(warmup, axis=2, keepdims=True)
+    return simulated_stream(warmup, rounds, norm_bound=2.0, noise=0.3, seed=1)
+
+
+def playing(rounds: int, budget: int):
+    features, rewards = width_stream(rounds)
+    settings = ScorerSettings(noise=0.3, norm_bound=2.0)
+
+    def play(gate):
+        return run_stream(
+            "ridge", features, gate=gate, budget=budget, rewards=rewards, settings=settings,
+            engine="loop",
+        )  # fmt: skip
+
+    return play
+
+
+@given(st.floats(1e-3, 1e3), st.integers(1, 500))
+def test_bisection_closes_in_on_the_level_of_a_known_curve(scale, budget) -> None:
+    """floor(scale·B/level) labels: all of the budget up to level = scale exactly."""
+    found = bracket_level(lambda level: min(budget, int(scale * budget / level)), budget)
+    assert found.low <= scale * (1 + 1e-9)
+    assert scale / 1.001 < found.high * (1 + 1e-9)
+    assert found.asked_low == budget > found.asked_high
+    assert found.high / found.low <= 1.001
+
+
+@pytest.mark.parametrize("level", [0.0, 1e30])
+def test_a_curve_that_never_crosses_is_refused(level) -> None:
+    with pytest.raises(SettingsError, match="no level between"):
+        bracket_level(lambda at: 5 if at < level else 0, 5)
+
+
+@pytest.mark.parametrize(("budget", "precision"), [(0, 0.1), (5, 0.0), (5, 1.0)])
+def test_a_bisection_without_a_goal_is_refused(budget, precision) -> None:
+    with pytest.raises(SettingsError, match="bisecting"):
+        bracket_level(lambda level: 0, budget, precision=precision)
+
+
+@pytest.mark.parametrize("gate", ["adpo", "width", "lucb"])
+def test_a_width_gate_has_a_level_that_spends_the_budget(gate) -> None:
+    play = playing(300, 40)
+    found = calibrate_to_budget(gate, play, 40, tolerance=0.1, precision=0.01)
+    again = make_gate(gate, **{LEVELS[gate]: found.value})
+    assert voluntary(play(again)) == 40
+    assert 36 <= found.asked_high < 40
+    assert voluntary(play(make_gate(gate, **{LEVELS[gate]: 2 * found.value}))) < 36
+
+
+def test_llf_has_none_and_says_where_it_jumps() -> None:
+    play = playing(200, 40)
+    with pytest.raises(GateNeverOpens, match="no gate_scale") as refusal:
+        calibrate_to_budget("llf", play, 40, precision=0.01)
+    low, high = (float(x) for x in re.findall(r"at ([\d.e+-]+)", str(refusal.value)))
+    assert voluntary(play(make_gate("llf", gate_scale=low))) == 40
+    assert voluntary(play(make_gate("llf", gate_scale=high))) == 0
+    assert high / low < 1.02
+
+
+def test_llf_is_let_pass_where_its_jump_is_within_the_tolerance() -> None:
+    found = calibrate_to_budget("llf", playing(200, 40), 40, tolerance=1.0, precision=0.01)
+    assert (found.asked_low, found.jump) == (40, 1.0)
+
+
+def test_a_gate_without_a_level_and_a_jump_are_refused() -> None:
+    with pytest.raises(SettingsError, match="gate with a level"):
+        calibrate_to_budget("first", playing(20, 5), 5)
+    with pytest.raises(SettingsError, match="allow a larger tolerance"):
+        calibrate_to_budget("adpo", playing(300, 40), 40, tolerance=1e-9, precision=0.5)
+
+
+def test_a_simulated_stream_holds_warmup_items_and_made_up_answers() -> None:
+    features, rewards = width_stream(400)
+    warmup = generator(5, "warm-up").normal(size=(60, 6, 5))
+    warmup /= np.linalg.norm(warmup, axis=2, keepdims=True)
+    assert {row.tobytes() for row in features} <= {row.tobytes() for row in warmup}
+    theta, *_ = np.linalg.lstsq(features.reshape(-1, 5), rewards.ravel(), rcond=None)
+    assert np.linalg.norm(theta) == pytest.approx(2.0, abs=0.15)
+    noise = rewards - features @ theta
+    assert noise.std() == pytest.approx(0.3, abs=0.03)
+    assert np.ptp(noise, axis=1).max() < 0.1, "a round's noise is that of the round"
+    _, labels = simulated_stream(warmup, 50, labels=True)
+    assert labels.shape == (50,)
+    assert set(labels) <= set(range(6))
+    with pytest.raises(SettingsError, match="warm-up item"):
+        simulated_stream(warmup[:0], 5)

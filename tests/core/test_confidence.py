@@ -1,0 +1,138 @@
+"""The confidence set against a matrix that is inverted afresh."""
+
+import math
+
+import numpy as np
+import pytest
+
+from stacksl.core.confidence import ConfidenceSet, radius
+
+
+def _gram(rows, weights, ridge):
+    return ridge * np.eye(rows.shape[1]) + (rows.T * weights) @ rows
+
+
+def test_inverse_follows_weighted_rows_one_at_a_time_and_many_at_once():
+    rng = np.random.default_rng(1)
+    rows, weights = rng.normal(size=(150, 7)), rng.random(150)
+    expected = np.linalg.inv(_gram(rows, weights, 0.5))
+    single, block = ConfidenceSet.empty(7, 0.5), ConfidenceSet.empty(7, 0.5)
+    for row, weight in zip(rows, weights, strict=True):
+        single.update(row[None, :], np.array([weight]))
+    block.update(rows, weights)
+    np.testing.assert_allclose(single.gram_inv, expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(block.gram_inv, expected, rtol=0, atol=1e-13)
+    assert (single.learnt, block.learnt) == (150, 1)
+
+
+def test_update_works_in_place_and_leaves_its_rows_alone():
+    trust = ConfidenceSet.empty(4, 1.0)
+    held, rows = trust.gram_inv, np.eye(4)
+    before = rows.copy()
+    trust.update(rows[:1])
+    trust.update(rows, np.full(4, 2.0))
+    assert trust.gram_inv is held
+    np.testing.assert_array_equal(rows, before)
+    np.testing.assert_allclose(np.diag(held), [1 / 4, 1 / 3, 1 / 3, 1 / 3])
+
+
+def test_widths_and_pair_widths_are_norms_in_the_inverse():
+    rng = np.random.default_rng(2)
+    seen, rows = rng.normal(size=(30, 5)), rng.normal(size=(6, 5))
+    trust = ConfidenceSet.empty(5, 1.0)
+    trust.update(seen)
+    inverse = np.linalg.inv(_gram(seen, np.ones(30), 1.0))
+    np.testing.assert_allclose(trust.widths(rows), [math.sqrt(r @ inverse @ r) for r in rows])
+    differences = rows - rows[3]
+    pairs = [math.sqrt(r @ inverse @ r) for r in differences]
+    np.testing.assert_allclose(trust.pair_widths(rows, 3), pairs, atol=1e-15)
+    assert trust.pair_widths(rows, 3)[3] == 0.0
+
+
+def test_pair_width_of_nearly_equal_rows_does_not_cancel():
+    # ‖φ + εe − φ‖ in (ridge·I)⁻¹ is ε/sqrt(ridge); v_x + v_i − 2c would give 0 or 1e-8.
+    trust = ConfidenceSet.empty(3, 4.0)
+    row = np.array([0.6, 0.5, 0.4])
+    rows = np.stack([row, row, row + np.array([2.0**-40, 0.0, 0.0])])
+    pairs = trust.pair_widths(rows, 0)
+    assert pairs[1] == 0.0
+    assert pairs[2] == pytest.approx(2.0**-41, rel=1e-3)
+
+
+def test_zero_rows_change_nothing_and_have_no_width():
+    trust = ConfidenceSet.empty(3, 1.0)
+    trust.update(np.zeros((1, 3)))
+    trust.update(np.zeros((5, 3)))
+    np.testing.assert_array_equal(trust.gram_inv, np.eye(3))
+    np.testing.assert_array_equal(trust.widths(np.zeros((2, 3))), 0.0)
+
+
+def test_rows_without_a_label_are_not_counted():
+    trust = ConfidenceSet.empty(2, 1.0)
+    trust.update(np.eye(2)[:1], labels=0)
+    assert trust.learnt == 0
+    assert trust.gram_inv[0, 0] == pytest.approx(0.5)
+
+
+def test_radius_is_the_papers_formula():
+    # σ = 0.3, d = 20, n = 2000, λ = 1, δ = .05, S = 4, L = 1, worked by hand:
+    # 20·ln(101) = 92.3024, 2·ln(20) = 5.9915, their root 9.9143, ·0.3 + 4 = 6.9743.
+    assert radius(0.3, 20, 2000, 1.0, 0.05, 4.0) == pytest.approx(6.9743, abs=5e-5)
+    assert radius(1.0, 20, 0, 4.0, 1.0, 3.0) == 6.0
+    wider = radius(1.0, 5, 10, 1.0, 0.05, 1.0, feature_norm=2.0)
+    assert wider == pytest.approx(radius(1.0, 5, 40, 1.0, 0.05, 1.0))
+
+
+def test_contains_is_the_ellipsoid():
+    trust = ConfidenceSet.empty(2, 1.0)
+    trust.update(np.array([[math.sqrt(3.0), 0.0]]))  # V = diag(4, 1)
+    centre = np.array([1.0, 1.0])
+    assert trust.contains(centre + np.array([0.49, 0.0]), centre, 1.0)
+    assert not trust.contains(centre + np.array([0.51, 0.0]), centre, 1.0)
+    assert trust.contains(centre + np.array([0.0, 0.99]), centre, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ridge_set_covers_the_truth(seed):
+    # δ = .05 bounds the chance that the truth ever leaves; the set is some five times too wide
+    # at these sizes (notes, Section 3.4), so a failure means a wrong radius or matrix.
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=6)
+    trust, moment = ConfidenceSet.empty(6, 1.0), np.zeros(6)
+    for _ in range(400):
+        row = rng.normal(size=6)
+        row /= np.linalg.norm(row)
+        trust.update(row[None, :])
+        moment += row * (row @ truth + 0.3 * rng.normal())
+        reach = radius(0.3, 6, trust.learnt, 1.0, 0.05, float(np.linalg.norm(truth)))
+        assert trust.contains(truth, trust.gram_inv @ moment, reach)
+
+
+def _unit_rows(count, dim, seed):
+    rows = np.random.default_rng(seed).normal(size=(count, dim))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_inverse_stays_exact_for_a_hundred_thousand_generic_updates():
+    rows, trust = _unit_rows(100_000, 20, 4), ConfidenceSet.empty(20, 1.0)
+    for row in rows:
+        trust.update(row[None, :])
+    assert np.abs(trust.gram_inv @ _gram(rows, 1.0, 1.0) - np.eye(20)).max() < 1e-9
+
+
+@pytest.mark.parametrize("dim", [20, 64])
+def test_inverse_stays_exact_on_repeated_candidates(dim):
+    # Five candidates again and again at ridge 1e-3: the worst case for an inverse kept by updates.
+    five, trust, count = _unit_rows(5, dim, 5), ConfidenceSet.empty(dim, 1e-3), 100_000
+    for turn in range(count):
+        trust.update(five[turn % 5][None, :])
+    gram = _gram(five, np.full(5, count / 5), 1e-3)
+    assert np.abs(trust.gram_inv @ gram - np.eye(dim)).max() < 1e-4
+
+
+def test_inverse_stays_exact_on_repeated_blocks():
+    five, trust, count = _unit_rows(5, 20, 6), ConfidenceSet.empty(20, 1e-3), 20_000
+    for _ in range(count):
+        trust.update(five)
+    gram = _gram(five, np.full(5, float(count)), 1e-3)
+    assert np.abs(trust.gram_inv @ gram - np.eye(20)).max() < 1e-4

@@ -1,0 +1,387 @@
+"""The compiled engines against second implementations that invert V anew in every round."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.core import Contested, First, Margin, ScorerSettings, make_gate, radius
+from stacksl.core.drift import DriftGuard
+from stacksl.core.scorers import gradient
+from stacksl.errors import FeatureError, SettingsError
+from stacksl.lab.engines import run_stream
+from stacksl.lab.engines.loop_state import WINDOW
+
+ROUNDS, K, DIM = 80, 4, 6
+
+
+def pairs(seed: int, rounds: int = ROUNDS, candidates: int = K, dim: int = DIM) -> np.ndarray:
+    rows = np.random.default_rng(seed).normal(size=(rounds, candidates, dim))
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def golds(seed: int, rounds: int = ROUNDS, candidates: int = K) -> np.ndarray:
+    return np.random.default_rng([seed, 1]).integers(candidates, size=rounds)
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum()
+
+
+def naive_sgd(
+    phi: np.ndarray, labels: np.ndarray, settings: ScorerSettings
+) -> tuple[np.ndarray, list[int]]:
+    """Algorithm 1 as printed, the UCB action under an explicit inverse of V in every round."""
+    theta, reference = np.zeros(phi.shape[2]), np.zeros(phi.shape[2])
+    gram = settings.ridge * np.eye(phi.shape[2])
+    choices = []
+    for t, (rows, gold) in enumerate(zip(phi, labels, strict=True)):
+        inverse = np.linalg.inv(gram)
+        reach = radius(
+            settings.noise, len(theta), t, settings.ridge, settings.delta, settings.norm_bound
+        )
+        widths = np.sqrt([row @ inverse @ row for row in rows])
+        best = int(np.argmax(rows @ theta + reach * widths))
+        choices.append(best)
+        policy, anchor = softmax(rows @ theta), softmax(rows @ reference)
+        slope = policy - np.eye(len(rows))[gold]
+        if -math.log(policy[gold]) > settings.clip_level:
+            slope *= 0.0
+        ratio = np.log(policy / anchor)
+        slope += settings.kl_weight * policy * (ratio - policy @ ratio)
+        theta = theta - settings.learning_rate * slope @ rows
+        reference = settings.ema_decay * reference + (1 - settings.ema_decay) * theta
+        gram += np.outer(rows[best], rows[best])
+    return theta, choices
+
+
+def test_sgd_is_the_naive_algorithm() -> None:
+    settings = ScorerSettings(
+        action="ucb", reference="ema", ema_decay=0.9, clip="literal", clip_level=1.5, kl_weight=0.5,
+        learning_rate=0.7, ridge=0.5,
+    )  # fmt: skip
+    phi, labels = pairs(0), golds(0)
+    theta, choices = naive_sgd(phi, labels, settings)
+    played = run_stream(
+        "sgd", phi, labels=labels, gate=First(), budget=ROUNDS, settings=settings, engine="fused"
+    )
+    np.testing.assert_allclose(played.theta, theta, atol=1e-10)
+    assert played.choices.tolist() == choices
+    assert 0 < played.clipped < ROUNDS
+
+
+def test_ridge_on_labels_is_the_naive_estimate() -> None:
+    phi, labels = pairs(1), golds(1)
+    rows = phi[:30].reshape(-1, DIM)
+    targets = (np.arange(K) == labels[:30, None]).ravel()
+    gram = 0.5 * np.eye(DIM) + rows.T @ rows
+    played = run_stream(
+        "ridge", phi, labels=labels, gate=First(), budget=30,
+        settings=ScorerSettings(ridge=0.5), engine="fused",
+    )  # fmt: skip
+    np.testing.assert_allclose(played.theta, np.linalg.inv(gram) @ rows.T @ targets, atol=1e-10)
+    np.testing.assert_allclose(played.gram_inv, np.linalg.inv(gram), atol=1e-10)
+
+
+def test_ridge_on_rewards_is_the_naive_estimate() -> None:
+    """Every number of the certificate too, under an explicit inverse in every round."""
+    phi = pairs(2)
+    rewards = np.random.default_rng(2).normal(size=(ROUNDS, K))
+    settings = ScorerSettings(ridge=0.5, noise=0.3, action="ucb")
+    played = run_stream(
+        "ridge", phi, rewards=rewards, gate=Contested(), budget=ROUNDS, settings=settings,
+        engine="fused",
+    )  # fmt: skip
+    gram, moment = 0.5 * np.eye(DIM), np.zeros(DIM)
+    for t, rows in enumerate(phi):
+        inverse = np.linalg.inv(gram)
+        scores = rows @ inverse @ moment
+        reach = radius(0.3, DIM, t, 0.5, settings.delta, settings.norm_bound)
+        widths = np.sqrt(np.einsum("ij,jk,ik->i", rows, inverse, rows))
+        best = int(np.argmax(scores + reach * widths))
+        gaps = [
+            scores[x] - scores[best] + math.sqrt(DIM * (v := rows[x] - rows[best]) @ inverse @ v)
+            for x in range(K)
+            if x != best
+        ]
+        assert played.choices[t] == best
+        assert played.gate_scores[t] == pytest.approx(max(gaps), abs=1e-9)
+        assert played.reaches[t] == pytest.approx(reach * widths[best], abs=1e-9)
+        gram += np.outer(rows[best], rows[best])
+        moment += rewards[t, best] * rows[best]
+    np.testing.assert_allclose(played.theta, np.linalg.inv(gram) @ moment, atol=1e-10)
+
+
+def test_newton_is_the_naive_step() -> None:
+    phi, labels = pairs(3), golds(3)
+    theta, hessian = np.zeros(DIM), np.eye(DIM)
+
+    def information(rows: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        policy = softmax(rows @ theta)
+        centred = rows - policy @ rows
+        return np.einsum("x,xi,xj->ij", policy, centred, centred)
+
+    for rows, gold in zip(phi, labels, strict=True):
+        slope = (softmax(rows @ theta) - np.eye(K)[gold]) @ rows
+        theta = theta - np.linalg.inv(hessian + information(rows, theta)) @ slope
+        hessian += information(rows, theta)
+    played = run_stream("newton", phi, labels=labels, gate=First(), budget=ROUNDS, engine="fused")
+    np.testing.assert_allclose(played.theta, theta, atol=1e-10)
+    np.testing.assert_allclose(played.gram_inv, np.linalg.inv(hessian), atol=1e-10)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 4, 9])
+def test_one_shared_matrix_is_the_whole_one(dim: int) -> None:
+    """All K rows e_x ⊗ h of every label in one (Kd, Kd) matrix give the heads and their widths."""
+    classes = 3
+    h = pairs(4, candidates=1, dim=dim)[:, 0]
+    labels = golds(4, candidates=classes)
+    gram, moment = 0.5 * np.eye(classes * dim), np.zeros(classes * dim)
+    settings = ScorerSettings(ridge=0.5)
+    played = run_stream(
+        "ridge", h, classes=classes, labels=labels, gate=First(), budget=ROUNDS,
+        settings=settings, engine="fused",
+    )  # fmt: skip
+    for t in range(ROUNDS):
+        inverse = np.linalg.inv(gram)
+        rows = np.kron(np.eye(classes), h[t])
+        scores = rows @ inverse @ moment
+        best = int(np.flatnonzero(scores >= scores.max() - 1e-9)[0])
+        assert played.choices[t] == best
+        assert played.scores[t] == pytest.approx(scores[best], abs=1e-10)
+        width = math.sqrt(rows[0] @ inverse @ rows[0])
+        reach = radius(1.0, dim, t, 0.5, settings.delta, settings.norm_bound)
+        assert played.reaches[t] == pytest.approx(reach * width, abs=1e-9)
+        gram += rows.T @ rows
+        moment += rows[labels[t]]
+    theta = (np.linalg.inv(gram) @ moment).reshape(classes, dim)
+    np.testing.assert_allclose(played.theta, theta, atol=1e-10)
+    block = np.linalg.inv(gram)[:dim, :dim]
+    np.testing.assert_allclose(played.gram_inv, block, atol=1e-10)
+
+
+def test_ties_go_to_the_lowest_index() -> None:
+    """At θ = 0 all scores are 0 and equal rows have equal widths, whatever their last bits."""
+    phi = np.repeat(pairs(5, rounds=1, candidates=1), 7, axis=1)
+    for action in ("greedy", "ucb"):
+        played = run_stream(
+            "sgd", phi, labels=np.array([6]), gate=First(), budget=0,
+            settings=ScorerSettings(action=action), engine="fused",
+        )  # fmt: skip
+        assert played.choices.tolist() == [0]
+
+
+@pytest.mark.parametrize("engine", ["fused", "loop"])
+def test_scores_that_cancelled_make_no_policy_one_hot(engine) -> None:
+    """b = 0.1 + 0.2 − 0.3 is 2^−54, and a share of it would be the whole."""
+    phi = np.array([[0.1, 0.5, 0.4], [0.2, 0.5, 0.4], [-0.3, 0.5, 0.4], [0.1, -0.5, -0.4]])[
+        ..., None
+    ]
+    played = run_stream(
+        "ridge", phi, labels=np.zeros(4), gate=make_gate("entropy"), budget=4, engine=engine
+    )
+    assert played.statistics[3] == pytest.approx(math.log(3.0))
+
+
+def test_widths_settle_a_tie_that_scores_alone_do_not() -> None:
+    """1e-9 of the largest bound may exceed a gap that 1e-9 of the largest score does not."""
+    phi = np.array([[[1.0, 0.0], [1.0 - 4e-9, 0.0]]]).repeat(3, axis=0)[:, ::-1].copy()
+    options: dict[str, Any] = {
+        "labels": np.array([1, 1, 1]),
+        "gate": Margin(),
+        "budget": 1,
+        "settings": ScorerSettings(ridge=4.0, norm_bound=30.0),
+    }
+    loop = run_stream("ridge", phi, **options, engine="loop")
+    bare = run_stream("ridge", phi, **options, engine="fused", certificates=False)
+    full = run_stream("ridge", phi, **options, engine="fused")
+    assert loop.choices.tolist() == full.choices.tolist() == bare.choices.tolist() == [0, 0, 0]
+
+
+def test_long_streams_are_played_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk's end changes nothing, nor does a read-only float32 memory map."""
+    phi, labels = pairs(6).astype(np.float32), golds(6)
+    phi.flags.writeable = False
+    options: dict[str, Any] = {"labels": labels, "gate": Margin(), "budget": 20}
+    whole = run_stream("newton", phi, **options, engine="fused")
+    monkeypatch.setattr("stacksl.lab.engines.arrays._CHUNK", 7 * K * DIM)
+    parts = run_stream("newton", phi, **options, engine="fused")
+    np.testing.assert_array_equal(whole.choices, parts.choices)
+    np.testing.assert_array_equal(whole.statistics, parts.statistics)
+    np.testing.assert_array_equal(whole.theta, parts.theta)
+
+
+@pytest.mark.parametrize("engine", ["fused", "loop"])
+def test_a_mark_is_the_estimate_of_the_stream_cut_there(engine) -> None:
+    """Also under a budget that is spent before, and on class heads."""
+    phi, labels = pairs(8), golds(8)
+    cases = [("newton", phi, {}), ("ridge", phi[:, 0], {"classes": K})]
+    for scorer, rows, more in cases:
+        options: dict[str, Any] = {"gate": First(), "budget": 30, "engine": engine, **more}
+        whole = run_stream(scorer, rows, labels=labels, marks=(7, 40, ROUNDS), **options)
+        assert [(mark.round, mark.learnt) for mark in whole.marks] == [(7, 7), (40, 30), (80, 30)]
+        for mark in whole.marks:
+            cut = run_stream(scorer, rows[: mark.round], labels=labels[: mark.round], **options)
+            np.testing.assert_array_equal(mark.theta, cut.theta)
+            np.testing.assert_array_equal(mark.gram_inv, cut.gram_inv)
+        np.testing.assert_array_equal(whole.marks[2].theta, whole.theta)
+
+
+@pytest.mark.parametrize("engine", ["fused", "loop"])
+def test_a_follower_shows_the_best_scored_and_their_best_is_the_label(engine) -> None:
+    """Under an explicit ridge estimate of the rewards, and the labels of what was shown."""
+    phi = pairs(9, candidates=7)
+    rewards = np.random.default_rng(9).normal(size=(ROUNDS, 7))
+    played = run_stream(
+        "ridge", phi, rewards=rewards, gate=First(), budget=50, present=3, engine=engine
+    )
+    gram, moment = np.eye(DIM), np.zeros(DIM)
+    for t, rows in enumerate(phi):
+        scores = rows @ np.linalg.solve(gram, moment)
+        shown = sorted(np.argsort(-scores, kind="stable")[:3])
+        assert played.presented is not None
+        assert played.presented[t].tolist() == shown
+        choice = played.choices[t]
+        assert choice == (0 if t == 0 else int(np.argmax(scores)))
+        if t < 50:
+            gram += np.outer(rows[choice], rows[choice])
+            moment += rewards[t, choice] * rows[choice]
+    told = run_stream(
+        "sgd", phi[:1], utilities=rewards[:1], gate=First(), budget=1, present=3, engine=engine
+    )
+    slope = np.full(3, 1 / 3) - (np.arange(3) == rewards[0, :3].argmax())
+    np.testing.assert_allclose(told.theta, -0.1 * slope @ phi[0, :3], atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["fused", "loop"])
+def test_utilities_of_all_candidates_are_their_labels(engine) -> None:
+    utilities = np.random.default_rng(5).normal(size=(ROUNDS, K))
+    options: dict[str, Any] = {"gate": Margin(), "budget": 20, "engine": engine}
+    one = run_stream("newton", pairs(5), utilities=utilities, **options)
+    other = run_stream("newton", pairs(5), labels=utilities.argmax(axis=1), **options)
+    np.testing.assert_array_equal(one.theta, other.theta)
+    assert one.presented is None
+
+
+def test_without_an_engine_the_loop_plays() -> None:
+    h, labels = pairs(7, candidates=1)[:, 0], golds(7)
+    options: dict[str, Any] = {"labels": labels, "classes": K, "gate": Margin(), "budget": 9}
+    for scorer in ("sgd", "newton"):
+        assert run_stream(scorer, h, **options).engine == "loop"
+        with pytest.raises(SettingsError, match=f"'{scorer}' on class heads"):
+            run_stream(scorer, h, **options, engine="fused")
+    assert run_stream("ridge", h, **options).engine == "fused"
+
+
+def test_the_window_is_the_scorers() -> None:
+    assert WINDOW == gradient._WINDOW
+
+
+def test_the_exponential_is_exact_to_rounding() -> None:
+    from stacksl.lab.engines.policy_statistics import exponentials
+
+    values = np.concatenate([np.linspace(-699.0, 3.0, 7001), [-1e9, -np.inf, 3.0 - 1e-17]])
+    powers, out = np.empty_like(values), np.empty_like(values)
+    exponentials(values, 3.0, powers, out)
+    exact = np.exp(np.maximum(values - 3.0, -700.0))
+    np.testing.assert_allclose(out, exact, rtol=1e-15)
+    assert out[7000] == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("engine", ["fused", "loop"])
+def test_a_theta_that_explodes_is_told_from_bad_features(engine) -> None:
+    with pytest.raises(SettingsError, match="lower the learning rate"):
+        run_stream(
+            "sgd", 1e3 * pairs(0), labels=golds(0), gate=First(), budget=ROUNDS,
+            settings=ScorerSettings(learning_rate=1e306, clip="none"), engine=engine,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"labels": golds(0)[:-1]}, SettingsError, "80 indices from 0 to 3"),
+        ({"labels": []}, SettingsError, r"shape \(0,\)"),
+        ({"labels": golds(0) + 0.5}, SettingsError, "80 indices from 0 to 3"),
+        ({"labels": np.full(ROUNDS, np.nan)}, SettingsError, "80 indices from 0 to 3"),
+        ({"classes": 0, "features": np.zeros((ROUNDS, DIM))}, SettingsError, "at least 1 class"),
+        ({"labels": golds(0) + 1}, SettingsError, "80 indices from 0 to 3"),
+        ({"labels": golds(0), "rewards": np.zeros((ROUNDS, K))}, SettingsError, "one of the three"),
+        ({}, SettingsError, "one of the three"),
+        ({"rewards": np.zeros((ROUNDS, K))}, SettingsError, "learns from labels"),
+        ({"rewards": np.zeros(ROUNDS), "scorer": "ridge"}, SettingsError, r"shape \(80, 4\)"),
+        ({"features": np.zeros((3, 2))}, FeatureError, r"\(T, K, d\)"),
+        ({"features": np.full((ROUNDS, K, DIM), np.nan)}, FeatureError, "round 1 has NaN"),
+        ({"budget": -1}, SettingsError, "at least 0"),
+        ({"marks": (3, 2)}, SettingsError, "rising numbers of rounds from 1 to 80"),
+        ({"marks": (0, 2)}, SettingsError, "rising numbers"),
+        ({"marks": (81,)}, SettingsError, "rising numbers"),
+        ({"present": 1, "utilities": np.zeros((ROUNDS, K))}, SettingsError, "present = 1: leave"),
+        ({"present": 5, "utilities": np.zeros((ROUNDS, K))}, SettingsError, "2 to all 4"),
+        ({"present": 2}, SettingsError, "give the utilities"),
+        (
+            {"present": 2, "classes": K, "features": np.zeros((ROUNDS, DIM))},
+            SettingsError,
+            "present = 2 with classes",
+        ),
+        ({"utilities": np.zeros(ROUNDS)}, SettingsError, r"utilities should be .* \(80, 4\)"),
+        ({"drift": DriftGuard(), "scorer": "ridge"}, SettingsError, "one-hot scores"),
+        (
+            {"drift": DriftGuard(), "settings": ScorerSettings(track="theta"), "gate": First()},
+            SettingsError,
+            "drift guard needs pair features",
+        ),
+        ({"scorer": "ridg"}, SettingsError, "did you mean 'ridge'"),
+        ({"settings": ScorerSettings(track="theta")}, SettingsError, "needs widths"),
+        ({"settings": ScorerSettings(track="theta"), "scorer": "newton"}, SettingsError, "matrix"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, Any], error: type, words: str) -> None:
+    options: dict[str, Any] = {
+        "scorer": "sgd",
+        "features": pairs(0),
+        "gate": make_gate("llf"),
+        "budget": 5,
+    }
+    if not change.keys() & {"labels", "rewards", "utilities"} and change:
+        options["labels"] = golds(0)
+    with pytest.raises(error, match=words):
+        run_stream(**{**options, **change})
+
+
+def test_the_engine_is_loaded_when_it_plays() -> None:
+    code = "import sys, stacksl.lab.engines; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_gate_that_nobody_compiled_is_played_by_the_loop() -> None:
+    """Its code means nothing to the compiled loop, which would take it for another gate."""
+
+    class Third:
+        name, code, ranks, exact_spend, needs_widths = "third", 99, False, False, False
+
+        def start(self):
+            return (0.0, 0.0, 0.0)
+
+        def statistic(self, view, clock, state):
+            return float(clock.round % 3 == 0)
+
+        def threshold(self, g, u, clock, state):
+            return 0.5
+
+        def advance(self, g, took, clock, state):
+            return state
+
+    phi = np.eye(3)[None].repeat(12, axis=0)
+    played = run_stream("ridge", phi, labels=np.zeros(12), gate=Third(), budget=4)
+    assert played.engine == "loop"
+    assert np.flatnonzero(played.asked).tolist() == [2, 5, 8, 11]
+    with pytest.raises(SettingsError, match="third"):
+        run_stream("ridge", phi, labels=np.zeros(12), gate=Third(), budget=4, engine="fused")

@@ -1,0 +1,325 @@
+"""Each gate's arithmetic, by hand and compiled."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from stacksl.core import (
+    ADPO,
+    GATES,
+    LLF,
+    ONE_HOT_PACE,
+    Bounds,
+    Clock,
+    Contested,
+    Margin,
+    contested_score,
+    make_gate,
+    require_ranking,
+    uniforms,
+)
+from stacksl.core.gates import rules
+from stacksl.core.gates import statistics as measures
+from stacksl.errors import SettingsError
+
+REST = (0.0, 0.0, 0.0)
+
+
+def a_view(scores, widths, pairs=None, choice=None, radius=1.0, dim=4) -> Bounds:
+    s, w = np.array(scores, dtype=float), np.array(widths, dtype=float)
+    at = int(np.argmax(s)) if choice is None else choice
+    p = np.where(np.arange(len(s)) == at, 0.0, w) if pairs is None else np.array(pairs, dtype=float)
+    return Bounds(tuple(range(len(s))), s, np.full(len(s), 1 / len(s)), w, p, radius, dim, at)
+
+
+def spends(name: str, budget: int, horizon: int, u: np.ndarray | None = None) -> list[int]:
+    """The rounds that a gate which looks at the clock alone asks in."""
+    gate, asked, rounds = make_gate(name), 0, []
+    view = a_view([0.0, 1.0], [1.0, 1.0])
+    for t in range(1, horizon + 1):
+        clock = Clock(asked, budget, t, horizon)
+        g = gate.statistic(view, clock, REST)
+        if asked < budget and g > gate.threshold(g, 0.0 if u is None else u[t - 1], clock, REST):
+            asked += 1
+            rounds.append(t)
+    return rounds
+
+
+def test_always_and_first_ask_while_labels_are_left() -> None:
+    assert spends("always", 4, 10) == spends("first", 4, 10) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("budget", [0, 1, 3, 7, 10])
+def test_uniform_asks_in_round_ceil_of_j_t_over_b_without_the_rules_above_it(budget: int) -> None:
+    assert spends("uniform", budget, 10) == [
+        math.ceil(j * 10 / budget) for j in range(1, budget + 1)
+    ]
+
+
+def test_random_draws_every_set_of_rounds_equally_often() -> None:
+    """Chi-square over the C(5, 2) = 10 sets, 9 degrees of freedom; false alarm 1e-4."""
+    from scipy.stats import chi2
+
+    draws = 4000
+    sets = Counter(tuple(spends("random", 2, 5, uniforms(s, "gate", 5))) for s in range(draws))
+    assert set(sets) == set(combinations(range(1, 6), 2))
+    expected = draws / 10
+    statistic = sum((n - expected) ** 2 / expected for n in sets.values())
+    assert statistic < chi2.isf(1e-4, 9)
+
+
+def test_random_asks_in_the_shares_it_must() -> None:
+    gate = make_gate("random")
+    view = a_view([0.0, 1.0], [1.0, 1.0])
+    assert gate.statistic(view, Clock(2, 5, 4, 12), REST) == pytest.approx(3 / 9)
+    assert gate.threshold(3 / 9, 0.25, Clock(2, 5, 4, 12), REST) == 0.25
+
+
+def test_llf_compares_the_spread_with_c_over_the_root() -> None:
+    view = a_view([1.0, 3.0, -1.0], [0.5, 1.0, 2.0], radius=2.0)
+    # UCB: 2, 5, 3; LCB: 0, 1, -5
+    gate = LLF(6.0)
+    assert gate.statistic(view, Clock(3, 9, 5, 9), REST) == 10.0 == view.spread
+    assert gate.threshold(10.0, 0.0, Clock(3, 9, 5, 9), REST) == 3.0
+    literal = LLF(6.0, "literal")
+    assert literal.statistic(view, Clock(3, 9, 5, 9), REST) == -10.0
+    threshold = literal.threshold(-10.0, 0.0, Clock(3, 9, 5, 9), REST)
+    assert -3.0 > threshold == math.nextafter(-3.0, -math.inf)
+
+
+def test_llf_with_c_0_opens_on_any_positive_spread_and_not_on_none() -> None:
+    assert LLF(0.0).threshold(1.0, 0.0, Clock(7, 9, 8, 9), REST) == 0.0
+    flat = a_view([1.0, 1.0], [0.0, 0.0])
+    assert not LLF(0.0).statistic(flat, Clock(0, 9, 1, 9), REST) > 0.0
+
+
+def test_margin_is_minus_the_difference_of_the_two_best() -> None:
+    gate, clock = Margin(), Clock(0, 1, 1, 1)
+    assert gate.statistic(a_view([0.25, 1.0, -3.0, 0.75], [1] * 4), clock, REST) == -0.25
+    assert gate.statistic(a_view([2.0, 2.0], [1, 1]), clock, REST) == 0.0
+    assert gate.statistic(a_view([2.0], [1]), clock, REST) == -math.inf
+
+
+def test_margin_asks_the_first_item_which_sets_the_threshold() -> None:
+    gate = Margin(pace=0.1, adaptive=False)
+    state = gate.start()
+    assert gate.threshold(-5.0, 0.0, Clock(0, 2, 1, 8), state) < -5.0
+    state = gate.advance(-5.0, True, Clock(0, 2, 1, 8), state)
+    # −5 + 0.1·(1 − 2/8), then −0.1·1/7 on a skip
+    assert state[0] == pytest.approx(-5.0 + 0.075)
+    state = gate.advance(-9.0, False, Clock(1, 2, 2, 8), state)
+    assert state[0] == pytest.approx(-5.0 + 0.075 - 0.1 / 7)
+
+
+def test_an_adaptive_margin_moves_in_units_of_the_mean_absolute_deviation() -> None:
+    """|g − mean of the earlier ones|, averaged: after −1, −3, −5 it is (2 + 3)/2."""
+    gate = Margin(pace=0.5)
+    state = gate.advance(-1.0, True, Clock(0, 3, 1, 9), gate.start())
+    assert state == (-1.0, -1.0, 0.0)
+    state = gate.advance(-3.0, False, Clock(1, 3, 2, 9), state)
+    assert state == pytest.approx((-1.0 - 0.5 * 2.0 * 2 / 8, -2.0, 2.0))
+    state = gate.advance(-5.0, True, Clock(1, 3, 3, 9), state)
+    assert state[1:] == pytest.approx((-3.0, 2.5))
+    assert state[0] == pytest.approx(-1.25 + 0.5 * 2.5 * (1 - 2 / 7))
+
+
+def test_scaling_all_scores_scales_an_adaptive_margin_and_not_its_decisions() -> None:
+    g = -np.abs(np.random.default_rng(0).normal(size=200))
+    asked = []
+    for scale in (1.0, 1024.0):
+        gate, taken = Margin(), []
+        state = gate.start()
+        for t, value in enumerate(g * scale, start=1):
+            clock = Clock(sum(taken), 40, t, 200)
+            taken.append(sum(taken) < 40 and value > gate.threshold(value, 0.0, clock, state))
+            state = gate.advance(value, taken[-1], clock, state)
+        asked.append(taken)
+    assert asked[0] == asked[1]
+    assert 20 <= sum(asked[0]) <= 40
+
+
+def test_a_lone_candidate_leaves_the_margins_threshold_usable() -> None:
+    gate = Margin(pace=0.1, adaptive=False)
+    state = gate.advance(-math.inf, False, Clock(0, 2, 1, 8), gate.start())
+    assert state == gate.start()
+    state = gate.advance(-2.0, True, Clock(0, 2, 2, 8), state)
+    assert state[1] == -2.0
+    before = state[0]
+    state = gate.advance(-math.inf, False, Clock(1, 2, 3, 8), state)
+    assert state[0] == pytest.approx(before - 0.1 / 6)
+
+
+def test_the_contested_score_by_hand() -> None:
+    view = a_view([1.0, 3.0, 2.0], [9, 9, 9], pairs=[2.0, 0.0, 0.25], dim=4)
+    assert contested_score(view, 1.0) == 0.0  # max(1 − 3 + 2, 2 − 3 + 0.25)
+    assert contested_score(view, 0.5) == -0.875
+    assert contested_score(view) == contested_score(view, 2.0) == 2.0  # √d = 2
+    optimistic = a_view([1.0, 3.0, 2.0], [9, 9, 9], pairs=[0.0, 2.0, 0.25], choice=0)
+    assert contested_score(optimistic, 1.0) == 4.0  # taken at the action that is played
+    assert contested_score(a_view([1.0], [1.0])) == -math.inf
+    assert math.isnan(contested_score(a_view([1.0, 2.0], [1, 1], pairs=[math.nan] * 2)))
+
+
+def test_the_price_of_contested() -> None:
+    """rU on schedule, U where 1 − f of the labels owed are left, r^(1 + s/f)·U with s too many."""
+    gate = Contested(width_scale=1.0, reserve=0.5, floor=0.01)
+    state = gate.advance(4.0, True, Clock(0, 10, 1, 100), gate.start())
+    assert state == (4.0, 0.0, 0.0)
+    # 80 of 100 rounds are left, this one included: 8 labels are owed to them
+    assert gate.threshold(1.0, 0.0, Clock(2, 10, 21, 100), state) == pytest.approx(0.04)
+    assert gate.threshold(1.0, 0.0, Clock(6, 10, 21, 100), state) == pytest.approx(4.0)
+    # 40 of 100 rounds and 8 of 10 labels: twice what is owed, so r^(1 + 1/f)
+    assert gate.threshold(1.0, 0.0, Clock(2, 10, 61, 100), state) == pytest.approx(4e-6)
+    # a new maximum counts at once
+    assert gate.threshold(8.0, 0.0, Clock(2, 10, 21, 100), state) == pytest.approx(0.08)
+    assert gate.threshold(-1.0, 0.0, Clock(0, 10, 1, 100), gate.start()) == 0.0
+
+
+def test_contested_far_ahead_of_a_short_reserve_does_not_overflow() -> None:
+    gate = Contested(width_scale=1.0, reserve=1e-4, floor=0.01)
+    price = gate.threshold(1.0, 0.0, Clock(99, 100, 1, 10_000), (2.0, 0.0, 0.0))
+    assert 1e300 < price < math.inf
+
+
+def test_the_width_of_the_two_best_by_hand() -> None:
+    gate, clock = ADPO(), Clock(0, 1, 1, 1)
+    pairs = [0.9, 0.0, 0.8, 0.25]
+    assert gate.statistic(a_view([0.5, 1.0, -3.0, 0.75], [1] * 4, pairs), clock, REST) == 0.25
+    # two tie for the second place: the wider pair counts, wherever it stands
+    assert gate.statistic(a_view([0.75, 1.0, -3.0, 0.75], [1] * 4, pairs), clock, REST) == 0.9
+    # an optimistic choice is compared with the best of the others
+    played = a_view([0.5, 1.0, -3.0, 0.75], [1] * 4, [0.3, 0.7, 0.0, 0.1], choice=2)
+    assert gate.statistic(played, clock, REST) == 0.7
+    assert gate.statistic(a_view([2.0], [1]), clock, REST) == -math.inf
+    unknown = a_view([1.0, 2.0], [1, 1], pairs=[math.nan, 0.0])
+    assert math.isnan(gate.statistic(unknown, clock, REST))
+
+
+def test_a_constant_level_is_the_rule_of_the_paper() -> None:
+    gate = ADPO(level=0.5)
+    state = gate.advance(0.9, True, Clock(0, 9, 1, 99), gate.start())
+    assert state == gate.start() == REST
+    assert gate.threshold(0.9, 0.0, Clock(1, 9, 2, 99), state) == 0.5
+
+
+def test_the_paced_level_rises_with_a_label_and_falls_without() -> None:
+    gate = ADPO(pace=0.2)
+    assert gate.threshold(1e-9, 0.0, Clock(0, 2, 1, 8), gate.start()) == 0.0  # asks the first
+    state = gate.advance(0.5, True, Clock(0, 2, 1, 8), gate.start())
+    level = 0.5 * math.exp(0.2 * (1 - 2 / 8))
+    assert gate.threshold(0.1, 0.0, Clock(1, 2, 2, 8), state) == pytest.approx(level)
+    state = gate.advance(0.1, False, Clock(1, 2, 2, 8), state)
+    level *= math.exp(-0.2 / 7)
+    assert gate.threshold(0.1, 0.0, Clock(1, 2, 3, 8), state) == pytest.approx(level)
+    # two candidates that are one row have no width, and set nothing
+    assert gate.advance(0.0, False, Clock(0, 2, 1, 8), gate.start()) == gate.start()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_the_paced_level_spends_evenly_though_widths_fall(share: float) -> None:
+    """`margin`'s pace on the widths themselves leaves most of a small budget for the end."""
+    from stacksl.lab.engines import run_stream
+
+    rng = np.random.default_rng(0)
+    phi = rng.normal(size=(400, 4, 12))
+    phi /= np.linalg.norm(phi, axis=-1, keepdims=True)
+    budget = round(400 * share)
+    played = run_stream(
+        "newton", phi, labels=rng.integers(4, size=400), gate=ADPO(), budget=budget, engine="loop"
+    )
+    fifths = played.asked.reshape(5, 80).sum(axis=1)
+    assert fifths.sum() == budget
+    assert fifths.min() >= 0.7 * budget / 5
+    assert fifths.max() <= 1.4 * budget / 5
+    # and what it buys is wider than what it lets go, in the part where Γ has settled
+    late = np.arange(400) >= 80
+    bought, left = (played.statistics[late & side] for side in (played.asked, ~played.asked))
+    assert bought.mean() > left.mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "sentence"),
+    [
+        ("contested", {"width_scale": 0.0}, "would not ask"),
+        ("contested", {"width_scale": -1.0}, "above 0"),
+        ("contested", {"reserve": 0.0}, "reserve in"),
+        ("contested", {"floor": 1.0}, "floor in"),
+        ("margin", {"pace": 0.0}, "positive pace"),
+        ("adpo", {"pace": -0.1}, "positive pace"),
+        ("adpo", {"level": 0.0}, "level above 0"),
+        ("adpo", {"level": math.inf}, "level above 0"),
+        ("llf", {"gate_scale": -1.0}, "at least 0"),
+        ("llf", {"gate_scale": math.nan}, "at least 0"),
+        ("llf", {"reading": "litteral"}, "did you mean 'literal'"),
+        ("margn", {}, "did you mean 'margin'"),
+    ],
+)
+def test_wrong_parameters_are_refused_in_one_sentence(name, parameters, sentence) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        make_gate(name, **parameters)
+
+
+def test_gates_that_cannot_rank_are_refused_in_a_pool() -> None:
+    unable = [name for name, kind in GATES.items() if not kind.ranks]
+    assert unable == ["always", "first", "uniform", "llf"]
+    for name in GATES:
+        if name in unable:
+            with pytest.raises(SettingsError, match=f"'{name}' does not"):
+                require_ranking(make_gate(name))
+        else:
+            require_ranking(make_gate(name))
+
+
+def test_the_one_hot_pace_is_the_measured_one() -> None:
+    assert make_gate("margin", **ONE_HOT_PACE) == Margin(pace=0.005, adaptive=False)
+    assert make_gate("margin") == Margin(pace=0.03, adaptive=True)
+
+
+def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
+    from numba import njit
+
+    texts = {
+        name: getattr(module, name)
+        for module in (rules, measures)
+        for name in module.__all__
+        if name.islower()
+    }
+    compiled = {name: njit(text) for name, text in texts.items()}
+    rng = np.random.default_rng(0)
+    for t in range(1, 60):
+        scores, widths, pairs = rng.normal(size=7), rng.uniform(size=7), rng.uniform(size=7)
+        choice = int(np.argmax(scores))
+        clock = Clock(int(rng.integers(0, 25)), 25, t, 60)
+        state = (float(rng.normal()), float(rng.normal()), float(rng.uniform()))
+        state = (-math.inf, 0.0, 0.0) if t == 1 else state
+        g = float(rng.normal())
+        power = 0.4 if t % 2 else math.nan
+        calls = {
+            "forced": (clock, bool(t % 2)),
+            "random_statistic": (clock,),
+            "uniform_statistic": (clock,),
+            "llf_statistic": (scores, widths, 1.5, bool(t % 2)),
+            "llf_threshold": (clock, 2.5, bool(t % 2)),
+            "margin_statistic": (scores,),
+            "margin_advance": (g, bool(t % 3), clock, state, 0.03, bool(t % 2)),
+            "contested_statistic": (scores, pairs, choice, 2.0),
+            "price": (g, clock, (abs(g), 0.0, 0.0), 0.7, 0.01),
+            "peak": (g, state),
+            "adpo_statistic": (scores, pairs, choice),
+            "adpo_threshold": (state, 0.3 if t % 2 else math.nan),
+            "adpo_measure": (g,),
+            "lucb_statistic": (scores, widths, choice, 1.5),
+            "width_statistic": (pairs, choice, clock, 6, 0.5, power),
+            "width_threshold": (clock, 0.8, power),
+            "dgs_statistic": (scores, abs(g), choice, clock, 6, 0.5, 0.05, 1.2),
+            "entropy_statistic": (widths / widths.sum(),),
+            "avoided_statistic": (scores, pairs, choice, 0.7),
+        }
+        assert calls.keys() == compiled.keys()
+        for name, arguments in calls.items():
+            assert compiled[name](*arguments) == texts[name](*arguments), name

@@ -1,0 +1,314 @@
+"""The learner's round, with a scorer that writes down what it is asked to do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.core import (
+    LLF,
+    Always,
+    Bounds,
+    Contested,
+    First,
+    Hard,
+    Learner,
+    LLFStackSL,
+    Margin,
+    PairFeatures,
+    ScorerSettings,
+    SharedFeatures,
+    StackSL,
+    make_gate,
+    make_scorer,
+    radius,
+    uniforms,
+)
+from stacksl.errors import SettingsError
+from stacksl.types import Label, Reward
+
+
+@dataclass
+class Noting:
+    """A scorer with φ's first column as scores and its second as widths, and a diary."""
+
+    name: str = "noting"
+    learnt: int = 0
+    diary: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def scores(self, inputs: PairFeatures) -> np.ndarray:
+        return inputs.phi[:, 0]
+
+    def bounds(self, inputs: PairFeatures, presented: tuple[int, ...]) -> Bounds:
+        scores, widths = inputs.phi[list(presented)].T
+        choice = int(np.argmax(scores))
+        pairs = np.where(np.arange(len(scores)) == choice, 0.0, widths)
+        policy = np.exp(scores) / np.exp(scores).sum()
+        return Bounds(presented, scores, policy, widths, pairs, 2.0, 9, choice)
+
+    def step(self, inputs: PairFeatures, presented, choice, feedback) -> None:
+        self.diary.append(("step", presented, choice, feedback))
+
+    def skip(self, inputs: PairFeatures, presented, choice) -> None:
+        self.diary.append(("skip", presented, choice))
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"noted": np.array(len(self.diary))}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self.diary = [("restored", int(state["noted"]))]
+
+
+def item(*rows: tuple[float, float]) -> PairFeatures:
+    return PairFeatures(np.array(rows, dtype=float))
+
+
+THREE = item((0.0, 0.5), (2.0, 0.25), (1.0, 1.0))
+ALL = (0, 1, 2)
+
+
+def decide(learner: Learner, count: int = 1, asked: int = 0, shown=ALL) -> list:
+    ids = [f"i{t}" for t in range(count)]
+    return learner.decide(ids, [THREE] * count, [shown] * count, asked=asked)
+
+
+def test_a_decision_is_the_certificate_of_its_round() -> None:
+    learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9, width_scale=2.0)
+    [d] = decide(learner)
+    assert (d.round, d.item, d.presented, d.choice) == (1, "i0", ALL, 1)
+    assert (d.score, d.lower, d.upper) == (2.0, 1.5, 2.5)
+    assert d.probability == pytest.approx(math.exp(2) / (1 + math.exp(2) + math.exp(1)))
+    assert d.statistic == 0.0  # max(0 − 2 + 0.5, 1 − 2 + 1)
+    assert d.gate_score == 1.0  # the same with α = 2
+    assert d.threshold == 0.0
+    assert (d.status, d.reason) == ("skipped", "gate")
+    assert d.state == d.skip_state == (0.0, 0.0, 0.0)
+
+
+def test_choice_and_probability_are_within_what_was_presented() -> None:
+    [d] = decide(Learner(Noting(), Always(), budget=1, horizon=1), shown=(0, 2))
+    assert d.choice == 2
+    assert d.probability == pytest.approx(1 / (1 + math.exp(-1)))
+
+
+def test_the_gate_score_takes_alpha_from_the_dimension_unless_it_is_given() -> None:
+    [d] = decide(Learner(Noting(), First(), budget=1, horizon=4))
+    assert d.gate_score == 2.0  # √9 = 3: max(−2 + 1.5, −1 + 3)
+
+
+def test_reasons_and_the_two_rules_above_every_gate() -> None:
+    closed = LLF(1e9)
+    assert [d.reason for d in decide(Learner(Noting(), closed, budget=3, horizon=3), 3)] == [
+        "gate",
+        "gate",
+        "gate",
+    ]
+    unwilling = Contested(width_scale=1e-9)
+    decisions = decide(Learner(Noting(), unwilling, budget=2, horizon=5), 5)
+    assert [d.reason for d in decisions] == ["gate"] * 3 + ["must"] * 2
+    assert [d.status for d in decisions] == ["skipped"] * 3 + ["wanted"] * 2
+    decisions = decide(Learner(Noting(), First(), budget=2, horizon=5), 5)
+    assert [d.reason for d in decisions] == ["gate", "gate", "spent", "spent", "spent"]
+    assert [d.status for d in decisions] == ["wanted"] * 2 + ["skipped"] * 3
+    decisions = decide(Learner(Noting(), First(), budget=2, horizon=5), 2, asked=1)
+    assert [d.status for d in decisions] == ["wanted", "skipped"]
+
+
+def test_the_clock_counts_the_blocks_own_earlier_wants() -> None:
+    learner = LLFStackSL(Noting(), budget=9, horizon=9, gate_scale=3.0)
+    assert [d.threshold for d in decide(learner, 3, asked=3)] == pytest.approx(
+        [3 / math.sqrt(1 + q) for q in (3, 4, 5)]
+    )
+
+
+def test_the_uniform_of_a_round_is_its_own() -> None:
+    learner = Learner(Noting(), make_gate("random"), budget=3, horizon=8, seed=4)
+    u = uniforms(4, "gate", 8)
+    assert [d.threshold for d in decide(learner, 8)] == u.tolist()
+    learner.adopt(decide(learner, 5), [THREE] * 5)
+    assert [d.threshold for d in decide(learner, 3, asked=1)] == u[5:].tolist()
+
+
+def test_adopt_takes_the_state_and_the_round() -> None:
+    learner = Learner(Noting(), Margin(pace=0.1, adaptive=False), budget=2, horizon=8)
+    first, second = decide(learner, 2)
+    assert (first.status, second.status) == ("wanted", "skipped")
+    learner.adopt([first.reserved(), second], [THREE, THREE])
+    assert learner.round == 2
+    assert learner.gate_state == second.state
+    [third] = decide(learner, asked=1)
+    assert third.round == 3
+    assert third.threshold == second.state[0]
+
+
+def test_a_refused_want_adopts_the_state_of_a_skip() -> None:
+    learner = Learner(Noting(), Margin(pace=0.1, adaptive=False), budget=2, horizon=8)
+    [want] = decide(learner)
+    assert want.state != want.skip_state
+    learner.adopt([want.refused()], [THREE])
+    assert learner.gate_state == want.skip_state
+
+
+def test_a_refused_want_inside_a_block_is_a_skip_too() -> None:
+    learner = Learner(Noting(), Margin(pace=0.1, adaptive=False), budget=2, horizon=8)
+    want, after = decide(learner, 2)
+    learner.adopt([want.refused(), after], [THREE, THREE])
+    # the skip's state, then a round in which no label is left: the threshold stays
+    assert learner.gate_state[0] == want.skip_state[0]
+    assert learner.gate_state != after.state
+    assert learner.round == 2
+
+
+def test_unasked_rounds_skip_and_run_the_kl_step_while_a_label_is_left() -> None:
+    scorer = Noting()
+    learner = LLFStackSL(scorer, budget=1, horizon=6, gate_scale=1e9, kl_on_skips=True)
+    learner.adopt(decide(learner), [THREE])
+    assert scorer.diary == [("step", ALL, 1, None), ("skip", ALL, 1)]
+    scorer.diary.clear()
+    learner.adopt(decide(learner, asked=1), [THREE])  # the budget is gone
+    assert scorer.diary == [("skip", ALL, 1)]
+
+
+def test_without_kl_on_skips_there_is_no_kl_step() -> None:
+    scorer = Noting()
+    learner = LLFStackSL(scorer, budget=1, horizon=6, gate_scale=1e9)
+    learner.adopt(decide(learner), [THREE])
+    assert scorer.diary == [("skip", ALL, 1)]
+
+
+def test_asked_rounds_wait_for_their_answer() -> None:
+    scorer = Noting()
+    learner = Learner(scorer, First(), budget=1, horizon=6, kl_on_skips=True)
+    learner.adopt([decide(learner)[0].reserved()], [THREE])
+    assert scorer.diary == []
+
+
+def test_a_refused_round_and_those_behind_it_only_predict() -> None:
+    scorer = Noting()
+    learner = LLFStackSL(scorer, budget=5, horizon=6, gate_scale=0.0, kl_on_skips=True)
+    want, after = decide(learner, 2)
+    learner.adopt([want.refused(), replace(after, status="skipped")], [THREE, THREE])
+    assert scorer.diary == [("skip", ALL, 1)] * 2
+
+
+def test_in_the_literal_reading_the_kl_step_goes_with_the_purchase() -> None:
+    scorer = Noting()
+    learner = LLFStackSL(
+        scorer, budget=3, horizon=6, gate_scale=1e9, reading="literal", kl_on_skips=True
+    )
+    [want] = decide(learner)
+    assert want.status == "wanted"
+    learner.adopt([want.reserved()], [THREE])
+    assert scorer.diary == [("step", ALL, 1, None)]
+    scorer.diary.clear()
+    shut = LLFStackSL(
+        scorer, budget=3, horizon=6, gate_scale=0.0, reading="literal", kl_on_skips=True
+    )
+    shut.adopt(decide(shut), [THREE])
+    assert scorer.diary == [("skip", ALL, 1)]
+
+
+def test_learn_gives_the_scorer_the_loss_set_and_the_choice() -> None:
+    scorer = Noting()
+    learner = StackSL(scorer, horizon=4)
+    [d] = decide(learner, shown=(1, 2))
+    learner.learn(d, THREE, Label(2))
+    learner.learn(d, THREE, Label(0))
+    learner.learn(d, THREE, Reward(0.5))
+    assert scorer.diary == [
+        ("step", (1, 2), 1, Label(2)),
+        ("step", (0, 1, 2), 1, Label(0)),
+        ("step", (1, 2), 1, Reward(0.5)),
+    ]
+
+
+def test_with_hard_an_outside_gold_displaces_the_lowest_under_the_current_scores() -> None:
+    scorer = Noting()
+    learner = StackSL(scorer, horizon=4, follower=Hard(1))
+    [d] = decide(learner, shown=(1, 2))
+    learner.learn(d, THREE, Label(0))
+    moved = item((0.0, 1.0), (-1.0, 1.0), (1.0, 1.0))
+    learner.learn(d, moved, Label(0))  # a late answer, at scores that have moved since
+    learner.learn(d, THREE, Label(1))
+    assert [entry[1] for entry in scorer.diary] == [(0, 1), (0, 2), (1, 2)]
+
+
+def test_a_late_answer_is_learnt_at_the_current_theta() -> None:
+    """In two orders the same answers give the same ridge estimate, whichever was late."""
+    rng = np.random.default_rng(0)
+    rows = [PairFeatures(phi / 3) for phi in rng.normal(size=(3, 3, 4))]
+    thetas = []
+    for order in ([0, 1, 2], [2, 0, 1]):
+        learner = StackSL(make_scorer("ridge", dim=4, classes=None), horizon=3)
+        posted = [d.reserved() for d in learner.decide("abc", rows, [ALL] * 3, asked=0)]
+        learner.adopt(posted, rows)
+        for t in order:
+            learner.learn(posted[t], rows[t], Label(t))
+        thetas.append(learner.scorer.state()["theta"])
+    assert thetas[0] == pytest.approx(thetas[1], abs=1e-12)
+
+
+def test_state_and_restore_carry_everything_under_a_prefix() -> None:
+    learner = Learner(Noting(), Margin(), budget=2, horizon=8)
+    learner.adopt([decide(learner)[0].reserved()], [THREE])
+    state = learner.state()
+    assert set(state) == {"round", "gate_state", "scorer/noted"}
+    other = Learner(Noting(), Margin(), budget=2, horizon=8)
+    other.restore(state)
+    assert (other.round, other.gate_state) == (learner.round, learner.gate_state)
+    assert other.scorer.diary == [("restored", 0)]
+
+
+def test_a_gate_without_the_widths_it_needs_is_refused() -> None:
+    settings = ScorerSettings(track="theta")
+    for gate in (Contested(), LLF(1.0)):
+        scorer = make_scorer("sgd", dim=4, classes=3, settings=settings)
+        learner = Learner(scorer, gate, budget=1, horizon=2)
+        with pytest.raises(SettingsError, match=f"'{gate.name}' needs widths"):
+            learner.decide(["a"], [SharedFeatures(np.ones(4) / 2, 3)], [ALL], asked=0)
+    scorer = make_scorer("sgd", dim=4, classes=3, settings=settings)
+    learner = Learner(scorer, Margin(), budget=1, horizon=2)
+    [d] = learner.decide(["a"], [SharedFeatures(np.ones(4) / 2, 3)], [ALL], asked=0)
+    assert math.isnan(d.gate_score)
+
+
+def test_more_rounds_than_the_horizon_are_refused() -> None:
+    learner = Learner(Noting(), First(), budget=1, horizon=2)
+    with pytest.raises(SettingsError, match="made for 2 rounds and round 3 came"):
+        decide(learner, 3)
+
+
+@pytest.mark.parametrize(("budget", "horizon"), [(-1, 5), (1, 0)])
+def test_impossible_budgets_and_horizons_are_refused(budget: int, horizon: int) -> None:
+    with pytest.raises(SettingsError, match="budget of at least 0"):
+        Learner(Noting(), First(), budget=budget, horizon=horizon)
+
+
+def test_the_two_algorithms_are_two_settings_of_one_learner() -> None:
+    full = StackSL(Noting(), horizon=7)
+    assert isinstance(full, Learner)
+    assert (full.gate, full.budget, full.horizon) == (Always(), 7, 7)
+    gated = LLFStackSL(Noting(), budget=2, horizon=7, gate_scale=0.5, reading="literal")
+    assert isinstance(gated, Learner)
+    assert gated.gate == LLF(0.5, "literal")
+    assert gated.budget == 2
+
+
+def test_the_action_asked_hopes_only_where_a_reward_is_bought() -> None:
+    """After φ = e₁ was rewarded once, e₁ has the largest score and e₂ the largest UCB."""
+    scorer = make_scorer("ridge", dim=2, classes=None, settings=ScorerSettings(action="asked"))
+    rows = PairFeatures(np.eye(2))
+    scorer.step(rows, (0, 1), 0, Reward(0.2))
+    learner = Learner(scorer, First(), budget=1, horizon=2)
+    wanted, skipped = learner.decide(["a", "b"], [rows] * 2, [(0, 1)] * 2, asked=0)
+    assert (wanted.status, wanted.choice) == ("wanted", 1)
+    assert (skipped.status, skipped.choice) == ("skipped", 0)
+    reach = radius(1.0, 2, 1, 1.0, 0.05, 1.0)
+    assert (wanted.score, wanted.upper) == pytest.approx((0.0, reach))
+    assert (skipped.score, skipped.upper) == pytest.approx((0.1, 0.1 + reach * math.sqrt(0.5)))
+    # The gate score is the greedy action's in both: −0.1 + √2·sqrt(1/2 + 1).
+    assert wanted.gate_score == skipped.gate_score == pytest.approx(-0.1 + math.sqrt(3.0))

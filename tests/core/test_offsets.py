@@ -1,0 +1,211 @@
+"""A fixed part of the score, as a language model gives it: the head learns around it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from stacksl.core import (
+    Given,
+    Hard,
+    Learner,
+    PairBlock,
+    PairFeatures,
+    ScorerSettings,
+    make_gate,
+    make_scorer,
+)
+from stacksl.errors import FeatureError, SettingsError
+from stacksl.types import Label
+
+ALL = (0, 1, 2, 3)
+GATED = ["margin", "contested", "adpo", "random", "first"]
+
+
+def items(count: int, seed: int = 0, dim: int = 5) -> list[PairFeatures]:
+    rng = np.random.default_rng(seed)
+    phi = rng.normal(size=(count, 4, dim))
+    phi /= np.linalg.norm(phi, axis=-1, keepdims=True)
+    return [PairFeatures(rows, 2.0 * rng.normal(size=4)) for rows in phi]
+
+
+def newton(dim: int = 5, **settings):
+    return make_scorer("newton", dim=dim, classes=None, settings=ScorerSettings(**settings))
+
+
+def taught(stream: list[PairFeatures], **settings):
+    scorer = newton(**settings)
+    for number, inputs in enumerate(stream):
+        scorer.step(inputs, (0, 2, 3) if number % 3 == 0 else ALL, 0, Label(number % 2 * 2))
+    return scorer
+
+
+def test_with_no_labels_the_choice_and_the_policy_are_those_of_the_offset() -> None:
+    for inputs in items(50):
+        view = newton().bounds(inputs, ALL)
+        assert view.choice == int(np.argmax(inputs.offset))
+        weights = np.exp(inputs.offset)
+        np.testing.assert_allclose(view.probabilities, weights / weights.sum(), atol=1e-14)
+        some = newton().bounds(inputs, (3, 1))
+        np.testing.assert_array_equal(some.scores, inputs.offset[[3, 1]])
+
+
+def test_a_step_is_the_newton_step_of_the_full_score() -> None:
+    """θ by central differences of the loss at offset + θᵀφ; H by the policy of the full score."""
+    stream = items(12)
+    scorer, gram = newton(ridge=0.5), 0.5 * np.eye(5)
+    theta = np.zeros(5)
+
+    def loss(at: np.ndarray, inputs: PairFeatures, gold: int) -> float:
+        scores = inputs.offset + inputs.phi @ at
+        return float(np.log(np.exp(scores).sum()) - scores[gold])
+
+    def curvature(at: np.ndarray, inputs: PairFeatures, gold: int) -> np.ndarray:
+        moves = np.eye(5) * 1e-4
+        return np.array(
+            [
+                [
+                    loss(at + a + b, inputs, gold) - loss(at + a - b, inputs, gold)
+                    - loss(at - a + b, inputs, gold) + loss(at - a - b, inputs, gold)
+                    for a in moves
+                ]
+                for b in moves
+            ]
+        ) / 4e-8  # fmt: skip
+
+    for number, inputs in enumerate(stream):
+        gold = number % 4
+        slope = np.array(
+            [
+                (loss(theta + e, inputs, gold) - loss(theta - e, inputs, gold)) / 2e-6
+                for e in np.eye(5) * 1e-6
+            ]
+        )
+        theta = theta - np.linalg.solve(gram + curvature(theta, inputs, gold), slope)
+        gram += curvature(theta, inputs, gold)
+        scorer.step(inputs, ALL, 0, Label(gold))
+        np.testing.assert_allclose(scorer.theta, theta, atol=2e-5)
+    np.testing.assert_allclose(np.linalg.inv(scorer.confidence.gram_inv), gram, atol=1e-4)
+
+
+@pytest.mark.parametrize("track", ["labelled", "all"])
+def test_an_offset_of_zero_equals_none_bit_for_bit(track: str) -> None:
+    plain = [PairFeatures(x.phi) for x in items(30)]
+    zero = [PairFeatures(x.phi, np.zeros(4)) for x in plain]
+    mine, theirs = taught(zero, track=track), taught(plain, track=track)
+    for inputs, other in zip(zero, plain, strict=True):
+        mine.skip(inputs, ALL, 0)
+        theirs.skip(other, ALL, 0)
+    for name, array in theirs.state().items():
+        assert mine.state()[name].tobytes() == array.tobytes()
+    view, other = mine.bounds(zero[0], (3, 0, 1)), theirs.bounds(plain[0], (3, 0, 1))
+    for name in ("scores", "probabilities", "widths", "pair_widths"):
+        assert getattr(view, name).tobytes() == getattr(other, name).tobytes()
+    assert view.information == other.information
+
+
+@pytest.mark.parametrize("gate", GATED)
+@pytest.mark.parametrize("follower", [Given(), Hard(2)])
+def test_moving_an_items_offsets_by_one_number_changes_nothing(gate: str, follower) -> None:
+    stream = items(60, seed=3)
+    shifts = np.random.default_rng(4).normal(size=60) * 20.0
+    moved = [PairFeatures(x.phi, x.offset + s) for x, s in zip(stream, shifts, strict=True)]
+    played = []
+    for rows in (stream, moved):
+        learner = Learner(
+            newton(), make_gate(gate), budget=20, horizon=60, seed=1, follower=follower
+        )
+        bought = []
+        for number, inputs in enumerate(rows):
+            shown = follower.respond([inputs], learner.scorer)
+            (d,) = learner.decide([str(number)], [inputs], shown, asked=len(bought))
+            d = d.reserved() if d.status == "wanted" else d
+            learner.adopt([d], [inputs])
+            if d.asked:
+                bought.append((number, d.choice, d.presented))
+                learner.learn(d, inputs, Label(number % 4))
+        played.append((bought, learner.scorer.state()))
+    (one, state), (other, again) = played
+    assert one == other
+    for name, array in state.items():
+        np.testing.assert_allclose(again[name], array, atol=1e-12, err_msg=name)
+
+
+def block_of(count: int, seed: int = 0, scale: float = 2.0) -> tuple[PairBlock, np.ndarray]:
+    """Items of 2 to 5 candidates, golds drawn from the softmax of base + truth·φ."""
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(2, 6, size=count))])
+    phi = rng.normal(size=(offsets[-1], 4))
+    phi /= np.linalg.norm(phi, axis=1, keepdims=True)
+    base = scale * rng.normal(size=offsets[-1])
+    heard = base + phi @ np.array([3.0, -2.0, 0.0, 1.0]) + rng.gumbel(size=len(base))
+    golds = np.array([int(np.argmax(heard[a:b])) for a, b in pairwise(offsets)])
+    return PairBlock(phi.astype(np.float32), offsets.astype(np.int64), base), golds
+
+
+def test_the_refit_is_the_conditional_logit_around_the_base() -> None:
+    block, golds = block_of(40)
+    head = newton(4).refit(block, golds, tune=False)
+
+    def objective(theta: np.ndarray) -> float:
+        total = 0.5 * theta @ theta
+        for (a, b), gold in zip(pairwise(block.offsets), golds, strict=True):
+            scores = block.base[a:b] + block.phi[a:b].astype(float) @ theta
+            total += 20.0 * (np.log(np.exp(scores).sum()) - scores[gold])
+        return total
+
+    expected = minimize(objective, np.zeros(4), method="Powell", options={"ftol": 1e-14}).x
+    np.testing.assert_allclose(head.theta, expected, atol=2e-3)
+    bare = newton(4).refit(PairBlock(block.phi, block.offsets), golds, tune=False)
+    assert np.abs(bare.theta - expected).max() > 0.1
+    for policy, (a, b) in zip(head.probabilities(block), pairwise(block.offsets), strict=True):
+        weights = np.exp(block.base[a:b] + block.phi[a:b].astype(float) @ head.theta)
+        np.testing.assert_allclose(policy, weights / weights.sum(), atol=1e-12)
+
+
+def test_the_strength_is_chosen_around_the_base_too() -> None:
+    """A base that explains the labels leaves θ nothing, so the strongest pull to 0 is chosen."""
+    rng = np.random.default_rng(5)
+    block, _ = block_of(150, seed=5, scale=4.0)
+    heard = block.base + rng.gumbel(size=len(block.base))
+    golds = np.array([int(np.argmax(heard[a:b])) for a, b in pairwise(block.offsets)])
+    head = newton(4).refit(block, golds)
+    assert len(head.strength.tried) == 4
+    assert head.strength.value == 1.0
+    bare = newton(4).refit(PairBlock(block.phi, block.offsets), golds)
+    assert min(head.strength.tried) < 0.7 * min(bare.strength.tried)
+
+
+def test_a_block_carries_its_base() -> None:
+    block, golds = block_of(8)
+    picked = block.take([6, 0, 6])
+    for place, item in enumerate((6, 0, 6)):
+        np.testing.assert_array_equal(picked[place].offset, block[item].offset)
+    assert [x.offset.tolist() for x in block] == [block[i].offset.tolist() for i in range(8)]
+    assert block[-1].offset.tolist() == block.base[block.offsets[7] :].tolist()
+    assert block.take([]).base.shape == (0,)
+    assert PairBlock(block.phi, block.offsets).take([1]).base is None
+    with pytest.raises(FeatureError, match="one number for each of"):
+        PairBlock(block.phi, block.offsets, block.base[:-1])
+    again = newton(4).refit(block.take(range(8)), golds, tune=False)
+    np.testing.assert_array_equal(again.theta, newton(4).refit(block, golds, tune=False).theta)
+
+
+@pytest.mark.parametrize("name", ["sgd", "ridge"])
+def test_scorers_without_a_place_for_it_refuse_in_one_sentence(name: str) -> None:
+    scorer = make_scorer(name, dim=5, classes=None)
+    inputs = items(1)[0]
+    block, golds = block_of(3)
+    for act in (
+        lambda: scorer.scores(inputs),
+        lambda: scorer.bounds(inputs, ALL),
+        lambda: scorer.bounds(inputs, ALL, np.zeros(4)),
+        lambda: scorer.step(inputs, ALL, 0, Label(1)),
+        lambda: scorer.refit(block, golds),
+    ):
+        with pytest.raises(SettingsError, match=f"'{name}' has no place.*use scorer 'newton'"):
+            act()
+    assert scorer.learnt == 0

@@ -1,0 +1,71 @@
+"""The margin's threshold where scores are known before any label, as a language model's are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stacksl.core.blocks import PairBlock
+from stacksl.core.gates.registry import Margin
+from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.settings.resolve import Settings
+
+ITEMS, OPTIONS = 400, 3
+
+
+def block(rng: np.random.Generator, scores: np.ndarray | None) -> PairBlock:
+    """Items whose features say nothing; `scores` are (ITEMS, OPTIONS), what a model says."""
+    phi = np.zeros((ITEMS * OPTIONS, 2), dtype=np.float32)
+    offsets = np.arange(ITEMS + 1, dtype=np.int64) * OPTIONS
+    return PairBlock(phi, offsets, None if scores is None else scores.ravel())
+
+
+def test_the_level_is_the_quantile_above_which_the_labels_left_lie() -> None:
+    statistics = -np.arange(1.0, 101.0)
+    level, mean, deviation = Margin().primed(statistics, 0.2)
+    assert int((statistics > level).sum()) == 20
+    assert mean == pytest.approx(-50.5)
+    assert deviation == pytest.approx(np.abs(statistics + 50.5).mean())
+
+
+def test_without_a_finite_statistic_the_first_item_decides_as_ever() -> None:
+    gate = Margin()
+    assert gate.primed(np.full(3, -math.inf), 0.5) == gate.start()
+    assert gate.primed(np.zeros(0), 0.5) == gate.start()
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 1.5])
+def test_any_share_gives_a_level_within_what_was_seen(share: float) -> None:
+    level = Margin().primed(np.array([-3.0, -1.0]), share)[0]
+    assert -3.0 <= level <= -1.0
+
+
+def test_a_run_spreads_its_labels_though_the_first_item_has_a_wide_margin() -> None:
+    """Unprimed, a first margin of 30 makes the gate buy every item until the pace has caught up."""
+    rng = np.random.default_rng(5)
+    scores = rng.normal(size=(ITEMS, OPTIONS))
+    scores[0] = [30.0, 0.0, 0.0]
+    known = block(rng, scores)
+    order, budget = list(range(ITEMS)), 40
+    players = assemble(Settings(scorer="newton"), known, order, budget)
+    learner = players.learner
+    asked: list[int] = []
+    for row in order:
+        inputs = [known[row]]
+        decision = learner.decide([str(row)], inputs, [(0, 1, 2)], asked=len(asked))[0]
+        decision = decision.reserved() if decision.status == "wanted" else decision
+        learner.adopt([decision], inputs)
+        asked += [row] if decision.asked else []
+    assert len(asked) == budget
+    assert sum(row < ITEMS // 2 for row in asked) == pytest.approx(budget / 2, abs=8)
+    two = np.sort(scores, axis=1)
+    margins = two[:, 2] - two[:, 1]
+    assert np.median(margins[asked]) < 0.5 * np.median(margins)
+
+
+def test_a_scorer_that_knows_nothing_yet_is_left_to_its_first_item() -> None:
+    unknown = block(np.random.default_rng(5), None)
+    players = assemble(Settings(scorer="newton"), unknown, list(range(ITEMS)), 40)
+    assert players.learner.gate_state == Margin().start()

@@ -1,0 +1,91 @@
+"""What a scorer refuses or does not read: settings, names, features and feedback."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stacksl.core.scorers import ScorerSettings
+from stacksl.errors import FeatureError, SettingsError
+from stacksl.types import Label, Reward
+
+from .scorer_cases import ALL, fresh, pair_inputs, shared_inputs
+
+
+def test_settings_name_every_mistake_at_once() -> None:
+    with pytest.raises(SettingsError) as caught:
+        ScorerSettings(ridge=0.0, delta=2.0, reference="first", inner_steps=0)  # type: ignore[arg-type]
+    for word in ("ridge", "delta", "reference", "inner_steps"):
+        assert word in str(caught.value)
+    with pytest.raises(SettingsError, match="keeps none"):
+        ScorerSettings(track="theta", action="ucb")
+    with pytest.raises(SettingsError, match="kl_weight"):
+        ScorerSettings(kl_weight=math.nan)
+
+
+def test_make_scorer_refuses_what_cannot_be() -> None:
+    with pytest.raises(SettingsError, match="did you mean 'newton'"):
+        fresh("newtn")
+    for name in ("ridge", "newton"):
+        with pytest.raises(SettingsError, match="track"):
+            fresh(name, track="theta")
+
+
+@pytest.mark.parametrize("name", ["ridge", "newton"])
+@pytest.mark.parametrize("classes", [None, 4])
+def test_settings_of_the_gradient_step_do_not_reach_the_others(
+    name: str, classes: int | None
+) -> None:
+    rng = np.random.default_rng(20)
+    plain = fresh(name, classes=classes)
+    other = fresh(
+        name,
+        classes=classes,
+        kl_weight=9.0,
+        learning_rate=7.0,
+        clip="literal",
+        clip_level=0.1,
+        reference="ema",
+        inner_steps=4,
+    )
+    for _ in range(5):
+        inputs = pair_inputs(rng) if classes is None else shared_inputs(rng)
+        for scorer in (plain, other):
+            scorer.step(inputs, ALL, 0, Label(1))
+            scorer.step(inputs, ALL, 0, None)
+    np.testing.assert_array_equal(plain.theta, other.theta)
+
+
+def test_feedback_that_a_scorer_cannot_learn_is_refused() -> None:
+    rng = np.random.default_rng(16)
+    shared, pairs = shared_inputs(rng), pair_inputs(rng)
+    for scorer, inputs in (
+        (fresh("ridge", classes=4), shared),
+        (fresh("newton", classes=4), shared),
+        (fresh("newton"), pairs),
+        (fresh("sgd"), pairs),
+    ):
+        with pytest.raises(SettingsError, match="reward"):
+            scorer.step(inputs, ALL, 0, Reward(1.0))
+        assert scorer.learnt == 0
+    mixed = fresh("ridge")
+    mixed.step(pairs, ALL, 0, Reward(1.0))
+    with pytest.raises(SettingsError, match="both came"):
+        mixed.step(pairs, ALL, 0, Label(1))
+
+
+def test_features_of_another_dimension_are_refused() -> None:
+    rng = np.random.default_rng(21)
+    with pytest.raises(FeatureError, match="dimension 7"):
+        fresh("ridge").bounds(pair_inputs(rng, dim=7), ALL)
+    with pytest.raises(FeatureError, match="shared features"):
+        fresh("sgd").bounds(shared_inputs(rng), ALL)
+    with pytest.raises(FeatureError, match="'theta'"):
+        fresh("newton").restore(fresh("newton", dim=6).state())
+
+
+def test_a_loss_set_without_the_gold_is_refused() -> None:
+    with pytest.raises(ValueError, match="lacks the gold"):
+        fresh("sgd").step(pair_inputs(np.random.default_rng(22)), (0, 1), 0, Label(3))

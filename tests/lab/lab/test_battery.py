@@ -1,0 +1,203 @@
+"""`gates`: every gate of the registry, ratios to the best of a cell, their intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stacksl.core import GATES, make_gate
+from stacksl.core.gates.registry import First, Gate
+from stacksl.lab.streams.gates.entries import (
+    DEFAULTS,
+    RESET,
+    TUNED,
+    Entry,
+    Place,
+    entries,
+    place_of,
+)
+from stacksl.lab.streams.gates.pilot import PILOT_SEEDS, candidates
+from stacksl.lab.streams.gates.scores import derive, ratios, scores, summary
+from stacksl.lab.streams.gates.study import BUDGETS, GATES_STUDY, measure, trial
+from stacksl.lab.streams.trial import StreamStudy, samples
+from stacksl.lab.synthetic.playing import play, regrets
+from stacksl.lab.synthetic.streams import KINDS, make_stream
+
+PILOT = Path(__file__).resolve().parents[3] / "docs" / "studies" / "pilots" / "gates.json"
+
+
+def test_every_gate_of_the_registry_is_in_it() -> None:
+    assert {entry.gate for entry in entries()} == set(GATES) - {"always"}
+    names = [entry.name for entry in entries()]
+    assert len(set(names)) == len(names)
+    assert set(DEFAULTS) <= set(names)
+    for entry in entries():
+        settings = entry.settings(0.3, 20)
+        if settings.get("gate_scale") != "calibrated":
+            make_gate(**settings)
+
+
+def _gate(entry: Entry) -> Gate:
+    return make_gate(**entry.settings(0.3, 20))
+
+
+def _piloted() -> dict[str, list[tuple[Entry, float]]]:
+    """The kept pilot's settings by gate, with their geometric means on the way."""
+    kept = json.loads(PILOT.read_text(encoding="utf-8"))
+    assert kept["seeds"] == list(PILOT_SEEDS)
+    found: dict[str, list[tuple[Entry, float]]] = {}
+    for one in kept["candidates"]:
+        entry = Entry("", one["gate"], one["parameters"])
+        mean = one["regret_per_round"]["geometric_mean"]
+        found.setdefault(entry.gate, []).append((entry, mean))
+    return found
+
+
+def test_the_kept_pilot_compared_the_grid() -> None:
+    kept = [_gate(entry) for settings in _piloted().values() for entry, _ in settings]
+    assert len(kept) == len(candidates())
+    assert all(_gate(entry) in kept for entry in candidates())
+
+
+def test_tuned_entries_are_those_that_the_pilot_found_much_better() -> None:
+    """A gate has one iff some setting is at least 5 % below that it stands at, and it is the best.
+
+    Those that a gate stands at are its entries that the pilot compared too.
+    """
+    plain = [e for e in entries() if not e.reset and e.parameters.get("gate_scale") is None]
+    for gate, settings in _piloted().items():
+        best, least = min(settings, key=lambda one: one[1])
+        usual = [e for e in plain if e.gate == gate and not e.name.endswith(TUNED)]
+        standing = min(mean for one, mean in settings if _gate(one) in map(_gate, usual))
+        tuned = [_gate(e) for e in plain if e.gate == gate and e.name.endswith(TUNED)]
+        assert tuned == ([_gate(best)] if standing >= 1.05 * least else []), gate
+
+
+def test_width_scales_are_written_in_the_noise() -> None:
+    found = {e.name: e.settings(0.3, 20).get("width_scale") for e in entries() if not e.reset}
+    assert found["contested, α = σ√d"] == pytest.approx(0.3 * math.sqrt(20))
+    assert found["contested, α = 2σ"] == pytest.approx(0.6)
+
+
+def test_the_grid_has_each_stream_once_and_every_cell() -> None:
+    trials = GATES_STUDY.trials(False)
+    sources = [(one.source["kind"], one.source["feedback"]) for one in trials]
+    assert sorted(sources) == sorted((k, f) for k in KINDS for f in ("scalar", "softmax"))
+    rows = [line.row for one in trials for line in one.lines]
+    assert len(set(rows)) == len(rows) == 14 * len(BUDGETS) * len(entries())
+    assert all(place_of(row).row == row for row in rows)
+
+
+def test_lines_of_a_trial_play_their_gate_budget_and_action() -> None:
+    one = trial("iid", "scalar", 300, [e for e in entries() if e.gate in ("first", "llf")])
+    source = {**one.source}
+    found = measure(source, one.lines, 3)
+    stream = make_stream("iid", "scalar", 3, rounds=300, dim=20)
+    by_hand = play(stream, First(), 6, settings={"action": "asked"}, seed=3)
+    first = next(n for n, line in zip(found, one.lines, strict=True) if "first" in line.row)
+    assert first["regret_per_round"] == pytest.approx(float(regrets(stream, by_hand).mean()))
+    assert first["asked_fraction"] == pytest.approx(0.02)
+    llf = next(n for n, line in zip(found, one.lines, strict=True) if "llf" in line.row)
+    assert llf["asked_fraction"] == pytest.approx(0.02), "c calibrated under its cap opens"
+
+
+def _made_up(values: dict[tuple[str, str], list[float]]) -> dict[str, dict[str, list[float]]]:
+    """Samples of entries in two cells of one feedback and budget."""
+    return {
+        Place(entry, kind, "scalar", 0.1).row: {
+            "regret_per_round": seeds,
+            "final_regret": [2 * seed for seed in seeds],
+        }
+        for (entry, kind), seeds in values.items()
+    }
+
+
+MADE_UP = _made_up(
+    {
+        ("margin", "iid"): [1.0, 3.0],
+        ("margin", "rare"): [8.0, 8.0],
+        ("information", "iid"): [3.0, 5.0],
+        ("information", "rare"): [2.0, 2.0],
+        ("first, reset", "iid"): [100.0, 100.0],
+        ("first, reset", "rare"): [100.0, 100.0],
+    }
+)
+
+
+def test_ratios_are_to_the_smallest_mean_of_a_cell() -> None:
+    means = np.array([[2.0, 8.0], [4.0, 2.0]])
+    assert ratios(means).tolist() == [[1.0, 4.0], [2.0, 1.0]]
+
+
+def test_scores_of_made_up_numbers_by_hand() -> None:
+    """Means 2, 8 and 4, 2: ratios 1, 4 and 2, 1."""
+    found = {score.entry: score for score in scores(MADE_UP, "regret_per_round", reset=False)}
+    margin, other = found["margin"], found["information"]
+    assert (margin.geometric_mean, margin.worst) == pytest.approx((2.0, 4.0))
+    assert (other.geometric_mean, other.worst) == pytest.approx((math.sqrt(2), 2.0))
+    assert (margin.cell, other.cell) == ("rare · scalar · 0.1", "iid · scalar · 0.1")
+    again = scores(MADE_UP, "regret_per_round", reset=True)
+    assert [(one.entry, one.geometric_mean) for one in again] == [("first, reset", 1.0)]
+    assert scores(MADE_UP, "regret_per_round", reset=False, feedback="softmax") == []
+
+
+def test_the_bootstrap_draws_seeds_together() -> None:
+    """In iid the draws are (1, 3), (3, 5), or the means (2, 4): the other over margin 3, 5/3, 2."""
+    found = scores(MADE_UP, "regret_per_round", reset=False)
+    low, high = next(s for s in found if s.entry.startswith("information")).intervals[1]
+    assert (low, high) == pytest.approx((5 / 3, 3.0))
+    low, high = next(s for s in found if s.entry == "margin").intervals[1]
+    assert (low, high) == pytest.approx((4.0, 4.0))
+
+
+def test_the_summary_names_one_default_of_regret() -> None:
+    lines = summary(MADE_UP)
+    assert [line["gate"] for line in lines] == ["information", "margin", "first, reset"]
+    assert [line["gate"] for line in lines if line["default"]] == ["information"]
+    assert [line["aim"] for line in lines] == ["regret", "model", None]
+    assert lines[0]["geometric_mean"] == round(math.sqrt(2), 4)
+    assert lines[0]["final"]["worst"] == 2.0
+
+
+def test_derived_rows_have_both_numbers_of_both_metrics() -> None:
+    rows = {(row.row, row.metric): row for row in derive(MADE_UP)}
+    assert rows["margin", "worst"].value == 4.0
+    assert rows["margin, scalar", "final_geometric_mean"].value == 2.0
+    assert rows["margin", "worst"].settings["interval"] == [4.0, 4.0]
+    assert not any(name.endswith("softmax") for name, _ in rows)
+
+
+def _small() -> StreamStudy:
+    few = [
+        e
+        for e in entries()
+        if e.gate in ("first", "contested", "margin")
+        and not e.name.removesuffix(RESET).endswith(TUNED)
+    ]
+    return replace(
+        GATES_STUDY,
+        trials=lambda quick: [trial(kind, "softmax", 120, few) for kind in ("iid", "concept")],
+    )
+
+
+def test_a_small_battery_gives_rows_tables_and_figures() -> None:
+    study = _small()
+    found = {
+        line.row: [measure(one.source, [line], seed)[0] for seed in (0, 1)]
+        for one in study.trials(True)
+        for line in one.lines
+    }
+    rows = study.rows_from(found)
+    assert {row.metric for row in rows} >= {"regret_per_round", "final_regret", "worst"}
+    assert all(row.study == "gates" and row.seeds == 2 for row in rows)
+    assert study.figures is not None
+    text = study.shown(rows)
+    assert "**Regret a round on the way, × 1000: softmax, budget 0.02**" in text
+    assert text.count("| margin, reset |") == 5, "the summary and two metrics by two budgets"
+    assert set(study.figures(rows)) == {"gates", "gates-final", "gates-summary"}
+    assert len(summary(samples(found))) == 8

@@ -1,0 +1,158 @@
+"""`coverage`: exact intervals, errors and certificates against their definitions."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+
+from stacksl.core import ConfidenceSet, make_gate, radius
+from stacksl.lab.engines import run_stream
+from stacksl.lab.statistics.estimates import Estimates, estimates, radii
+from stacksl.lab.statistics.shares import clopper_pearson, held
+from stacksl.lab.streams.coverage import COVERAGE, covered
+from stacksl.lab.study.rows import Row
+from stacksl.lab.study.study import Line
+from stacksl.lab.synthetic import playing
+from stacksl.lab.synthetic.playing import regrets
+from stacksl.lab.synthetic.streams import make_stream
+
+KNOWN = {"noise": 0.3, "dim": 6, "ridge": 1.0, "delta": 0.05, "bound": 2.0}
+
+
+def tail(hits: int, runs: int, share: float) -> float:
+    """The probability of `hits` or more, summed as the binomial law has it."""
+    return sum(
+        math.comb(runs, k) * share**k * (1 - share) ** (runs - k) for k in range(hits, runs + 1)
+    )
+
+
+@pytest.mark.parametrize(("hits", "runs"), [(95, 100), (3, 10), (99, 100)])
+def test_the_interval_ends_where_either_tail_is_a_fortieth(hits: int, runs: int) -> None:
+    low, high = clopper_pearson(hits, runs)
+    assert tail(hits, runs, low) == pytest.approx(0.025)
+    assert 1 - tail(hits + 1, runs, high) == pytest.approx(0.025)
+
+
+def test_the_interval_without_a_miss_is_the_root_of_its_tail() -> None:
+    assert clopper_pearson(100, 100) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
+    assert clopper_pearson(0, 20, 0.9)[1] == pytest.approx(1 - 0.05 ** (1 / 20)), "one-sided"
+    assert clopper_pearson(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(1.0, "holds"), (0.99, "open"), (0.9, "open"), (0.8, "fails")]
+)
+def test_a_promise_is_judged_by_the_whole_interval(share: float, said: str) -> None:
+    assert held(Row("s", "r", "covered", share, seeds=100), 0.95) == said
+
+
+def stream(scorer: str, feedback: str, **settings: object):
+    from stacksl.core import ScorerSettings
+
+    source = make_stream("iid", feedback, 3, rounds=60, dim=6, candidates=4)  # type: ignore[arg-type]
+    given = {"rewards": source.rewards} if feedback == "scalar" else {"labels": source.labels}
+    played = run_stream(
+        scorer, source.features, gate=make_gate("random"), budget=20, marks=range(1, 61),
+        settings=ScorerSettings(**settings), width_scale=1.7, engine="loop", **given,
+    )  # fmt: skip
+    return source, played
+
+
+@pytest.mark.parametrize(
+    ("scorer", "feedback", "track"),
+    [("ridge", "scalar", "labelled"), ("ridge", "scalar", "all"), ("newton", "softmax", "all")],
+)
+def test_the_replayed_certificate_is_the_gate_score_of_the_engine(scorer, feedback, track) -> None:
+    """With a constant radius g is the statistic of `contested`, which the engine computes itself.
+
+    The engine leaves x̂ out of the maximum, so its own may be below 0.
+    """
+    source, played = stream(scorer, feedback, track=track)
+    path = estimates(played, 1.0, moves=played.asked | (track == "all"))
+    found = path.certificates(source.features, played.choices, np.full(60, 1.7))
+    assert found == pytest.approx(np.maximum(played.gate_scores, 0.0), abs=1e-12)
+    assert (played.gate_scores > 0).any()
+
+
+def test_an_error_is_within_a_radius_where_the_confidence_set_has_the_truth() -> None:
+    source, played = stream("ridge", "scalar")
+    path = estimates(played, 1.0, moves=played.asked)
+    assert len(path.thetas) == 21
+    errors = path.errors(source.truth)
+    assert errors[0] == pytest.approx(np.linalg.norm(source.truth)), "θ = 0 and V = I"
+    for t in (0, 30, 59):
+        trust = ConfidenceSet(path.inverses[path.before[t]], 1.0)
+        centre = path.thetas[path.before[t]]
+        assert trust.contains(source.truth, centre, errors[t] * 1.0001)
+        assert not trust.contains(source.truth, centre, errors[t] * 0.9999)
+
+
+def test_an_estimate_is_that_before_its_round() -> None:
+    _, played = stream("ridge", "scalar")
+    path = estimates(played, 1.0, moves=played.asked)
+    first = int(np.flatnonzero(played.asked)[0])
+    assert not path.before[: first + 1].any()
+    assert path.before[first + 1] == 1 == path.learnt[first + 1]
+    assert (path.thetas[-1] == played.theta).all()
+
+
+def test_radii_are_those_of_the_confidence_set() -> None:
+    found = radii(np.array([0, 3, 3, 10]), **KNOWN)
+    expected = [radius(0.3, 6, n, 1.0, 0.05, 2.0) for n in (0, 3, 3, 10)]
+    assert found.tolist() == expected
+
+
+def test_a_certificate_bounds_what_is_lost_where_the_truth_is_within_the_radius() -> None:
+    """Theorem A (i), round by round, at the smallest radius that holds θ*."""
+    source, played = stream("ridge", "scalar")
+    path = estimates(played, 1.0, moves=played.asked)
+    bounds = path.certificates(source.features, played.choices, path.errors(source.truth))
+    lost = regrets(source, played)
+    assert (lost <= bounds + 1e-9).all()
+    halved = path.certificates(source.features, played.choices, np.zeros(60))
+    assert not (lost <= halved + 1e-9).all(), "without a width nothing is promised"
+
+
+def test_a_set_that_never_moves_is_the_start() -> None:
+    path = Estimates(np.zeros((1, 3)), np.eye(3)[None], np.zeros(4, int), np.zeros(4, int))
+    assert path.errors(np.array([3.0, 4.0, 0.0])).tolist() == [5.0] * 4
+
+
+def test_v_on_all_rounds_loses_the_truth_and_on_labelled_rounds_does_not(monkeypatch) -> None:
+    monkeypatch.setattr(playing, "run_stream", partial(run_stream, engine="loop"))
+    source = make_stream("iid", "scalar", 0, rounds=120, dim=6, candidates=4)
+    numbers = {}
+    for track in ("labelled", "all"):
+        line = Line(track, {"learner": "ridge", "track": track, "gate": "first"}, 0.1)
+        numbers[track] = covered(source, line, 0)
+    assert numbers["labelled"]["covered"] == 1.0 == numbers["labelled"]["certified_rounds"]
+    assert numbers["all"]["covered"] == 0.0
+    share = numbers["all"]["covered_time"]
+    assert share is not None
+    assert 0.1 <= share < 0.6, "lost some time after the labels end"
+    assert numbers["labelled"]["asked_fraction"] == 0.1
+
+
+def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
+    rounds = {trial.source["kind"] for trial in COVERAGE.trials(True)}
+    assert rounds == {"iid", "shift-2"}
+    made = {
+        line.row: [{"covered": float(s > 0 or line.settings["gate"] == "random"),
+                    "covered_rounds": 1.0, "covered_time": 1.0,
+                    "radius_ratio": 2.0 + s, "least_radius_ratio": 1.0, "certified": 1.0,
+                    "certified_rounds": 1.0, "certificate_ratio": 3.0 + s,
+                    "regret_per_round": 0.1} for s in range(4)]
+        for trial in COVERAGE.trials(True) for line in trial.lines
+    }  # fmt: skip
+    rows = COVERAGE.rows_from(made, quick=True)
+    assert len({row.row for row in rows}) == 88
+    text = COVERAGE.shown(rows)
+    assert "0.75 [0.19, 0.99]" in text, "3 of 4 runs"
+    assert "| ridge, V on labelled rounds, shift, contested |" in text
+    assert "| sgd, η = 0.1, V on labelled rounds | 0 / 0 / 8 | 0 / 0 / 8 | 0 / 0 / 8 |" in text
+    assert "bounds the regret:** 1.00 [0.40, 1.00] in each of 88 settings." in text
+    assert COVERAGE.figures is not None
+    assert set(COVERAGE.figures(rows)) == {"coverage"}

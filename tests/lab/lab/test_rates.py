@@ -1,0 +1,202 @@
+"""`rates`: its instances, that a prefix of a stream is a shorter stream, and its slopes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from stacksl.lab.streams.rates import FULL, NORMS, QUICK, RATES, derive, measure, theorem_a, trials
+from stacksl.lab.streams.trial import Samples
+from stacksl.lab.study.bench import Bench
+from stacksl.lab.study.rows import KEYS, Row
+from stacksl.lab.study.store import Store
+from stacksl.lab.study.study import Line
+from stacksl.lab.synthetic.lower_bounds import (
+    LOWER_ANY,
+    LOWER_BLIND,
+    NOISE,
+    blind_regret,
+    cube,
+    pairs,
+    printed_bound,
+    proved_bound,
+)
+from stacksl.lab.synthetic.playing import play, regrets
+
+RECORD = Path(__file__).parents[3] / "docs/studies/results/rates.json"
+
+
+def test_the_lower_bound_instance() -> None:
+    source = pairs(400, 80, 20, 3)
+    assert np.abs(source.truth) == pytest.approx(np.full(20, NOISE * math.sqrt(20 / 80)))
+    assert len(set(np.sign(source.truth))) == 2
+    assert (np.abs(source.features).sum(axis=2) == 1).all()
+    assert (source.features[:, 0] == -source.features[:, 1]).all()
+    assert source.values == pytest.approx(source.features @ source.truth)
+    assert len(np.unique(np.abs(source.features[:, 0]).argmax(axis=1))) == 20
+
+
+def test_the_cube_shows_every_corner() -> None:
+    source = cube(6, 0.2, 3, 1)
+    assert len(np.unique(source.features[4], axis=0)) == 8
+    assert np.linalg.norm(source.features[5], axis=1) == pytest.approx(np.ones(8))
+    assert source.values == pytest.approx(source.features @ source.truth)
+    assert source.values.max() == pytest.approx(math.sqrt(3) * 0.2)
+
+
+def test_the_constants_of_the_lower_bounds() -> None:
+    assert pytest.approx(2 * NormalDist().cdf(-1.0)) == LOWER_BLIND
+    error = LOWER_ANY / 2
+    assert (1 - 2 * error) * math.log((1 - error) / error) == pytest.approx(2.0, abs=1e-3)
+    wanted = math.sqrt(20 * 100 * math.log(1 + 50)) + 2 * 10
+    assert printed_bound(100, 1000, 20, 2.0) == pytest.approx(wanted)
+
+
+def test_the_proved_bounds_by_hand() -> None:
+    volume = math.log(1 + 100 / 20)
+    beta = 0.3 * math.sqrt(20 * volume + 2 * math.log(20)) + 0.3 * 20 / 10
+    assert theorem_a(100, 20_000) == pytest.approx(
+        beta * math.sqrt(8 * 20 * volume / 100) * (20_000 + 25)
+    )
+    volume = math.log(1 + 1000 / 5)
+    beta = 0.3 * math.sqrt(5 * volume + 2 * math.log(20)) + 4.0
+    assert proved_bound(1000, 1000, 5, 4.0) == pytest.approx(
+        2 * beta * math.sqrt(2 * 5 * 1000 * volume)
+    )
+
+
+@pytest.mark.parametrize("labels", [40, 1000, 10**6])
+def test_theorem_a_says_nothing_on_the_lower_bound_instance(labels: int) -> None:
+    """β_B ≥ σ√(dℓ_B) makes it at least ℓ_B·√(2d) times what a learner loses that is never right."""
+    always_wrong = 2 * NOISE * math.sqrt(20 / labels) * 10**7
+    share = theorem_a(labels, 10**7) / always_wrong
+    assert share > math.log(1 + labels / 20) * math.sqrt(2 * 20) > 1
+
+
+@pytest.mark.parametrize("gate", ["first", "random"])
+def test_the_expected_regret_of_blind_gates_is_what_they_have(gate: str) -> None:
+    """400 streams: 3 standard errors are some 6 and 4 %, and the two gates differ by 60 %."""
+    budget, rounds = 80, 800
+    totals = []
+    for seed in range(400):
+        source = pairs(rounds, budget, 20, seed)
+        played = play(source, {"name": gate}, budget, seed=seed)
+        totals.append(regrets(source, played).sum())
+    error = np.std(totals, ddof=1) / math.sqrt(len(totals))
+    assert abs(np.mean(totals) - blind_regret(budget, rounds, 20, gate)) < 3 * error
+
+
+def test_the_expected_regret_by_hand() -> None:
+    """One coordinate, one label: the first round is a fair guess, the others err with Φ(−1)."""
+    gap = 2 * NOISE
+    assert blind_regret(1, 5, 1, "first") == pytest.approx(gap * (0.5 + 4 * LOWER_BLIND / 2))
+
+
+def test_regret_stays_above_the_bound_for_labels_chosen_blindly() -> None:
+    """300 streams: the mean is above by 27 %, which is 9 of its standard errors."""
+    budget, rounds = 80, 400
+    totals = []
+    for seed in range(300):
+        source = pairs(rounds, budget, 20, seed)
+        totals.append(regrets(source, play(source, {"name": "first"}, budget)).sum())
+    assert np.mean(totals) > LOWER_BLIND * NOISE * rounds * math.sqrt(20 / budget)
+
+
+def test_the_first_rounds_of_a_stream_are_a_shorter_one() -> None:
+    source = {"kind": "cube", "rounds": 60, "size": 0.1, "dim": 3}
+    lines = [Line(f"{a}{t}", {"action": a, "T": t}) for a in ("ucb", "greedy") for t in (20, 60)]
+    found = measure(source, lines, 4)
+    whole = cube(60, 0.1, 3, 4)
+    for action, numbers in (("ucb", found[0]), ("greedy", found[2])):
+        rewards = whole.rewards
+        assert rewards is not None
+        short = replace(
+            whole,
+            features=whole.features[:20],
+            values=whole.values[:20],
+            rewards=rewards[:20],
+        )
+        played = play(short, {"name": "always"}, 20, settings={"action": action})
+        assert numbers["regret"] == pytest.approx(regrets(short, played).sum())
+    assert (found[1]["regret"] or 0.0) >= (found[0]["regret"] or 0.0)
+
+
+def made_up(law: Callable[[float, float, float], float]) -> Samples:
+    """Two seeds a line whose mean is `law`(B, T, size), B = T where every label is bought."""
+    found = {}
+    for trial in trials(False):
+        for line in trial.lines:
+            rounds = line.settings.get("T", trial.source["rounds"])
+            budget = trial.source.get("labels", rounds)
+            mean = law(budget, rounds, trial.source.get("size", 1.0))
+            found[line.row] = {"regret": [0.8 * mean, 1.2 * mean]}
+    return found
+
+
+def test_slopes_of_made_up_samples() -> None:
+    rows = derive(made_up(lambda b, t, size: t * b**-0.5))
+    slopes = {row.row: row for row in rows if row.metric == "slope"}
+    for row in slopes.values():
+        if row.row.startswith("pairs"):
+            assert row.value == pytest.approx(row.settings["rate"])
+        else:
+            assert row.value == pytest.approx(row.paper) == 0.5
+    assert slopes["pairs: first, slope in B"].paper == pytest.approx(0.5), "√(dB) + c√B"
+    printed = [printed_bound(200, t, 20) for t in FULL.horizons]
+    wanted = np.polyfit(np.log(FULL.horizons), np.log(printed), 1)[0]
+    assert slopes["pairs: first, slope in T"].paper == pytest.approx(wanted)
+    proved = [theorem_a(b, FULL.horizon) for b in FULL.budgets]
+    wanted = np.polyfit(np.log(FULL.budgets), np.log(proved), 1)[0]
+    assert slopes["pairs: first, slope in B"].settings["proved"] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_the_worst_norm_is_taken_at_each_horizon(name: str) -> None:
+    """min(size·T, 1/size) is largest at size = 1/√T, where it is √T: each T has another worst."""
+    allowed = {norm: norm / math.sqrt(5) for norm in FULL.norms if norm <= NORMS[name]}
+    rows = derive(made_up(lambda b, t, size: min(size * t, 1 / size)))
+    worst = {row.row: row for row in rows if row.metric == "worst_regret"}
+    for rounds in FULL.clocks:
+        row = worst[f"cube: UCB, {name}, T = {rounds:,}"]
+        found = {norm: min(size * rounds, 1 / size) for norm, size in allowed.items()}
+        assert row.value == pytest.approx(max(found.values()))
+        assert found[row.settings["norm"]] == max(found.values())
+    slope = next(row for row in rows if row.row == f"cube: UCB, {name}, slope in T")
+    means = [worst[f"cube: UCB, {name}, T = {t:,}"].value or 0.0 for t in FULL.clocks]
+    wanted = np.polyfit(np.log(FULL.clocks), np.log(means), 1)[0]
+    assert slope.value == pytest.approx(wanted)
+
+
+def test_no_worst_norm_of_ucb_in_the_record_is_at_the_end_of_the_grid() -> None:
+    """A worst norm at the end would make the slope a property of the grid."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    rows = [row for row in record["rows"] if row["row"].startswith("cube: UCB, worst size, T")]
+    assert [row["settings"]["T"] for row in rows] == list(FULL.clocks)
+    for row in rows:
+        assert FULL.norms[0] < row["settings"]["norm"] < NORMS["worst size"]
+
+
+def test_it_runs() -> None:
+    bench = Bench(Store(), quick=True)
+    rows: list[Row] = RATES.reproduce(bench, range(2))
+    assert all(tuple(row.to_json()) == KEYS for row in rows)
+    named = {row.row: row for row in rows}
+    spent = named["pairs: first, B = 100, T = 1,000"]
+    assert spent.asked_fraction == spent.budget_fraction == 0.1
+    llf = named["pairs: LLF, B = 100, T = 1,000"]
+    assert llf.value == spent.value, "the paper's gate buys the first B labels here too"
+    assert RATES.figures is not None
+    table = RATES.shown(rows)
+    points = {(b, QUICK.horizon) for b in QUICK.budgets} | {
+        (QUICK.budget, t) for t in QUICK.horizons
+    }
+    shown = [line for line in table.splitlines() if line.startswith(("| 50 |", "| 100 |"))]
+    assert len(shown) == len(points)
+    assert set(RATES.figures(rows)) == {"rates"}

@@ -1,0 +1,102 @@
+"""`regret`: its rows, the step in c, the ratios, its table and figures."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stacksl.lab.statistics.intervals import bootstrapped, ratio, slope_over
+from stacksl.lab.streams.regret import PAPER, REGRET, derive, first_spread, lines
+from stacksl.lab.streams.trial import Samples
+from stacksl.lab.study.bench import Bench
+from stacksl.lab.study.rows import KEYS, Row
+from stacksl.lab.study.store import Store
+from stacksl.lab.synthetic.streams import make_stream
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[tuple[str, str], Row]:
+    found = REGRET.reproduce(Bench(Store(), quick=True), range(2))
+    return {(row.row, row.metric): row for row in found}
+
+
+def test_rows_have_the_schema(rows: dict[tuple[str, str], Row]) -> None:
+    assert all(tuple(row.to_json()) == KEYS for row in rows.values())
+    for name, _, budget, printed in PAPER:
+        row = rows[name, "regret_per_round"]
+        assert (row.paper, row.budget_fraction, row.seeds) == (printed, budget, 2)
+        assert row.asked_fraction == pytest.approx(budget, abs=1e-9)
+        assert rows[f"{name} / paper", "over_paper"].value == pytest.approx(
+            (row.value or 0.0) / printed
+        )
+
+
+def test_the_gate_is_a_switch_at_the_first_spread(rows: dict[tuple[str, str], Row]) -> None:
+    first = rows["first, β = 0.1", "regret_per_round"]
+    for line in lines():
+        share = line.settings.get("first_spreads")
+        if share is None or line.settings["scorer_settings"].get("radius_counts") == "rounds":
+            continue
+        row = rows[line.row, "regret_per_round"]
+        assert row.asked_fraction == pytest.approx(0.1 if share < 1 else 0.0, abs=1e-9)
+        if share < 1:
+            assert row.value == first.value, "below the step every c buys the first labels"
+        else:
+            assert (row.value or 0.0) > 10 * (first.value or 0.0)
+
+
+def test_as_printed_it_asks_nothing_and_with_a_large_c_the_first(
+    rows: dict[tuple[str, str], Row],
+) -> None:
+    none = rows["LLF, β = 0.1, no ELSE, c = 1", "regret_per_round"]
+    large = rows["LLF, β = 0.1, no ELSE, c = 500", "regret_per_round"]
+    assert none.asked_fraction == 0.0
+    assert large.value == rows["first, β = 0.1", "regret_per_round"].value
+
+
+def test_the_first_spread_by_hand() -> None:
+    source = make_stream("iid", "scalar", 3, rounds=5, dim=4)
+    wanted = 2 * (0.3 * math.sqrt(2 * math.log(20)) + np.linalg.norm(source.truth))
+    assert first_spread(source) == pytest.approx(wanted)
+
+
+def test_ratios_of_made_up_samples() -> None:
+    found: Samples = {line.row: {"regret_per_round": [1.0, 3.0]} for line in lines()}
+    printed = {name: value for name, _, _, value in PAPER}
+    for row in derive({**found, "LLF, β = 0.1": {"regret_per_round": [3.0, 9.0]}}):
+        name = row.row.partition(" / ")[0]
+        times = 3.0 if name == "LLF, β = 0.1" else 1.0
+        if row.metric == "over_first":
+            assert row.value == pytest.approx(times)
+            assert row.se == pytest.approx(0.0, abs=1e-9)
+        else:
+            assert row.value == pytest.approx(times * 2.0 / printed[name])
+            assert row.se == pytest.approx(times * 1.0 / printed[name])
+
+
+def test_the_table_has_a_line_a_row_and_the_figures_draw(
+    rows: dict[tuple[str, str], Row],
+) -> None:
+    assert REGRET.figures is not None
+    table = REGRET.shown(list(rows.values())).splitlines()
+    assert sum(line.startswith("| ") for line in table) == len(lines()) + 1
+    assert "0.00244" in next(line for line in table if line.startswith("| LLF, β = 0.1 |"))
+    assert set(REGRET.figures(list(rows.values()))) == {"regret", "regret-switch"}
+
+
+def test_the_bootstrap_gives_a_means_own_error() -> None:
+    """For one mean the standard error is s / √n; 2000 draws know it to 1 / √4000 = 1.6 %."""
+    values = np.random.default_rng(5).exponential(size=(1, 40))
+    value, error = bootstrapped(lambda means: means[..., 0], values)
+    assert value == pytest.approx(values.mean())
+    assert error == pytest.approx(values.std(ddof=1) / math.sqrt(40), rel=0.08)
+    assert bootstrapped(ratio, [[2.0], [4.0]]) == (0.5, None)
+
+
+def test_a_slope_is_numpys() -> None:
+    places, means = [1.0, 3.0, 4.0, 9.0], np.array([2.0, 1.0, 5.0, 7.0])
+    wanted = np.polyfit(np.log(places), np.log(means), 1)[0]
+    assert slope_over(places)(means) == pytest.approx(wanted)
+    assert slope_over(places)(np.stack([means, 3 * means])) == pytest.approx([wanted, wanted])

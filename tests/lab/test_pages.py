@@ -1,0 +1,128 @@
+"""The pages of the studies: one each, their tables made from the records that are kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stacksl.errors import DataError
+from stacksl.lab.language.paper import CANNOT, NUMBERS
+from stacksl.lab.language.studies import LanguageBench
+from stacksl.lab.streams import LABORATORY
+from stacksl.lab.studies import LANGUAGE, STUDIES
+from stacksl.lab.study.records import read_records, record
+from stacksl.lab.study.rows import KEYS, Row
+from stacksl.lab.study.tables import markdown, refreshed
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "studies"
+PAGES = {page.stem: page.read_text(encoding="utf-8") for page in FOLDER.glob("*.md")}
+RECORDS = read_records(FOLDER / "results")
+
+
+def test_every_study_has_its_page() -> None:
+    assert set(PAGES) == {"README", *STUDIES}
+    for name, study in STUDIES.items():
+        assert f"stacksl reproduce {name}" in PAGES[name]
+        assert study.cost in PAGES[name]
+        assert all(sentence in PAGES[name] for sentence in CANNOT.get(name, ()))
+        assert f"[{name}]({name}.md)" in PAGES["README"]
+
+
+@pytest.mark.parametrize("page", list(PAGES))
+def test_its_tables_are_the_records(page: str) -> None:
+    assert refreshed(PAGES[page], RECORDS) == PAGES[page]
+    shown = set(re.findall(r"<!-- study: (.+?) -->", PAGES[page]))
+    mine = {name for name in RECORDS if name.partition(".")[0] == page}
+    assert shown == mine, "every record is shown on its study's page"
+
+
+@pytest.mark.parametrize("page", list(PAGES))
+def test_a_link_leads_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", PAGES[page]):
+        assert (FOLDER / target).exists(), target
+
+
+@pytest.mark.parametrize("name", [n for n in RECORDS if n in LABORATORY])
+def test_a_record_of_the_laboratory_is_its_studys(name: str) -> None:
+    """Its lines are those that the study has now, on all of its seeds."""
+    study = LABORATORY[name]
+    lines = {line.row: line for trial in study.trials(False) for line in trial.lines}
+    measured = [r for r in RECORDS[name] if r.row in lines and r.metric in study.metrics]
+    assert {row.row for row in measured} == set(lines)
+    assert study.derive is not None or measured == RECORDS[name]
+    for row in measured:
+        assert row.study == name
+        assert row.paper == lines[row.row].paper.get(row.metric)
+        assert row.seeds <= study.seeds
+        assert not any("quick" in mark for mark in row.settings["marks"])
+
+
+@pytest.mark.parametrize("name", [n for n in RECORDS if n not in LABORATORY])
+def test_a_record_holds_the_papers_numbers_or_none(name: str) -> None:
+    study, _, model = name.partition(".")
+    for row in RECORDS[name]:
+        paper = NUMBERS[study].get(row.row, {}).get(row.metric)
+        assert row.paper == (paper if model == "qwen3-4b" else None)
+        assert row.value is not None or any("not measured" in m for m in row.settings["marks"])
+    if model == "qwen3-4b":
+        printed = {(r, m) for r, numbers in NUMBERS[study].items() for m in numbers}
+        assert printed - {(r.row, r.metric) for r in RECORDS[name]} == set()
+
+
+def test_the_pages_name_the_keys() -> None:
+    said = " ".join(PAGES["README"].split())
+    assert "`" + ", ".join(KEYS) + "`" in said
+
+
+def row(name: str, value: float | None, **more: object) -> Row:
+    base: dict[str, object] = {"se": 0.001, "seeds": 5, "budget_fraction": 1.0}
+    settings = {"marks": more.pop("marks", []), "N": 1000}
+    return Row("s", name, value=value, settings=settings, **{"metric": "accuracy", **base, **more})  # type: ignore[arg-type]
+
+
+def test_a_table_shows_intervals_papers_and_notes() -> None:
+    rows = [row("A", 0.5, paper=0.4, marks=["first"]), row("B", None, marks=["first", "gone"])]
+    lines = markdown(rows).splitlines()
+    assert lines[0] == "|  | N | seeds | accuracy, ours | accuracy, paper |"
+    assert lines[2] == "| A (1) | 1,000 | 5 | 0.5000 ± 0.0028 | 0.4000 |"
+    assert lines[3] == "| B (1, 2) | 1,000 | 5 | not measured |  |"
+    assert lines[-2:] == ["1. first.", "2. gone."]
+
+
+@pytest.mark.parametrize(
+    ("gain", "se", "shown"),
+    [(0.1, 0.01, "0.5000 ± 0.0028"), (0.02, 0.01, "inconclusive"), (0.1, 0.04, "inconclusive")],
+)
+def test_a_small_gain_is_inconclusive(gain: float, se: float, shown: str) -> None:
+    """A gain within three standard errors keeps no share worth a number."""
+    rows = [
+        row("full", 0.6), row("full", gain, metric="gain", se=se),
+        row("half", 0.5, budget_fraction=0.5),
+        row("half", 0.5, metric="gain_kept", budget_fraction=0.5),
+    ]  # fmt: skip
+    assert markdown(rows).splitlines()[-1].split(" | ")[-1].removesuffix(" |") == shown
+
+
+def test_a_wide_interval_is_inconclusive() -> None:
+    rows = [
+        row("full", 0.6), row("full", 0.1, metric="gain"),
+        row("half", 0.5, se=0.01, budget_fraction=0.5),
+        row("half", 0.5, metric="gain_kept", budget_fraction=0.5),
+    ]  # fmt: skip
+    assert "inconclusive" in markdown(rows), "2.776 x 0.01 is above 0.02"
+
+
+def test_a_record_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="kl.toy"):
+        refreshed("<!-- study: kl.toy -->\n<!-- end -->", {})
+    (tmp_path / "kl.toy.json").write_text("[]")
+    with pytest.raises(DataError, match=r"kl\.toy\.json"):
+        read_records(tmp_path)
+
+
+def test_a_record_says_how_it_was_made(bench: LanguageBench) -> None:
+    made = record(LANGUAGE["kl"], bench, 2, [])
+    assert made["command"] == "stacksl reproduce kl --seeds 2 --json"
+    assert set(made) == {"study", "version", "command", "model", "seeds", "rows"}

@@ -1,0 +1,193 @@
+"""What an answer means: each way to write one, and each that could be two things is refused."""
+
+from __future__ import annotations
+
+from unicodedata import normalize
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from stacksl.labelers.sheets.cells import guarded, visible
+from stacksl.labelers.sheets.meaning import Meaning, Misread, _loose, understood
+from stacksl.labelers.sheets.options import listed
+from stacksl.labelers.sheets.signs import sign
+
+YES_NO = ("yes, at once", "No", "later")
+
+
+def label(position: int) -> Meaning:
+    return Meaning("label", position)
+
+
+SECOND = ["B", "b", " b ", "b)", "(b)", "[B]", "B.", "B:", "\u200bB", "Ｂ", "(B) no", "B) No"]
+SECOND += ["2", "2)", "(2)", "#2", "2.", "2.0", "2,0", "2.00", "02", "2. no"]
+SECOND += ["No", "NO", "no", "\u00a0no\n", "\u200fno"]
+
+
+@pytest.mark.parametrize("cell", SECOND)
+def test_every_way_to_write_the_second_option(cell: str) -> None:
+    assert understood(cell, YES_NO) == label(1)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said", "text"),
+    [
+        ("none", "none", None),
+        ("NONE ", "none", None),
+        ("none of these", "none", None),
+        ("None of the above", "none", None),
+        ("[none]", "none", None),
+        ("none:", "none", None),
+        ("none: tomorrow", "none", "tomorrow"),
+        ("None of these:  =soon; or not", "none", "=soon; or not"),
+        ("none: '=soon", "none", "=soon"),
+        ("none：two\nlines", "none", "two\nlines"),
+        ("?", "ambiguous", None),
+        ("??", "ambiguous", None),
+        ("Ambiguous", "ambiguous", None),
+        ("[?]", "ambiguous", None),
+        ("broken", "broken", None),
+        ("BROKEN ITEM", "broken", None),
+    ],
+)
+def test_every_way_to_say_none_ambiguous_and_broken(cell: str, said: str, text: str | None) -> None:
+    assert understood(cell, YES_NO) == Meaning(said, None, text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cell", "position"),
+    [("©", 2), ("®", 17), ("€", 4)],  # what (c), (r) and (e) are corrected to while typing
+)
+def test_letters_that_a_program_corrected(cell: str, position: int) -> None:
+    assert understood(cell, tuple(f"option number {n}" for n in range(20))) == label(position)
+
+
+@pytest.mark.parametrize(
+    ("cell", "options", "position"),
+    [
+        ("B", ("B", "or C", "AB"), 0),  # not the second
+        ("B)", ("B", "or C", "AB"), 1),
+        ("3", ("3 of them", "3", "none"), 1),  # not the third
+        ("none", ("none", "one"), 0),
+        ("?", ("!", "?"), 1),
+        ("broken", ("whole", "broken"), 1),
+        ("TRUE", ("False", "True"), 1),
+        ("0.5", ("0.50", "0.25"), 0),
+        ("0,5", ("0.50", "0.25"), 0),
+        ("10", ("10.0", "2.5"), 0),
+        ("Größe", (normalize("NFD", "Größe"), "Grösse"), 0),
+        ("MAY", ("May", "MAY"), 1),
+        ("A", ("B", "A", "C"), 1),  # options that are letters have numbers before them
+        ("1", ("B", "A", "C"), 0),
+        ("4", ("5", "4", "3"), 1),  # options that are numbers have letters alone
+        ("A", ("5", "4", "3"), 0),
+        ("2)", ("5", "4", "3"), 1),
+        ("4.0", ("5", "4", "3"), 1),
+        ("B) 4", ("5", "4", "3"), 1),
+    ],
+)
+def test_the_text_of_an_option_wins(cell: str, options: tuple[str, ...], position: int) -> None:
+    assert understood(cell, options) == label(position)
+
+
+@pytest.mark.parametrize(
+    ("cell", "options", "says"),
+    [
+        ("b", ("B", "or C"), "option 2 or option 1"),
+        ("None", ("none", "NONE", "x"), "none of these or option 1 or option 2"),
+        ("1.0", ("x", "1", "y"), "option 1 or option 2"),
+        ("may", ("May", "MAY"), "option 1 or option 2"),
+        ("a b", ("a b", "a  b"), "2 options have this text"),
+        ("none: No", YES_NO, "answer 2, or none alone"),
+        ("4", YES_NO, "'4' is no option's number: they go from 1 to 3"),
+        ("0", YES_NO, "they go from 1 to 3"),
+        ("D", YES_NO, "'D' is not understood: write a letter A to C"),
+        ("03.Apr", ("3-4", "5-6"), "a date or a number that a spreadsheet made"),
+        ("4-Mar", ("3-4", "5-6"), "a date"),
+        ("1.00E+05", ("1e5", "1e6"), "a date or a number that a spreadsheet made"),
+        ("1,000", ("1000", "10"), "not understood"),  # a thousand or one
+        ("2", ("5", "4", "3"), "none of the options, which are numbers"),
+        ("#NAME?", YES_NO, "an error value"),
+        ("B) because", YES_NO, "words after a letter"),
+        ("B) later", YES_NO, "words after a letter"),
+        ("A, B", YES_NO, "not understood"),
+        ("1.5", ("5", "7"), "a number that a spreadsheet made"),  # not the first line, `1. 5`
+    ],
+)
+def test_what_could_be_two_things_or_is_none_is_refused(
+    cell: str, options: tuple[str, ...], says: str
+) -> None:
+    with pytest.raises(Misread) as fault:
+        understood(cell, options)
+    assert says in str(fault.value)
+
+
+def test_a_fault_quotes_nothing_longer_than_three_characters() -> None:
+    for cell in ("canary", "B) canary", "none canary", "canary 3-4", "2024-canary"):
+        with pytest.raises(Misread) as fault:
+            understood(cell, ("the canary sings", "canary?"))
+        assert "canary" not in str(fault.value)
+    assert f"({len('canary')} characters)" in str(_fault("canary", YES_NO))
+
+
+def _fault(cell: str, options: tuple[str, ...]) -> Misread:
+    with pytest.raises(Misread) as fault:
+        understood(cell, options)
+    return fault.value
+
+
+def test_many_options_have_numbers() -> None:
+    names = tuple(f"class {n:02}" for n in range(77))
+    assert [sign(0, names), sign(76, names)] == ["1", "77"]
+    assert understood("77", names) == label(76)
+    assert understood("CLASS 03", names) == label(3)
+    assert "write a number" in str(_fault("B", names))
+
+
+options = st.lists(
+    st.text(min_size=1, max_size=12).filter(str.strip) | st.sampled_from(["B", "2", "none", "?"]),
+    min_size=2,
+    max_size=30,
+).map(tuple)
+
+
+@given(options, st.data())
+def test_the_sign_with_a_bracket_is_always_understood(
+    shown: tuple[str, ...], data: st.DataObject
+) -> None:
+    position = data.draw(st.sampled_from(range(len(shown))))
+    cell = f"{sign(position, shown)})"
+    assume(all(_loose(text) != _loose(cell) for text in shown))
+    assert understood(cell, shown) == label(position)
+
+
+@given(options, st.data())
+def test_the_text_as_the_sheet_shows_it_is_understood(
+    shown: tuple[str, ...], data: st.DataObject
+) -> None:
+    """Copied from the list of options, with or without the sign, or from the file of classes."""
+    position = data.draw(st.sampled_from(range(len(shown))))
+    text = shown[position]
+    assume(sum(_loose(text) == _loose(other) for other in shown) == 1)
+    assert understood(text, shown) == label(position)
+    cell = guarded(visible(text))
+    assume(all(_loose(cell) != _loose(other) for other in shown if other != text))
+    assert understood(cell, shown) == label(position)
+
+
+@given(st.text(), options)
+def test_no_answer_breaks_the_reader(cell: str, shown: tuple[str, ...]) -> None:
+    try:
+        meaning = understood(cell, shown)
+    except Misread:
+        return
+    assert (meaning.position is not None) == (meaning.said == "label")
+    assert meaning.position is None or meaning.position in range(len(shown))
+
+
+@given(options)
+def test_each_option_has_its_line(shown: tuple[str, ...]) -> None:
+    lines = listed(shown).split("\n")
+    for n in range(len(shown)):
+        assert sum(line.startswith(f"{sign(n, shown)}) ") for line in lines) == 1

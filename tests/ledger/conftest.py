@@ -1,0 +1,125 @@
+"""A small ledger, decisions for it, and a labeler that answers as people do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from stacksl.labelers.labelers import Labeler, Pending
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, ItemRecord, Purchase, Receipt
+from stacksl.types import Decision, Label
+
+ITEMS = 30
+SIZE = 4
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class SlowLabeler:
+    """Answers when told: out of order, late, twice, or never. Its answer to item i is i mod K."""
+
+    name = "slow"
+    repeatable = False
+
+    def __init__(self) -> None:
+        self.asked: dict[tuple[str, int, int], Purchase] = {}
+        self._ready: list[Answer] = []
+
+    def ask(self, purchases: Sequence[Purchase]) -> None:
+        for p in purchases:
+            self.asked.setdefault((p.item, p.slot, p.token), p)
+
+    def say(self, item: str, token: int = 1, index: int | None = None, price: int = 0) -> None:
+        """Make the answer to a lease ready; as often as wanted."""
+        known = self.asked[(item, 0, token)]
+        gold = int(item[1:]) % SIZE if index is None else index
+        self._ready.append(Answer(known.item, 0, token, gold, self.name, price))
+
+    def answers(self) -> list[Answer]:
+        ready, self._ready = self._ready, []
+        return ready
+
+    def pending(self) -> list[Pending]:
+        return []
+
+
+def make_decision(round: int, status: str = "wanted", item: str | None = None) -> Decision:
+    return Decision(
+        round=round,
+        item=f"q{round - 1}" if item is None else item,
+        presented=(0, 2, 3),
+        choice=2,
+        statistic=0.1 * round,
+        threshold=float("-inf"),
+        reason="gate",
+        score=1 / 3,
+        lower=-0.0,
+        upper=1e300,
+        probability=0.7,
+        gate_score=5e-324,
+        state=(0.1, float("inf"), float(round)),
+        skip_state=(0.2, 0.0, 0.0),
+        status=status,  # type: ignore[arg-type]
+    )
+
+
+def make_records(count: int = ITEMS) -> list[ItemRecord]:
+    return [ItemRecord(f"q{i}", f"A prompt of number {i}\nyes\nno", SIZE) for i in range(count)]
+
+
+def lessons(receipts: Sequence[Receipt]) -> list[tuple[Decision, Label]]:
+    """What is to be learnt of answers that were taken."""
+    return [receipt.lesson for receipt in receipts if receipt.lesson is not None]
+
+
+@pytest.fixture
+def decision() -> Callable[..., Decision]:
+    return make_decision
+
+
+@pytest.fixture
+def records() -> list[ItemRecord]:
+    return make_records()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def slow() -> SlowLabeler:
+    labeler = SlowLabeler()
+    assert isinstance(labeler, Labeler)
+    return labeler
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def book(path: Path, clock: Clock) -> Iterator[Callable[..., Ledger]]:
+    """Makes ledgers at `path`, and closes them at the end."""
+    made: list[Ledger] = []
+
+    def make(**terms: object) -> Ledger:
+        settings: dict[str, object] = {"run": "test", "budget": 3, "items": make_records()}
+        made.append(Ledger.create(path, clock=clock, **{**settings, **terms}))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for ledger in made:
+        ledger.__exit__(ValueError, None, None)

@@ -1,0 +1,274 @@
+"""What `verify` finds, and what it cannot."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+
+import pytest
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.ledger.events import Entry
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, Head, ItemRecord
+from stacksl.ledger.store.chain import link_hash
+
+COLUMNS = [
+    "time",
+    "event",
+    "round",
+    "item",
+    "slot",
+    "token",
+    "number",
+    "purpose",
+    "labeler",
+    "price",
+    "payload",
+]
+
+
+@pytest.fixture
+def kept(book, decision, path):
+    """A closed ledger of ten rows; its head after five rows, and at the end."""
+    ledger = book(price=7)
+    ledger.post([decision(1), decision(2, "skipped"), decision(3)])
+    middle = ledger.head
+    ledger.take([Answer("q0", 0, 1, 1, "me", 3), Answer("q2", 0, 1, 0, "me", 7)])
+    ledger.correct("q0", 2, "me")
+    end = ledger.head
+    ledger.close()
+    return middle, end
+
+
+def edit(path, statement, *values):
+    with sqlite3.connect(path) as connection:
+        changed = connection.execute(statement, values).rowcount
+    connection.close()
+    assert changed > 0
+
+
+def verify(path, *heads):
+    with Ledger.open(path, readonly=True) as ledger:
+        ledger.verify(heads)
+
+
+def test_a_whole_ledger_passes(kept, path):
+    middle, end = kept
+    assert (middle.count, end.count) == (5, 10)
+    verify(path, middle, end, middle)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("time", 1),
+        ("round", 9),
+        ("slot", 1),
+        ("purpose", "audit"),
+        ("labeler", "someone"),
+        ("price", 2),
+        ("payload", '{"index":2}'),
+        ("hash", "0" * 64),
+        ("previous", "0" * 64),
+        ("item", "ffff"),
+        ("number", 1),
+        ("token", 3),
+    ],
+)
+def test_an_edit_of_any_column_is_found(kept, path, column, value):
+    edit(path, f"UPDATE events SET {column} = ? WHERE seq = 6", value)
+    with pytest.raises(LedgerError):  # `open` finds some of them before `verify` does
+        verify(path)
+
+
+@pytest.mark.parametrize("seq", range(1, 11))
+def test_the_first_bad_row_is_named(kept, path, seq):
+    edit(path, "UPDATE events SET time = time + 1 WHERE seq = ?", seq)
+    with pytest.raises(LedgerCorrupt, match=rf"row {seq} of the ledger should have the hash"):
+        verify(path)
+
+
+def test_a_removed_row_is_found(kept, path):
+    edit(path, "DELETE FROM events WHERE seq = 3")
+    with pytest.raises(LedgerCorrupt, match="row 3 of the ledger is missing, row 4 came"):
+        verify(path)
+
+
+def test_a_cut_tail_is_found_by_a_checkpoint_only(kept, path):
+    _, end = kept
+    edit(path, "DELETE FROM events WHERE seq > 8")
+    verify(path)
+    with pytest.raises(LedgerCorrupt, match=r"at least 10 rows, .* but has 8: its tail was cut"):
+        verify(path, end)
+
+
+def test_a_rewritten_chain_is_found_by_a_checkpoint_only(kept, path):
+    middle, end = kept
+    connection = sqlite3.connect(path)
+    previous = None
+    for row in connection.execute(
+        f"SELECT seq, {', '.join(COLUMNS)}, previous FROM events ORDER BY seq"
+    ).fetchall():
+        seq, fields = row[0], list(row[1:-1])
+        if seq == 7:
+            fields[COLUMNS.index("labeler")] = "someone"
+        before = previous or row[-1]
+        previous = link_hash("test", seq, Entry(*fields), before)
+        connection.execute(
+            "UPDATE events SET labeler = ?, previous = ?, hash = ? WHERE seq = ?",
+            (fields[COLUMNS.index("labeler")], before, previous, seq),
+        )
+    connection.commit()
+    connection.close()
+    verify(path, middle)  # whoever rewrites ledger and checkpoints together is not found
+    with pytest.raises(LedgerCorrupt, match="row 10 .* as a checkpoint says, .* rewritten"):
+        verify(path, end)
+
+
+@pytest.mark.parametrize(("column", "value"), [("budget", 30), ("money", 1), ("price", 1)])
+def test_an_edited_budget_is_found(kept, path, column, value):
+    edit(path, f"UPDATE runs SET {column} = ?", value)
+    with pytest.raises(LedgerCorrupt):
+        verify(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("id", "q20"), ("content_hash", "0" * 64), ("salt", "00"), ("size", 5)]
+)
+def test_an_edited_item_is_found(kept, path, column, value):
+    edit(path, "DELETE FROM items WHERE id = 'q20'")
+    edit(path, f"UPDATE items SET {column} = ? WHERE id = 'q2'", value)
+    with pytest.raises(LedgerCorrupt, match="row 4 of the ledger says .* the item was edited"):
+        verify(path)
+
+
+def test_a_forgotten_item_leaves_the_chain_whole(kept, path):
+    middle, end = kept
+    edit(path, "UPDATE items SET id = NULL, salt = NULL WHERE id = 'q2'")
+    verify(path, middle, end)
+    with Ledger.open(path) as ledger:
+        rounds = [row for row in ledger.rows() if row.event == "round"]
+        gone = f"forgotten-{rounds[2].surrogate}"
+        assert [row.item for row in rounds] == ["q0", "q1", gone]
+        assert ledger.seen(gone)
+        assert ledger.spent == 2
+
+
+def test_the_file_holds_no_text_and_the_chain_no_id(path, decision):
+    secret = ItemRecord("patient-4711", "The unmistakable prompt", 4)
+    with Ledger.create(path, run="r", budget=1, items=[secret]) as ledger:
+        ledger.post([decision(1, item="patient-4711")])
+    assert b"unmistakable" not in path.read_bytes()
+    connection = sqlite3.connect(path)
+    chain = json.dumps(connection.execute("SELECT * FROM events").fetchall())
+    connection.close()
+    assert "patient" not in chain
+
+
+def test_two_ledgers_of_the_same_items_share_no_name_or_hash(tmp_path, decision, records):
+    rows = []
+    for name in ("a.db", "b.db"):
+        with Ledger.create(tmp_path / name, run="r", budget=1, items=records) as ledger:
+            ledger.post([decision(1)])
+            rows.append(next(iter(ledger.rows())))
+    assert rows[0].item == rows[1].item
+    assert rows[0].surrogate != rows[1].surrogate
+    assert rows[0].payload["item"] != rows[1].payload["item"]
+
+
+def test_the_items_of_a_file_are_held_against_the_ledger(book, records):
+    ledger = book()
+    ledger.check_items(reversed(records))
+    other = [ItemRecord(r.id, r.content + "!", r.size) for r in records[:5]]
+    said = r"the text, candidates or answer of 5 differ \(q0, q1, q2, \.\.\.\)"
+    with pytest.raises(LedgerError, match=said):
+        ledger.check_items([*other, *records[5:]])
+    with pytest.raises(LedgerError, match=r"1 are gone \(q29\); 1 are new \(fresh\)"):
+        ledger.check_items([*records[:-1], ItemRecord("fresh", "x")])
+
+
+def test_an_id_that_comes_twice_is_refused(path, records):
+    with pytest.raises(LedgerError, match="'q3' came twice"):
+        Ledger.create(path, run="r", budget=1, items=[*records, records[3]])
+    assert not path.exists()
+
+
+def test_heads_can_be_kept_as_json(kept, path):
+    _, end = kept
+    verify(path, Head(*json.loads(json.dumps(end))))
+
+
+@pytest.mark.parametrize("event", ["sent", "reset"])
+def test_rows_of_later_versions_are_refused_in_one_sentence(book, path, event):
+    ledger = book()
+    ledger.note_refit(1, {})
+    ledger.close()
+    edit(path, "UPDATE events SET event = ? WHERE seq = 1", event)
+    with pytest.raises(LedgerError, match=f"'{event}' are not written or replayed") as caught:
+        Ledger.open(path)
+    assert not re.search(r"\n", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("purpose", "words"),
+    [
+        ("audit", "its purchase is for 'audit'"),
+        ("owned", "an owned label costs nothing"),
+        ("gift", "knows the purposes train, audit, owned; came another"),
+    ],
+)
+def test_a_purpose_that_was_edited_is_found(kept, path, purpose, words):
+    edit(path, "UPDATE events SET purpose = ? WHERE event = 'reserved'", purpose)
+    with pytest.raises(LedgerCorrupt, match=words):
+        Ledger.open(path)
+
+
+def test_an_unknown_event_is_damage(kept, path):
+    edit(path, "UPDATE events SET event = 'gift' WHERE seq = 10")
+    with pytest.raises(LedgerCorrupt, match="came 'gift'"):
+        Ledger.open(path)
+
+
+@pytest.fixture
+def surrogates(book, decision, path):
+    """A closed ledger with items audited, owned and learnt; two surrogates of each purpose."""
+    ledger = book(budget=9)
+    ledger.own([("q4", 3), ("q5", 0)], "labels held before")
+    ledger.reserve(["q6", "q7"])
+    ledger.post([decision(1), decision(2)])
+    ledger.take([Answer(item, 0, 1, 0, "me") for item in ("q6", "q7", "q0", "q1")])
+    found: dict[str, list[str]] = {}
+    for row in ledger.rows():
+        if row.event == "reserved":
+            found.setdefault(row.purpose, []).append(row.surrogate)
+    ledger.close()
+    return found
+
+
+@pytest.mark.parametrize("purpose", ["audit", "owned", "train"])
+def test_items_whose_surrogates_were_swapped_are_found(surrogates, path, purpose):
+    one, other = surrogates[purpose]
+    verify(path)
+    for old, new in ((one, "swap"), (other, one), ("swap", other)):
+        edit(path, "UPDATE items SET surrogate = ? WHERE surrogate = ?", new, old)
+    with pytest.raises(LedgerCorrupt, match=r"says .* of the item 'q\d', .* the item was edited"):
+        verify(path)
+
+
+@pytest.mark.parametrize("purpose", ["audit", "owned", "train"])
+def test_a_removed_item_is_found(surrogates, path, purpose):
+    edit(path, "DELETE FROM items WHERE surrogate = ?", surrogates[purpose][1])
+    with pytest.raises(LedgerCorrupt, match="should be in the table of items, but is not"):
+        verify(path)
+
+
+def test_the_keeper_of_a_head_is_named(kept, path):
+    middle, end = kept
+    with Ledger.open(path, readonly=True) as ledger:
+        ledger.verify({"facts.json": end, "the checkpoint 000000005": middle})
+        with pytest.raises(LedgerCorrupt, match=r"row 10 .*, as facts\.json says, but has"):
+            ledger.verify({"facts.json": Head(10, "0" * 64), "report.html": end})
+        with pytest.raises(LedgerCorrupt, match=r"at least 11 rows, as --head says, but has 10"):
+            ledger.verify({"--head": Head(11, end.hash)})

@@ -1,0 +1,219 @@
+"""Answers that name no candidate: charged once, never learnt, their texts beside the chain."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer
+from stacksl.types import Label
+
+from .conftest import lessons
+
+NONE = Answer("q0", 0, 1, None, "me", said="none", text="a third thing", note="see page 4")
+
+
+def events(ledger):
+    return [row.event for row in ledger.rows()]
+
+
+@pytest.mark.parametrize("said", ["none", "ambiguous", "broken"])
+def test_it_is_charged_once_and_never_learnt(book, decision, path, said):
+    ledger = book(money=100, price=10)
+    ledger.post([decision(1)])
+    answer = Answer("q0", 0, 1, None, "me", 7, said=said)
+    assert lessons(ledger.take([answer, answer])) == []
+    assert lessons(ledger.take([answer])) == []
+    assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.learnt) == (1, 1, 7, 0)
+    assert ledger.open_purchases() == []
+    assert events(ledger) == ["round", "reserved", "answered"]
+    counts = {"label": 0, "none": 0, "ambiguous": 0, "broken": 0}
+    assert ledger.said() == ledger.said("train") == counts | {said: 1}
+    assert ledger.said("audit") == counts
+    assert (ledger.export()[0]["answer"], ledger.export()[0]["said"]) == (None, said)
+    with pytest.raises(LedgerError, match="carries no label"):
+        list(ledger.rows())[-1].label()
+    ledger.close()
+    with Ledger.open(path) as again:
+        assert again.said() == counts | {said: 1}
+        assert lessons(again.take([answer])) == []
+        again.verify([again.head])
+
+
+def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decision):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.take([replace(NONE, text=None, note=None)])
+    assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me")])) == []
+    assert (ledger.spent, ledger.learnt) == (1, 0)
+    (dispute,) = ledger.disputes()
+    assert dispute.accepted == replace(NONE, text=None, note=None)
+    assert dispute.came == Answer("q0", 0, 1, 2, "me")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"said": "maybe"}, "one of label, none, ambiguous, broken, came another"),
+        ({"index": 1}, "the index .* should be None, since it says 'none'"),
+        ({"said": "label"}, "the index .* should be a whole number, came None"),
+        ({"said": "broken"}, "the right text .* belongs to said='none' alone"),
+        ({"text": 5}, "the text .* should be a text or None, came a int"),
+        ({"note": b"x"}, "the note .* should be a text or None, came a bytes"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused_without_a_quotation(
+    book, decision, changes, words
+):
+    ledger = book()
+    ledger.post([decision(1), decision(2)])
+    with pytest.raises(LabelerError, match=words) as caught:
+        ledger.take([Answer("q1", 0, 1, 0, "me"), replace(NONE, **changes)])
+    assert "third thing" not in str(caught.value)
+    assert "page 4" not in str(caught.value)
+    assert ledger.said()["label"] == 0
+
+
+def test_texts_lie_beside_the_chain_which_holds_their_salted_hash(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1), decision(2), decision(3)])
+    noted = Answer("q2", 0, 1, 3, "you", note="quite sure")
+    ledger.take([NONE, Answer("q1", 0, 1, 1, "me"), noted], durable=False)
+    assert ledger.texts() == [NONE, noted]
+    assert ledger.texts("q2") == [noted]
+    assert ledger.texts("q1") == []
+    ledger.verify()
+    ledger.close()
+    with Ledger.open(path, readonly=True) as again:
+        assert again.texts() == [NONE, noted]
+    connection = sqlite3.connect(path)
+    chain = repr(connection.execute("SELECT * FROM events").fetchall())
+    hashes = [row[0] for row in connection.execute("SELECT words FROM texts")]
+    connection.close()
+    assert "third thing" not in chain
+    assert "sure" not in chain
+    assert len(hashes) == 2
+    assert all(len(words) == 64 and words in chain for words in hashes)
+
+
+def test_the_same_words_on_two_items_have_two_hashes(book, decision):
+    ledger = book()
+    ledger.post([decision(1), decision(2)])
+    ledger.take([NONE, replace(NONE, item="q1")])
+    words = [row.payload["words"] for row in ledger.rows() if row.event == "answered"]
+    assert len(set(words)) == 2
+
+
+def test_a_text_waits_for_no_later_commit(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.take([NONE], durable=False)
+    with Ledger.open(path, readonly=True) as other:
+        assert other.texts() == [NONE]
+
+
+def test_what_comes_with_more_words_is_kept_and_is_no_dispute(book, decision):
+    """A row answered again with the right text filled in: nothing that was said is lost."""
+    ledger = book()
+    ledger.post([decision(1)])
+    bare = replace(NONE, text=None, note=None)
+    ledger.take([bare])
+    for _ in range(2):
+        assert lessons(ledger.take([bare, NONE])) == []
+    assert events(ledger) == ["round", "reserved", "answered", "late"]
+    assert ledger.texts() == [NONE]
+    assert ledger.disputes() == []
+    assert (ledger.spent, ledger.said()["none"]) == (1, 1)
+
+
+def test_empty_texts_are_none(book, decision):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.take([replace(NONE, text="", note="")])
+    assert ledger.texts() == []
+    assert "words" not in list(ledger.rows())[-1].payload
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "text = 'another'",
+        "note = NULL",
+        "note = 'x'",
+        "words = substr(words, 2) || substr(words, 1, 1)",
+    ],
+)
+def test_an_edited_text_is_found(book, decision, path, change):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.take([NONE])
+    ledger.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE texts SET {change}")
+    connection.close()
+    with (
+        Ledger.open(path) as again,
+        pytest.raises(LedgerCorrupt, match="row 3 .* texts holds others") as caught,
+    ):
+        again.verify()
+    assert "third thing" not in str(caught.value)
+
+
+def test_a_correction_to_a_candidate_is_learnt_once(book, decision, path):
+    ledger = book()
+    posted = ledger.post([decision(1), decision(2)])
+    ledger.take([NONE, Answer("q1", 0, 1, 1, "me")])
+    assert ledger.correct("q1", 2, "me") is None  # learnt before: refits use the correction
+    assert ledger.correct("q0", 3, "mapped") == (posted[0], Label(3))
+    assert ledger.correct("q0", 1, "mapped") is None
+    assert events(ledger)[-4:] == ["corrected", "corrected", "learnt", "corrected"]
+    assert (ledger.spent, ledger.learnt, ledger.said()["label"]) == (2, 2, 2)
+    ledger.close()
+    with Ledger.open(path) as again:
+        again.verify([again.head])
+        assert again.learnt == 2
+
+
+def test_a_dispute_ends_with_the_correction_that_grants_it(book, decision):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.take([Answer("q0", 0, 1, 1, "me"), Answer("q0", 0, 1, 2, "you")])
+    ledger.take([Answer("q0", 0, 1, 2, "you", note="really")])
+    assert [(d.accepted.index, d.came.index) for d in ledger.disputes()] == [(1, 2)]
+    ledger.correct("q0", 3, "me")
+    assert [(d.accepted.index, d.came.index) for d in ledger.disputes()] == [(3, 2)]
+    ledger.correct("q0", 2, "me")
+    assert ledger.disputes() == []
+
+
+def test_an_answer_too_late_to_be_paid_is_told(book, decision):
+    ledger = book(budget=1)
+    ledger.post([decision(1)])
+    ledger.release(ledger.open_purchases()[0], "expired")
+    ledger.post([decision(2)])
+    assert lessons(ledger.take([replace(NONE)])) == []
+    (dispute,) = ledger.disputes()
+    assert (dispute.accepted, dispute.came) == (None, NONE)
+    assert ledger.texts() == [NONE]
+
+
+def test_a_write_that_fails_keeps_no_text(book, decision, monkeypatch):
+    ledger = book()
+    ledger.post([decision(1)])
+
+    def full(self) -> None:
+        raise LedgerError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(ledger._store), "commit", full)
+        with pytest.raises(LedgerError, match="full"):
+            ledger.take([NONE])
+    assert ledger.texts() == []
+    assert ledger.said()["none"] == 0
+    ledger.take([NONE])
+    assert ledger.texts() == [NONE]
+    ledger.verify([ledger.head])

@@ -1,0 +1,434 @@
+"""Buying: certificates, reservations, answers, and the budget."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from stacksl.errors import LabelerError, LedgerError
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer
+from stacksl.types import Label
+
+from .conftest import lessons
+
+SIZES = 1000  # beyond the small integers that Python shares
+
+
+def events(ledger):
+    return [row.event for row in ledger.rows()]
+
+
+def test_a_label_is_reserved_answered_and_learnt(book, decision):
+    ledger = book()
+    posted = ledger.post([decision(1), decision(2, "skipped")])
+    assert [d.status for d in posted] == ["reserved", "skipped"]
+    assert (ledger.asked, ledger.spent, ledger.left, ledger.learnt) == (1, 1, 2, 0)
+    (purchase,) = ledger.open_purchases()
+    assert (purchase.item, purchase.slot, purchase.token, purchase.round) == ("q0", 0, 1, 1)
+    assert lessons(ledger.take([Answer("q0", 0, 1, 3, "me")])) == [(posted[0], Label(3))]
+    assert (ledger.spent, ledger.left, ledger.learnt) == (1, 2, 1)
+    assert ledger.open_purchases() == []
+    assert events(ledger) == ["round", "reserved", "round", "answered", "learnt"]
+
+
+def test_a_reservation_is_on_disk_before_post_returns(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1, "skipped")])
+    with Ledger.open(path, readonly=True) as other:
+        assert other.spent == 0
+        assert list(other.rows()) == []  # the skip may wait
+    ledger.post([decision(2)])
+    with Ledger.open(path, readonly=True) as other:
+        assert other.spent == 1
+        assert events(other) == ["round", "round", "reserved"]  # and keeps its place
+    assert ledger.fsyncs == 1
+    assert ledger.fsync_seconds > 0
+
+
+def test_answers_wait_only_where_they_can_be_had_again(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1), decision(2)])
+    commits = ledger.fsyncs
+    assert len(lessons(ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False))) == 1
+    assert ledger.fsyncs == commits
+    with Ledger.open(path, readonly=True) as other:
+        assert len(other.open_purchases()) == 2
+    assert len(lessons(ledger.take([Answer("q1", 0, 1, 0, "person")], durable=True))) == 1
+    assert ledger.fsyncs == commits + 1
+    with Ledger.open(path, readonly=True) as other:
+        assert other.open_purchases() == []
+        assert (other.spent, other.learnt) == (2, 2)
+
+
+def test_wants_beyond_the_budget_are_refused(book, decision):
+    ledger = book(budget=1)
+    posted = ledger.post([decision(1), decision(2)])
+    assert [d.status for d in posted] == ["reserved", "refused"]
+    assert posted[1].state == decision(2).skip_state
+    assert (ledger.spent, ledger.left) == (1, 0)
+    assert [row.decision() for row in ledger.rows() if row.event == "round"] == posted
+
+
+def test_money_is_a_budget_too(book, decision):
+    ledger = book(budget=10, money=5_000_000, price=2_000_000)
+    posted = ledger.post([decision(1), decision(2), decision(3)])
+    assert [d.status for d in posted] == ["reserved", "reserved", "refused"]
+    assert (ledger.spent, ledger.spent_money, ledger.left) == (2, 4_000_000, 0)
+    ledger.take([Answer("q0", 0, 1, 0, "cheap", 500_000)])  # cheaper than was reserved
+    assert (ledger.spent_money, ledger.left) == (2_500_000, 1)
+    with pytest.raises(LabelerError, match="asks 2000001 micro-units"):
+        ledger.take([Answer("q1", 0, 1, 0, "dear", 2_000_001)])
+    assert ledger.spent_money == 2_500_000
+
+
+def test_a_certificate_comes_back_bit_for_bit(book, decision, path):
+    ledger = book()
+    wanted = decision(1)
+    ledger.post([wanted])
+    ledger.close()
+    with Ledger.open(path) as again:
+        ((late, label),) = lessons(again.take([Answer("q0", 0, 1, 1, "me")]))
+        assert late == wanted.reserved()
+        assert label == Label(1)
+        assert math.copysign(1, late.lower) == -1
+        assert next(iter(again.rows())).payload["left"] == 3
+
+
+def test_all_candidates_are_written_as_their_number(book, decision):
+    from dataclasses import replace
+
+    ledger = book()
+    whole = replace(decision(1), presented=(0, 1, 2, 3))
+    ledger.post([whole])
+    row = next(iter(ledger.rows()))
+    assert row.payload["presented"] == 4
+    assert row.decision() == whole.reserved()
+
+
+def test_certificates_read_back_share_what_was_presented(book, decision):
+    from dataclasses import replace
+
+    ledger = book()
+    many = tuple(range(SIZES))
+    ledger.post([replace(decision(r, "skipped"), presented=many) for r in (1, 2)])
+    first, second = (row.decision().presented for row in ledger.rows())
+    assert first == many
+    assert first is second
+
+
+def test_a_slow_labeler_answers_out_of_order_and_twice(book, decision, slow):
+    ledger = book()
+    ledger.post([decision(1), decision(2), decision(3)])
+    slow.ask(ledger.open_purchases())
+    for item in ("q2", "q0", "q2"):
+        slow.say(item)
+    learnt = lessons(ledger.take(slow.answers()))
+    assert [(d.item, label.index) for d, label in learnt] == [("q2", 2), ("q0", 0)]
+    slow.say("q2")
+    assert lessons(ledger.take(slow.answers())) == []
+    assert [p.item for p in ledger.open_purchases()] == ["q1"]  # never answered
+    assert ledger.learnt == 2
+
+
+def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
+    ledger = book()
+    ledger.post([decision(1)])
+    ledger.take([Answer("q0", 0, 1, 1, "me")])
+    assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me"), Answer("q0", 0, 1, 2, "me")])) == []
+    assert events(ledger)[-1] == "late"
+    assert events(ledger).count("late") == 1
+    assert (ledger.spent, ledger.learnt) == (1, 1)
+    assert ledger.export()[0]["answer"] == 1
+
+
+def test_a_late_answer_is_charged_where_budget_is_left(book, decision, slow):
+    ledger = book(budget=1)
+    ledger.post([decision(1)])
+    slow.ask(ledger.open_purchases())
+    assert ledger.release(ledger.open_purchases()[0], "expired")
+    assert (ledger.spent, ledger.left) == (0, 1)
+    slow.say("q0")
+    assert [label for _, label in lessons(ledger.take(slow.answers()))] == [Label(0)]
+    assert (ledger.spent, ledger.left) == (1, 0)
+    assert sum(row.charge for row in ledger.rows()) == 1
+
+
+def test_a_late_answer_without_budget_is_kept(book, decision, slow):
+    ledger = book(budget=1)
+    ledger.post([decision(1)])
+    slow.ask(ledger.open_purchases())
+    ledger.release(ledger.open_purchases()[0], "expired")
+    ledger.post([decision(2)])
+    slow.say("q0")
+    slow.say("q0")
+    assert lessons(ledger.take(slow.answers())) == []
+    assert ledger.spent == 1
+    assert [r["state"] for r in ledger.export()] == ["late", "open"]
+    assert events(ledger).count("late") == 1
+
+
+def test_a_late_answer_takes_over_the_open_lease(book, decision, slow):
+    ledger = book(budget=1)
+    (posted,) = ledger.post([decision(1)])
+    slow.ask(ledger.open_purchases())
+    ledger.release(ledger.open_purchases()[0], "expired")
+    again = ledger.lease("q0")
+    assert again is not None
+    assert (again.token, again.round) == (2, 1)
+    slow.ask([again])
+    slow.say("q0", token=1, index=3)
+    assert lessons(ledger.take(slow.answers())) == [(posted, Label(3))]
+    assert ledger.open_purchases() == []
+    assert ledger.spent == 1
+    (row,) = (row for row in ledger.rows() if row.event == "answered")
+    assert (row.token, row.payload["given"]) == (2, 1)  # the lease it closes, the one it came on
+    slow.say("q0", token=2, index=3)  # the same answer from the other lease buys nothing more
+    assert lessons(ledger.take(slow.answers())) == []
+    assert (ledger.spent, ledger.learnt) == (1, 1)
+    assert sum(row.charge for row in ledger.rows()) == 1
+
+
+def test_a_late_answer_never_waits_since_it_needs_budget(book, decision, path):
+    ledger = book(budget=1)
+    ledger.post([decision(1)])
+    ledger.release(ledger.open_purchases()[0], "expired")
+    with Ledger.open(path) as other:
+        other.post([decision(2)])
+    assert ledger.left == 1  # not looked yet
+    assert lessons(ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False)) == []
+    assert (ledger.spent, ledger.left, events(ledger)[-1]) == (1, 0, "late")
+
+
+def test_a_lease_again_needs_budget_and_a_released_purchase(book, decision):
+    ledger = book(budget=1)
+    ledger.post([decision(1)])
+    with pytest.raises(LedgerError, match="is open"):
+        ledger.lease("q0")
+    with pytest.raises(LedgerError, match="never made"):
+        ledger.lease("q1")
+    first = ledger.open_purchases()[0]
+    ledger.release(first, "refused")
+    ledger.post([decision(2)])
+    assert ledger.lease("q0") is None
+    assert not ledger.release(first, "refused")
+    with pytest.raises(LedgerError, match="expired or refused"):
+        ledger.release(first, "bored")
+
+
+def test_leases_expire_on_the_clock_and_are_renewed_at_open(book, decision, path, clock):
+    ledger = book(lease=60.0)
+    ledger.post([decision(1)])
+    clock.now += 50
+    ledger.post([decision(2)])
+    clock.now += 10
+    assert [p.item for p in ledger.expire()] == ["q0"]
+    assert ledger.expire() == []
+    ledger.renew()
+    clock.now += 59
+    assert ledger.expire() == []
+    ledger.close()
+    clock.now += 1e6
+    with Ledger.open(path, clock=clock, lease=60.0) as again:
+        assert again.expire() == []  # nobody was listening meanwhile
+        clock.now += 60
+        assert [p.item for p in again.expire()] == ["q1"]
+        assert again.spent == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Answer("q1", 0, 1, 0, "x"), "never made"),
+        (Answer("q0", 1, 1, 0, "x"), "never made"),
+        (Answer("q0", 0, 2, 0, "x"), "never made"),
+        (Answer("q0", 0, 1, 4, "x"), "one of its 4 candidates, came 4"),
+        (Answer("q0", 0, 1, -1, "x"), "one of its 4 candidates, came -1"),
+    ],
+)
+def test_a_wrong_answer_takes_nothing(book, decision, answer, words):
+    ledger = book()
+    ledger.post([decision(1), decision(3)])
+    with pytest.raises(LabelerError, match=words):
+        ledger.take([Answer("q2", 0, 1, 0, "x"), answer])
+    assert ledger.learnt == 0
+    assert events(ledger) == ["round", "reserved", "round", "reserved"]
+
+
+def test_an_answer_for_an_unknown_item_is_one_sentence(book):
+    with pytest.raises(LabelerError, match="'nobody', which is not among the 30 items"):
+        book().take([Answer("nobody", 0, 1, 0, "x")])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"price": -10}, "the price of .* by 'x' should be 0 micro-units or more, came -10"),
+        ({"price": 0.5}, "the price of .* should be a whole number, came 0.5"),
+        ({"price": float("nan")}, "the price of .* should be a whole number, came nan"),
+        ({"index": 0.9}, "the index of .* should be a whole number, came 0.9"),
+        ({"index": "1"}, "the index of .* should be a whole number, came '1'"),
+        ({"index": None}, "the index of .* should be a whole number, came None"),
+        ({"token": 1.5}, "the token of .* should be a whole number, came 1.5"),
+        ({"slot": "a"}, "the slot of .* should be a whole number, came 'a'"),
+        ({"item": ["q0"]}, "not among the 30 items"),
+    ],
+)
+@pytest.mark.parametrize("stage", ["open", "released", "answered"])
+def test_an_answer_comes_in_whole_numbers_and_at_no_negative_price(
+    book, decision, numbers, words, stage
+):
+    from dataclasses import replace
+
+    ledger = book(money=100, price=10)
+    ledger.post([decision(1), decision(2)])
+    if stage == "released":
+        ledger.release(ledger.open_purchases()[0], "expired")
+    if stage == "answered":
+        ledger.take([Answer("q0", 0, 1, 0, "x", 7)])
+    before = (ledger.spent, ledger.spent_money, events(ledger))
+    wrong = replace(Answer("q0", 0, 1, 0, "x"), **numbers)
+    for durable in (True, False):
+        with pytest.raises(LabelerError, match=words):
+            ledger.take([Answer("q1", 0, 1, 0, "x"), wrong], durable=durable)
+    assert (ledger.spent, ledger.spent_money, events(ledger)) == before
+
+
+def test_answers_at_a_negative_price_cannot_lift_the_money_cap(book, decision):
+    ledger = book(budget=10, money=20, price=10)
+    ledger.post([decision(1), decision(2)])
+    with pytest.raises(LabelerError, match="came -10"):
+        ledger.take([Answer("q0", 0, 1, 0, "x", -10), Answer("q1", 0, 1, 0, "x", -10)])
+    assert ledger.spent_money == 20
+    assert ledger.post([decision(3)])[0].status == "refused"
+
+
+def test_integers_of_numpy_are_whole_numbers(book, decision):
+    import numpy as np
+
+    ledger = book(money=100, price=10)
+    ledger.post([decision(1)])
+    answer = Answer("q0", np.int64(0), np.int32(1), np.uint8(2), "x", np.int64(4))  # type: ignore[arg-type]
+    assert [label for _, label in lessons(ledger.take([answer]))] == [Label(2)]
+    assert lessons(ledger.take([answer])) == []
+    assert ledger.spent_money == 4
+
+
+def test_a_late_answer_dearer_than_was_reserved_is_refused(book, decision, slow):
+    ledger = book(money=100, price=10)
+    ledger.post([decision(1)])
+    slow.ask(ledger.open_purchases())
+    ledger.release(ledger.open_purchases()[0], "expired")
+    slow.say("q0", price=95)
+    with pytest.raises(LabelerError, match="asks 95 micro-units for item 'q0', at most 10"):
+        ledger.take(slow.answers())
+    assert (ledger.spent, ledger.spent_money, events(ledger)[-1]) == (0, 0, "released")
+    slow.say("q0", price=10)
+    assert len(lessons(ledger.take(slow.answers()))) == 1
+    assert ledger.spent_money == 10
+
+
+def test_a_round_is_posted_once(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1), decision(2, "skipped")])
+    ledger.post([decision(5, "skipped")])
+    for repeated in (1, 2, 5):
+        with pytest.raises(LedgerError, match=f"round {repeated} has its certificate already"):
+            ledger.post([decision(repeated, "skipped", item="q9")])
+    ledger.post([decision(4, "skipped")])  # an order of its own is fine
+    assert [row.round for row in ledger.rows() if row.event == "round"] == [1, 2, 5, 4]
+
+
+def test_an_item_is_bought_once(book, decision):
+    ledger = book()
+    ledger.post([decision(1)])
+    with pytest.raises(LedgerError, match="'q0' is open already"):
+        ledger.post([decision(2), decision(3, item="q0")])
+    assert ledger.spent == 1
+    assert len(ledger.open_purchases()) == 1
+    assert not ledger.seen("q1")  # the whole post was taken back
+
+
+def test_a_decision_is_posted_as_it_was_decided(book, decision):
+    with pytest.raises(LedgerError, match="wants or skips"):
+        book().post([decision(1).reserved()])
+
+
+def test_seen_items_survive(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1, "skipped"), decision(2)])
+    assert [ledger.seen(f"q{i}") for i in range(3)] == [True, True, False]
+    ledger.close()
+    with Ledger.open(path) as again:
+        assert [again.seen(f"q{i}") for i in range(3)] == [True, True, False]
+
+
+def test_what_waits_is_bounded(path, decision, records):
+    from stacksl.ledger.purchases import ItemRecord
+
+    many = [ItemRecord(f"q{i}", "") for i in range(3000)]
+    ledger = Ledger.create(path, run="r", budget=0, items=many)
+    for round in range(1, 3001):
+        ledger.post([decision(round, "skipped")])
+    assert ledger.head.count == 2048  # two full lots of 1,024; the rest waits
+    ledger.close()
+
+
+def test_corrections_are_numbered(book, decision):
+    ledger = book()
+    ledger.post([decision(1)])
+    with pytest.raises(LedgerError, match="has none"):
+        ledger.correct("q0", 2, "me")
+    ledger.take([Answer("q0", 0, 1, 1, "me")])
+    ledger.correct("q0", 2, "you")
+    ledger.correct("q0", 3, "me")
+    assert [r.number for r in ledger.rows() if r.event == "corrected"] == [1, 2]
+    assert ledger.export()[0]["answer"] == 3
+    assert (ledger.spent, ledger.learnt) == (1, 1)
+    with pytest.raises(LabelerError, match="came 4"):
+        ledger.correct("q0", 4, "me")
+    with pytest.raises(LabelerError, match="a whole number, came 1.5"):
+        ledger.correct("q0", 1.5, "me")  # type: ignore[arg-type]
+
+
+def test_a_refit_leaves_a_row(book):
+    ledger = book()
+    ledger.note_refit(12, {"tune": True})
+    (row,) = ledger.rows()
+    assert (row.event, dict(row.payload)) == ("refit", {"labels": 12, "tune": True})
+
+
+def test_export_gives_one_row_a_purchase(book, decision, clock):
+    ledger = book(money=9, price=3)
+    ledger.post([decision(1), decision(2), decision(3)])
+    clock.now = 2_000.0
+    ledger.take([Answer("q1", 0, 1, 2, "me", 1)])
+    ledger.release(ledger.open_purchases()[1], "refused")
+    nothing = {"answer": None, "said": None, "learnt_at": None, "labeler": None}
+    nothing |= {"purpose": "train", "slot": 0}
+    assert ledger.export() == [
+        {**nothing, "item": "q0", "state": "open", "price": 3},
+        {
+            "item": "q1",
+            "slot": 0,
+            "state": "answered",
+            "answer": 2,
+            "said": "label",
+            "learnt_at": 2000.0,
+            "price": 1,
+            "labeler": "me",
+            "purpose": "train",
+        },
+        {**nothing, "item": "q2", "state": "released", "price": 0},
+    ]
+
+
+def test_rows_can_be_read_from_the_middle(book, decision):
+    ledger = book()
+    ledger.post([decision(1), decision(2, "skipped"), decision(3)])
+    assert [row.seq for row in ledger.rows(after=2)] == [3, 4, 5]
+    with pytest.raises(LedgerError, match="certificate of a known item"):
+        next(iter(ledger.rows(after=1))).decision()
+    with pytest.raises(LedgerError, match="carries no label"):
+        next(iter(ledger.rows())).label()

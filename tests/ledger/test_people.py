@@ -1,0 +1,119 @@
+"""What people were handed, and their names, beside the chain."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from stacksl.errors import LabelerError, LedgerError
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, Handed
+
+ROWS = [
+    Handed("k7f3-q", "q0", 0, 1, "Ann Example", 1, (2, 0, 3, 1)),
+    Handed("k7f4-r", "q1", 0, 1, "Ben Example", 1, (0, 1, 2, 3)),
+]
+
+
+@pytest.fixture
+def asked(book, decision):
+    ledger = book(budget=9)
+    ledger.post([decision(1), decision(2), decision(3)])
+    return ledger
+
+
+def test_what_was_handed_out_comes_back(asked, path):
+    asked.hand_out(ROWS)
+    third = Handed("a-0", "q2", 0, 1, "Ann Example", 2, (3,))
+    asked.hand_out([third])
+    asked.hand_out([])
+    assert asked.handed() == [*ROWS, third]
+    assert [row.event for row in asked.rows()] == ["round", "reserved"] * 3  # none of the chain's
+    asked.close()
+    with Ledger.open(path, readonly=True) as again:
+        assert again.handed() == [*ROWS, third]
+
+
+def test_it_is_on_disk_before_hand_out_returns(asked, path):
+    asked.hand_out(ROWS)
+    with Ledger.open(path, readonly=True) as other:
+        assert other.handed() == ROWS
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"key": "k7f3-q"}, LedgerError, "'k7f3-q' was handed out before"),
+        ({"item": "stranger"}, LedgerError, "not among them"),
+        ({"item": "q5"}, LedgerError, "hands out lease 1 of item 'q5', which was never made"),
+        ({"slot": 1}, LedgerError, "never made"),
+        ({"token": 2}, LedgerError, "hands out lease 2"),
+        ({"order": (0, 0)}, LedgerError, "shows a candidate twice"),
+        ({"order": (0, 4)}, LabelerError, "one of its 4 candidates, came 4"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused_with_all_others(asked, changes, error, words):
+    asked.hand_out(ROWS[:1])
+    with pytest.raises(error, match=words):
+        asked.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,)), replace(ROWS[1], **changes)])
+    assert asked.handed() == ROWS[:1]
+    asked.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,))])
+    assert [row.annotator for row in asked.handed()] == ["Ann Example", "Cy"]
+
+
+def test_a_key_comes_once_in_one_call(asked):
+    with pytest.raises(LedgerError, match="a key is given once"):
+        asked.hand_out([ROWS[0], replace(ROWS[1], key=ROWS[0].key)])
+    assert asked.handed() == []
+
+
+def test_the_chain_holds_codes_of_people(asked, path):
+    asked.hand_out(ROWS)
+    asked.take([Answer("q0", 0, 1, 1, "Ann Example"), Answer("q1", 0, 1, 2, "Ben Example")])
+    asked.take([Answer("q0", 0, 1, 2, "Ann Example")])
+    asked.correct("q1", 3, "Ann Example")
+    asked.take([Answer("q2", 0, 1, 2, "oracle")])
+    told = ["Ann Example", "Ann Example", "Ben Example", "Ben Example", "Ann Example"]
+    assert [row.labeler for row in asked.rows() if row.labeler][:5] == [
+        told[0], told[1], told[2], told[3], told[4],
+    ]  # fmt: skip
+    assert [row["labeler"] for row in asked.export()] == ["Ann Example", "Ben Example", "oracle"]
+    (dispute,) = asked.disputes()
+    assert (dispute.accepted.labeler, dispute.came.labeler) == ("Ann Example", "Ann Example")
+    asked.close()
+    connection = sqlite3.connect(path)
+    chain = repr(connection.execute("SELECT * FROM events").fetchall())
+    codes = [row[0] for row in connection.execute("SELECT code FROM names")]
+    connection.close()
+    assert "Example" not in chain
+    assert len(set(codes)) == 2
+    assert all(code.startswith("person:") and code in chain for code in codes)
+    with Ledger.open(path) as again:
+        again.verify()
+        assert next(row["labeler"] for row in again.export()) == "Ann Example"
+
+
+def test_another_process_knows_the_names(asked, path, decision):
+    with Ledger.open(path) as other:
+        other.hand_out(ROWS)
+        other.post([decision(4)])
+    asked.take([Answer("q0", 0, 1, 1, "Ann Example")])
+    assert asked.export()[0]["labeler"] == "Ann Example"
+    connection = sqlite3.connect(path)
+    assert "Example" not in repr(connection.execute("SELECT * FROM events").fetchall())
+    connection.close()
+
+
+def test_rows_that_cannot_be_written_leave_no_name(asked, monkeypatch):
+    def full(self) -> None:
+        raise LedgerError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(asked._store), "commit", full)
+        with pytest.raises(LedgerError, match="full"):
+            asked.hand_out(ROWS)
+    assert asked.handed() == []
+    asked.hand_out(ROWS)
+    assert asked.handed() == ROWS

@@ -1,0 +1,205 @@
+"""Audits, owned labels and second slots: what each counts, and what is learnt of it."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+
+import pytest
+
+from stacksl.errors import LabelerError, LedgerError
+from stacksl.ledger.events import owned_decision
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer
+from stacksl.types import Label
+
+from .conftest import lessons
+
+
+def events(ledger):
+    return [row.event for row in ledger.rows()]
+
+
+def test_an_audit_is_charged_and_never_asked_or_learnt(book, decision, path):
+    ledger = book(budget=5, money=50, price=10)
+    leases = ledger.reserve(["q7", "q3"])
+    assert [(p.item, p.slot, p.token, p.round, p.purpose, p.price) for p in leases] == [
+        ("q7", 0, 1, 0, "audit", 10),
+        ("q3", 0, 1, 0, "audit", 10),
+    ]
+    assert ledger.open_purchases() == leases
+    assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.left) == (0, 2, 20, 3)
+    ledger.post([decision(1)])
+    assert (ledger.asked, ledger.spent) == (1, 3)
+    said = [Answer("q3", 0, 1, 2, "me", 4), Answer("q7", 0, 1, None, "me", said="ambiguous")]
+    assert lessons(ledger.take(said)) == []
+    assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.learnt) == (1, 3, 14, 0)
+    assert list(ledger.audited().items()) == [("q3", said[0]), ("q7", said[1])]
+    assert not ledger.seen("q3")
+    assert [row.round for row in ledger.rows() if row.purpose == "audit"] == [None] * 4
+    assert sum(row.charge for row in ledger.rows()) == ledger.spent
+    assert ledger.said("audit") == {"label": 1, "none": 0, "ambiguous": 1, "broken": 0}
+    ledger.correct("q3", 1, "me")
+    assert ledger.audited()["q3"].index == 1
+    assert ledger.learnt == 0
+    ledger.close()
+    with Ledger.open(path) as again:
+        assert (again.asked, again.spent, again.audited()["q3"].index) == (1, 3, 1)
+        again.verify([again.head])
+
+
+@pytest.mark.parametrize(("budget", "money"), [(2, None), (9, 29)])
+def test_an_audit_fits_in_whole_or_not_at_all(book, budget, money):
+    ledger = book(budget=budget, money=money, price=10)
+    with pytest.raises(LedgerError, match="3 labels were to be reserved for 'audit', .* 2 left"):
+        ledger.reserve(["q1", "q2", "q3"])
+    assert (ledger.spent, ledger.open_purchases(), events(ledger)) == (0, [], [])
+    assert len(ledger.reserve(["q1", "q2"])) == 2
+    with pytest.raises(LedgerError, match="1 labels were to be reserved"):
+        ledger.reserve(["q3"])
+
+
+def test_an_audited_item_is_not_bought_and_a_bought_one_not_audited(book, decision):
+    ledger = book(budget=9)
+    ledger.post([decision(1)])
+    with pytest.raises(LedgerError, match="'q0' is open already"):
+        ledger.reserve(["q5", "q0"])
+    assert ledger.spent == 1
+    ledger.reserve(["q5"])
+    with pytest.raises(LedgerError, match="'q5' is open already"):
+        ledger.post([decision(6)])
+    with pytest.raises(LedgerError, match="not for 'owned'"):
+        ledger.reserve(["q6"], "owned")  # type: ignore[arg-type]
+
+
+def test_a_lease_of_an_audit_is_given_up_and_taken_again(book):
+    ledger = book()
+    (lease,) = ledger.reserve(["q5"])
+    assert ledger.release(lease, "refused")
+    assert (ledger.spent, ledger.left) == (0, 3)
+    again = ledger.lease("q5")
+    assert again is not None
+    assert (again.purpose, again.round, again.token) == ("audit", 0, 2)
+    ledger.take([Answer("q5", 0, 1, 2, "me")])
+    assert ledger.audited()["q5"].token == 1
+    assert (ledger.spent, ledger.asked, ledger.learnt) == (1, 0, 0)
+
+
+def test_owned_labels_cost_nothing_and_are_learnt(book, decision, path):
+    ledger = book(budget=1, money=10, price=10)
+    lessons = ledger.own([("q4", 3), ("q2", 0)], "labels from May.csv")
+    assert [(d.item, label) for d, label in lessons] == [("q4", Label(3)), ("q2", Label(0))]
+    first = lessons[0][0]
+    assert (first.round, first.choice, first.presented) == (0, -1, (0, 1, 2, 3))
+    assert math.isnan(first.statistic)
+    assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.learnt) == (0, 0, 0, 2)
+    assert ledger.left == 1
+    assert events(ledger) == ["reserved", "answered", "learnt"] * 2
+    assert sum(row.charge for row in ledger.rows()) == 0
+    (row,) = (r for r in ledger.rows() if r.event == "answered" and r.item == "q4")
+    assert repr(row.decision()) == repr(owned_decision("q4", 4))  # NaN is not equal to itself
+    assert {row["labeler"] for row in ledger.export()} == {"labels from May.csv"}
+    assert ledger.said() == dict.fromkeys(["label", "none", "ambiguous", "broken"], 0)
+    assert ledger.said("owned")["label"] == 2
+    assert ledger.post([decision(1)])[0].asked
+    ledger.close()
+    with sqlite3.connect(path) as connection:
+        chain = repr(connection.execute("SELECT * FROM events").fetchall())
+    connection.close()
+    assert "May" not in chain
+    with Ledger.open(path) as again:
+        again.verify([again.head])
+        assert (again.learnt, again.spent) == (2, 1)
+
+
+def test_an_owned_item_is_owned_once_and_not_bought(book, decision):
+    ledger = book()
+    for labels, words in (
+        ([("q1", 0), ("q1", 0)], "'q1' is answered already"),
+        ([("q1", 0), ("stranger", 0)], "'stranger' is not among them"),
+    ):
+        with pytest.raises(LedgerError, match=words):
+            ledger.own(labels, "a")
+    for index, words in ((4, "one of its 4 candidates, came 4"), (0.5, "a whole number")):
+        with pytest.raises(LabelerError, match=words):
+            ledger.own([("q2", 0), ("q1", index)], "a")  # type: ignore[list-item]
+    assert (ledger.learnt, events(ledger)) == (0, [])
+    ledger.own([("q1", 0)], "a")
+    with pytest.raises(LedgerError, match="is answered already"):
+        ledger.post([decision(2)])
+    with pytest.raises(LedgerError, match="is answered already"):
+        ledger.reserve(["q1"])
+    assert ledger.own([], "b") == []
+
+
+def test_an_item_that_was_skipped_can_be_owned(book, decision):
+    ledger = book()
+    ledger.post([decision(1, "skipped")])
+    assert [label for _, label in ledger.own([("q0", 1)], "a")] == [Label(1)]
+    ledger.verify()
+
+
+def test_of_two_slots_each_is_charged_and_the_first_label_learnt(book, decision):
+    ledger = book(budget=6)
+    posted = ledger.post([decision(1), decision(2), decision(3)], {"q0": 2, "q2": 2})
+    assert [(p.item, p.slot) for p in ledger.open_purchases()] == [
+        ("q0", 0), ("q1", 0), ("q2", 0), ("q0", 1), ("q2", 1),
+    ]  # fmt: skip
+    assert (ledger.asked, ledger.spent, ledger.doubled) == (5, 5, 2)
+    assert lessons(ledger.take([Answer("q0", 1, 1, 3, "ben")])) == [(posted[0], Label(3))]
+    assert lessons(ledger.take([Answer("q0", 0, 1, 1, "anna")])) == []
+    said = [Answer("q2", 0, 1, None, "anna", said="none"), Answer("q2", 1, 1, 0, "ben")]
+    assert lessons(ledger.take(said)) == [(posted[2], Label(0))]
+    assert (ledger.asked, ledger.learnt) == (5, 2)
+    assert ledger.agreement() == [
+        (Answer("q0", 0, 1, 1, "anna"), Answer("q0", 1, 1, 3, "ben")),
+        (said[0], said[1]),
+    ]
+    ledger.correct("q0", 3, "anna")
+    assert ledger.agreement()[0][0].index == 1  # as it came
+    ledger.verify([ledger.head])
+
+
+def test_second_slots_never_take_a_label_from_another_item(book, decision):
+    ledger = book(budget=4)
+    posted = ledger.post([decision(1), decision(2), decision(3)], {"q0": 3, "q1": 2, "q9": 2})
+    assert [d.status for d in posted] == ["reserved"] * 3
+    assert [(p.item, p.slot) for p in ledger.open_purchases()][3:] == [("q0", 1)]
+    assert (ledger.left, ledger.doubled) == (0, 1)
+
+
+def test_slots_are_counted_from_one(book, decision):
+    ledger = book()
+    for slots, error in ((0, LedgerError), (1.5, LabelerError)):
+        with pytest.raises(error):
+            ledger.post([decision(4, "skipped"), decision(5)], {"q4": slots})  # type: ignore[dict-item]
+    assert not ledger.seen("q3")
+    assert ledger.spent == 0
+
+
+def test_an_item_nobody_could_answer_is_offered_again_as_a_further_slot(book, decision):
+    ledger = book(budget=2)
+    posted = ledger.post([decision(1)])
+    with pytest.raises(LedgerError, match="'q5' was not"):
+        ledger.reserve(["q5"], "train")
+    ledger.take([Answer("q0", 0, 1, None, "me", said="none")])
+    (again,) = ledger.reserve(["q0"], "train")
+    assert (again.slot, again.round, again.purpose) == (1, 1, "train")
+    assert (ledger.asked, ledger.spent) == (2, 2)
+    with pytest.raises(LedgerError, match="0 left"):
+        ledger.reserve(["q0"], "train")
+    assert lessons(ledger.take([Answer("q0", 1, 1, 3, "me")])) == [(posted[0], Label(3))]
+
+
+def test_no_item_is_learnt_twice_by_the_database_either(book, decision, path):
+    ledger = book()
+    ledger.post([decision(1)], {"q0": 2})
+    ledger.take([Answer("q0", 0, 1, 3, "a"), Answer("q0", 1, 1, 3, "b")])
+    ledger.close()
+    connection = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(
+            "INSERT INTO events SELECT run, seq + 100, time, event, round, item, 1, token, number,"
+            " purpose, labeler, price, payload, previous, hash FROM events WHERE event = 'learnt'"
+        )
+    connection.close()

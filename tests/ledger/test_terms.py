@@ -1,0 +1,182 @@
+"""The budget, the items and the classes may change on the way; what is spent stays spent."""
+
+from __future__ import annotations
+
+import pytest
+
+from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, ItemRecord
+from stacksl.types import Label
+
+from .conftest import lessons
+
+
+def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
+    ledger = book(budget=1, price=10)
+    posted = ledger.post([decision(1), decision(2)])
+    assert [d.status for d in posted] == ["reserved", "refused"]
+    ledger.set_budget(3, 25, {"train": 2, "rounds": 40})
+    assert (ledger.budget, ledger.money, ledger.left) == (3, 25, 1)
+    assert [d.status for d in ledger.post([decision(3), decision(4)])] == ["reserved", "refused"]
+    ledger.set_budget(4, None, {})
+    (row, _) = (row for row in ledger.rows() if row.event == "budget")
+    assert dict(row.payload) == {"budget": 3, "money": 25, "train": 2, "rounds": 40}
+    assert (row.item, row.charge, row.purpose) == (None, 0, None)
+    ledger.close()
+    with Ledger.open(path) as again:
+        assert (again.budget, again.money, again.spent, again.left) == (4, None, 2, 2)
+        again.verify([again.head])
+
+
+def test_a_budget_is_never_below_what_is_spent(book, decision):
+    ledger = book(budget=5, money=100, price=10)
+    ledger.post([decision(1), decision(2)])
+    ledger.take([Answer("q0", 0, 1, 1, "me", 3)])
+    ledger.reserve(["q9"])
+    for labels, money, words in (
+        (2, None, "cannot be 2 labels, 3 are spent or reserved: give 3 or more"),
+        (3, 22, "cannot be 22 micro-units, 23 are paid or promised: give 23 or more"),
+        (-1, None, "cannot be -1 labels"),
+    ):
+        with pytest.raises(LedgerError, match=words):
+            ledger.set_budget(labels, money, {})
+    with pytest.raises(LabelerError, match="the budget should be a whole number, came 3.5"):
+        ledger.set_budget(3.5, None, {})  # type: ignore[arg-type]
+    with pytest.raises(LedgerError, match="may not name budget again"):
+        ledger.set_budget(4, None, {"budget": 7})
+    assert (ledger.budget, ledger.money) == (5, 100)
+    ledger.set_budget(3, 23, {})
+    assert (ledger.left, ledger.post([decision(3)])[0].status) == (0, "refused")
+
+
+def test_an_overspending_budget_row_is_found(book, decision, path):
+    from stacksl.ledger.accounts import Accounts
+    from stacksl.ledger.events import Entry
+
+    ledger = book()
+    ledger.post([decision(1), decision(2)])
+    accounts: Accounts = ledger._book.drafts.accounts
+    for payload, words in (
+        ('{"budget":1,"money":null}', "below what is spent"),
+        ('{"money":null}', "its budget is None"),
+        ('{"budget":9,"money":"much"}', "its money is 'much'"),
+    ):
+        with pytest.raises(LedgerCorrupt, match=words):
+            accounts.apply(Entry(0, "budget", payload=payload))
+    assert ledger.budget == 3
+
+
+def test_items_that_came_later_can_be_bought(book, decision, path, records):
+    ledger = book()
+    more = [ItemRecord("n1", "A new one\nyes\nno", 4), ItemRecord("n2", "Another\nyes\nno", 4)]
+    assert ledger.add_items([*more, records[0]]) == 2
+    assert ledger.add_items(more) == 0  # a second call after a crash
+    assert ledger.post([decision(1, item="n2")])[0].asked
+    ledger.check_items([*records, *more])
+    with pytest.raises(LedgerError, match=r"2 are gone \(n1, n2\)"):
+        ledger.check_items(records)
+    ledger.close()
+    with Ledger.open(path) as again:
+        again.verify([again.head])
+        assert [p.item for p in again.open_purchases()] == ["n2"]
+
+
+def test_an_id_that_is_taken_adds_nothing(book, records):
+    ledger = book()
+    new = ItemRecord("n1", "new", 4)
+    with pytest.raises(LedgerError, match="'q3' belongs to another item") as caught:
+        ledger.add_items([new, ItemRecord("q3", "something else", 4)])
+    assert "something" not in str(caught.value)
+    with pytest.raises(LedgerError, match="'n1' came twice"):
+        ledger.add_items([new, new])
+    ledger.check_items(records)
+
+
+def test_another_process_learns_of_new_items(book, decision, path):
+    ledger = book()
+    with Ledger.open(path) as other:
+        other.add_items([ItemRecord("n1", "new", 4)])
+        other.post([decision(1, item="n1")])
+    ledger.post([decision(2)])
+    assert [p.item for p in ledger.open_purchases()] == ["n1", "q1"]
+
+
+def test_a_class_is_one_more_candidate_of_every_item(book, decision, path):
+    ledger = book()
+    posted = ledger.post([decision(1), decision(2)])
+    ledger.take([Answer("q0", 0, 1, None, "me", said="none", text="maybe")])
+    with pytest.raises(LabelerError, match="one of its 4 candidates, came 4"):
+        ledger.correct("q0", 4, "mapped")
+    for size in (4, 6):
+        with pytest.raises(LedgerError, match=f"makes 5 of them, came {size}"):
+            ledger.add_class("maybe", size)
+    ledger.add_class("maybe", 5)
+    assert ledger.correct("q0", 4, "mapped") == (posted[0], Label(4))
+    assert len(lessons(ledger.take([Answer("q1", 0, 1, 4, "me")]))) == 1
+    ledger.add_class("never", 6)
+    assert ledger.own([("q5", 5)], "old")[0][0].presented == (0, 1, 2, 3, 4, 5)
+    ledger.close()
+    with Ledger.open(path) as again:
+        again.verify([again.head])
+        rows = [row for row in again.rows() if row.event == "class_added"]
+        assert [(r.number, dict(r.payload)) for r in rows] == [
+            (1, {"name": "maybe", "size": 5}),
+            (2, {"name": "never", "size": 6}),
+        ]
+        with pytest.raises(LedgerError, match="makes 7 of them, came 6"):
+            again.add_class("once more", 6)
+
+
+def test_terms_that_cannot_be_written_do_not_change(book, decision, monkeypatch):
+    ledger = book()
+    ledger.post([decision(1, "skipped")])  # waits
+
+    def full(self) -> None:
+        raise LedgerError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(ledger._store), "commit", full)
+        for attempt in (
+            lambda: ledger.set_budget(9, 9, {}),
+            lambda: ledger.add_class("more", 5),
+            lambda: ledger.add_items([ItemRecord("n1", "new", 4)]),
+            lambda: ledger.reserve(["q3"]),
+            lambda: ledger.own([("q3", 1)], "old"),
+        ):
+            with pytest.raises(LedgerError, match="full"):
+                attempt()
+    assert (ledger.budget, ledger.money, ledger.spent, ledger.learnt) == (3, None, 0, 0)
+    ledger.add_class("more", 5)
+    assert ledger.add_items([ItemRecord("n1", "new", 4)]) == 1
+    assert len(ledger.reserve(["q3"])) == 1
+    assert len(ledger.own([("q4", 4)], "old")) == 1
+    ledger.verify([ledger.head])
+
+
+def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision, path):
+    ledger = book(budget=9)
+    ledger.post([decision(1)])
+
+    def change(last: str) -> None:
+        assert ledger.add_items([ItemRecord("n1", "new", 4)]) == 1
+        ledger.add_class("maybe", 5)
+        ledger.own([("n1", 4)], "old")
+        ledger.set_budget(7, None, {})
+        ledger.reserve([last])
+
+    rows, commits = len(list(ledger.rows())), ledger.fsyncs
+    with pytest.raises(LedgerError, match="'q0' is open already"), ledger.together():
+        change("q0")
+    assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (9, None, 0, 1)
+    assert not ledger.knows("n1")
+    assert (len(list(ledger.rows())), ledger.fsyncs) == (rows, commits)
+    with ledger.together():
+        change("q3")
+    assert ledger.fsyncs == commits + 1
+    assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (7, 5, 1, 2)
+    ledger.close()
+    with Ledger.open(path) as again:
+        again.verify([again.head])
+        assert again.knows("n1")
+        assert [p.item for p in again.open_purchases()] == ["q0", "q3"]

@@ -1,0 +1,213 @@
+"""A change of a run that is killed between its writes, and one that adds annotators."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run
+from stacksl.errors import RunError, SettingsError, StackslError
+from stacksl.ledger.store.database import Store
+from stacksl.runs.changes import pending
+from stacksl.runs.storage import folder
+from stacksl.runs.storage.checkpoints import latest
+
+from .changing_cases import finished, labelled
+from .people_cases import (
+    Row,
+    answer_all,
+    begin,
+    bought,
+    expect_sound,
+    gold,
+    open_rows,
+    play,
+    sheets,
+    write_pool,
+)
+
+WRITES = 6
+"""`resolved.toml`, the classes, the ledger, the state of a finished run, `resolved.toml`; none."""
+
+
+def grudging(row: Row) -> str:
+    topic = gold(row["prompt"])
+    if topic in row["options"]:
+        return topic
+    return "[none]: night" if len(row["prompt"]) % 2 else "[none]"
+
+
+@pytest.fixture(scope="module", params=["pool", "stream"])
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run that was given two of three topics, with the files that are to come."""
+    home = tmp_path_factory.mktemp("cut")
+    (home / "two.txt").write_text("bread\nsea\n", encoding="utf-8")
+    made = begin(
+        home, classes=str(home / "two.txt"), budget=14, batch=14, audit=0, count=30,
+        mode=request.param,
+    )  # fmt: skip
+    answer_all(made, grudging)
+    assert made.status()["state"] == "finished"
+    return made
+
+
+def wanted(home: Path) -> dict[str, Any]:
+    return {
+        "budget": 30,
+        "items": write_pool(home, 20, seed=3, first=100),
+        "owned": labelled(home / "owned.csv", ids=True, first=700, count=6),
+        "classes": {"night": "what is seen in the dark"},
+        "reopen": True,
+        "annotators": "ben",
+    }
+
+
+def purchases(made: Run) -> list[tuple[object, ...]]:
+    names = ("item", "slot", "state", "said", "answer", "purpose")
+    return [tuple(row[name] for name in names) for row in bought(made)]
+
+
+def learner_of(made: Run) -> dict[str, Any]:
+    saved, _ = latest(made.path / "checkpoints")
+    assert saved is not None
+    return dict(saved.arrays)
+
+
+def cut_before(number: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Kill the process before its write of this number; gives how many writes there were."""
+    count = itertools.count(1)
+    last = 0
+
+    def counted(write: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **more: Any) -> Any:
+            nonlocal last
+            last = next(count)
+            if last == number:
+                raise KeyboardInterrupt
+            return write(*args, **more)
+
+        return step
+
+    whole = counted(folder.write_atomic)
+    monkeypatch.setattr(folder, "write_atomic", whole)
+    monkeypatch.setattr(pending, "write_atomic", whole)
+    monkeypatch.setattr(Store, "commit", counted(Store.commit))
+    return lambda: last
+
+
+@pytest.mark.parametrize("number", range(1, WRITES + 1))
+def test_a_change_that_is_killed_has_not_happened_or_is_finished(
+    played: Run, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("run", "twin"):
+        shutil.copytree(played.path, tmp_path / name)
+    made, twin, change = Run(tmp_path / "run"), Run(tmp_path / "twin"), wanted(tmp_path)
+    before, status = purchases(made), made.status()
+    expected = twin.change(**change)
+    with monkeypatch.context() as patch:
+        writes = cut_before(number, patch)
+        if number == WRITES:
+            made.change(**change, later=True)
+            assert writes() == WRITES - 1, "each write was cut"
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                made.change(**change, later=True)
+    if number <= 3:
+        assert purchases(made) == before, "the ledger has all of it or nothing"
+    if number == 1:
+        assert made.status() == status
+        assert made.change(**change, later=True) == expected
+    with made.ledger as ledger:
+        ledger.verify()
+    made.resume()
+    assert purchases(made) == purchases(twin)
+    ours, theirs = learner_of(made), learner_of(twin)
+    assert ours.keys() == theirs.keys()
+    for name, array in ours.items():
+        assert np.array_equal(array, theirs[name], equal_nan=True), name
+    assert not [name for name in made.folder.read_toml("resolved.toml") if "pending" in name]
+    expect_sound(play(made, gold_or_none))
+    assert made.model.classes == ("bread", "sea", "night")
+
+
+def gold_or_none(row: Row) -> str:
+    topic = gold(row["prompt"])
+    return topic if topic in row["options"] else "[none]"
+
+
+def test_a_change_that_is_refused_in_part_is_refused_whole(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben", price="anna=3,ben=2")
+    before = {path: path.read_bytes() for path in waiting.path.glob("*.toml")}
+    rows, state = purchases(waiting), waiting.folder.read_state()
+    more = write_pool(tmp_path, 10, seed=2, first=500)
+    for wrong in (
+        {"budget": 2},
+        {"classes": "bread"},
+        {"owned": tmp_path / "gone.csv"},
+        {"annotators": {"carl": "4"}},
+        {"annotators": {"anna": "1"}},
+        {"annotators": "carl"},
+        {"reopen": True},
+    ):
+        with pytest.raises(StackslError):
+            waiting.change(**{"budget": 30, "items": more} | wrong)
+    assert {path: path.read_bytes() for path in waiting.path.glob("*.toml")} == before
+    assert (purchases(waiting), waiting.folder.read_state()) == (rows, state)
+
+
+def test_a_setting_that_is_refused_leaves_the_state_as_it_was(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    with pytest.raises(SettingsError, match="keeps its gate"):
+        waiting.resume(settings={"gate": "llf"})
+    assert waiting.status()["state"] == "waiting"
+
+
+# People who join -------------------------------------------------------------------------------
+
+
+def test_an_annotator_who_joins_gets_new_rows_alone(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, price="2.50")
+    assert open_rows(waiting) == {"0001.csv": 6}
+    found = waiting.change(annotators={"ben": "2"})
+    assert found.annotators == ("anna", "ben")
+    assert open_rows(waiting) == {"0001.csv": 6}, "what is out stays, under its name"
+    answer_all(waiting)
+    assert set(open_rows(waiting)) == {"0002-anna.csv", "0002-ben.csv"}
+    done = play(waiting)
+    prices = {(row["labeler"], row["price"]) for row in bought(done, state="answered")}
+    assert prices == {("anna", 2_500_000), ("ben", 2_000_000)}
+    expect_sound(done)
+
+
+@pytest.mark.parametrize(
+    ("settings", "added", "words"),
+    [
+        ({"price": "anna=3,ben=2", "annotators": "anna,ben"}, {"carl": "4"}, "does not suffice"),
+        ({"price": "anna=3,ben=2", "annotators": "anna,ben"}, {"carl": None}, "carl=PRICE"),
+        ({"price": "3"}, {"ben": "3.01"}, "does not suffice"),
+        ({}, {"ben": "3"}, "should have no price"),
+        ({}, {"anna": None}, "different names"),
+        ({}, {"b/n": None}, "different names"),
+    ],
+)
+def test_an_annotator_who_cannot_join_is_a_sentence(
+    tmp_path: Path, settings: dict[str, Any], added: dict[str, str | None], words: str
+) -> None:
+    waiting = begin(tmp_path, **settings)
+    with pytest.raises(SettingsError, match=words):
+        waiting.change(annotators=added)
+    assert waiting.status()["state"] == "waiting"
+    assert len(sheets(waiting)) == len(str(settings.get("annotators", "anna")).split(","))
+
+
+def test_a_run_of_the_oracle_has_no_annotators(tmp_path: Path) -> None:
+    done = finished(tmp_path, count=40)
+    with pytest.raises(RunError, match="come from 'oracle'"):
+        done.change(annotators="ben")
+    assert done.status()["state"] == "finished"
