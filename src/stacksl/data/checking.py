@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from stacksl.data.assembly import Harvest
+from stacksl.data.assembly import Assembled
 from stacksl.data.columns import find
 from stacksl.data.dataset import Dataset
 from stacksl.data.shapes import Shape
@@ -112,7 +112,7 @@ def overlap(items: Iterable[Item], others: Iterable[Item]) -> int:
 
 
 def warnings_of(
-    table: Table, shape: Shape, result: Harvest, given: Mapping[str, str]
+    table: Table, shape: Shape, result: Assembled, given: Mapping[str, str]
 ) -> Iterator[str]:
     """The sentences on a file that was read."""
     if result.rejected:
@@ -136,7 +136,7 @@ def warnings_of(
     yield from _mixed(table, shape, result)
 
 
-def _mixed(table: Table, shape: Shape, result: Harvest) -> Iterator[str]:
+def _mixed(table: Table, shape: Shape, result: Assembled) -> Iterator[str]:
     label = shape.columns.get("label")
     if shape.name == "classes" and label is None and (unread := find("label", table.columns)):
         yield f"'{unread}' is not read as the label: it holds none of the known classes"

@@ -17,8 +17,8 @@ from typing import IO, cast
 from stacksl.errors import DataError
 
 DELIMITERS = ",;\t"
-HEAD = 1 << 16  # bytes looked at to tell what a file is
-_SAYS_NOTHING = frozenset({"train", "test", "dev", "val", "valid", "data", "items"})
+HEAD = 1 << 16  # bytes that decide the kind of a file
+_GENERIC = frozenset({"train", "test", "dev", "val", "valid", "data", "items"})
 
 _EXTENSIONS = {
     ".csv": "csv",
@@ -39,7 +39,7 @@ _END = "\x1e\x1eend"  # no delimiter in it, which would split it in two
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what the system says while `path` is read into one sentence."""
+    """Report a system error while `path` is read as a `DataError` of one sentence."""
     try:
         yield
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def _near(path: Path) -> str:
     try:
         names = [p.name for p in path.parent.iterdir()]
     except OSError:
-        return f": the folder '{path.parent}' is not there either"
+        return f": the folder '{path.parent}' does not exist either"
     near = get_close_matches(path.name, names, n=1)
     return f": did you mean '{near[0]}'?" if near else ""
 
@@ -66,13 +66,12 @@ def _near(path: Path) -> str:
 def stem(path: Path) -> str:
     """The file's name without its endings: `pool.jsonl.gz` is `pool`.
 
-    A name that says nothing has its folder's before it: `banking77/train.csv` is
-    `banking77-train`.
+    A generic name follows that of its folder: `banking77/train.csv` is `banking77-train`.
     """
     name = path.name.removesuffix(".gz")
     name = Path(name).stem or name
     folder = path.resolve().parent.name
-    return f"{folder}-{name}" if name.lower() in _SAYS_NOTHING and folder else name
+    return f"{folder}-{name}" if name.lower() in _GENERIC and folder else name
 
 
 @contextmanager
@@ -145,7 +144,7 @@ def _is_object(text: bytes) -> bool:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
-    """The file's text, decompressed; bytes that are not UTF-8 come as lone surrogates.
+    """The file's text, decompressed; bytes that are not UTF-8 become lone surrogates.
 
     A surrogate marks the row that holds it, so that one bad byte costs one row and not the file.
     """

@@ -22,7 +22,7 @@ from stacksl.data.files import (
 from stacksl.data.values import named
 from stacksl.errors import DataError, MissingExtra
 
-LOOK = 1000  # rows looked at before the columns' meaning is decided
+LOOK = 1000  # first rows, which decide what the columns mean
 _NO_DELIMITER = "\x1f"
 
 

@@ -1,4 +1,4 @@
-"""Items and rejected rows back to files: whole or not at all."""
+"""Items and rejected rows to files, written atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The facts of what was asked: the audit, what annotators said, what it cost, what was changed.
+"""The facts of what was asked: the audit, the answers, what it cost, what was changed.
 
 As in `facts.py`, plain numbers and strings: shares are fractions in 0..1, money is in micro-units.
 """
@@ -46,12 +46,12 @@ class BudgetChange(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Asking(Fact):
-    """What was said to what was asked, audit included.
+    """The answers, those of the audit included.
 
     Attributes:
         labels: charged answers that named a candidate.
         none_of_these, ambiguous, broken: charged answers that named none.
-        disputes: answers that contradicted an accepted one, or came too late; kept uncharged.
+        disputes: answers that contradicted an accepted one, or were late; kept uncharged.
         agreement: of two annotators; None where no row went to two.
         costs: by labeler, in order of their names.
         changes: of the budget, in their order.

@@ -28,7 +28,7 @@ from stacksl.report.quality import (
 
 @dataclass(frozen=True, slots=True)
 class DataCard(Fact):
-    """What was read.
+    """The data of a run.
 
     Attributes:
         name: the data set's name, as the reader gave it (a file's stem, `topics` for the sample).
@@ -40,7 +40,7 @@ class DataCard(Fact):
         rejected: rows set aside, as (reason, count) with the count written out; empty if none.
         rejected_total: how many rows were set aside.
         python: the Python version, which the built-in sample's text depends on.
-        source: one sentence on where the data comes from; empty if unknown.
+        source: one sentence on the origin of the data; empty if unknown.
     """
 
     name: str
@@ -58,7 +58,7 @@ class DataCard(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Budget(Fact):
-    """What could be spent and what was.
+    """The budget and what was spent of it.
 
     Attributes:
         labels: the budget in labels.
@@ -74,8 +74,8 @@ class Budget(Fact):
         owned: labels that were already owned and cost nothing.
         audit: labels bought for an audit and kept out of training.
         released: labels that were asked and released unanswered.
-        open: answers still out; None in facts that were written before it was counted, where it
-            is asked less answered.
+        open: answers not yet returned; None in facts written before it was counted, where it is
+            asked less answered.
     """
 
     labels: int
@@ -112,7 +112,7 @@ class Method(Fact):
 
 @dataclass(frozen=True, slots=True)
 class RoundSeries(Fact):
-    """The rounds, thinned by the filler to at most 1,500; all tuples have the same length.
+    """The rounds, thinned to at most 1,500; all tuples have the same length.
 
     Attributes:
         round: 1-based numbers of the rounds kept.
@@ -154,7 +154,7 @@ class BeforeLabel(Fact):
 
 @dataclass(frozen=True, slots=True)
 class GateScore(Fact):
-    """The statistic of `contested`, max(0, g), summed over rounds, whatever gate decides (D8).
+    """The statistic of `contested`, max(0, g), summed over rounds, for any gate (D8).
 
     Attributes:
         total: the sum over all rounds, asked and skipped (score units).
@@ -185,7 +185,7 @@ class Contested(Fact):
         round: the round.
         asked: whether its label was bought.
         said: what the answer was, a `label` or one of `none`, `ambiguous`, `broken`; None where it
-            is still out.
+            is not yet returned.
     """
 
     item: str
@@ -247,14 +247,14 @@ class Facts(Fact):
         interruptions: one sentence for each time the run was stopped and taken up again.
         test: the final model on the test file; None without one.
         audit: the final model on the audit; None without one, and until the run has ended.
-        asking: what annotators said, at what cost; None in facts that were written before.
+        asking: the answers and their cost; None in facts that were written before.
         curve: test accuracy against labels, in order of labels; empty without a test file.
         rounds: statistic, threshold and spending.
         before_label: accuracy before each label was seen; None before the first label.
         gate_score: D8's summed score; None where no matrix is kept, and for a run that adapted a
             language model, whose scores begin anew with each epoch (`language.epochs`).
         classes, confusions: empty where items bring their own options, or nothing is known.
-        measured_on: what the numbers of `classes` and `confusions` come from, `test` or `audit`.
+        measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
         contested: the least certain items, most contested first.
         refit: how the final model was made; None while the run is not done.
@@ -262,8 +262,8 @@ class Facts(Fact):
         gold_outside: labels outside the presented candidates; None where all are presented.
         settings: all settings; versions: of Python and libraries; fingerprints: of data, features
             and weights.
-        warnings: sentences the run gave.
-        well_specified: whether the data come from a synthetic world with the true radius, the
+        warnings: of the run, a sentence each.
+        well_specified: whether the data are of a synthetic world with the true radius, the
             only place where the summed gate score may be called a regret bound.
         language: what a run that adapted a language model has besides; None for others.
     """

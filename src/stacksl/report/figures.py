@@ -102,7 +102,7 @@ def spending(facts: Facts) -> str:
 
 
 def statistic_range(facts: Facts) -> tuple[tuple[float, float], int]:
-    """The range that the statistic's figure shows, and how many of its dots lie outside it.
+    """The range that the statistic's figure shows, and how many of its dots are outside it.
 
     All values where they are of one size; the middle 98 % where a few would flatten the rest.
     """

@@ -34,7 +34,7 @@ class BaseModel(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Scoring(Fact):
-    """How an item is put to the model, and how log-likelihoods become scores.
+    """How an item is presented to the model, and how log-likelihoods become scores.
 
     Attributes:
         protocol: `option` or `letter`; template: its text; chat: whether the base tokenizer's chat
@@ -169,7 +169,7 @@ class Epoch(Fact):
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel(Fact):
-    """What a run's report tells of the language model it adapted.
+    """The language model that a run adapted.
 
     Attributes:
         kind: `lora` for an adapter, `full` for all weights.

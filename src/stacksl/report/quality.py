@@ -130,7 +130,7 @@ class CalibrationBin(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Calibration(Fact):
-    """How far the final model's probabilities can be taken at their word.
+    """How well the final model's probabilities agree with its accuracy.
 
     Attributes:
         bins: the non-empty bins in order of confidence.

@@ -20,7 +20,7 @@ class Frame:
 
     Attributes:
         x, y: (low, high) of the data; y grows upwards.
-        left, top, right, bottom: margins in units, where the axes' words stand.
+        left, top, right, bottom: margins in units, for the text of the axes.
     """
 
     width: float

@@ -197,7 +197,7 @@ def _tested(test: TestResult) -> str:
 
 
 def measured_on(facts: Facts) -> str:
-    """What the numbers of the classes come from; empty where there are none."""
+    """What the classes were measured on; empty where they were not."""
     if facts.measured_on == "audit" and facts.audit is not None:
         return "the audit"
     return "the test file" if facts.test is not None else ""
@@ -219,7 +219,7 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
 
 
 def asked_note(facts: Facts) -> str:
-    """How the accuracy on asked items is to be read, which depends on how the gate picks them."""
+    """How to read the accuracy on asked items, which depends on how the gate picks them."""
     if facts.method.gate in BLIND_GATES:
         return "On the items it asked about; this gate picks them without looking at them."
     return (

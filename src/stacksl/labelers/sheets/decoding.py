@@ -124,7 +124,7 @@ def _has_text(cells: list[str]) -> bool:
 
 
 def _records(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows with their numbers. A quote that tears a row is an error: it may swallow others."""
+    """The rows with their numbers. An unbalanced quote is an error: it may hide other rows."""
     number = 0
     try:
         records = csv_records(io.StringIO(text, newline=""), separator, strict=True)

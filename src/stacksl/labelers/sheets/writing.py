@@ -1,4 +1,4 @@
-"""Sheets of questions, and the list of classes beside them: whole or not at all."""
+"""Sheets of questions, and the list of classes beside them, written atomically."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ def write_sheet(
     """Write a file of questions: `key, prompt, options, answer, note`, the last two empty.
 
     UTF-8 with a byte-order mark and CRLF between rows. Cells are safe to open (`guarded`). A text
-    that no cell of Excel holds is shown as far as it goes; all of it is in `KEY.txt` beside the
-    sheet.
+    too long for a cell of Excel is shortened; the whole text is in `KEY.txt` beside the sheet.
 
     Args:
-        path: the file; where it is there already it may hold answers, and is left alone.
+        path: the file; an existing one may hold answers and is not changed.
         rows: the questions, each with a key of its own.
         mode: permission bits of the files.
         classes: name of the file of `write_classes` that lists the options of rows with more than

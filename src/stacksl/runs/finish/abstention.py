@@ -15,8 +15,6 @@ from stacksl.core.scorers import Head, Scorer
 from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 
-__all__ = ["train_threshold", "unnamed", "words_on_threshold"]
-
 FOLDS = 3
 SAMPLE = 20_000  # items never asked that are looked at
 CHUNK = 4096  # of them at a time
