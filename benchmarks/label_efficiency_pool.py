@@ -29,7 +29,7 @@ from stacksl.core.blocks import SharedBlock
 from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.features import make_features
-from stacksl.labelers.labelers import OracleLabeler
+from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.items.corpus import Corpus

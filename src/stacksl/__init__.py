@@ -12,13 +12,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from stacksl.version import __version__
+
 if TYPE_CHECKING:
     from stacksl.api import Run, list_runs, prepare, run
     from stacksl.errors import StackslError
     from stacksl.runs.settings.resolve import Settings
     from stacksl.types import Item, Label
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Item",

@@ -160,7 +160,7 @@ REGISTRIES = {
     "gates": ("stacksl.core.gates.registry", "GATES"),
     "scorers": ("stacksl.core.scorers", "SCORERS"),
     "followers": ("stacksl.core.followers", "FOLLOWERS"),
-    "labelers": ("stacksl.labelers.labelers", "LABELERS"),
+    "labelers": ("stacksl.labelers.registry", "LABELERS"),
     "features": ("stacksl.features", "ENCODERS"),
 }
 

@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stacksl.cli.entry import Stopped
+from stacksl.cli.live import Stopped
 from stacksl.cli.verbs import reproduce as verb
 from stacksl.errors import RunError, SettingsError
 from stacksl.lab import streams as lab

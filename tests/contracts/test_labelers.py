@@ -7,7 +7,8 @@ import math
 import pytest
 
 from stacksl.errors import LabelerError, SettingsError
-from stacksl.labelers.labelers import LABELERS, Labeler, make_labeler
+from stacksl.labelers.protocol import Labeler
+from stacksl.labelers.registry import LABELERS, make_labeler
 from stacksl.ledger.purchases import Purchase
 
 COUNT, SIZE = 2_000, 5

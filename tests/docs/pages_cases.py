@@ -9,7 +9,7 @@ from typing import Any
 from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import ENCODERS
 from stacksl.lab.studies import STUDIES
-from stacksl.labelers.labelers import LABELERS
+from stacksl.labelers.registry import LABELERS
 from stacksl.lm import OBJECTIVES
 from stacksl.runs.settings.presets import AIMS, PRESETS
 

@@ -14,7 +14,7 @@ import pytest
 import stacksl
 from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import ENCODERS
-from stacksl.labelers.labelers import LABELERS
+from stacksl.labelers.registry import LABELERS
 
 from .pages_cases import BLOCK, PAGES, ROOT
 

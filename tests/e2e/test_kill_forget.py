@@ -15,8 +15,9 @@ from stacksl.api import Run, run
 from stacksl.cli.entry import call
 from stacksl.errors import RunError
 from stacksl.features.store import thaw
+from stacksl.files.atomic import write_atomic
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import FORGETTING, RunFolder, read_facts, write_atomic
+from stacksl.runs.storage.folder import FORGETTING, RunFolder, read_facts
 from stacksl.runs.storage.tombstones import Tombstones
 
 from ..runs.conftest import pair_items

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import DataError
-from stacksl.lab.language.choosing import candidates
+from stacksl.lab.language.asking import candidates
 from stacksl.lab.language.studies import LanguageBench
 from stacksl.lab.language.tasks import Setup, drawn, held_out, permuted
 from stacksl.lab.studies import LANGUAGE

@@ -10,11 +10,12 @@ import pytest
 from stacksl.errors import DataError
 from stacksl.lab.language.paper import CANNOT, NUMBERS
 from stacksl.lab.language.studies import LanguageBench
+from stacksl.lab.pages import refreshed
 from stacksl.lab.streams import LABORATORY
 from stacksl.lab.studies import LANGUAGE, STUDIES
 from stacksl.lab.study.records import read_records, record
 from stacksl.lab.study.rows import KEYS, Row
-from stacksl.lab.study.tables import markdown, refreshed
+from stacksl.lab.study.tables import markdown
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "studies"
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in FOLDER.glob("*.md")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.labelers.labelers import Labeler, Pending
+from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord, Purchase, Receipt
 from stacksl.types import Decision, Label

@@ -8,7 +8,7 @@ from typing import Any
 
 from stacksl import Item
 from stacksl.errors import LabelerError
-from stacksl.labelers.labelers import OracleLabeler
+from stacksl.labelers.oracle import OracleLabeler
 
 Corpus = tuple[list[Item], dict[str, int]]
 

@@ -12,10 +12,11 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import LabelerError, RunError, SettingsError, StackslError
-from stacksl.labelers.labelers import OracleLabeler
+from stacksl.labelers.oracle import OracleLabeler
 from stacksl.lm import NORMALISATIONS
-from stacksl.models.adapted import AdaptedModel, choices_of, is_adapted
+from stacksl.models.adapted import AdaptedModel, is_adapted
 from stacksl.models.metrics import macro_f1, wilson
+from stacksl.runs.settings.language import choices_of
 from stacksl.runs.settings.resolve import Settings
 
 from .lm_cases import QUICK, Corpus, questions, tiny_model

@@ -16,7 +16,7 @@ from stacksl.core.followers import loss_set
 from stacksl.errors import LabelerError
 from stacksl.features import epochs
 from stacksl.features.store import freeze, thaw
-from stacksl.labelers.labelers import OracleLabeler
+from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.events import Row
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm.export.folder import merge

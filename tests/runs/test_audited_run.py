@@ -13,7 +13,7 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import RunError
-from stacksl.labelers.labelers import OracleLabeler
+from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.models.linear import Model
 from stacksl.report.facts import Facts

@@ -16,8 +16,9 @@ import pytest
 
 from stacksl.errors import RunError, RunLocked
 from stacksl.files import formats
+from stacksl.files.atomic import write_atomic
 from stacksl.runs.storage import folder as folders
-from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name, write_atomic
+from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import RunError
-from stacksl.labelers.labelers import make_labeler
+from stacksl.labelers.registry import make_labeler
 
 
 class Cut(BaseException):

@@ -16,7 +16,7 @@ from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
 if TYPE_CHECKING:
     from stacksl.api.stored import Run
     from stacksl.data import Dataset
-    from stacksl.labelers.labelers import Labeler
+    from stacksl.labelers.protocol import Labeler
     from stacksl.runs.items.sources import Stock
     from stacksl.runs.loop.progress import Progress
 
@@ -258,7 +258,7 @@ def run(
     Raises:
         StackslError: one sentence on what is wrong or what went wrong.
     """
-    from stacksl.labelers.labelers import Labeler
+    from stacksl.labelers.protocol import Labeler
 
     who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
     if who is not None and not isinstance(who, Labeler):
@@ -305,7 +305,7 @@ def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
 
 
 def _check_labeler(settings: Settings, stock: Stock) -> None:
-    from stacksl.labelers.labelers import make_labeler
+    from stacksl.labelers.registry import make_labeler
     from stacksl.runs.session.assignment import FILE, expect_free
 
     if settings.labeler == FILE:

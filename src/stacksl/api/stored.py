@@ -11,7 +11,7 @@ from stacksl.errors import RunError, StackslError
 from stacksl.runs.storage.folder import RunFolder
 
 if TYPE_CHECKING:
-    from stacksl.labelers.labelers import Labeler
+    from stacksl.labelers.protocol import Labeler
     from stacksl.ledger.ledger import Ledger
     from stacksl.models.adapted import AdaptedModel
     from stacksl.models.linear import Model

@@ -9,10 +9,19 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.examples import examples, prose
-from stacksl.cli.verbs import change as changing
-from stacksl.cli.verbs import data, export, forget, ledger, people, reproduce, results, size
-from stacksl.cli.verbs import ls as shelf
-from stacksl.cli.verbs import run as running
+from stacksl.cli.verbs import (
+    change,
+    data,
+    export,
+    forget,
+    ledger,
+    ls,
+    people,
+    reproduce,
+    results,
+    run,
+    size,
+)
 
 _ABOUT = (
     "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "
@@ -33,7 +42,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from stacksl import __version__
+        from stacksl.version import __version__
 
         print(__version__)
         raise typer.Exit
@@ -51,20 +60,20 @@ def _stacksl(
 _GROUPS = {"data": "Look at files of items.", "ledger": "Look into a run's ledger."}
 
 _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
-    ("run", "Adapt a model", running.run),
+    ("run", "Adapt a model", run.run),
     ("answer", "Adapt a model", people.answer),
-    ("resume", "Adapt a model", running.resume),
+    ("resume", "Adapt a model", run.resume),
     ("size", "Adapt a model", size.size),
-    ("change", "Change a run", changing.change),
+    ("change", "Change a run", change.change),
     ("people", "Change a run", people.people),
     ("refit", "Change a run", results.refit),
     ("forget", "Change a run", forget.forget),
     ("evaluate", "Use the model", results.evaluate),
     ("predict", "Use the model", results.predict),
     ("export", "Use the model", export.export),
-    ("status", "Look", shelf.status),
-    ("report", "Look", shelf.report),
-    ("ls", "Look", shelf.ls),
+    ("status", "Look", ls.status),
+    ("report", "Look", ls.report),
+    ("ls", "Look", ls.ls),
     ("data check", "Look", data.check),
     ("ledger path", "Look", ledger.path),
     ("ledger verify", "Look", ledger.verify),

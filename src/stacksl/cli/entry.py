@@ -28,10 +28,6 @@ from stacksl.errors import StackslError, kind_and_place
 _ClickException: type[Any] = typer.BadParameter.__mro__[2]
 
 
-class Stopped(KeyboardInterrupt):
-    """Ctrl-C at a moment when there is something to say, such as how to go on."""
-
-
 def settle_streams() -> None:
     """Make stdin, stdout and stderr take whatever comes.
 

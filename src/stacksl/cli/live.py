@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["PhaseClock", "Step", "describe", "encoding", "live"]
 
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C at a moment when there is something to say, such as how to go on."""
+
+
 PHASES = {
     "features": "features",
     "rounds": "rounds",

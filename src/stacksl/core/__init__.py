@@ -75,7 +75,6 @@ from stacksl.core.scorers import (
     make_scorer,
     restore_head,
 )
-from stacksl.lab.bisection import BudgetLevel, bracket_level, calibrate_to_budget, simulated_stream
 
 __all__ = [
     "ADPO",
@@ -93,7 +92,6 @@ __all__ = [
     "Avoided",
     "Block",
     "Bounds",
-    "BudgetLevel",
     "Clock",
     "ConfidenceSet",
     "Contested",
@@ -124,9 +122,7 @@ __all__ = [
     "Uniform",
     "Width",
     "adjusted_kl_weight",
-    "bracket_level",
     "calibrate_gate_scale",
-    "calibrate_to_budget",
     "clip_at_median",
     "clip_at_quantile",
     "contested_score",
@@ -142,7 +138,6 @@ __all__ = [
     "recipe",
     "require_ranking",
     "restore_head",
-    "simulated_stream",
     "uniforms",
     "warmup_length",
     "warmup_spreads",

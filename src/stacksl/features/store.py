@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.errors import FeatureError
 from stacksl.files import formats
-from stacksl.runs.storage.folder import write_atomic
+from stacksl.files.atomic import write_atomic
 
 DIGEST = 16  # bytes of BLAKE2b per row
 ABOUT = "features.json"

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.errors import RunError
+from stacksl.files.atomic import write_atomic
 from stacksl.files.formats import sign_arrays, verified_arrays
-from stacksl.runs.storage.folder import write_atomic
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`python -m stacksl.lab.studies DIR [PAGE]`: the tables in DIR/*.md as the records in DIR/results.
+"""`python -m stacksl.lab DIR [PAGE]`: the tables in DIR/*.md as the records in DIR/results.
 
 A record is what `stacksl reproduce STUDY --json` prints, kept as `results/NAME.json`; its table
 stands in a page between `<!-- study: NAME -->` and `<!-- end -->`.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from stacksl.lab.pages import refreshed
 from stacksl.lab.study.records import read_records
-from stacksl.lab.study.tables import refreshed
 
 
 def main(folder: Path, *more: Path) -> None:

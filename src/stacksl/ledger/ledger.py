@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from stacksl.ledger import grants as giving
+from stacksl.ledger import grants
 from stacksl.ledger.deadlines import Deadlines
 from stacksl.ledger.events import canonical, owned_decision
 from stacksl.ledger.journal import Book, Terms
@@ -23,10 +23,10 @@ from stacksl.ledger.transactions import lease, post, received, release, renewal,
 from stacksl.types import Decision, Label
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
+    from stacksl.ledger.pending import Drafts
 
 Clock = Callable[[], float]
+T = TypeVar("T")
 
 
 class Ledger(LedgerReader):
@@ -212,9 +212,7 @@ class Ledger(LedgerReader):
             LedgerError: they do not all fit the budget, an item is unknown, is bought already
                 (audit) or was not bought before (train). Nothing was leased then.
         """
-        purchases = self._book.durably(lambda drafts: giving.reserve(drafts, items, purpose))
-        self._deadlines.note(self.open_purchases())
-        return purchases
+        return self._with_leases(lambda drafts: grants.reserve(drafts, items, purpose))
 
     def own(self, labels: Sequence[tuple[str, int]], source: str) -> list[tuple[Decision, Label]]:
         """Enter labels that are held already; gives what is to be learnt, in order.
@@ -230,7 +228,7 @@ class Ledger(LedgerReader):
             LedgerError: an unknown item, or one whose label was bought or owned before.
             LabelerError: an index that is not one of the item's candidates.
         """
-        owned = self._book.durably(lambda drafts: giving.own(drafts, labels, source))
+        owned = self._book.durably(lambda drafts: grants.own(drafts, labels, source))
         return [(owned_decision(item, size), label) for item, label, size in owned]
 
     def correct(
@@ -245,7 +243,7 @@ class Ledger(LedgerReader):
             LedgerError: the purchase has no answer.
             LabelerError: the index is not a whole number, or not one of the item's candidates.
         """
-        made = self._book.durably(lambda drafts: giving.correct(drafts, item, slot, index, labeler))
+        made = self._book.durably(lambda drafts: grants.correct(drafts, item, slot, index, labeler))
         if made is None:
             return None
         state, label = made
@@ -274,7 +272,7 @@ class Ledger(LedgerReader):
         Raises:
             LedgerError: below what is spent or reserved.
         """
-        self._book.durably(lambda drafts: giving.set_budget(drafts, labels, money, detail))
+        self._book.durably(lambda drafts: grants.set_budget(drafts, labels, money, detail))
 
     def add_items(self, records: Iterable[ItemRecord]) -> int:
         """Enter items that came later; gives how many were new. The very same again are ignored.
@@ -292,7 +290,7 @@ class Ledger(LedgerReader):
         Raises:
             LedgerError: `size` is not one more than before.
         """
-        self._book.durably(lambda drafts: giving.add_class(drafts, name, size))
+        self._book.durably(lambda drafts: grants.add_class(drafts, name, size))
 
     def hand_out(self, rows: Sequence[Handed]) -> None:
         """Note which lease is handed to whom, before a sheet is written.
@@ -304,7 +302,7 @@ class Ledger(LedgerReader):
                 twice. Nothing was noted then.
             LabelerError: a row shows what is not among its item's candidates.
         """
-        self._book.durably(lambda drafts: giving.hand_out(drafts, rows))
+        self._book.durably(lambda drafts: grants.hand_out(drafts, rows))
 
     def forget(self, item: str) -> None:
         """Erase an item: its id, salt, content hash, free texts and rows of sheets.
@@ -331,14 +329,11 @@ class Ledger(LedgerReader):
             purchase: the lease.
             reason: `expired` or `refused`.
         """
-        released = self._book.durably(lambda drafts: release(drafts, purchase, reason))
-        self._deadlines.note(self.open_purchases())
-        return released
+        return self._with_leases(lambda drafts: release(drafts, purchase, reason))
 
     def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
         """Release `leases`, and lease all but those `dropped` anew, in one transaction."""
-        self._book.durably(lambda drafts: giving.free(drafts, leases, dropped))
-        self._deadlines.note(self.open_purchases())
+        self._with_leases(lambda drafts: grants.free(drafts, leases, dropped))
 
     def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
         """Lease a released purchase again, under a raised token; None if no budget is left.
@@ -346,9 +341,7 @@ class Ledger(LedgerReader):
         Raises:
             LedgerError: the purchase was never made, is open, or is answered.
         """
-        purchase = self._book.durably(lambda drafts: lease(drafts, item, slot))
-        self._deadlines.note(self.open_purchases())
-        return purchase
+        return self._with_leases(lambda drafts: lease(drafts, item, slot))
 
     def renew(self) -> None:
         """Let every open lease run anew from now; done at `open`, since nobody was listening."""
@@ -359,6 +352,12 @@ class Ledger(LedgerReader):
         """Release every lease whose time is over; gives those."""
         over = self._deadlines.over(self.open_purchases())
         return [purchase for purchase in over if self.release(purchase, "expired")]
+
+    def _with_leases(self, change: Callable[[Drafts], T]) -> T:
+        """Record a change on disk; leases that it opened run from now."""
+        made = self._book.durably(change)
+        self._deadlines.note(self.open_purchases())
+        return made
 
     # The book ----------------------------------------------------------------------------------
 
@@ -374,29 +373,3 @@ class Ledger(LedgerReader):
         """
         payload = canonical({**detail, "labels": int(labels)})
         self._book.durably(lambda drafts: renewal(drafts, payload))
-
-    def flush(self) -> None:
-        """Make durable what waits in memory."""
-        self._book.flush()
-
-    def close(self) -> None:
-        """Flush, and let the file go."""
-        try:
-            if not self._store.readonly:
-                self.flush()
-        finally:
-            self._store.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._store.close()  # what waits is safe to lose; a second error would hide the first

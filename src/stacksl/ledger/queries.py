@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Self
 
 from stacksl.ledger import findings
 from stacksl.ledger.accounts import Accounts
@@ -12,9 +13,12 @@ from stacksl.ledger.purchases import Answer, Dispute, Handed, Head, ItemRecord, 
 from stacksl.ledger.store.chain import Heads
 from stacksl.ledger.store.database import Store
 
+if TYPE_CHECKING:
+    from types import TracebackType
+
 
 class LedgerReader:
-    """Everything a ledger tells; nothing here writes but `rows`, which flushes what waits."""
+    """All that can be read of a ledger; only `rows` and `close` write: what waits in memory."""
 
     def __init__(self, store: Store, run: str | None, clock: Callable[[], float]) -> None:
         self._store = store
@@ -209,3 +213,31 @@ class LedgerReader:
             LedgerError: an event that this version does not know.
         """
         self._book.verify(heads)
+
+    # Opening and closing -----------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Make durable what waits in memory."""
+        self._book.flush()
+
+    def close(self) -> None:
+        """Flush, and let the file go."""
+        try:
+            if not self._store.readonly:
+                self.flush()
+        finally:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._store.close()  # what waits is safe to lose; a second error would hide the first

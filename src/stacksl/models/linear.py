@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from stacksl import __version__
 from stacksl.core.blocks import Array, Block
 from stacksl.core.heads.abstaining import Threshold
 from stacksl.core.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
 from stacksl.errors import DataError, RunError
 from stacksl.features import FeatureMap, make_features
 from stacksl.files import arrays, formats
+from stacksl.files.atomic import write_atomic
 from stacksl.files.private import make_private
-from stacksl.runs.storage.folder import write_atomic
 from stacksl.types import Item
+from stacksl.version import __version__
 
 ABOUT = "model.json"
 CHUNK = 1024  # items predicted at a time

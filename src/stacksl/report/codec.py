@@ -1,4 +1,4 @@
-"""Facts as JSON text, and back with every field checked."""
+"""A tree of `Fact`s as JSON text, and back with every field checked."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import json
 import math
 from dataclasses import asdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.files import formats
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    from stacksl.report.facts import Facts
+Tree = TypeVar("Tree")
 
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
 
 
-def write(facts: Facts) -> str:
-    """The facts as JSON text in ASCII with their digest.
+def write(tree: Any) -> str:
+    """The dataclass `tree` as JSON text in ASCII with its digest.
 
     A number that is not finite is null; a lone surrogate, which is no text, is U+FFFD.
     """
-    return formats.to_json(_plain(asdict(facts)))
+    return formats.to_json(_plain(asdict(tree)))
 
 
-def read(text: str) -> Facts:
-    """The facts that `write` wrote.
+def read(kind: type[Tree], text: str) -> Tree:
+    """The dataclass of `kind` that `write` wrote.
 
     Raises:
         ValueError: the text does not match its digest, or a field is missing, unknown or of the
@@ -37,20 +37,18 @@ def read(text: str) -> Facts:
 
     content = json.dumps(formats.from_json(text))
     try:
-        return _adapter().validate_json(content)
+        return _adapter(kind).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, ("facts", *first["loc"])))
+        where = ".".join(map(str, (kind.__name__.lower(), *first["loc"])))
         raise ValueError(f"{where}: {first['msg']}") from None
 
 
 @lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[Facts]:
+def _adapter(kind: type[Tree]) -> TypeAdapter[Tree]:
     from pydantic import TypeAdapter
 
-    from stacksl.report.facts import Facts
-
-    return TypeAdapter(Facts)
+    return TypeAdapter(kind)
 
 
 def _plain(value: Any) -> Any:

@@ -318,4 +318,4 @@ class Facts(Fact):
         """
         from stacksl.report.codec import read
 
-        return read(text)
+        return read(cls, text)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from stacksl.errors import DataError
+from stacksl.lab.pages import refreshed
 from stacksl.lab.streams import LABORATORY
 from stacksl.lab.study import headline
 from stacksl.lab.study.records import read_records
 from stacksl.lab.study.rows import Row
-from stacksl.lab.study.tables import refreshed
 
 ROOT = Path(__file__).resolve().parents[3]
 

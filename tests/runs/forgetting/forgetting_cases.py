@@ -12,7 +12,7 @@ from typing import Any
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.labelers.labelers import Pending
+from stacksl.labelers.protocol import Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Head, Purchase
 from stacksl.runs.storage.checkpoints import heads

@@ -66,6 +66,7 @@ def change(
     later: Later = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

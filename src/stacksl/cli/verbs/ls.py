@@ -198,7 +198,7 @@ def _presets() -> dict[str, str]:
 
 
 def _labelers() -> dict[str, str]:
-    from stacksl.labelers.labelers import LABELERS
+    from stacksl.labelers.registry import LABELERS
 
     people = "`file`: people, in sheets that any spreadsheet opens; `stacksl answer` takes them"
     return {"file": people, **_first_lines(LABELERS)}

@@ -78,6 +78,7 @@ def people(
         bool,
         typer.Option("--drop", help="Buy other items instead of handing freed rows out again."),
     ] = False,
+    wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.entry import Stopped
+from stacksl.cli.live import Stopped
 from stacksl.cli.printing import as_json, warn
 from stacksl.errors import RunError, SettingsError
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.entry import Stopped
-from stacksl.cli.live import live
+from stacksl.cli.live import Stopped, live
 from stacksl.cli.printing import as_json, count, dollars, facts, share, spent, warn
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, plural

@@ -51,11 +51,11 @@ def size(
     """
     from stacksl.api import prepare
     from stacksl.cli.verbs.run import setting_of
-    from stacksl.labelers.labelers import OracleLabeler
+    from stacksl.labelers.oracle import OracleLabeler
     from stacksl.lm.memory.forecast import CALIBRATION, forecast
     from stacksl.lm.memory.size import free_bytes
-    from stacksl.models.adapted import choices_of
     from stacksl.runs.loop.language_trainer import due_at
+    from stacksl.runs.settings.language import choices_of
     from stacksl.runs.settings.resolve import resolve
 
     pairs = dict(setting_of(pair) for pair in set_ or [])

@@ -1,4 +1,4 @@
-"""A cell: one adaptation run, or one measurement of the base model, and its numbers."""
+"""A setting is a row as it is asked for; a cell is the one measurement that it means."""
 
 from __future__ import annotations
 
@@ -9,6 +9,37 @@ from hashlib import blake2b
 from typing import Any
 
 from stacksl.lab.study.store import Found
+from stacksl.lab.study.study import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Line):
+    """One row of a table, as it is asked for.
+
+    Attributes:
+        settings: those of its run (`stacksl.Settings`), before k is cut to the options there are
+            and before a choice on held-out labels.
+        budget_fraction: β; 0 for a base row.
+        items: N, the items of the stream at most; None for all there are.
+        task: the set of questions; None for the first.
+        shots: labelled examples in the prompt of a base row; None where there is a run.
+        permuted: whether the order of options is drawn anew (a control).
+        chosen: whether kl_weight and k are those chosen on held-out bought labels.
+        twin: the setting whose result this row takes where that bought what `first` buys.
+    """
+
+    budget_fraction: float = 1.0
+    items: int | None = None
+    task: str | None = None
+    shots: int | None = None
+    permuted: bool = False
+    chosen: bool = False
+    twin: Setting | None = None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether another seed could give another number: not for the base model as it is."""
+        return self.shots is None or self.permuted
 
 
 @dataclass(frozen=True, slots=True)

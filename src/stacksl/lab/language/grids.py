@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from stacksl.lab.language.asking import accuracies, measured
-from stacksl.lab.language.cells import Result
+from stacksl.lab.language.cells import Result, Setting
 from stacksl.lab.language.methods import BASELINES, LATE, MLE, gated, llf, objective, stacksl
 from stacksl.lab.language.paper import BUDGETS, KL_WEIGHTS, NEGATIVES, NUMBERS, STREAM
-from stacksl.lab.language.studies import SEEDS, LanguageBench, LanguageStudy, Setting
+from stacksl.lab.language.studies import SEEDS, LanguageBench, LanguageStudy
 from stacksl.lab.language.tasks import Setup
 
 LETTER = {"protocol": "letter"}

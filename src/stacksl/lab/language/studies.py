@@ -11,48 +11,18 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 from stacksl.data import Dataset
 from stacksl.errors import StackslError
 from stacksl.lab.language.asking import sample_of
-from stacksl.lab.language.cells import Cell, Result
+from stacksl.lab.language.cells import Cell, Result, Setting
 from stacksl.lab.language.tasks import Setup, drawn, held_out, permuted
 from stacksl.lab.study.bench import Bench, Job, Wanted
 from stacksl.lab.study.rows import Row
 from stacksl.lab.study.store import Found, Store
-from stacksl.lab.study.study import Line, Study, rows_of
+from stacksl.lab.study.study import Study, rows_of
 from stacksl.types import Item
 
 if TYPE_CHECKING:
     from stacksl.lab.study.store import Numbers
 
 SEEDS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Setting(Line):
-    """One row of a table, as it is asked for.
-
-    Attributes:
-        settings: those of its run (`stacksl.Settings`), before k is cut to the options there are
-            and before a choice on held-out labels.
-        budget_fraction: β; 0 for a base row.
-        items: N, the items of the stream at most; None for all there are.
-        task: the set of questions; None for the first.
-        shots: labelled examples in the prompt of a base row; None where there is a run.
-        permuted: whether the order of options is drawn anew (a control).
-        chosen: whether kl_weight and k are those chosen on held-out bought labels.
-        twin: the setting whose result this row takes where that bought what `first` buys.
-    """
-
-    budget_fraction: float = 1.0
-    items: int | None = None
-    task: str | None = None
-    shots: int | None = None
-    permuted: bool = False
-    chosen: bool = False
-    twin: Setting | None = None
-
-    @property
-    def repeats(self) -> bool:
-        """Whether another seed could give another number: not for the base model as it is."""
-        return self.shots is None or self.permuted
 
 
 class Play(Protocol):

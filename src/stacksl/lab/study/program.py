@@ -8,7 +8,16 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2]
 
-_PARTS = ("game", "studies/lab", "lab/study/bench.py", "lab/study/store.py")
+_PARTS = (
+    "core",
+    "lab/engines",
+    "lab/bisection.py",
+    "lab/streams",
+    "lab/synthetic",
+    "lab/statistics",
+    "lab/study/bench.py",
+    "lab/study/store.py",
+)
 _SHOWN = "drawing"
 """The folder of what turns rows into tables and figures, and makes no number."""
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stacksl import __version__
 from stacksl.errors import DataError
 from stacksl.lab.study.bench import Bench
 from stacksl.lab.study.rows import Row, row_from
 from stacksl.lab.study.study import Study
+from stacksl.version import __version__
 
 
 def record(study: Study, bench: Bench, seeds: int, rows: Sequence[Row]) -> dict[str, Any]:

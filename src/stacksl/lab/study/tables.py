@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from stacksl.errors import DataError
 from stacksl.lab.study.rows import Row, half_width
 
 HEADINGS: Mapping[str, str] = {
@@ -24,14 +22,10 @@ HEADINGS: Mapping[str, str] = {
 }
 """What a metric is called at the head of its column."""
 
-HEADLINE = "laboratory"
-"""The name under which a page shows `lab.headline` in place of one record."""
-
 WIDEST = 0.02
 """The half-width of an accuracy above which the share of the gain it keeps says nothing."""
 
 _ROUGH = ("percent_of_full", "mean_loss", "max_loss")
-_BLOCK = re.compile(r"<!-- study: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def table(head: Iterable[str], lines: Iterable[Iterable[str]], title: str = "") -> str:
@@ -159,34 +153,3 @@ def _number(metric: str, value: float | None) -> str:
 
 def _digits(metric: str) -> str:
     return ".2f" if metric in _ROUGH else ".4f"
-
-
-def _shown_as_its_study(rows: Sequence[Row]) -> str:
-    from stacksl.lab.studies import STUDIES
-
-    study = STUDIES.get(rows[0].study) if rows else None
-    return markdown(rows) if study is None else study.shown(rows)
-
-
-def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
-    """`text` with its tables as the records have them.
-
-    A table stands between `<!-- study: NAME -->` and `<!-- end -->`, NAME being that of a record,
-    or `laboratory`, which all records make.
-
-    Raises:
-        DataError: there is no such record.
-    """
-
-    def table(match: re.Match[str]) -> str:
-        name = match[1]
-        if name == HEADLINE:
-            from stacksl.lab.study.headline import headline
-
-            return f"<!-- study: {name} -->\n{headline(records)}\n<!-- end -->"
-        if name not in records:
-            raise DataError(f"a page shows the record '{name}', and there is none: make it again")
-        rows = records[name]
-        return f"<!-- study: {name} -->\n{_shown_as_its_study(rows)}\n<!-- end -->"
-
-    return _BLOCK.sub(table, text)

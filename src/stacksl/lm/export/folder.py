@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from stacksl import __version__
 from stacksl.errors import MissingExtra, RunError
 from stacksl.files import formats
 from stacksl.lm.export.atomic import whole_folder
@@ -24,6 +23,7 @@ from stacksl.lm.prompt.format import PromptFormat, Protocol
 from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.reading import quiet, read_tokenizer
 from stacksl.lm.scoring.normalise import Normalisation
+from stacksl.version import __version__
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stacksl import __version__
 from stacksl.errors import DataError, RunError
 from stacksl.lm.prompt.format import Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, Tokenizing
 from stacksl.types import Item
+from stacksl.version import __version__
 
 __all__ = ["METRICS", "Task", "command", "shell", "write_task"]
 

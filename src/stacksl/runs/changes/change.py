@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stacksl.data.values import one_line
 from stacksl.errors import RunError, SettingsError
-from stacksl.labelers.labelers import make_labeler
+from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, in_common, named
 from stacksl.runs.changes.pending import complete

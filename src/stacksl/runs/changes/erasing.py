@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from stacksl.features.store import erase, is_frozen, items_in
+from stacksl.files.atomic import write_atomic
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
-from stacksl.runs.storage.folder import RunFolder, read_facts, write_atomic
+from stacksl.runs.storage.folder import RunFolder, read_facts
 
 ERASED: Final = "(forgotten)"
 LONG: Final = 12  # characters from which a text is looked for inside others

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stacksl.data import write_classes
+from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.items.identity import records_of
 from stacksl.runs.items.roles import asked_by_audit, corpus_of, kept, new_owned, next_terms
 from stacksl.runs.items.sources import CLASSES
 from stacksl.runs.spec import PENDING, RunSpec
-from stacksl.runs.storage.folder import RunFolder, write_atomic
+from stacksl.runs.storage.folder import RunFolder
 
 
 def complete(spec: RunSpec) -> RunSpec:

@@ -14,6 +14,7 @@ from stacksl.core.scorers import Head
 from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
+from stacksl.files.atomic import write_atomic
 from stacksl.files.private import make_private
 from stacksl.models.audit import Audit, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested, judge, point
@@ -26,7 +27,7 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import RunFolder, read_facts, write_atomic
+from stacksl.runs.storage.folder import RunFolder, read_facts
 from stacksl.runs.storage.state import now
 from stacksl.runs.storage.tables import write_metrics, write_rounds
 

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from itertools import islice
 
+from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.spec import RunSpec, content
-from stacksl.runs.storage.folder import RunFolder, write_atomic
+from stacksl.runs.storage.folder import RunFolder
 
 FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
 KEPT = "items.json"

@@ -14,9 +14,9 @@ from typing import Any
 
 from stacksl.errors import RunError
 from stacksl.files import formats
+from stacksl.files.atomic import write_atomic
 from stacksl.files.private import make_private
 from stacksl.lm import LanguageModel, Lesson
-from stacksl.runs.storage.folder import write_atomic
 
 Tell = Callable[[int, int], None]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from stacksl.core.learner import Learner
-from stacksl.labelers.labelers import Labeler, Request
+from stacksl.labelers.protocol import Labeler, Request
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase, Receipt
 from stacksl.runs.items.corpus import Corpus

@@ -24,13 +24,13 @@ from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import present_crew
-from stacksl.models.adapted import choices_of
 from stacksl.runs.loop.adapters import Adapters, read_record
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
 from stacksl.runs.loop.training_examples import labels_hash, lessons, loss_set_of
 from stacksl.runs.session.build_learner import fresh_scorer, prime
 from stacksl.runs.settings.conflicts import refit_shares
+from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Label
 

@@ -17,7 +17,7 @@ from stacksl.core.rng import generator
 from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.files.private import make_private
-from stacksl.labelers.labelers import Pending, Request
+from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets import (
     Asked,
     Reply,

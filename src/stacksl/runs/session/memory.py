@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stacksl.models.adapted import choices_of
 from stacksl.runs.loop.language_trainer import due_at
+from stacksl.runs.settings.language import choices_of
 from stacksl.runs.settings.resolve import Settings
 from stacksl.types import Item
 

@@ -18,7 +18,7 @@ from stacksl.core.blocks import Block
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
-from stacksl.labelers.labelers import Labeler, Pending
+from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.runs.changes.added_classes import learn_named, widen_to

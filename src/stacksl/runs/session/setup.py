@@ -14,7 +14,8 @@ from stacksl.features import FeatureMap, make_features
 from stacksl.features.store import freeze, is_frozen, thaw
 from stacksl.files import arrays
 from stacksl.files.private import make_private
-from stacksl.labelers.labelers import Labeler, make_labeler
+from stacksl.labelers.protocol import Labeler
+from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus

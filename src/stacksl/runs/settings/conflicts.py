@@ -29,7 +29,7 @@ def unknown_names(settings: Settings) -> list[str]:
     from stacksl.core.followers import FOLLOWERS
     from stacksl.core.scorers import SCORERS
     from stacksl.features import ENCODERS
-    from stacksl.labelers.labelers import LABELERS
+    from stacksl.labelers.registry import LABELERS
 
     named: list[tuple[str, str | None, Any]] = [
         ("gate", settings.gate, GATES),

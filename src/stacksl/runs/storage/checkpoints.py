@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stacksl.errors import RunError
 from stacksl.files import arrays, formats
-from stacksl.runs.storage.folder import write_atomic
+from stacksl.files.atomic import write_atomic
 
 KEPT = 3
 

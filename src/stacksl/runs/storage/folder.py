@@ -20,7 +20,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from stacksl.errors import RunError, RunLocked
 from stacksl.files import formats
-from stacksl.files.private import keep_private, make_private, opened_private
+from stacksl.files.atomic import DRAFT, write_atomic
+from stacksl.files.private import keep_private, make_private
 
 if TYPE_CHECKING:
     from stacksl.report.facts import Facts
@@ -31,51 +32,11 @@ POLL = 0.05  # seconds between two tries
 STATE = "state.json"
 FACTS = "facts.json"
 FORGETTING = "forgetting.json"  # while an item is being forgotten
-DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
 RESOLVED = "resolved.toml"
 BY_HAND = "run.toml"  # may be edited by hand, so it has no digest
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
 
 State = Literal["running", "waiting", "finished", "stopped", "failed"]
-
-
-def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
-    """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one.
-
-    Nobody but its owner may read it, whatever the umask, unless `mode` gives its permission bits.
-
-    Raises:
-        RunError: if the disk is full or the folder cannot be written.
-    """
-    data = content.encode() if isinstance(content, str) else content
-    draft = path.with_name(f"{DRAFT}{os.getpid()}-{path.name}")
-    try:
-        try:
-            with opened_private(draft) as file:
-                file.write(data)
-                file.flush()
-                if mode is not None:
-                    os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
-    except OSError as fault:
-        raise RunError(
-            f"cannot write {path.name} in {path.parent}: {fault.strerror or fault};"
-            " free some space or give another folder, then resume"
-        ) from fault
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stacksl.errors import RunError, StackslError, kind_and_place
-from stacksl.labelers.labelers import Labeler
+from stacksl.labelers.protocol import Labeler
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import TIMES, RunFolder, State
 

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.storage.folder import write_atomic
 from stacksl.types import Decision
 
 __all__ = ["write_metrics", "write_rounds"]

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.files import formats
+from stacksl.files.atomic import sync_folder, write_atomic
 from stacksl.runs.items.sources import Stock
-from stacksl.runs.storage.folder import FORGETTING, RunFolder, sync_folder, write_atomic
+from stacksl.runs.storage.folder import FORGETTING, RunFolder
 from stacksl.types import Item
 
 TOMBSTONES = "forgotten.json"

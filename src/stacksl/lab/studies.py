@@ -2,7 +2,7 @@
 
 A study is a claim and the lines of a table; numbers that are missing are measured, and rows of one
 JSON schema are made of them (`rows.KEYS`). There are two kinds: `LANGUAGE` adapts language models
-on questions, `lab.LABORATORY` plays learners on synthetic streams.
+on questions, `LABORATORY` plays learners on synthetic streams.
 """
 
 from __future__ import annotations
@@ -11,10 +11,25 @@ from collections.abc import Mapping
 
 from stacksl.errors import unknown_name
 from stacksl.lab.language.grids import LANGUAGE
-from stacksl.lab.streams import LABORATORY
+from stacksl.lab.streams.advice import ADVICE
+from stacksl.lab.streams.clipping import CLIPPING
+from stacksl.lab.streams.complexity import COMPLEXITY
+from stacksl.lab.streams.coverage import COVERAGE
+from stacksl.lab.streams.drift import DRIFT
+from stacksl.lab.streams.gates.study import GATES_STUDY
+from stacksl.lab.streams.learners import LEARNERS
+from stacksl.lab.streams.rates import RATES
+from stacksl.lab.streams.regret import REGRET
+from stacksl.lab.streams.trial import StreamStudy
 from stacksl.lab.study.study import Study
 
-__all__ = ["LANGUAGE", "STUDIES", "listing", "study_named"]
+LABORATORY: Mapping[str, StreamStudy] = {
+    study.name: study
+    for study in (
+        REGRET, GATES_STUDY, RATES, COVERAGE, LEARNERS, CLIPPING, DRIFT, ADVICE, COMPLEXITY,
+    )
+}  # fmt: skip
+"""Every study of the laboratory by the name that `stacksl reproduce` takes."""
 
 STUDIES: Mapping[str, Study] = {**LANGUAGE, **LABORATORY}
 """Every study by the name that `stacksl reproduce` takes."""

@@ -1,0 +1,1 @@
+"""Final models fitted to convergence, and what helps them: soft examples, neighbours."""

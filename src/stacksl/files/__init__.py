@@ -1,0 +1,1 @@
+"""How files are written and read back: atomic, private, with a digest and a format number."""

@@ -1,0 +1,50 @@
+"""Files that are there whole or not at all, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stacksl.errors import RunError
+from stacksl.files.private import opened_private
+
+DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
+
+
+def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
+    """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one.
+
+    Nobody but its owner may read it, whatever the umask, unless `mode` gives its permission bits.
+
+    Raises:
+        RunError: if the disk is full or the folder cannot be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    draft = path.with_name(f"{DRAFT}{os.getpid()}-{path.name}")
+    try:
+        try:
+            with opened_private(draft) as file:
+                file.write(data)
+                file.flush()
+                if mode is not None:
+                    os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+    except OSError as fault:
+        raise RunError(
+            f"cannot write {path.name} in {path.parent}: {fault.strerror or fault};"
+            " free some space or give another folder, then resume"
+        ) from fault
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,1 @@
+"""Studies that adapt language models on questions."""

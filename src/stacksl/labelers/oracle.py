@@ -1,0 +1,74 @@
+"""The labeler that reads the answers of the data file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stacksl.errors import LabelerError
+from stacksl.labelers.protocol import Pending
+from stacksl.ledger.purchases import Answer, Purchase
+
+
+class OracleLabeler:
+    """The data file's own answers, at once, each at the purchase's price."""
+
+    name = "oracle"
+    repeatable = True
+
+    def __init__(self, answers: Mapping[str, int], sizes: Mapping[str, int]) -> None:
+        """Hold the answers.
+
+        Args:
+            answers: item id to the index of its gold candidate.
+            sizes: item id to K, for every item that may be asked.
+
+        Raises:
+            LabelerError: items without an answer, or with one outside their candidates.
+        """
+        self._answers = _complete(answers, sizes, self.name)
+        self._asked: dict[tuple[str, int, int], Answer] = {}
+
+    def ask(self, requests: Sequence[Purchase]) -> None:
+        """Look the answers up; of a request only the purchase matters."""
+        for p in requests:
+            index = self._index(p.item, p.slot)
+            key = (p.item, p.slot, p.token)
+            self._asked[key] = Answer(*key, index, self.name, p.price)
+
+    def _index(self, item: str, slot: int) -> int:
+        """The candidate that is said to be right for slot `slot` of an item."""
+        return self._gold(item)
+
+    def _gold(self, item: str) -> int:
+        if item not in self._answers:
+            raise LabelerError(f"the labeler was asked for item '{item}', which is not in its file")
+        return self._answers[item]
+
+    def answers(self) -> list[Answer]:
+        """The answers to what was asked, in that order, once."""
+        given = list(self._asked.values())
+        self._asked.clear()
+        return given
+
+    def pending(self) -> list[Pending]:
+        """Nothing is waited for."""
+        return []
+
+
+def _complete(answers: Mapping[str, int], sizes: Mapping[str, int], name: str) -> dict[str, int]:
+    """The answers, after every item was found to have a possible one."""
+    missing = [item for item in sizes if item not in answers]
+    if missing:
+        raise LabelerError(
+            f"the labeler '{name}' needs an answer for each of the {len(sizes)} items, "
+            f"{len(missing)} have none (the first is '{missing[0]}'): add the answers, leave these "
+            "items out of the file, or let people answer with --labeler file"
+        )
+    wrong = [item for item, size in sizes.items() if not 0 <= answers[item] < size]
+    if wrong:
+        first = wrong[0]
+        raise LabelerError(
+            f"an answer should be the index of one of the item's candidates, that of '{first}' "
+            f"is {answers[first]} of {sizes[first]}: correct the file"
+        )
+    return {item: int(answers[item]) for item in sizes}

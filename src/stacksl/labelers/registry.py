@@ -1,0 +1,67 @@
+"""Labelers by the word that their setting begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from stacksl.errors import SettingsError, unknown_name
+from stacksl.labelers.noisy import NoisyLabeler
+from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.protocol import Labeler
+
+
+def _oracle(
+    rest: str | None, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
+) -> Labeler:
+    """`oracle`: the file's own answers."""
+    if rest is not None:
+        raise SettingsError(f"the labeler 'oracle' takes nothing after it, got 'oracle:{rest}'")
+    return OracleLabeler(answers, sizes)
+
+
+def _noisy(
+    rest: str | None, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
+) -> Labeler:
+    """`noisy:P`: the file's own answers, each wrong with probability P (for studies)."""
+    try:
+        probability = float(rest or "")
+    except ValueError:
+        raise SettingsError(
+            f"the labeler 'noisy:P' needs a probability P from 0 to 1, got {rest!r}"
+        ) from None
+    return NoisyLabeler(probability, answers, sizes, seed)
+
+
+Maker = Callable[[str | None, Mapping[str, int], Mapping[str, int], int], Labeler]
+
+LABELERS: Final[dict[str, Maker]] = {"oracle": _oracle, "noisy": _noisy}
+"""Every labeler by the word its setting begins with."""
+
+
+def make_labeler(
+    spec: str, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
+) -> Labeler:
+    """The labeler that a setting names.
+
+    Args:
+        spec: `oracle`, or `noisy:P`.
+        answers: item id to the index of its gold candidate.
+        sizes: item id to K, for every item that may be asked.
+        seed: the run's seed.
+
+    Raises:
+        SettingsError: an unknown name or a wrong parameter.
+        LabelerError: it cannot answer every item.
+
+    Example:
+        >>> labeler = make_labeler("oracle", {"q1": 1}, {"q1": 4}, seed=0)
+        >>> from stacksl.ledger.purchases import Purchase
+        >>> labeler.ask([Purchase("q1", 0, 1, 1, "train", 0)])
+        >>> labeler.answers()[0].index
+        1
+    """
+    name, colon, rest = spec.partition(":")
+    if name not in LABELERS:
+        raise unknown_name("labeler", name, LABELERS)
+    return LABELERS[name](rest if colon else None, answers, sizes, seed)

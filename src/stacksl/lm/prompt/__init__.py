@@ -1,0 +1,1 @@
+"""From an item to the text and the tokens that a language model reads."""

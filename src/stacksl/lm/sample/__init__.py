@@ -1,0 +1,1 @@
+"""The language model of the package and the questions made for it."""

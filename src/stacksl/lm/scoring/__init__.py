@@ -1,0 +1,1 @@
+"""From token rows to log-likelihoods, states, scores and features of options."""

@@ -1,0 +1,1 @@
+"""What changes a run that has begun: budget, items, classes, annotators, forgotten items."""

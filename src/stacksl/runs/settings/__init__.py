@@ -1,0 +1,1 @@
+"""What a run is asked to do: settings with their origin, presets, budget."""

@@ -1,0 +1,1 @@
+"""A run's folder: its state, checkpoints, anchors, tables and tombstones."""

@@ -1,1 +1,0 @@
-"""The other studies, a module each."""
