@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from stacksl.files import formats
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 Tree = TypeVar("Tree")
 
@@ -33,22 +29,15 @@ def read(kind: type[Tree], text: str) -> Tree:
         ValueError: the text does not match its digest, or a field is missing, unknown or of the
             wrong type.
     """
-    from pydantic import ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
     content = json.dumps(formats.from_json(text))
     try:
-        return _adapter(kind).validate_json(content)
+        return TypeAdapter(kind).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, (kind.__name__.lower(), *first["loc"])))
         raise ValueError(f"{where}: {first['msg']}") from None
-
-
-@lru_cache(maxsize=1)
-def _adapter(kind: type[Tree]) -> TypeAdapter[Tree]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
 
 
 def _plain(value: Any) -> Any:
