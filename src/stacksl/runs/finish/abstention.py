@@ -88,7 +88,7 @@ def _largest(head: Head, trainer: LinearTrainer, rows: NDArray[np.int64]) -> Arr
 
 
 def words_on_threshold(found: Threshold | None, none: int, *, possible: bool) -> str:
-    """What the report says of abstaining; empty where nobody answered with none of these.
+    """What the report says of abstaining; empty where no answer was none of these.
 
     Args:
         found: the threshold.
