@@ -3,6 +3,7 @@
 # make test     lint, types and tests, every extra installed (what continuous integration runs)
 # make test-slow, make bench                               (minutes long)
 # make golden BASE=COMMIT  the same runs with that commit and with this tree, compared value by value
+# make words    the words written by hand in the documentation, per page and in all
 # make wheelhouse  a folder that installs on a machine without a network (docs/offline.md)
 
 VENV ?= .venv
@@ -18,10 +19,10 @@ HAS_BROWSER := { [ -n "$$CHROMIUM" ] || command -v chromium || command -v chromi
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm test test-slow lint types bench browser golden wheelhouse clean
+.PHONY: help demo demo-lm test test-slow lint types bench browser golden words wheelhouse clean
 
 help:
-	@sed -n '1,7s/^# //p' Makefile
+	@sed -n '1,8s/^# //p' Makefile
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
@@ -106,6 +107,9 @@ golden: $(if $(BASE),$(VENV)/.lm)
 	@[ -n "$(BASE)" ] || { echo "make golden needs a commit to compare with: make golden BASE=main"; exit 2; }
 	@$(RUN) scripts/golden.py "$(BASE)" $(foreach run,$(ONLY),--only $(run)) \
 	  $(foreach field,$(EXPECT),--expect '$(field)') $(if $(TOLERANCE),--tolerance $(TOLERANCE))
+
+words: $(VENV)/bin/python
+	@$(RUN) scripts/words.py
 
 wheelhouse: $(VENV)/bin/python
 	@$(RUN) scripts/wheelhouse.py $(WHEELHOUSE) --extras $(EXTRAS) --torch $(TORCH) \

@@ -1,4 +1,4 @@
-"""The desk of the first day: a shell in a folder, and a page on which all of it is written."""
+"""A shell in a folder that records its commands and their output as a page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Typed:
 
 @dataclass
 class Desk:
-    """A folder in which commands are typed; `page` has them with what they printed."""
+    """Runs commands in a folder; `page` has them with their output."""
 
     folder: Path
     typed: list[Typed] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Desk:
         self._parts.append(text.strip())
 
     def types(self, command: str, *, code: int = 0, shown: int | None = None) -> str:
-        """Type a command, write it and what it printed on the page; what it printed.
+        """Run a command, write it and its output on the page; the output.
 
         Args:
             command: for the shell.
@@ -61,11 +61,11 @@ class Desk:
         return printed
 
     def asks(self, command: str, *, code: int = 0) -> dict[str, Any]:
-        """Type a command with --json, which the page does not show; its value."""
+        """The value that a command prints with --json; the page does not show it."""
         return dict(json.loads(self._call(f"{command} --json", code).stdout))
 
     def page(self) -> str:
-        """The page: all that was said and typed."""
+        """The page: paragraphs, commands and output, in order."""
         return "\n\n".join(self._parts) + "\n"
 
     def _run(self, command: str, code: int) -> str:

@@ -23,7 +23,7 @@ WORDS = dict(
         re.MULTILINE | re.DOTALL,
     )
 )
-"""What the page says between the commands, by name."""
+"""The paragraphs between the commands, by name."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Scale:
 
 
 def tell(desk: Desk, anna: Colleague, ben: Colleague, terms: Scale) -> None:
-    """Live through the day at `desk`."""
+    """Play the day in the shell of `desk`."""
     _begins(desk, terms)
     _morning(desk, anna, ben)
     _noon(desk, anna, ben)

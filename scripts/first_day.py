@@ -60,7 +60,7 @@ def _write(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def play(data: Path, folder: Path, scale: Scale) -> Desk:
-    """Live through the day in `folder`; what was typed and printed."""
+    """Play the day in `folder`; the commands and their output."""
     known = lay_out(data, folder, scale)
     anna = Colleague("anna", known)
     ben = Colleague("ben", known, separator=";", encoding="cp1252", slips=0.05)

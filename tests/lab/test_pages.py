@@ -10,9 +10,8 @@ import pytest
 from stacksl.errors import DataError
 from stacksl.lab.language.paper import CANNOT, NUMBERS
 from stacksl.lab.language.studies import LanguageBench
-from stacksl.lab.pages import refreshed
-from stacksl.lab.streams import LABORATORY
-from stacksl.lab.studies import LANGUAGE, STUDIES
+from stacksl.lab.pages import HEADLINE, refreshed
+from stacksl.lab.studies import LABORATORY, LANGUAGE, STUDIES
 from stacksl.lab.study.records import read_records, record
 from stacksl.lab.study.rows import KEYS, Row
 from stacksl.lab.study.tables import markdown
@@ -25,9 +24,10 @@ RECORDS = read_records(FOLDER / "results")
 def test_every_study_has_its_page() -> None:
     assert set(PAGES) == {"README", *STUDIES}
     for name, study in STUDIES.items():
-        assert f"stacksl reproduce {name}" in PAGES[name]
-        assert study.cost in PAGES[name]
-        assert all(sentence in PAGES[name] for sentence in CANNOT.get(name, ()))
+        said = " ".join(PAGES[name].split())
+        assert f"stacksl reproduce {name}" in said
+        assert study.cost in said
+        assert all(sentence in said for sentence in CANNOT.get(name, ()))
         assert f"[{name}]({name}.md)" in PAGES["README"]
 
 
@@ -36,6 +36,8 @@ def test_its_tables_are_the_records(page: str) -> None:
     assert refreshed(PAGES[page], RECORDS) == PAGES[page]
     shown = set(re.findall(r"<!-- study: (.+?) -->", PAGES[page]))
     mine = {name for name in RECORDS if name.partition(".")[0] == page}
+    if page == "README":
+        mine = {HEADLINE}
     assert shown == mine, "every record is shown on its study's page"
 
 

@@ -1,4 +1,4 @@
-"""`python -m stacksl.lab DIR [PAGE]`: the tables in DIR/*.md as the records in DIR/results.
+"""`python -m stacksl.lab DIR`: the tables in DIR/*.md as the records in DIR/results.
 
 A record is what `stacksl reproduce STUDY --json` prints, kept as `results/NAME.json`; its table
 stands in a page between `<!-- study: NAME -->` and `<!-- end -->`.
@@ -13,10 +13,10 @@ from stacksl.lab.pages import refreshed
 from stacksl.lab.study.records import read_records
 
 
-def main(folder: Path, *more: Path) -> None:
-    """Write every page of `folder`, and `more` pages, that are not up to date."""
+def main(folder: Path) -> None:
+    """Write every page of `folder` that is not up to date."""
     records = read_records(folder / "results")
-    for page in (*sorted(folder.glob("*.md")), *more):
+    for page in sorted(folder.glob("*.md")):
         before = page.read_text(encoding="utf-8")
         after = refreshed(before, records)
         if after != before:
@@ -25,4 +25,4 @@ def main(folder: Path, *more: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    main(Path(sys.argv[1]))

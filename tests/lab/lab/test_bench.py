@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from stacksl.errors import RunError
-from stacksl.lab.streams import LABORATORY
 from stacksl.lab.streams.trial import StreamStudy, Trial, samples
+from stacksl.lab.studies import LABORATORY
 from stacksl.lab.study.bench import Bench, Pace, Tell
 from stacksl.lab.study.records import record
 from stacksl.lab.study.rows import KEYS, Row

@@ -49,7 +49,7 @@ CLAIMS: Sequence[Claim] = (
         "Regret grows as √(dB) under a budget (Theorem 2)",
         "slope in B {rates|pairs: first, slope in B|slope|2} (printed 0.5), in T"
         " {rates|pairs: first, slope in T|slope|2} (printed 0.07)",
-        "cannot hold; dT/√B does ([proof](docs/theory.md))",
+        "cannot hold; dT/√B does ([proof](../theory.md))",
         "rates",
     ),
     Claim(
@@ -99,7 +99,7 @@ def headline(records: Mapping[str, Sequence[Row]]) -> str:
     lines = ["| the paper | measured | verdict |", "|---|---|---|"]
     for claim in CLAIMS:
         measured = _FIELD.sub(lambda field: _number(field, records), claim.measured)
-        page = f"[{claim.study}](docs/studies/{claim.study}.md)"
+        page = f"[{claim.study}]({claim.study}.md)"
         lines.append(f"| {claim.claim} | {measured} ({page}) | {claim.verdict} |")
     return "\n".join(lines)
 
