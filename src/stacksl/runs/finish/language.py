@@ -1,4 +1,4 @@
-"""What a run's report tells of the language model it adapted, gathered from run and model."""
+"""Report facts of the language model that a run adapted, from the run and the model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from stacksl.models.adapted import AdaptedModel
 from stacksl.models.evaluation import Evaluation, Point, Tested
 from stacksl.models.metrics import wilson
 from stacksl.report import language as f
-from stacksl.report.facts import Named
+from stacksl.report.named import Named
 from stacksl.runs.finish.adapter import epochs_of, training_of
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import TIMES
-
-__all__ = ["language_facts"]
 
 
 def language_facts(
@@ -109,7 +107,7 @@ def _peak_memory(device: str) -> tuple[int, bool]:
 
 
 def _seconds(state: Mapping[str, Any]) -> float | None:
-    """From start to end; the time between an interruption and what came after it is nobody's."""
+    """From start to end; None after an interruption, since the pause is no part of the run."""
     if state.get("interruptions") or not state.get("finished"):
         return None
     begun, done = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
@@ -166,7 +164,7 @@ def _history(spec: RunSpec, ledger: LedgerReader) -> list[Refitted]:
     return history(spec.folder.adapters, count)
 
 
-TOLD = (
+REPORTED = (
     "examples", "steps", "clipped", "kl_weight", "seconds", "tokens",
     "loss", "loss_clipped", "largest", "largest_clipped", "kl",
 )  # fmt: skip
@@ -177,7 +175,7 @@ def _refits(history: list[Refitted], curve: tuple[Point, ...]) -> tuple[f.Adapte
     found = []
     for number, each in enumerate(history, start=1):
         _, accuracy, low, high = curve[number] if curve else (0, None, None, None)
-        told: dict[str, Any] = {name: each.trained.get(name) for name in TOLD}
+        values: dict[str, Any] = {name: each.trained.get(name) for name in REPORTED}
         found.append(
             f.AdapterRefit(
                 number=each.number,
@@ -185,7 +183,7 @@ def _refits(history: list[Refitted], curve: tuple[Point, ...]) -> tuple[f.Adapte
                 accuracy=accuracy,
                 low=low,
                 high=high,
-                **told,
+                **values,
             )
         )
     return tuple(found)
