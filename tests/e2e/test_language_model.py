@@ -26,7 +26,7 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
 RUNS, LABELS, LM = "stacksl.runs", "stacksl.ledger", "stacksl.lm"
-SAVE = f"{LM}.training.checkpoint:Interim.save"
+SAVE = f"{LM}.training.checkpoint:TrainingCheckpoint.save"
 # 6 labels, refits at 1, 3 and 6; two epochs of steps of two: 2, 4 and 6 steps
 SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
 
@@ -37,8 +37,8 @@ ROUNDS = {
     "between a checkpoint's two files": (f"{RUNS}.storage.checkpoints:write_atomic", 3, "after"),
 }
 REFIT = {
-    "before its first step": (f"{LM}.training.steps:Course.run", 2, "before"),
-    "between two steps": (f"{LM}.training.optimizer:Descent.step", 4, "after"),
+    "before its first step": (f"{LM}.training.steps:TrainingSteps.run", 2, "before"),
+    "between two steps": (f"{LM}.training.optimizer:Optimizer.step", 4, "after"),
     "between a step and its checkpoint": (SAVE, 4, "before"),
     "when a training checkpoint was written": (
         SAVE,
@@ -178,10 +178,10 @@ def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: P
     """In every refit, once more where it went on, and in the epoch that it began."""
     out = tmp_path / "run"
     for moment in (
-        (f"{LM}.training.optimizer:Descent.step", 2, "after"),
+        (f"{LM}.training.optimizer:Optimizer.step", 2, "after"),
         (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
-        (f"{LM}.training.optimizer:Descent.step", 3, "after"),
-        (f"{LM}.training.optimizer:Descent.step", 1, "before"),
+        (f"{LM}.training.optimizer:Optimizer.step", 3, "after"),
+        (f"{LM}.training.optimizer:Optimizer.step", 1, "before"),
         (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
     ):
         assert worker.play(**kind.order(out), kill=moment)["killed"]
