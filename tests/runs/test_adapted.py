@@ -16,8 +16,8 @@ from stacksl.labelers.oracle import OracleLabeler
 from stacksl.lm import NORMALISATIONS
 from stacksl.models.adapted import AdaptedModel, is_adapted
 from stacksl.models.metrics import macro_f1, wilson
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
-from stacksl.runs.settings.resolve import Settings
 
 from .lm_cases import QUICK, Corpus, questions, tiny_model
 

@@ -9,8 +9,6 @@ import os
 import sys
 from collections.abc import Callable
 
-__all__ = ["in_crew"]
-
 
 def in_crew(play: Callable[[], int]) -> int:
     """The exit code of `play`, which only the first of several processes runs.

@@ -19,13 +19,12 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.files.atomic import write_atomic
 from stacksl.runs.items.sources import CLASSES, More, Stock, given_classes, load, with_more
 from stacksl.runs.settings.budget import Budget
-from stacksl.runs.settings.resolve import Resolved, Settings, resolve, settings_type
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import Resolved, resolve, settings_type
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.tombstones import as_it_was
 from stacksl.types import Item
 from stacksl.version import __version__
-
-__all__ = ["PENDING", "REOPEN", "RunSpec", "Terms", "content", "versions"]
 
 PENDING = "pending"  # in `resolved.toml`: a change that is not recorded yet; its names begin so
 REOPEN = "pending_reopen"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from stacksl.lm.export.about import About
     from stacksl.lm.export.tasks import Task
 
-__all__ = ["export"]
-
 Merge = Annotated[
     Path | None,
     typer.Option(

@@ -34,8 +34,6 @@ from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Label
 
-__all__ = ["LanguageTrainer", "changed_facts", "due_at", "language_model"]
-
 KEY = "adaptation"  # of the checkpoint's array
 COMPUTED = {
     "lm_device": "the device",

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stacksl.runs.loop.language_trainer import due_at
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
-from stacksl.runs.settings.resolve import Settings
 from stacksl.types import Item
-
-__all__ = ["expect_room"]
 
 
 def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:

@@ -33,20 +33,6 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.tombstones import Tombstones
 
-__all__ = [
-    "batches_of",
-    "cut_texts",
-    "feature_map",
-    "features_again",
-    "features_of",
-    "labeler_of",
-    "ledger_of",
-    "note_model",
-    "players_of",
-    "sheet_labeler",
-    "trainer_of",
-]
-
 
 def players_of(spec: RunSpec, block: Block, corpus: Corpus) -> Players:
     """The players of a run, as they were before any item was forgotten."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.prompt.format import template
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 
 
 def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
