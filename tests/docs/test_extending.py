@@ -13,7 +13,7 @@ import pytest
 
 import stacksl
 from stacksl.core import FOLLOWERS, GATES, SCORERS
-from stacksl.features import ENCODERS
+from stacksl.features import FEATURES
 from stacksl.labelers.registry import LABELERS
 
 from .pages_cases import BLOCK, PAGES, ROOT
@@ -26,10 +26,10 @@ EXTENSIONS = "\n".join(
 @pytest.fixture
 def extended(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """The page's code, run; the registries are as before afterwards."""
-    for known in (GATES, SCORERS, FOLLOWERS, LABELERS, ENCODERS):
+    for known in (GATES, SCORERS, FOLLOWERS, LABELERS, FEATURES):
         for name in list(known):
             monkeypatch.setitem(known, name, known[name])
-    for known, name in ((GATES, "unsure"), (SCORERS, "perceptron"), (ENCODERS, "letters")):
+    for known, name in ((GATES, "unsure"), (SCORERS, "perceptron"), (FEATURES, "letters")):
         monkeypatch.setitem(known, name, None)
     monkeypatch.setitem(LABELERS, "off-by-one", None)
     page = types.ModuleType("page")
