@@ -27,6 +27,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def unknown_names(settings: Settings) -> list[str]:
     """A sentence for each name that no registry has, and for a budget that is none."""
     from stacksl.core.followers import FOLLOWERS
+    from stacksl.core.parts import PARTS, named_parts
     from stacksl.core.scorers import SCORERS
     from stacksl.features import FEATURES
     from stacksl.labelers.registry import LABELERS
@@ -37,6 +38,7 @@ def unknown_names(settings: Settings) -> list[str]:
         ("scorer", settings.scorer, SCORERS),
         ("features", settings.features.partition(":")[0], FEATURES),
         ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file"]),
+        *(("part", name, PARTS) for name in named_parts(settings.parts)),
     ]
     found = [
         f"unknown {kind} '{name}'{nearest(name, known) or ':'} known:"
