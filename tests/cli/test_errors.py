@@ -124,34 +124,43 @@ def shell(command: str, home: Path, **environment: str) -> subprocess.CompletedP
     )
 
 
-@pytest.fixture
-def foreign(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `foreign.csv`."""
+    home = tmp_path_factory.mktemp("foreign")
     rows = (f"{word} {n},{label}\n" for n in range(20) for word, label in FOREIGN)
-    (tmp_path / "foreign.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
-    return tmp_path
+    (home / "foreign.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
+    return home
 
 
 FOREIGN = (("مرحبا", "جيد"), ("salut", "mauvais 😀"))
 
 
-def test_a_narrow_encoding_escapes_what_it_cannot_write(foreign: Path) -> None:
+def test_closed_streams_are_no_error(foreign: Path, stacksl) -> None:
+    """A run whose files must never be given the number of stdin, stdout or stderr."""
+    done = shell("stacksl run foreign.csv --out closed --quiet <&- >&- 2>&-", foreign)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert stacksl("ledger", "verify", foreign / "closed").code == 0
+
+
+@pytest.mark.parametrize(
+    ("closed", "printed"), [(">&-", False), (">&- 2>&-", False), ("2>&-", True)]
+)
+def test_a_closed_stream_leaves_the_others_alone(foreign: Path, closed: str, printed: bool) -> None:
+    done = shell(f"stacksl data check foreign.csv {closed}", foreign)
+    assert (done.returncode, bool(done.stdout), done.stderr) == (0, printed, b"")
+
+
+def test_a_narrow_encoding_escapes_what_it_cannot_write(foreign: Path, stacksl) -> None:
     """An old terminal or a bare cron job: sentences are escaped, JSON stays JSON."""
     narrow = {"PYTHONIOENCODING": "ascii"}
     said = shell("stacksl data check foreign.csv", foreign, **narrow)
     assert (said.returncode, said.stderr) == (0, b"")
     assert b"the largest '" in said.stdout
     assert b"\\u062c" in said.stdout
-    made = shell("stacksl run foreign.csv --out made --quiet", foreign, **narrow)
-    assert made.returncode == 0
+    made = stacksl("run", foreign / "foreign.csv", "--out", foreign / "made", "--quiet")
+    assert made.code == 0
     rows = shell("stacksl predict made foreign.csv --quiet", foreign, **narrow)
     assert rows.returncode == 0
     choices = {json.loads(line)["choice"] for line in rows.stdout.decode("ascii").splitlines()}
     assert choices <= {label for _, label in FOREIGN}
-
-
-@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-", "2>&-"])
-def test_closed_streams_are_no_error(foreign: Path, closed: str) -> None:
-    """A run whose files must never be given the number of stdout or stderr."""
-    done = shell(f"stacksl run foreign.csv --out made --quiet {closed}", foreign)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert shell("stacksl ledger verify made", foreign).returncode == 0

@@ -83,7 +83,7 @@ contents = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     content=contents,
     marked=st.booleans(),

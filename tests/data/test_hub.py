@@ -59,7 +59,7 @@ def test_a_name_is_needed() -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (ValueError("cannot read the cell 'zyxprompt'"), "the library ends with ValueError"),
+        (ValueError("cannot read the cell 'zyxprompt'"), "the library raised ValueError"),
         (FileNotFoundError("zyxprompt"), "there is no such data set"),
         (ConnectionError("zyxprompt"), "the hub cannot be reached"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stacksl.report.facts import Budget, CurvePoint, Facts, Named, Refit, TestResult
+from stacksl.report.facts import Budget, Facts, Refit
 from stacksl.report.language import (
     AdapterRefit,
     BaseModel,
@@ -15,6 +15,8 @@ from stacksl.report.language import (
     NormalisationRow,
     Scoring,
 )
+from stacksl.report.named import Named
+from stacksl.report.quality import CurvePoint, TestResult
 
 from .edge_cases import SCRIPT, bare
 from .usual_cases import before, rounds, usual, wilson

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.report.asking import Agreement, Asking, AuditResult, BudgetChange, Cost
-from stacksl.report.facts import ClassRow, Facts
+from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
+from stacksl.report.facts import Facts
+from stacksl.report.quality import AuditResult, ClassRow
 
 from .edge_cases import bare, untested
 from .usual_cases import calibration, confusions, refit, usual, wilson

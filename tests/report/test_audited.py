@@ -7,9 +7,10 @@ import pytest
 from stacksl.files import formats
 from stacksl.models.metrics import wilson
 from stacksl.report import card, render
-from stacksl.report.asking import Agreement, AuditResult
+from stacksl.report.asking import Agreement
 from stacksl.report.audited import compared, notes
-from stacksl.report.facts import ClassRow, Facts, Refit
+from stacksl.report.facts import Facts, Refit
+from stacksl.report.quality import AuditResult, ClassRow
 from stacksl.report.wording import bought, outcome
 
 from .test_html import read
@@ -182,7 +183,7 @@ def test_what_made_the_model_is_told_with_the_comparison(made):
 def test_an_audit_of_the_wrong_shape_is_refused_by_the_field(made):
     raw = formats.from_json(made["audited"]().to_json())
     raw["audit"]["n"] = "many"
-    with pytest.raises(ValueError, match="facts.audit.n: expected int"):
+    with pytest.raises(ValueError, match=r"facts\.audit\.n: Input should be a valid integer"):
         Facts.from_json(formats.to_json(raw))
     assert AuditResult(1, 1, 0, 0, 1.0, 0.2, 1.0, 1.0, 1.0).trained_on == 0
 

@@ -1,7 +1,7 @@
 import re
 
 from stacksl.report import card
-from stacksl.report.markdown import plain
+from stacksl.report.wording import plain
 
 
 def test_the_card_starts_with_front_matter_and_holds_every_part(made):

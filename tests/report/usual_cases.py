@@ -9,20 +9,22 @@ import numpy as np
 from stacksl.report.facts import (
     BeforeLabel,
     Budget,
-    Calibration,
-    CalibrationBin,
-    ClassRow,
-    Confusion,
     Contested,
-    CurvePoint,
     DataCard,
     Facts,
     GateScore,
     Method,
-    Named,
     Refit,
     RoundSeries,
     SettingRow,
+)
+from stacksl.report.named import Named
+from stacksl.report.quality import (
+    Calibration,
+    CalibrationBin,
+    ClassRow,
+    Confusion,
+    CurvePoint,
     TestResult,
 )
 

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from stacksl.data import Dataset
 from stacksl.models.audit import Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested
-from stacksl.runs.finish.quality import audit_fact, calibration, class_rows, confusion_rows, source
+from stacksl.runs.finish.facts import audit_fact, calibration, class_rows, confusion_rows, source
 from stacksl.runs.loop.examples import Examples
 
 from .conftest import CLASSES, class_items

@@ -10,8 +10,7 @@ import pytest
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.report.asking import Agreement, BudgetChange, Cost
-from stacksl.runs.finish.answers import asking_of
-from stacksl.runs.finish.rounds import Chronicle
+from stacksl.runs.finish.rounds import Rounds, asking_of
 from stacksl.types import Decision
 
 PRICE = 2_500_000
@@ -85,7 +84,7 @@ def test_changes_of_the_budget_stand_where_they_took_effect(ledger: Ledger) -> N
     buy(ledger, 2, 0)
     ledger.set_budget(11, 11 * PRICE, {})
     place = {f"item-{n}": n for n in range(12)}
-    changes = Chronicle.read(ledger.rows(), place).changes
+    changes = Rounds.read(ledger.rows(), place).changes
     assert asking_of(ledger, changes, priced=True).changes == (
         BudgetChange(1, 8, 8 * PRICE),
         BudgetChange(2, 11, 11 * PRICE),

@@ -87,10 +87,10 @@ def _moved(words: Sequence[str]) -> str | None:
 
 def _named(words: Sequence[str]) -> list[str]:
     """The words with an empty name behind a --free that has none, which the parser cannot read."""
-    after = [*words[1:], "--"]
+    after = [*words[1:], "--"]  # one more than no words at all
     return [
         "--free=" if word == "--free" and following.startswith("-") else word
-        for word, following in zip(words, after, strict=True)
+        for word, following in zip(words, after, strict=False)
     ]
 
 

@@ -1,9 +1,8 @@
 """Files and hubs to (items, answers), and back."""
 
-from stacksl.data.checking import check
+from stacksl.data.checking import check, overlap
 from stacksl.data.classes import Classes, read_classes, write_classes
 from stacksl.data.dataset import Dataset, Rejected
-from stacksl.data.oddities import overlap
 from stacksl.data.reading import read
 from stacksl.data.sample import sample
 from stacksl.data.writing import write, write_rejected

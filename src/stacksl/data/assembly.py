@@ -18,8 +18,8 @@ _MANY = 10  # fewer distinct labels than this never look like free text
 
 
 @dataclass(slots=True)
-class Harvest:
-    """What came of a file's rows."""
+class Assembled:
+    """The items, answers and rejected rows of a file."""
 
     items: list[Item] = field(default_factory=list)
     answers: dict[str, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class _Sound(NamedTuple):
     draft: Draft
 
 
-def harvest(
+def assemble(
     rows: Iterable[Row],
     shape: Shape,
     *,
@@ -46,7 +46,7 @@ def harvest(
     strict: bool,
     lenient: bool,
     guessed: bool,
-) -> Harvest:
+) -> Assembled:
     """Turn rows into items; what cannot be used is set aside with its reason.
 
     Args:
@@ -60,12 +60,12 @@ def harvest(
         guessed: whether the label's column was guessed, so that it has to look like one.
 
     Raises:
-        DataError: a fault under `strict`; a label column that is none.
+        DataError: a fault under `strict`; a label column that does not look like one.
     """
-    result = Harvest()
+    result = Assembled()
     sound = list(_sound(rows, shape, max_candidates, classes, strict, result))
     guessed = guessed and isinstance(shape, ClassShape)
-    _settle_classes(sound, classes, max_candidates, guessed, shape.columns.get("label"), result)
+    _set_classes(sound, classes, max_candidates, guessed, shape.columns.get("label"), result)
     for row in sound:
         try:
             _add(row, result, lenient)
@@ -75,7 +75,7 @@ def harvest(
     return result
 
 
-def _reject(rejected: Rejected, strict: bool, result: Harvest) -> None:
+def _reject(rejected: Rejected, strict: bool, result: Assembled) -> None:
     if strict:
         who = f" (id '{rejected.id}')" if rejected.id else ""
         raise DataError(f"row {rejected.row}{who} cannot be used: {rejected.reason}")
@@ -88,7 +88,7 @@ def _sound(
     max_candidates: int,
     classes: tuple[str, ...] | None,
     strict: bool,
-    result: Harvest,
+    result: Assembled,
 ) -> Iterable[_Sound]:
     seen: set[str] = set()
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -134,13 +134,13 @@ def _check(draft: Draft, max_candidates: int) -> None:
         raise RowFault(f"too many options: {count}, at most {max_candidates} are read")
 
 
-def _settle_classes(
+def _set_classes(
     sound: list[_Sound],
     classes: tuple[str, ...] | None,
     max_candidates: int,
     guessed: bool,
     column: str | None,
-    result: Harvest,
+    result: Assembled,
 ) -> None:
     """Decide the file's classes: those given, those of its labels, or the options all share."""
     if classes is not None:
@@ -178,15 +178,15 @@ def _check_labels(
 
 
 def _in(column: str | None) -> str:
-    """Where the labels stand; a name that looks like a text is left out."""
+    """The column of the labels for a message; a name that may be private is left out."""
     return f" in the column '{column}'" if column and named(column, (column,)) == column else ""
 
 
-def _add(row: _Sound, result: Harvest, lenient: bool) -> None:
+def _add(row: _Sound, result: Assembled, lenient: bool) -> None:
     draft, classes = row.draft, result.classes
     candidates, gold = draft.candidates, draft.gold
     if classes is None or (candidates is not None and result.mixed):
-        assert candidates is not None  # classes are settled wherever a row has no options
+        assert candidates is not None  # classes are known wherever a row has no options
     else:
         label = draft.label
         if candidates is not None:

@@ -1,14 +1,19 @@
-"""`check`: what was understood of a file, in sentences."""
+"""`check`: what was understood of a file and what is odd about it, in sentences."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from stacksl.data.assembly import Assembled
+from stacksl.data.columns import find
 from stacksl.data.dataset import Dataset
-from stacksl.data.oddities import overlap
+from stacksl.data.shapes import Shape
+from stacksl.data.tables import Table
 from stacksl.data.values import one_line
+from stacksl.types import Item
 
+LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
 _SHOWN = 20  # rejected rows that are listed one by one
 
 
@@ -85,3 +90,85 @@ def _against(dataset: Dataset, against: Dataset) -> Iterator[str]:
                 f"warning: {len(strange)} classes of {against.name} are not in {dataset.name}: "
                 f"{', '.join(strange[:6])}"
             )
+
+
+# --- what is odd but can be used -------------------------------------------------------------
+
+
+def normal(prompt: str) -> str:
+    """A prompt without differences of case and white space."""
+    return " ".join(prompt.split()).casefold()
+
+
+def duplicates(items: Iterable[Item]) -> int:
+    """The number of items whose prompt an earlier item has."""
+    return sum(n - 1 for n in Counter(normal(item.prompt) for item in items).values())
+
+
+def overlap(items: Iterable[Item], others: Iterable[Item]) -> int:
+    """The number of `others` whose prompt is also among `items`."""
+    seen = {normal(item.prompt) for item in items}
+    return sum(normal(other.prompt) in seen for other in others)
+
+
+def warnings_of(
+    table: Table, shape: Shape, result: Assembled, given: Mapping[str, str]
+) -> Iterator[str]:
+    """The sentences on a file that was read."""
+    if result.rejected:
+        kinds = Counter(r.kind for r in result.rejected)
+        counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
+        yield f"{_count(len(result.rejected), 'row')} set aside: {counts}"
+    if result.unknown:
+        yield f"{_count(len(result.unknown), 'item')} with a label outside the known classes"
+    twice = duplicates(result.items)
+    if twice:
+        yield f"{_count(twice, 'prompt')} already seen in an earlier row (each stays its own item)"
+    long = [len(i.prompt) for i in result.items if len(i.prompt) > LONG_TEXT]
+    if long:
+        yield (
+            f"{_count(len(long), 'prompt')} longer than {LONG_TEXT:,} characters "
+            f"(the longest has {max(long):,}): encoders read only the beginning"
+        )
+    missing = [role for role, name in given.items() if name not in table.columns]
+    if missing:
+        yield f"no column '{given[missing[0]]}' for the {missing[0]}: read without it"
+    yield from _mixed(table, shape, result)
+
+
+def _mixed(table: Table, shape: Shape, result: Assembled) -> Iterator[str]:
+    label = shape.columns.get("label")
+    if shape.name == "classes" and label is None and (unread := find("label", table.columns)):
+        yield f"'{unread}' is not read as the label: it holds none of the known classes"
+    if result.mixed:
+        yield (
+            f"classes and options are mixed: {result.mixed} of {len(result.items)} items bring "
+            "options of their own, so every item is read as having its own"
+        )
+    if label is not None:
+        types = {type(v).__name__ for r in table.head if (v := r.values.get(label)) is not None}
+        if len(types) > 1:
+            yield f"labels of mixed types ({', '.join(sorted(types))}) are all read as text"
+    if shape.name == "classes" and label is not None:
+        others = [c for c in table.columns if c not in shape.columns.values()]
+        rival = find("label", others)
+        if rival is not None:
+            yield f"'{label}' is read as the label; the column '{rival}' could be one too"
+    if shape.name == "classes" and result.classes is not None:
+        yield from _alike(result.classes, result.answers)
+
+
+def _alike(classes: Sequence[str], answers: Mapping[str, int]) -> Iterator[str]:
+    folded = Counter(normal(name) for name in classes)
+    alike = [at for at, name in enumerate(classes) if folded[normal(name)] > 1]
+    if alike:
+        first: dict[int, str] = {}
+        for id, at in answers.items():
+            first.setdefault(at, id)
+        where = ", ".join(f"'{first[at]}'" for at in alike[:6] if at in first)
+        seen = f", see the items {where}" if where else ""
+        yield f"{len(alike)} classes differ only in case or spaces{seen}"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""A file of classes: a name a line, and what it means where that is said."""
+"""A file of classes: a name a line, each with a description if there is one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Classes:
 def read_classes(path: str | Path) -> Classes:
     """The classes in a text file: `name`, or `name, description`, one a line.
 
-    A tab separates them where the file has any, else the first comma that stands outside quotes;
+    A tab separates them where the file has any, else the first comma outside quotes;
     empty lines are passed over, and so is a first line `name` or `name, description`.
 
     Raises:
@@ -74,7 +74,7 @@ def _text(path: Path) -> str:
 
 
 def _lines(text: str) -> Iterable[tuple[int, str, str]]:
-    """(line, name, description) of the lines that say something."""
+    """(line, name, description) of the lines that are not empty."""
     separator = "\t" if "\t" in text else ","
     if "\0" in text:
         raise DataError("a file of classes is text, but this one holds NUL characters")

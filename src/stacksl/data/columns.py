@@ -1,4 +1,4 @@
-"""Which column is the prompt and which the label: by name, then by content, always said."""
+"""Which column is the prompt and which the label: by name, then by content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def find(role: str, columns: Sequence[str]) -> str | None:
-    """The column whose name says that it holds `role`, whatever its case."""
+    """The column whose name says that it holds `role`, in any case of letters."""
     lower = {name.lower().strip(): name for name in reversed(columns)}
     return next((lower[n] for n in _NAMES[role] if n in lower), None)
 
@@ -64,7 +64,7 @@ def _seen(columns: Sequence[str], head: Sequence[Row]) -> str:
 
 
 def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str:
-    """The prompt's column: the one with a telling name, else the one with the longest texts."""
+    """The prompt's column: the one with a known name, else the one with the longest texts."""
     free = [c for c in columns if c not in taken]
     named = find("prompt", free)
     if named is not None:

@@ -1,4 +1,4 @@
-"""What a file of items becomes: a `Dataset`, with the rows that could not be used set aside."""
+"""`Dataset`: the items of a file, with the rows that could not be used."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Items with the answers that are known, and everything that reading them found out.
+    """Items with the answers that are known, and what was noticed while reading them.
 
     Attributes:
         name: the file's name without its endings.

@@ -49,8 +49,8 @@ def shape_of(
         raise DataError(f"no row of the file can be parsed: the first says {first}")
     if "answer_bank_id" in table.columns and wanted is None:
         raise DataError(
-            "the file names its answers by 'answer_bank_id': items whose candidates lie in a bank "
-            "of answers are not supported yet; give each item its own candidates"
+            "the file names its answers by 'answer_bank_id': candidates from a bank of "
+            "answers are not supported; give each item its own candidates"
         )
     roles = {role: _checked(table, role, name, classes is not None) for role, name in given.items()}
     named = {role: name for role, name in roles.items() if name is not None}

@@ -1,21 +1,24 @@
-"""Opening a file of items: what kind of file it is, and every trouble that concerns all of it."""
+"""Files to text and CSV records: what kind of file it is, and faults that concern all of it."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import IO, cast
 
 from stacksl.errors import DataError
 
-HEAD = 1 << 16  # bytes looked at to tell what a file is
-_SAYS_NOTHING = frozenset({"train", "test", "dev", "val", "valid", "data", "items"})
+DELIMITERS = ",;\t"
+HEAD = 1 << 16  # bytes that decide the kind of a file
+_GENERIC = frozenset({"train", "test", "dev", "val", "valid", "data", "items"})
 
 _EXTENSIONS = {
     ".csv": "csv",
@@ -29,12 +32,14 @@ _EXTENSIONS = {
 }
 _KNOWN = "CSV, TSV, JSONL, JSON or Parquet, perhaps gzipped"
 _MARK = b"\xef\xbb\xbf"
-_WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
+_FIELD_LIMIT = 1 << 27  # characters; a longer CSV field is refused
+_END = "\x1e\x1eend"  # no delimiter in it, which would split it in two
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what the system says while `path` is read into one sentence."""
+    """Report a system error while `path` is read as a `DataError` of one sentence."""
     try:
         yield
     except FileNotFoundError:
@@ -53,7 +58,7 @@ def _near(path: Path) -> str:
     try:
         names = [p.name for p in path.parent.iterdir()]
     except OSError:
-        return f": the folder '{path.parent}' is not there either"
+        return f": the folder '{path.parent}' does not exist either"
     near = get_close_matches(path.name, names, n=1)
     return f": did you mean '{near[0]}'?" if near else ""
 
@@ -61,13 +66,12 @@ def _near(path: Path) -> str:
 def stem(path: Path) -> str:
     """The file's name without its endings: `pool.jsonl.gz` is `pool`.
 
-    A name that says nothing has its folder's before it: `banking77/train.csv` is
-    `banking77-train`.
+    A generic name follows that of its folder: `banking77/train.csv` is `banking77-train`.
     """
     name = path.name.removesuffix(".gz")
     name = Path(name).stem or name
     folder = path.resolve().parent.name
-    return f"{folder}-{name}" if name.lower() in _SAYS_NOTHING and folder else name
+    return f"{folder}-{name}" if name.lower() in _GENERIC and folder else name
 
 
 @contextmanager
@@ -99,7 +103,7 @@ def head_of(path: Path) -> bytes:
         raise DataError(f"the file '{path}' is empty: items were expected ({_KNOWN})")
     if head.startswith(b"PAR1"):
         return head
-    if head.startswith(_WIDE_MARKS):
+    if head.startswith(WIDE_MARKS):
         raise DataError(f"the file '{path}' is UTF-16: save it as UTF-8")
     if b"\0" in head:
         raise DataError(f"the file '{path}' is binary, not text: items were expected ({_KNOWN})")
@@ -140,7 +144,7 @@ def _is_object(text: bytes) -> bool:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
-    """The file's text, decompressed; bytes that are not UTF-8 come as lone surrogates.
+    """The file's text, decompressed; bytes that are not UTF-8 become lone surrogates.
 
     A surrogate marks the row that holds it, so that one bad byte costs one row and not the file.
     """
@@ -150,3 +154,54 @@ def open_text(path: Path) -> Iterator[IO[str]]:
         io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
     ):
         yield text
+
+
+class CsvFault(ValueError):
+    """Why a text is not CSV.
+
+    Attributes:
+        line: the line on which the record at fault begins, from 1.
+    """
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    """Let Python's CSV reader take fields of up to 128 Mi characters."""
+    before = csv.field_size_limit(_FIELD_LIMIT)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def csv_records(
+    lines: Iterable[str], delimiter: str, *, strict: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """The records of a CSV text, each with the number of the line on which it begins.
+
+    Args:
+        lines: the text with its line ends.
+        delimiter: one character.
+        strict: whether a quote that closes before the end of its cell is a fault.
+
+    Raises:
+        CsvFault: a quote never closes, or the text is no CSV.
+    """
+    # Python's reader takes an open quote at the end for a closed one. A last line of our own shows
+    # it: the line is not read as a record of its own.
+    reader = csv.reader(chain(lines, ["\n", _END]), delimiter=delimiter, strict=strict)
+    start = 1
+    try:
+        for record in reader:
+            if record == [_END]:
+                return
+            if record and _END in record[-1]:
+                raise CsvFault(start, "a quote opened there or after never closes")
+            yield start, record
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise CsvFault(start, str(error)) from None

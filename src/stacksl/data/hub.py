@@ -38,7 +38,7 @@ def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
             loaded = datasets.load_dataset(name, config, split=split)
     except KeyError:
         raise DataError(f"'{spec}' has no split '{split}': it has {', '.join(loaded)}") from None
-    except Exception as error:  # what the library says may quote the data
+    except Exception as error:  # its message may quote the data
         raise DataError(f"the data set '{spec}' cannot be loaded: {_why(error)}") from error
     rows = _rows(loaded)
     head = tuple(islice(rows, LOOK))
@@ -52,8 +52,8 @@ def _why(error: Exception) -> str:
     if "NotFound" in kind:
         return "there is no such data set, configuration or file; check the name"
     if isinstance(error, ConnectionError) or "Connect" in kind or "Offline" in kind:
-        return "the hub cannot be reached; give a folder that was fetched before"
-    return f"the library ends with {kind}; check configuration and split, --debug has its words"
+        return "the hub cannot be reached; give a folder that was downloaded before"
+    return f"the library raised {kind}; check configuration and split, --debug shows its message"
 
 
 def _parts(spec: str) -> tuple[str, str | None, str]:

@@ -39,11 +39,11 @@ def sample() -> tuple[Dataset, Dataset]:
     """The built-in sample as two datasets: some three quarters to label, the rest to test on.
 
     An item is a sentence, its classes are the topics. Sentences that are under several topics and
-    topics with fewer than 15 sentences are left out. Ids and the split hang on a hash of the
+    topics with fewer than 15 sentences are left out. Ids and the split depend on a hash of the
     sentence alone, so both are stable.
 
     Raises:
-        DataError: this Python comes without `pydoc_data`.
+        DataError: this Python has no `pydoc_data`.
     """
     by_topic = _sentences_by_topic(_topics())
     classes = tuple(sorted(by_topic))
@@ -146,7 +146,7 @@ def _reads_well(sentence: str) -> bool:
 
 
 def _draw(text: str) -> float:
-    """A number in [0, 1) that hangs on the sentence alone."""
+    """A number in [0, 1) that depends on the sentence alone."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) / 2.0**64
 
 

@@ -1,4 +1,4 @@
-"""Shapes: how one row of a file says its prompt, its candidates and its answer."""
+"""Shapes: how one row of a file gives its prompt, its candidates and its answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stacksl.data.values import RowFault, gold_index, is_missing, options, text
 
 
 class Draft(NamedTuple):
-    """A row understood. Without `candidates` the classes of the file are meant, and `label` is
+    """A parsed row. Without `candidates` the classes of the file are meant, and `label` is
     one of them, or empty.
     """
 
@@ -127,7 +127,7 @@ class LetteredShape:
 
 @dataclass(frozen=True, slots=True)
 class PreferenceShape:
-    """A prompt with a preferred response and others: candidates in an order that tells nothing.
+    """A prompt with a preferred response and others: candidates in an order that is hashed.
 
     The responses are `chosen` and `rejected` (one text, or a list of them), or `responses`, the
     best first unless `best` gives the 0-based index of the best one.
@@ -173,11 +173,11 @@ def _responses(values: Mapping[str, Any]) -> tuple[list[str], int]:
         return list(texts), best or 0
     rejected = values.get("rejected")
     others = rejected if isinstance(rejected, list) and not _is_chat(rejected) else [rejected]
-    return [_said(values.get("chosen")), *(_said(other) for other in others)], 0
+    return [_response(values.get("chosen")), *(_response(other) for other in others)], 0
 
 
-def _said(value: Any) -> str:
-    """A response as text; of a chat, what was said last."""
+def _response(value: Any) -> str:
+    """A response as text; of a chat, its last message."""
     if _is_chat(value):
         value = value[-1]["content"]
     return text(value, "a response")

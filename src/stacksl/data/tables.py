@@ -11,14 +11,19 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacksl.data.files import open_text, reading
+from stacksl.data.files import (
+    DELIMITERS,
+    CsvFault,
+    csv_records,
+    long_fields,
+    open_text,
+    reading,
+)
 from stacksl.data.values import named
 from stacksl.errors import DataError, MissingExtra
 
-LOOK = 1000  # rows looked at before the columns' meaning is decided
-_FIELD_LIMIT = 1 << 27  # a CSV field longer than this is refused
+LOOK = 1000  # first rows, which decide what the columns mean
 _NO_DELIMITER = "\x1f"
-_END = "\x1e\x1eend"  # without the delimiter, or it would come back in two
 
 
 class Row(NamedTuple):
@@ -55,7 +60,7 @@ def open_table(path: Path, container: str, head: bytes) -> Iterator[Table]:
         with reading(path), _open_parquet(path) as (columns, rows):
             yield _table(container, columns, rows)
     elif container in ("csv", "tsv"):
-        with open_text(path) as stream, _long_fields():
+        with open_text(path) as stream, long_fields():
             columns, rows = _csv_rows(path, stream, container, head)
             yield _table(container, columns, rows)
     else:
@@ -74,20 +79,11 @@ def _table(container: str, columns: tuple[str, ...] | None, rows: Iterator[Row])
 # --- CSV ---------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    before = csv.field_size_limit(_FIELD_LIMIT)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 def delimiter_of(head: bytes, preferred: str) -> str:
     """The delimiter under which most of the first rows have as many fields as the first one."""
     lines = head.decode("utf-8-sig", errors="replace").splitlines(keepends=True)
     best, score = _NO_DELIMITER, (0.0, 0)
-    for delimiter in (preferred, *(d for d in ",;\t" if d != preferred)):
+    for delimiter in (preferred, *(d for d in DELIMITERS if d != preferred)):
         rows = list(islice(filter(None, csv.reader(lines, delimiter=delimiter)), 50))
         width = len(rows[0]) if rows else 0
         rest = rows[1:-1] if len(rows) > 2 else rows[1:]  # the last one may be cut
@@ -101,9 +97,7 @@ def _csv_rows(
     path: Path, stream: Any, container: str, head: bytes
 ) -> tuple[tuple[str, ...], Iterator[Row]]:
     delimiter = delimiter_of(head, "\t" if container == "tsv" else ",")
-    # a last line of our own: where it does not come back alone, a quote was never closed
-    reader = csv.reader(chain(stream, ["\n", _END]), delimiter=delimiter)
-    records = _records(path, reader)
+    records = _records(path, csv_records(stream, delimiter))
     first = list(islice(records, 50))
     if not first:
         raise DataError(f"the file '{path}' holds no row: a header and items were expected")
@@ -113,21 +107,14 @@ def _csv_rows(
     return names, _numbered(names, chain(first, records))
 
 
-def _records(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
-    start = 1
+def _records(
+    path: Path, records: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, list[str]]]:
+    """The records that are not blank lines."""
     try:
-        for record in reader:
-            if record == [_END]:
-                return
-            if record:
-                if _END in record[-1]:
-                    raise DataError(
-                        f"a quote opened in '{path}' at line {start} or after never closes"
-                    )
-                yield start, record
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(f"'{path}' is not valid CSV near line {start}: {error}") from None
+        yield from ((line, record) for line, record in records if record)
+    except CsvFault as fault:
+        raise DataError(f"'{path}' is not valid CSV near line {fault.line}: {fault}") from None
 
 
 def _numbered(names: tuple[str, ...], records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:

@@ -1,6 +1,6 @@
-"""One cell of a file as text, options or a gold index; what is wrong with it as a `RowFault`.
+"""One cell of a file as text, options or a gold index; a fault in it is a `RowFault`.
 
-No message quotes a cell: what stands in it may be private, and rows and columns have numbers.
+No message quotes a cell, which may be private: rows and columns have numbers.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class RowFault(ValueError):
 
 
 def one_line(sentence: str) -> str:
-    """A sentence on one line, whatever it quotes."""
+    """A sentence on one line, even where it quotes line breaks."""
     return " ".join(sentence.splitlines())
 
 
 def listed(columns: Sequence[str], rows: Iterable[Mapping[str, Any]] = ()) -> str:
     """The names of the first `columns` of a file for a message, as `named` writes them.
 
-    No name is shown where the header looks like one of the `rows`: a value stands below itself.
+    No name is shown where the header looks like one of the `rows`: a value equals its column.
     """
     if any(str(row.get(name)).strip() == name for row in rows for name in columns):
         return f"{len(columns):,} columns, named like a row of data (is the header missing?)"

@@ -1,4 +1,4 @@
-"""Items and rejected rows back to files: whole or not at all."""
+"""Items and rejected rows to files, written atomically."""
 
 from __future__ import annotations
 
@@ -62,8 +62,13 @@ def _writable(row: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-def write_whole(path: Path, payload: bytes) -> None:
+def write_whole(path: Path, payload: bytes, mode: int = 0o600) -> None:
     """Write `payload` to `path`, of which a reader or a crash sees the old content or the new one.
+
+    Args:
+        path: the file.
+        payload: its content.
+        mode: permission bits of the file.
 
     Raises:
         OSError: it cannot be written.
@@ -73,8 +78,14 @@ def write_whole(path: Path, payload: bytes) -> None:
         with os.fdopen(handle, "wb") as stream:
             stream.write(payload)
             stream.flush()
+            os.fchmod(stream.fileno(), mode)  # 0600 until the content is there
             os.fsync(stream.fileno())
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # of the new name
+    finally:
+        os.close(folder)

@@ -1,4 +1,4 @@
-"""Numbers to pictures and pages: a run's `Facts` as one HTML page and as a model card."""
+"""A run's `Facts` as one HTML page and as a model card."""
 
 from __future__ import annotations
 

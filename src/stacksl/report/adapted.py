@@ -1,4 +1,4 @@
-"""What page and card say of an adapted language model: sentences, and rows of names with values."""
+"""Sentences and named values on an adapted language model, for page and card."""
 
 from __future__ import annotations
 
@@ -11,21 +11,6 @@ if TYPE_CHECKING:
     from stacksl.report.facts import Facts
     from stacksl.report.language import AdapterRefit, Cut, Epoch, LanguageModel, NormalisationRow
 
-__all__ = [
-    "PROMISE",
-    "STEERED",
-    "base_of",
-    "change",
-    "cost_rows",
-    "duration",
-    "epoch_words",
-    "licence",
-    "memory",
-    "model_rows",
-    "normalisation_words",
-    "per_label",
-    "refit_words",
-]
 
 STEERED = (
     "While labels were bought, a head on the model’s own states, learnt after every label, added "
@@ -61,7 +46,7 @@ def memory(size: int) -> str:
 
 
 def licence(model: LanguageModel) -> str:
-    """Under which licence the base is, or that nothing is known of it."""
+    """The licence of the base model, or that it is not known."""
     named = model.base.licence
     if named is None:
         return (
@@ -93,7 +78,7 @@ def change(facts: Facts) -> str:
 
 
 def model_rows(model: LanguageModel) -> tuple[Named, ...]:
-    """The base, the adapter, how items are put to it and on what it was computed."""
+    """The base, the adapter, how items are presented to it and on what it was computed."""
     base, scoring, computed = model.base, model.scoring, model.computed
     limits = (
         _limit(scoring.max_len_prompt, "a prompt", "as many as the model takes"),

@@ -1,4 +1,4 @@
-"""What page and card say of the audit and of the answers: sentences, and named values."""
+"""Sentences and named values on the audit and the answers, for page and card."""
 
 from __future__ import annotations
 
@@ -8,18 +8,10 @@ from stacksl.report.named import Named
 from stacksl.report.wording import count, interval, money, number, percent, plural
 
 if TYPE_CHECKING:
-    from stacksl.report.asking import Agreement, Asking, AuditResult
+    from stacksl.report.asking import Agreement, Asking
     from stacksl.report.facts import Facts, Refit
+    from stacksl.report.quality import AuditResult
 
-__all__ = [
-    "MEANING",
-    "answer_rows",
-    "audit_rows",
-    "change_rows",
-    "compared",
-    "cost_rows",
-    "notes",
-]
 
 MEANING = (
     "The audit's items were drawn uniformly from the pool, and nothing was selected or trained on "
@@ -46,7 +38,7 @@ def audit_rows(audit: AuditResult) -> list[Named]:
 
 
 def notes(facts: Facts) -> list[str]:
-    """Sentences that whoever reads the audited accuracy must know."""
+    """Sentences needed to read the audited accuracy."""
     audit = facts.audit
     if audit is None:
         return []
@@ -68,7 +60,7 @@ def notes(facts: Facts) -> list[str]:
 
 
 def _shown_before(audit: AuditResult) -> str:
-    """What an audit is worth once it was seen: nothing was trained on it, but somebody went on."""
+    """That the audit was shown before, which makes its accuracy slightly optimistic."""
     when = "" if audit.shown_at is None else _at(audit.shown_at, audit.learnt)
     return (
         f"This audit was shown before{when}, and no new one was drawn since. None of its answers"
@@ -83,7 +75,7 @@ def _at(shown_at: int, learnt: int | None) -> str:
 
 
 def _passed_over(audit: AuditResult) -> str:
-    """What an audit that was drawn after purchases cannot tell, with what holds all the same."""
+    """The limit of an audit drawn after purchases, with the interval over all items."""
     share = audit.passed_over
     whole = interval((1 - share) * audit.low, (1 - share) * audit.high + share)
     return (
@@ -94,7 +86,7 @@ def _passed_over(audit: AuditResult) -> str:
 
 
 def answer_rows(asking: Asking) -> list[Named]:
-    """What was said, by kind, each with its share of all answers."""
+    """The answers by kind, each with its share of all."""
     total = asking.answers
     kinds = (
         ("A candidate", asking.labels),

@@ -13,37 +13,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacksl.report.asking import Asking, AuditResult
+from stacksl.report.asking import Asking
 from stacksl.report.language import LanguageModel
-from stacksl.report.named import Named
-
-__all__ = [
-    "Asking",
-    "AuditResult",
-    "BeforeLabel",
-    "Budget",
-    "Calibration",
-    "CalibrationBin",
-    "ClassRow",
-    "Confusion",
-    "Contested",
-    "CurvePoint",
-    "DataCard",
-    "Facts",
-    "GateScore",
-    "LanguageModel",
-    "Method",
-    "Named",
-    "Refit",
-    "RoundSeries",
-    "SettingRow",
-    "TestResult",
-]
+from stacksl.report.named import Fact, Named
+from stacksl.report.quality import (
+    AuditResult,
+    Calibration,
+    ClassRow,
+    Confusion,
+    CurvePoint,
+    TestResult,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class DataCard:
-    """What was read.
+class DataCard(Fact):
+    """The data of a run.
 
     Attributes:
         name: the data set's name, as the reader gave it (a file's stem, `topics` for the sample).
@@ -55,7 +40,7 @@ class DataCard:
         rejected: rows set aside, as (reason, count) with the count written out; empty if none.
         rejected_total: how many rows were set aside.
         python: the Python version, which the built-in sample's text depends on.
-        source: one sentence on where the data comes from; empty if unknown.
+        source: one sentence on the origin of the data; empty if unknown.
     """
 
     name: str
@@ -72,8 +57,8 @@ class DataCard:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """What could be spent and what was.
+class Budget(Fact):
+    """The budget and what was spent of it.
 
     Attributes:
         labels: the budget in labels.
@@ -89,8 +74,8 @@ class Budget:
         owned: labels that were already owned and cost nothing.
         audit: labels bought for an audit and kept out of training.
         released: labels that were asked and released unanswered.
-        open: answers still out; None in facts that were written before it was counted, where it
-            is asked less answered.
+        open: answers not yet returned; None in facts written before it was counted, where it is
+            asked less answered.
     """
 
     labels: int
@@ -110,7 +95,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class Method(Fact):
     """The names of the parts that made the run; `preset` is empty where none was named."""
 
     aim: str
@@ -126,47 +111,8 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult:
-    """The final model on a test file.
-
-    Attributes:
-        file: the name of the test file.
-        n: rows of the file; an unusable one counts as wrong.
-        correct: rows answered rightly.
-        accuracy: correct / n.
-        low, high: the 95 % Wilson interval of the accuracy.
-        macro_f1: the mean F1 over classes, or over the positions of the gold option where items
-            bring their own options.
-        unusable: rows that could not be read.
-        chance: the accuracy of guessing uniformly; None if unknown.
-    """
-
-    __test__ = False
-
-    file: str
-    n: int
-    correct: int
-    accuracy: float
-    low: float
-    high: float
-    macro_f1: float | None = None
-    unusable: int = 0
-    chance: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """Test accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
-
-    labels: int
-    accuracy: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class RoundSeries:
-    """The rounds, thinned by the filler to at most 1,500; all tuples have the same length.
+class RoundSeries(Fact):
+    """The rounds, thinned to at most 1,500; all tuples have the same length.
 
     Attributes:
         round: 1-based numbers of the rounds kept.
@@ -186,7 +132,7 @@ class RoundSeries:
 
 
 @dataclass(frozen=True, slots=True)
-class BeforeLabel:
+class BeforeLabel(Fact):
     """Accuracy of the learner's choice on asked items, before each one's label was seen.
 
     Attributes:
@@ -207,8 +153,8 @@ class BeforeLabel:
 
 
 @dataclass(frozen=True, slots=True)
-class GateScore:
-    """The statistic of `contested`, max(0, g), summed over rounds, whatever gate decides (D8).
+class GateScore(Fact):
+    """The statistic of `contested`, max(0, g), summed over rounds, for any gate (D8).
 
     Attributes:
         total: the sum over all rounds, asked and skipped (score units).
@@ -227,63 +173,7 @@ class GateScore:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRow:
-    """One class: labels bought, and how the final model does on the test file or the audit.
-
-    Attributes:
-        name: of the class.
-        bought: labels learnt that name it.
-        test_n: items of the test file, or of the audit, whose answer it is; None without either.
-        precision, recall: on those; None where there is nothing to divide by.
-        low, high: the 95 % Wilson interval of the recall.
-    """
-
-    name: str
-    bought: int
-    test_n: int | None = None
-    precision: float | None = None
-    recall: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Confusion:
-    """`count` items of class `gold` that the final model called `predicted`."""
-
-    gold: str
-    predicted: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationBin:
-    """Items in one bin of confidence: mean confidence, accuracy, how many."""
-
-    confidence: float
-    accuracy: float
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """How far the final model's probabilities can be taken at their word.
-
-    Attributes:
-        bins: the non-empty bins in order of confidence.
-        ece: expected calibration error: Σ n/N · |accuracy − confidence| over the bins.
-        n: items that were binned.
-        source: what they are of, `test` or `audit`.
-    """
-
-    bins: tuple[CalibrationBin, ...]
-    ece: float
-    n: int
-    source: str = "test"
-
-
-@dataclass(frozen=True, slots=True)
-class Contested:
+class Contested(Fact):
     """One of the items the run was least sure about.
 
     Attributes:
@@ -295,7 +185,7 @@ class Contested:
         round: the round.
         asked: whether its label was bought.
         said: what the answer was, a `label` or one of `none`, `ambiguous`, `broken`; None where it
-            is still out.
+            is not yet returned.
     """
 
     item: str
@@ -309,7 +199,7 @@ class Contested:
 
 
 @dataclass(frozen=True, slots=True)
-class Refit:
+class Refit(Fact):
     """How the final model was made.
 
     Attributes:
@@ -334,7 +224,7 @@ class Refit:
 
 
 @dataclass(frozen=True, slots=True)
-class SettingRow:
+class SettingRow(Fact):
     """One setting with its value, and who set it: `default`, `aim`, `preset`, `config`, `flag`."""
 
     name: str
@@ -343,7 +233,7 @@ class SettingRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Fact):
     """Everything a run's report and model card show.
 
     Attributes:
@@ -357,14 +247,14 @@ class Facts:
         interruptions: one sentence for each time the run was stopped and taken up again.
         test: the final model on the test file; None without one.
         audit: the final model on the audit; None without one, and until the run has ended.
-        asking: what annotators said, at what cost; None in facts that were written before.
+        asking: the answers and their cost; None in facts that were written before.
         curve: test accuracy against labels, in order of labels; empty without a test file.
         rounds: statistic, threshold and spending.
         before_label: accuracy before each label was seen; None before the first label.
         gate_score: D8's summed score; None where no matrix is kept, and for a run that adapted a
             language model, whose scores begin anew with each epoch (`language.epochs`).
         classes, confusions: empty where items bring their own options, or nothing is known.
-        measured_on: what the numbers of `classes` and `confusions` come from, `test` or `audit`.
+        measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
         contested: the least certain items, most contested first.
         refit: how the final model was made; None while the run is not done.
@@ -372,8 +262,8 @@ class Facts:
         gold_outside: labels outside the presented candidates; None where all are presented.
         settings: all settings; versions: of Python and libraries; fingerprints: of data, features
             and weights.
-        warnings: sentences the run gave.
-        well_specified: whether the data come from a synthetic world with the true radius, the
+        warnings: of the run, a sentence each.
+        well_specified: whether the data are of a synthetic world with the true radius, the
             only place where the summed gate score may be called a regret bound.
         language: what a run that adapted a language model has besides; None for others.
     """

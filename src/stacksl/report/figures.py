@@ -8,20 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from stacksl.report.facts import BeforeLabel, Calibration, ClassRow, Facts, GateScore
+from stacksl.report.facts import BeforeLabel, Facts, GateScore
+from stacksl.report.quality import Calibration, ClassRow
 from stacksl.report.svg import Frame, area, axes, dots, drawing, line, ticks
 from stacksl.report.wording import count, number, percent, plural
-
-__all__ = [
-    "accuracy_curve",
-    "before_label",
-    "calibration",
-    "class_scatter",
-    "gate_score",
-    "spending",
-    "statistic",
-    "statistic_range",
-]
 
 WIDE, NARROW = 800, 350
 
@@ -112,7 +102,7 @@ def spending(facts: Facts) -> str:
 
 
 def statistic_range(facts: Facts) -> tuple[tuple[float, float], int]:
-    """The range that the statistic's figure shows, and how many of its dots lie outside it.
+    """The range that the statistic's figure shows, and how many of its dots are outside it.
 
     All values where they are of one size; the middle 98 % where a few would flatten the rest.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
     from stacksl.report.facts import Facts
 
-__all__ = ["page"]
 
 EXCERPT = 280
 
@@ -28,7 +28,7 @@ def page(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
     """
     shown = facts if text else tables.without_text(facts, class_names)
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             facts=shown, text=text, named=text or class_names, plots=_plots(shown), **_tables(shown)
@@ -68,8 +68,11 @@ def _tables(facts: Facts) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
-    """Jinja with escaping on, strict about names, and the project's way of writing numbers."""
+def environment() -> jinja2.Environment:
+    """Jinja for page and card: strict about names, with the project's way of writing numbers.
+
+    HTML is escaped; in Markdown the filters `plain` and `sentence` do it.
+    """
     import jinja2
     from markupsafe import Markup
 
@@ -78,7 +81,7 @@ def _environment() -> jinja2.Environment:
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("stacksl.report", "templates"),
-        autoescape=True,
+        autoescape=lambda name: name is None or not name.endswith(".md.j2"),
         undefined=jinja2.StrictUndefined,
         finalize=finalize,
         trim_blocks=True,
@@ -92,6 +95,10 @@ def _environment() -> jinja2.Environment:
         percent=wording.percent,
         number=wording.number,
         duration=adapted.duration,
+        plain=wording.plain,
+        sentence=wording.plain_sentence,
+        fence=wording.fence,
+        quoted=lambda value: json.dumps(wording.clean(value)),
         excerpt=lambda value: wording.excerpt(value, EXCERPT),
         short=lambda value: wording.excerpt(value, 120),
     )

@@ -8,22 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacksl.report.named import Named
-
-__all__ = [
-    "AdapterRefit",
-    "BaseModel",
-    "Computed",
-    "Cut",
-    "Epoch",
-    "LanguageModel",
-    "NormalisationRow",
-    "Scoring",
-]
+from stacksl.report.named import Fact, Named
 
 
 @dataclass(frozen=True, slots=True)
-class BaseModel:
+class BaseModel(Fact):
     """The model that was adapted.
 
     Attributes:
@@ -44,8 +33,8 @@ class BaseModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring:
-    """How an item is put to the model, and how log-likelihoods become scores.
+class Scoring(Fact):
+    """How an item is presented to the model, and how log-likelihoods become scores.
 
     Attributes:
         protocol: `option` or `letter`; template: its text; chat: whether the base tokenizer's chat
@@ -65,7 +54,7 @@ class Scoring:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Fact):
     """What the limits cut from the items of one file.
 
     Attributes:
@@ -84,7 +73,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class Computed(Fact):
     """On what the run was computed, and what it took.
 
     Attributes:
@@ -107,7 +96,7 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
-class NormalisationRow:
+class NormalisationRow(Fact):
     """The test file under one normalisation, by the final model and by the base.
 
     Attributes:
@@ -129,7 +118,7 @@ class NormalisationRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterRefit:
+class AdapterRefit(Fact):
     """One refit, from the initial weights on all labels learnt so far.
 
     Attributes:
@@ -162,7 +151,7 @@ class AdapterRefit:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class Epoch(Fact):
     """The certificates between two renewals of the features; they are never summed across.
 
     Attributes:
@@ -179,8 +168,8 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageModel:
-    """What a run's report tells of the language model it adapted.
+class LanguageModel(Fact):
+    """The language model that a run adapted.
 
     Attributes:
         kind: `lora` for an adapter, `full` for all weights.

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Frame", "area", "axes", "dots", "drawing", "line", "ticks"]
-
 Points = Sequence[tuple[float, float | None]]
 
 
@@ -22,7 +20,7 @@ class Frame:
 
     Attributes:
         x, y: (low, high) of the data; y grows upwards.
-        left, top, right, bottom: margins in units, where the axes' words stand.
+        left, top, right, bottom: margins in units, for the text of the axes.
     """
 
     width: float

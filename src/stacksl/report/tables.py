@@ -1,4 +1,4 @@
-"""What the page lists: rows in the order that is read, long lists folded, text left out on wish."""
+"""Tables of the page: sorted rows, folded lists, and facts without text."""
 
 from __future__ import annotations
 
@@ -8,20 +8,9 @@ from typing import Generic, TypeVar
 
 from stacksl.report import adapted, wording
 from stacksl.report.asking import Asking
-from stacksl.report.facts import ClassRow, Facts, LanguageModel, SettingRow
-
-__all__ = [
-    "SECTIONS",
-    "Folded",
-    "Tile",
-    "class_rows",
-    "folded",
-    "never_seen",
-    "sections",
-    "settings",
-    "tiles",
-    "without_text",
-]
+from stacksl.report.facts import Facts, SettingRow
+from stacksl.report.language import LanguageModel
+from stacksl.report.quality import ClassRow
 
 SECTIONS = (
     ("accuracy", "How good it is"),
@@ -65,7 +54,7 @@ def sections(facts: Facts) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One number of the headline, with its name and what stands under it."""
+    """One number of the headline, with its name and a note."""
 
     name: str
     value: str
@@ -133,7 +122,7 @@ def never_seen(facts: Facts) -> tuple[str, ...]:
 
 
 def settings(facts: Facts) -> tuple[tuple[SettingRow, ...], tuple[SettingRow, ...]]:
-    """The settings somebody chose, and those left at their defaults, each in the given order."""
+    """The settings chosen for the run, and those left at their defaults, in the given order."""
     chosen = tuple(row for row in facts.settings if row.origin != "default")
     return chosen, tuple(row for row in facts.settings if row.origin == "default")
 
@@ -181,7 +170,7 @@ def _without_words(row: SettingRow) -> SettingRow:
 
 
 def _without_people(asking: Asking | None) -> Asking | None:
-    """Annotators by numbers: their names are nobody's business but the run's."""
+    """The facts with numbers for the names of annotators."""
     if asking is None:
         return None
     costs = (replace(row, labeler=f"labeler {at}") for at, row in enumerate(asking.costs, 1))

@@ -7,29 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stacksl.report.asking import AuditResult
-    from stacksl.report.facts import Contested, CurvePoint, Facts, TestResult
+    from stacksl.report.facts import Contested, Facts
+    from stacksl.report.quality import AuditResult, CurvePoint, TestResult
 
-__all__ = [
-    "asked_note",
-    "bought",
-    "bought_in_all",
-    "clean",
-    "cost",
-    "count",
-    "excerpt",
-    "gate_score_meaning",
-    "half_way",
-    "interval",
-    "measured_on",
-    "money",
-    "number",
-    "outcome",
-    "percent",
-    "plural",
-    "state_note",
-    "unlabelled",
-]
 
 MICRO = 1_000_000
 BLIND_GATES = frozenset({"always", "first", "random", "uniform"})
@@ -54,6 +34,28 @@ def excerpt(text: str, length: int) -> str:
     cut = flat[: length - 1]
     words = cut.rsplit(" ", 1)[0]
     return (words if len(words) > length // 2 else cut).rstrip() + "…"
+
+
+_MARKS = re.compile(r"([\\`*_{}\[\]<>()#|~!&$])")
+
+
+def plain(text: str) -> str:
+    """`text` on one line with Markdown's marks escaped, so that it is read as it was written.
+
+    >>> plain("a *b* <script>")
+    'a \\\\*b\\\\* \\\\<script\\\\>'
+    """
+    return _MARKS.sub(r"\\\1", excerpt(text, 200))
+
+
+def plain_sentence(text: str) -> str:
+    """A sentence of the run with markup made harmless; code spans stay as they are."""
+    return " ".join(text.replace("<", "&lt;").replace("[", r"\[").split())
+
+
+def fence(text: str) -> str:
+    """The fence of a Markdown block that may hold `text`, which may hold fences itself."""
+    return "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 def count(value: int) -> str:
@@ -195,7 +197,7 @@ def _tested(test: TestResult) -> str:
 
 
 def measured_on(facts: Facts) -> str:
-    """What the numbers of the classes come from; empty where there are none."""
+    """What the classes were measured on; empty where they were not."""
     if facts.measured_on == "audit" and facts.audit is not None:
         return "the audit"
     return "the test file" if facts.test is not None else ""
@@ -217,7 +219,7 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
 
 
 def asked_note(facts: Facts) -> str:
-    """How the accuracy on asked items is to be read, which depends on how the gate picks them."""
+    """How to read the accuracy on asked items, which depends on how the gate picks them."""
     if facts.method.gate in BLIND_GATES:
         return "On the items it asked about; this gate picks them without looking at them."
     return (

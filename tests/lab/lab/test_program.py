@@ -15,7 +15,7 @@ from stacksl.lab.study.program import PACKAGE, program_files, program_hash
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The package's program text, to be edited."""
-    for part in ("game", "studies"):
+    for part in ("core", "lab"):
         shutil.copytree(
             PACKAGE / part,
             tmp_path / "stacksl" / part,
@@ -38,7 +38,7 @@ def test_a_copy_of_the_same_text_has_the_same_hash(copy: Path) -> None:
     [
         ("lab/engines/loop.py", True),
         ("core/scorers/ridge.py", True),
-        ("game/engines/another.py", True),
+        ("lab/engines/another.py", True),
         ("lab/synthetic/streams.py", True),
         ("lab/streams/trial.py", True),
         ("lab/study/store.py", True),
@@ -46,7 +46,7 @@ def test_a_copy_of_the_same_text_has_the_same_hash(copy: Path) -> None:
         ("lab/statistics/estimates.py", True),
         ("lab/figures/rates.py", False),
         ("lab/study/workers.py", False),
-        ("studies/objectives.py", False),
+        ("lab/language/objectives.py", False),
     ],
 )
 def test_an_edit_measures_anew_what_it_may_change(copy: Path, file: str, counts: bool) -> None:

@@ -2,15 +2,13 @@
 
 A cell that begins with `=`, `+`, `-`, `@`, a tab or a carriage return may be run as a formula; one
 that reads as a number, a date or a truth value is rewritten. Such a cell gets an apostrophe
-before it. A program that expects another separator than the file's tears cells at it and at line
-breaks, quoted or not: there a no-break space comes before the sign. `plain` takes both away.
+before it. A program that expects another separator than the file's splits cells at it and at line
+breaks, quoted or not: there a no-break space is put before the sign. `plain` removes both.
 """
 
 from __future__ import annotations
 
 import re
-
-__all__ = ["LIMIT", "guarded", "inert", "is_too_long", "plain", "shortened", "visible"]
 
 LIMIT = 32_767  # UTF-16 units that a cell of Excel holds
 _BREAKS = 253  # line breaks that it holds
@@ -25,10 +23,10 @@ _VALUE = re.compile(
     r"|true|false|wahr|falsch|vrai|faux)\s*$",
     re.IGNORECASE,
 )
-_TEARS = r"(?<=[\n;\t,])([ \u00a0\ufeff\"]*)"
+_SPLITS = r"(?<=[\n;\t,])([ \u00a0\ufeff\"]*)"
 _SIGN = r"(?=[=+\-@＝＋－＠])"
-_INNER = re.compile(_TEARS + _SIGN)
-_INNER_BACK = re.compile(_TEARS + "\u00a0" + _SIGN)
+_INNER = re.compile(_SPLITS + _SIGN)
+_INNER_BACK = re.compile(_SPLITS + "\u00a0" + _SIGN)
 
 _PICTURES: dict[int, str] = {code: chr(0x2400 + code) for code in range(32)}
 _PICTURES |= {0x7F: "\u2421"} | dict.fromkeys(range(0x80, 0xA0), "\ufffd")

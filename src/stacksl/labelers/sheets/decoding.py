@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import codecs
-import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
+from stacksl.data.files import (
+    DELIMITERS,
+    WIDE_MARKS,
+    CsvFault,
+    csv_records,
+    long_fields,
+    reading,
+)
 from stacksl.errors import DataError
-
-__all__ = ["Line", "lines_of"]
 
 Line = tuple[int, Mapping[str, str], bool]  # row as shown, cells, whether it has too many
 
-_SEPARATORS = ",;\t"
 _NEEDED = ("key", "answer")
 _READ = (*_NEEDED, "note", "prompt")
-_FIELD_LIMIT = 1 << 27
 _WORKBOOKS = {b"PK\x03\x04": "a workbook (.xlsx or .ods)", b"\xd0\xcf\x11\xe0": "a workbook (.xls)"}
 _SAVE_AS = "open it in the spreadsheet program and save it as 'CSV UTF-8'"
 
@@ -35,7 +36,7 @@ def lines_of(path: Path) -> Iterator[Line]:
     """
     text = _text(path)
     separator, text = _separator(path, text)
-    with _long_fields():
+    with long_fields():
         rows = _records(path, text, separator)
         filled = ((number, cells) for number, cells in rows if _has_text(cells))
         _, header = next(filled)
@@ -50,11 +51,14 @@ def lines_of(path: Path) -> Iterator[Line]:
 
 def _text(path: Path) -> str:
     """The file's text: UTF-8, UTF-16 with a byte-order mark, or cp1252."""
-    data = _bytes(path)
+    if path.is_dir():
+        raise DataError(f"'{path}' is a folder: give the files of answers in it")
+    with reading(path):
+        data = path.read_bytes()
     for magic, kind in _WORKBOOKS.items():
         if data.startswith(magic):
             raise DataError(f"'{path}' is {kind}, a CSV file was expected: {_SAVE_AS}")
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if data.startswith(WIDE_MARKS):
         return _decoded(path, data, "utf-16")
     if b"\0" in data:
         raise DataError(f"'{path}' is not text, a CSV file was expected: {_SAVE_AS}")
@@ -62,17 +66,6 @@ def _text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return _decoded(path, data, "cp1252")
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"there is no file '{path}': a file of answers was expected") from None
-    except IsADirectoryError:
-        raise DataError(f"'{path}' is a folder: give the files of answers in it") from None
-    except OSError as error:
-        raise DataError(f"the file '{path}' cannot be read: {error.strerror or error}") from None
 
 
 def _decoded(path: Path, data: bytes, encoding: str) -> str:
@@ -94,7 +87,7 @@ def _separator(path: Path, text: str) -> tuple[str, str]:
     if len(said) == 5 and said[:4].lower() == "sep=":  # as Excel reads it: not a row
         text = rest
     best: list[str] = []
-    for separator in _SEPARATORS:
+    for separator in DELIMITERS:
         names = _header(path, text, separator)
         if set(_NEEDED) <= set(names):
             _refuse_twice(path, names)
@@ -108,7 +101,7 @@ def _separator(path: Path, text: str) -> tuple[str, str]:
 
 
 def _header(path: Path, text: str, separator: str) -> list[str]:
-    with _long_fields():
+    with long_fields():
         try:
             rows = (row for _, row in _records(path, text, separator))
             return [_name(cell) for cell in next(filter(_has_text, rows), [])]
@@ -131,23 +124,14 @@ def _has_text(cells: list[str]) -> bool:
 
 
 def _records(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows with their numbers. A quote that tears a row is an error: it may swallow others."""
-    stream = io.StringIO(text, newline="")
+    """The rows with their numbers. An unbalanced quote is an error: it may hide other rows."""
     number = 0
     try:
-        for number, record in enumerate(csv.reader(stream, delimiter=separator, strict=True), 1):
+        records = csv_records(io.StringIO(text, newline=""), separator, strict=True)
+        for number, (_, record) in enumerate(records, 1):
             yield number, record
-    except csv.Error:
+    except CsvFault:
         raise DataError(
             f"row {number + 1} of '{path}' is not valid CSV, a quote in it or after it never "
             f"closes or closes too early: {_SAVE_AS}"
         ) from None
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    before = csv.field_size_limit(_FIELD_LIMIT)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)

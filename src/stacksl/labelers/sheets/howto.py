@@ -1,12 +1,10 @@
-"""The page beside the sheets, for the one who answers."""
+"""The instructions beside the sheets."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from stacksl.labelers.sheets.writing import write_file
-
-__all__ = ["HOWTO", "write_howto"]
 
 HOWTO = """\
 How to answer
@@ -22,7 +20,7 @@ What to write into "answer"
   the text        of the option, as it stands
   none            none of the options is right
   none: the text  none is right, and this would be
-  ambiguous or ?  more than one is right, or it cannot be told
+  ambiguous or ?  more than one is right, or it cannot be decided
   broken          the question is damaged or makes no sense
 
 Leave the answer empty where you do not know yet. Remarks go into the column "note".
@@ -38,7 +36,7 @@ Saving
   LibreOffice: save in the same format ("Keep Current Format").
   Commas, semicolons and tabs between the cells are all read. A workbook (.xlsx, .ods) is not.
 
-If all columns stand in one when you open the file, import it instead: in Excel Data, From
+If all columns are in one when you open the file, import it instead: in Excel Data, From
 Text/CSV; choose UTF-8 and the comma.
 
 An apostrophe (') before a text that begins with = + - or @, or looks like a number or a date,

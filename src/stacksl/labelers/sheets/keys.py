@@ -1,4 +1,4 @@
-"""Short names of rows that no spreadsheet rewrites and no slip of the hand turns into another's.
+"""Short names of rows that no spreadsheet rewrites and no single typing error turns into another.
 
 A key is letter, digit, letter, digit, ..., a hyphen and a check letter, such as `k7f3-q`. It is no
 number, date, truth value or formula under any locale, since it begins with a letter, has a digit
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["clean_key", "is_key", "new_key"]
 
 _LETTERS = "acdfhjkmnpqrtvwxy"  # 17 of them
 _DIGITS = "23456789"
@@ -62,7 +61,7 @@ def is_key(text: str) -> bool:
 
 
 def has_form(text: str) -> bool:
-    """Whether `text` has the form of a key, whatever its check letter: safe to quote."""
+    """Whether `text` has the form of a key, with any check letter: safe to quote."""
     body, _, check = text.partition("-")
     return (
         4 <= len(body) <= 2 * _LONGEST

@@ -1,7 +1,7 @@
-"""What a person meant by an answer: a letter, a number, a text of an option, or a word.
+"""The meaning of an answer: a letter, a number, the text of an option, or a word.
 
-The text of exactly one option wins over everything. Whatever else an answer may mean has to be one
-thing: an answer that could be two is a `Misread`, never a guess.
+The text of exactly one option takes precedence. Any other answer must have one meaning: one that
+could mean two things is a `Misread`, never a guess.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from stacksl.labelers.sheets.cells import plain, visible
 from stacksl.labelers.sheets.rows import Said
 from stacksl.labelers.sheets.signs import bare_numbers, has_letters, sign, spaced
 
-__all__ = ["Meaning", "Misread", "is_taken", "quoted", "understood"]
-
 _NONE = re.compile(r"\[?none(?: of (?:these|them|the above))?\]?(?:\s*[:：](.*))?", re.I | re.S)
 _AMBIGUOUS = re.compile(r"\[?(?:ambiguous|\?+)\]?", re.I)
 _BROKEN = re.compile(r"\[?broken(?: item)?\]?", re.I)
@@ -35,7 +33,7 @@ _ERROR = re.compile(r"#[A-Z0-9/_]+[!?]?|Err:[0-9]+")
 _POWER = re.compile(r"[0-9]+(?:[.,][0-9]+)?e[+-]?[0-9]+", re.I)
 
 _CORRECTED = {"©": "C", "®": "R", "€": "E"}  # what programs make of (c), (r) and (e)
-_UNSEEN = "\u200b\u200e\u200f\u2060\ufeff"  # come with copied text
+_UNSEEN = "\u200b\u200e\u200f\u2060\ufeff"  # found in copied text
 _EDGES = re.compile(rf"^[\s{_UNSEEN}]+|[\s{_UNSEEN}]+$")
 _NOTHING = dict.fromkeys(map(ord, _UNSEEN), "")
 
@@ -55,7 +53,7 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """The positions of a row's options by exact text, by text whatever its case, and by value."""
+    """The positions of a row's options by exact text, by text in any case, and by value."""
 
     exact: Mapping[str, list[int]]
     loose: Mapping[str, list[int]]
@@ -174,7 +172,7 @@ def _loose(text: str) -> str:
 
 
 def _value(text: str) -> Decimal | None:
-    """The number that a text writes; None where its separator may stand between thousands."""
+    """The number that a text writes; None where its separator may be one of thousands."""
     found = _VALUE.fullmatch(text.strip())
     if found is None or (found[3] and len(found[3]) == 3 and found[2].strip("0")):
         return None

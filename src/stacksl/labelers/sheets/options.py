@@ -8,8 +8,6 @@ from stacksl.labelers.sheets.cells import visible
 from stacksl.labelers.sheets.meaning import is_taken
 from stacksl.labelers.sheets.signs import bare_numbers, sign
 
-__all__ = ["listed", "pointed"]
-
 
 @lru_cache(maxsize=64)
 def listed(options: tuple[str, ...]) -> str:

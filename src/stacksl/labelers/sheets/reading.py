@@ -1,4 +1,4 @@
-"""A sheet that came back: its answers, and every cell that was not understood."""
+"""A returned sheet: its answers, and every cell that was not understood."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from stacksl.labelers.sheets.keys import clean_key, has_form, is_key
 from stacksl.labelers.sheets.meaning import Misread, understood
 from stacksl.labelers.sheets.rows import Fault, Reply, Sheet, Shown
 
-__all__ = ["read_sheet"]
-
 _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
@@ -26,7 +24,7 @@ def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
 
     Args:
         path: the file.
-        known: what each key that may come back had been shown.
+        known: what was shown with each key that may be returned.
 
     Raises:
         DataError: the file as a whole cannot be read (a missing column, a workbook, ...).
@@ -66,7 +64,7 @@ def _misplaced(
     known: Mapping[str, Shown],
     owners: Mapping[str, str],
 ) -> Fault | None:
-    """Why the row's answer cannot be told to be for its key, if so."""
+    """Why the row's answer may be that of another key; None if nothing suggests it."""
     if beyond:
         return Fault(
             row,
@@ -101,7 +99,7 @@ def _reply(row: int, key: str, cell: str, note: str, shown: Shown) -> Reply | Fa
 
 
 def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
-    """The first reply of each key that says one thing, and the faults of those that say two."""
+    """The first reply of each key whose replies agree, and the faults of the others."""
     by_key: defaultdict[str, list[Reply]] = defaultdict(list)
     for reply in replies:
         by_key[reply.key].append(reply)
@@ -136,17 +134,17 @@ def _owners(known: Mapping[str, Shown]) -> dict[str, str]:
     return {digest: key for digest, key in owners.items() if digest not in several}
 
 
-def _why_foreign(key: str, came: str, shown: Shown, owners: Mapping[str, str]) -> str | None:
-    """Why the prompt that came with a key cannot be its own, edited or not."""
-    owner = owners.get(came, key)
+def _why_foreign(key: str, found: str, shown: Shown, owners: Mapping[str, str]) -> str | None:
+    """Why the prompt `found` in a row cannot be that of its key, even edited."""
+    owner = owners.get(found, key)
     if owner != key:
         return (
             f"the prompt is that of the row {owner}: one column was sorted or moved without the "
             "others; sort whole rows"
         )
-    if not _alike(came, _digest(shown.prompt or "")):
+    if not _alike(found, _digest(shown.prompt or "")):
         return (
-            "the prompt is not the one that went out with this key: is the file of another run, or "
+            "the prompt is not that of this key: is the file of another run, or "
             "was a column moved without the others?"
         )
     return None

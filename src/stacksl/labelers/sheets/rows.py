@@ -1,11 +1,9 @@
-"""What is asked in a sheet, and what comes back: plain records that know of no ledger."""
+"""What a sheet asks and what it returns, as plain records."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
-
-__all__ = ["COLUMNS", "Asked", "Fault", "Reply", "Said", "Sheet", "Shown"]
 
 COLUMNS = ("key", "prompt", "options", "answer", "note")
 
@@ -29,13 +27,13 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a row that comes back had been given.
+    """What was shown in a row.
 
     Attributes:
         options: the candidates in the order in which they were shown.
         sheet: number of the file in which the row went out.
-        prompt: the text of the item. Where it is there, a row that comes back with quite another
-            prompt is a fault: a column was sorted alone, or the file is another run's.
+        prompt: the text of the item. If given, a returned row with a quite different prompt is a
+            fault: a column was sorted alone, or the file is that of another run.
     """
 
     options: tuple[str, ...]
@@ -53,7 +51,7 @@ class Reply:
         said: a label, or what was said instead of one.
         position: 0-based index into the options as shown; None unless `said` is `label`.
         text: the right text of a none-of-these, where it was given.
-        note: what stands in the column `note`.
+        note: the content of the column `note`.
     """
 
     row: int
@@ -71,7 +69,7 @@ class Fault:
     Attributes:
         row: the row's number as the spreadsheet shows it; the header is row 1.
         column: the column of the cell; `row` where the whole row is at fault.
-        sentence: what was expected, what came and what to do.
+        sentence: expected, got, what to do.
     """
 
     row: int
@@ -88,12 +86,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What one file said.
+    """The content of one file of answers.
 
     Attributes:
         replies: answers understood, in the order of the file, one a key.
         faults: cells not understood, in the order of the file.
-        empty: keys that stand in the file without any answer.
+        empty: how many keys in the file have no answer.
     """
 
     replies: tuple[Reply, ...]

@@ -8,8 +8,6 @@ from functools import lru_cache
 
 from stacksl.labelers.sheets.cells import visible
 
-__all__ = ["LETTERED", "bare_numbers", "has_letters", "sign", "spaced"]
-
 LETTERED = 26  # options that have letters; with more of them, all have numbers
 
 _LETTER = re.compile(r"[a-z]", re.IGNORECASE | re.ASCII)
@@ -17,7 +15,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)*")
 
 
 def sign(position: int, options: tuple[str, ...]) -> str:
-    """What stands before the option at the 0-based `position`: `A` to `Z`, or its number from 1.
+    """The mark of the option at the 0-based `position`: `A` to `Z`, or its number from 1.
 
     Example:
         >>> sign(1, ("yes", "no")), sign(1, ("B", "A"))

@@ -1,21 +1,18 @@
-"""Sheets of questions, and the list of classes beside them: whole or not at all."""
+"""Sheets of questions, and the list of classes beside them, written atomically."""
 
 from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from tempfile import mkstemp
 
+from stacksl.data.writing import write_whole
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import guarded, is_too_long, shortened, visible
 from stacksl.labelers.sheets.options import listed, pointed
 from stacksl.labelers.sheets.rows import COLUMNS, Asked
 from stacksl.labelers.sheets.signs import LETTERED
-
-__all__ = ["write_classes", "write_file", "write_sheet"]
 
 _MARK = "\ufeff"  # tells Excel that the file is UTF-8
 
@@ -31,11 +28,10 @@ def write_sheet(
     """Write a file of questions: `key, prompt, options, answer, note`, the last two empty.
 
     UTF-8 with a byte-order mark and CRLF between rows. Cells are safe to open (`guarded`). A text
-    that no cell of Excel holds is shown as far as it goes; all of it is in `KEY.txt` beside the
-    sheet.
+    too long for a cell of Excel is shortened; the whole text is in `KEY.txt` beside the sheet.
 
     Args:
-        path: the file; where it is there already it may hold answers, and is left alone.
+        path: the file; an existing one may hold answers and is not changed.
         rows: the questions, each with a key of its own.
         mode: permission bits of the files.
         classes: name of the file of `write_classes` that lists the options of rows with more than
@@ -127,29 +123,6 @@ def write_file(path: Path, text: str, mode: int, *, replace: bool = False) -> No
                 raise DataError(f"'{path}' is there already and may hold answers: move it away")
             path.chmod(mode)
             return
-        _write_whole(path, payload, mode)
+        write_whole(path, payload, mode)
     except OSError as error:
         raise DataError(f"cannot write '{path}': {error.strerror or error}") from None
-
-
-def _write_whole(path: Path, payload: bytes, mode: int) -> None:
-    handle, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(payload)
-            stream.flush()
-            os.fchmod(stream.fileno(), mode)  # mkstemp's 0600 until the content is there
-            os.fsync(stream.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

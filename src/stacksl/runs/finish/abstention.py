@@ -15,8 +15,6 @@ from stacksl.core.scorers import Head, Scorer
 from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 
-__all__ = ["train_threshold", "unnamed", "words_on_threshold"]
-
 FOLDS = 3
 SAMPLE = 20_000  # items never asked that are looked at
 CHUNK = 4096  # of them at a time
@@ -90,7 +88,7 @@ def _largest(head: Head, trainer: LinearTrainer, rows: NDArray[np.int64]) -> Arr
 
 
 def words_on_threshold(found: Threshold | None, none: int, *, possible: bool) -> str:
-    """What the report says of abstaining; empty where nobody answered with none of these.
+    """What the report says of abstaining; empty where no answer was none of these.
 
     Args:
         found: the threshold.

@@ -1,8 +1,7 @@
-"""From a run to the facts of its report: all of it from the ledger, the data and the test."""
+"""Report facts of a run: data, budget, method and quality, and all others put together."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -11,40 +10,44 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.heads.logistic import CHOICES
+from stacksl.data import Dataset
 from stacksl.features import FeatureMap
 from stacksl.lm import LanguageModel
-from stacksl.models.evaluation import Tested
+from stacksl.models.audit import Audited
+from stacksl.models.evaluation import Evaluation, Tested
+from stacksl.models.metrics import calibration_bins, confusions, wilson
 from stacksl.report import facts as f
-from stacksl.runs.finish.abstention import unnamed, words_on_threshold
-from stacksl.runs.finish.answers import asking_of
-from stacksl.runs.finish.language import language_facts
-from stacksl.runs.finish.quality import (
-    audit_fact,
-    calibration,
-    class_rows,
-    confusion_rows,
-    source,
-    test_fact,
+from stacksl.report.language import LanguageModel as LanguageFacts
+from stacksl.report.named import Named
+from stacksl.report.quality import (
+    AuditResult,
+    Calibration,
+    CalibrationBin,
+    ClassRow,
+    Confusion,
+    CurvePoint,
+    TestResult,
 )
-from stacksl.runs.finish.rounds import Chronicle
-from stacksl.runs.items.sources import Stock
+from stacksl.runs.finish.abstention import unnamed, words_on_threshold
+from stacksl.runs.finish.language import language_facts
+from stacksl.runs.finish.rounds import (
+    HELD,
+    Rounds,
+    asking_of,
+    before_label,
+    contested,
+    gate_score,
+    round_series,
+)
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
-from stacksl.runs.session.build_learner import width_scale
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.spec import RunSpec, versions
 from stacksl.runs.storage.anchors import naming
 
-__all__ = ["facts_of"]
-
-POINTS = 1500  # rounds kept for the pictures
-LABELS = 500  # labels kept for the running accuracy
-WINDOW = 50  # labels that the recent accuracy looks back
-SHOWN = 12  # contested items listed
-EXCERPT = 400  # characters of a prompt
-HELD = -1  # the choice that stands beside a label that was held before
+CONFUSIONS = 20  # pairs of classes listed
 
 
 def facts_of(
@@ -55,7 +58,7 @@ def facts_of(
     state: Mapping[str, Any],
 ) -> f.Facts:
     """The facts of a run as it stands; `tested` is what its test file and its audit say, if any."""
-    seen = Chronicle.read(game.ledger.rows(), game.corpus.row)
+    seen = Rounds.read(game.ledger.rows(), game.corpus.row)
     language = (
         language_facts(spec, game.ledger, features, tested, state)
         if isinstance(features, LanguageModel)
@@ -81,21 +84,21 @@ def facts_of(
                 possible=language is None and game.trainer.head is not None,
             ),
         ),
-        curve=tuple(f.CurvePoint(*point) for point in tested.curve),
-        rounds=_rounds(seen),
-        before_label=_before(game),
-        gate_score=None if language else _gate_score(spec, game, seen),
+        curve=tuple(CurvePoint(*point) for point in tested.curve),
+        rounds=round_series(seen),
+        before_label=before_label(game),
+        gate_score=None if language else gate_score(spec, game, seen),
         classes=class_rows(spec.dataset, game.examples, tested),
         confusions=confusion_rows(spec.dataset, tested),
         measured_on=source(tested),
         calibration=calibration(tested),
-        contested=_contested(spec.stock, game, seen),
+        contested=contested(spec.stock, game, seen),
         refit=_refit_of_adapter(language) if language else _refit(spec, linear_trainer(game)),
         clipped_share=_clipped(game),
         gold_outside=seen.outside if spec.settings.follower != "given" else None,
         settings=_settings(spec, game),
         versions=tuple(
-            f.Named(name.removeprefix("version_"), value)
+            Named(name.removeprefix("version_"), value)
             for name, value in versions(spec.settings.plugins).items()
         ),
         fingerprints=_fingerprints(game, features),
@@ -115,8 +118,8 @@ def _data(spec: RunSpec) -> f.DataCard:
         options_min=min(sizes),
         options_max=max(sizes),
         classes=None if dataset.classes is None else len(dataset.classes),
-        columns=tuple(f.Named(role, name) for role, name in sorted(dataset.columns.items())),
-        rejected=tuple(f.Named(kind, str(n)) for kind, n in reasons.most_common()),
+        columns=tuple(Named(role, name) for role, name in sorted(dataset.columns.items())),
+        rejected=tuple(Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(dataset.rejected),
         python=versions(None)["version_python"],
         source="Python's own reference documentation (pydoc_data)."
@@ -125,7 +128,7 @@ def _data(spec: RunSpec) -> f.DataCard:
     )
 
 
-def _budget(spec: RunSpec, game: Game, seen: Chronicle) -> f.Budget:
+def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     ledger = game.ledger
     priced = spec.budget.money is not None
     owned = _owned(game.examples)
@@ -169,93 +172,6 @@ def _method(spec: RunSpec, game: Game, features: FeatureMap) -> f.Method:
     )
 
 
-def _rounds(seen: Chronicle) -> f.RoundSeries:
-    spent = np.cumsum(seen.asked)
-    kept = _thin(seen.rounds, POINTS)
-    return f.RoundSeries(
-        round=tuple(i + 1 for i in kept),
-        statistic=tuple(_finite(seen.statistic[i]) for i in kept),
-        threshold=tuple(_finite(seen.threshold[i]) for i in kept),
-        asked=tuple(bool(seen.asked[i]) for i in kept),
-        spent=tuple(int(spent[i]) for i in kept),
-        total=seen.rounds,
-    )
-
-
-def _thin(count: int, points: int) -> list[int]:
-    """At most `points` of `count` positions, evenly spaced, the last one among them."""
-    if count <= points:
-        return list(range(count))
-    return sorted({round(i * (count - 1) / (points - 1)) for i in range(points)})
-
-
-def _before(game: Game) -> f.BeforeLabel | None:
-    asked = [(label, choice) for _, label, choice in game.examples.bought if choice != HELD]
-    right = np.array([label == choice for label, choice in asked], dtype=float)
-    if not len(right):
-        return None
-    total = np.cumsum(right)
-    counts = np.arange(1, len(right) + 1)
-    back = np.concatenate([np.zeros(WINDOW), total])[: len(right)]
-    recent = (total - back) / np.minimum(counts, WINDOW)
-    kept = _thin(len(right), LABELS)
-    return f.BeforeLabel(
-        label=tuple(i + 1 for i in kept),
-        running=tuple(float(total[i] / counts[i]) for i in kept),
-        recent=tuple(float(recent[i]) for i in kept),
-        window=WINDOW,
-        n=len(right),
-        correct=int(right.sum()),
-    )
-
-
-def _gate_score(spec: RunSpec, game: Game, seen: Chronicle) -> f.GateScore | None:
-    scores = seen.gate_score
-    if not len(scores) or np.isnan(scores).all():
-        return None
-    costs = np.maximum(np.where(np.isfinite(scores), scores, 0.0), 0.0)
-    running = np.cumsum(costs)
-    kept = _thin(len(costs), LABELS)
-    return f.GateScore(
-        total=float(running[-1]),
-        asked=float(costs[seen.asked].sum()),
-        rounds=len(costs),
-        width_scale=width_scale(spec.settings, game.examples.block.dim),
-        round=tuple(i + 1 for i in kept),
-        cumulative=tuple(float(running[i]) for i in kept),
-    )
-
-
-def _contested(stock: Stock, game: Game, seen: Chronicle) -> tuple[f.Contested, ...]:
-    """The rounds of the second half with the largest gate score (statistic without a matrix).
-
-    In the first half every width is large, so that being early would count as being hard.
-    """
-    labels = {row: label for row, label, _ in game.examples.bought}
-    said = {row["item"]: row["said"] for row in game.ledger.export() if row["slot"] == 0}
-    scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
-    scores = np.where(np.isfinite(scores), scores, -np.inf)
-    half = seen.rounds // 2
-    order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(stock.gone)]
-    found = []
-    for at in [at for at in order if seen.item[at] not in stock.gone][:SHOWN]:
-        row = int(seen.item[at])
-        item, label = stock.dataset.items[row], labels.get(row)
-        found.append(
-            f.Contested(
-                item=item.id,
-                prompt=item.prompt[:EXCERPT],
-                choice=item.candidates[seen.choice[at]],
-                label=None if label is None else item.candidates[label],
-                statistic=_finite(scores[at]),
-                round=int(at) + 1,
-                asked=bool(seen.asked[at]),
-                said=None if said.get(item.id) is None else str(said[item.id]),
-            )
-        )
-    return tuple(found)
-
-
 def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit | None:
     if not spec.settings.refit:
         return f.Refit("The last online state is the final model, as the preset asks.", False)
@@ -285,7 +201,7 @@ def _learnt(examples: Examples) -> str:
     return f"{bought} and {owned:,} held before" if owned else bought
 
 
-def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
+def _refit_of_adapter(language: LanguageFacts) -> f.Refit:
     if not language.refits:
         return f.Refit(
             "There was no refit, since no label was learnt: the final model is the base.", False
@@ -302,17 +218,17 @@ def _refit_of_adapter(language: f.LanguageModel) -> f.Refit:
     )
 
 
-def _fingerprints(game: Game, features: FeatureMap) -> tuple[f.Named, ...]:
+def _fingerprints(game: Game, features: FeatureMap) -> tuple[Named, ...]:
     base = (
-        (f.Named("base model", features.base_fingerprint),)
+        (Named("base model", features.base_fingerprint),)
         if isinstance(features, LanguageModel)
         else ()
     )
     name = "model and features" if base else "features"
     return (
         *base,
-        f.Named(name, features.fingerprint),
-        f.Named("ledger", naming(game.ledger.head)),
+        Named(name, features.fingerprint),
+        Named("ledger", naming(game.ledger.head)),
     )
 
 
@@ -340,5 +256,103 @@ def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:
     return tuple(rows)
 
 
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+# --- quality -----------------------------------------------------------------------------------
+
+
+def source(tested: Tested) -> str:
+    """What the classes are measured on: the `test` file, or where there is none the `audit`."""
+    return "audit" if tested.evaluation is None and tested.audited is not None else "test"
+
+
+def _judged(tested: Tested) -> Evaluation | Audited | None:
+    return tested.audited if source(tested) == "audit" else tested.evaluation
+
+
+def test_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResult | None:
+    """The final model on the test file."""
+    if evaluation is None or test is None:
+        return None
+    low, high = wilson(evaluation.correct, evaluation.n)
+    sizes = [len(item.candidates) for item in test.items]
+    return TestResult(
+        file=test.name,
+        n=evaluation.n,
+        correct=evaluation.correct,
+        accuracy=evaluation.accuracy,
+        low=low,
+        high=high,
+        macro_f1=evaluation.macro_f1,
+        unusable=evaluation.unusable + evaluation.unknown,
+        chance=float(np.mean([1 / size for size in sizes])) if sizes else None,
+    )
+
+
+def audit_fact(audited: Audited | None) -> AuditResult | None:
+    """The final model on the audit."""
+    if audited is None:
+        return None
+    low, high = audited.interval
+    return AuditResult(
+        n=audited.n,
+        correct=audited.correct,
+        none_of_these=audited.none_of_these,
+        unknown=audited.unknown,
+        accuracy=audited.accuracy,
+        low=low,
+        high=high,
+        worst=audited.worst,
+        best=audited.best,
+        passed_over=audited.passed_over,
+    )
+
+
+def class_rows(dataset: Dataset, examples: Examples, tested: Tested) -> tuple[ClassRow, ...]:
+    """The classes, with the labels bought of each; empty where items bring their own options."""
+    bought = Counter(label for _, label, _ in examples.bought)
+    judged = _judged(tested)
+    names = dataset.classes or ()
+    return tuple(_class_row(name, at, bought[at], judged) for at, name in enumerate(names))
+
+
+def _class_row(name: str, index: int, bought: int, judged: Evaluation | Audited | None) -> ClassRow:
+    if judged is None:
+        return ClassRow(name, bought)
+    gold, predicted = judged.gold == index, judged.predicted == index
+    hits, n, called = int((gold & predicted).sum()), int(gold.sum()), int(predicted.sum())
+    low, high = wilson(hits, n)
+    return ClassRow(
+        name=name,
+        bought=bought,
+        test_n=n,
+        precision=hits / called if called else None,
+        recall=hits / n if n else None,
+        low=low if n else None,
+        high=high if n else None,
+    )
+
+
+def confusion_rows(dataset: Dataset, tested: Tested) -> tuple[Confusion, ...]:
+    """What the final model mistakes for what, most frequent first."""
+    judged, names = _judged(tested), dataset.classes
+    if names is None or judged is None:
+        return ()
+    found = confusions(judged.gold.tolist(), judged.predicted.tolist())[:CONFUSIONS]
+    return tuple(Confusion(names[gold], names[said], n) for gold, said, n in found)
+
+
+def calibration(tested: Tested) -> Calibration | None:
+    """Of the audit alone where there is one, else of the test file."""
+    audited, evaluation = tested.audited, tested.evaluation
+    if audited is not None:
+        found = audited.calibration
+        return None if found is None else _calibration(*found, audited.known, "audit")
+    if evaluation is None or not len(evaluation.gold):
+        return None
+    right = evaluation.gold == evaluation.predicted
+    return _calibration(*calibration_bins(evaluation.confidence, right), len(right), "test")
+
+
+def _calibration(
+    bins: list[tuple[float, float, int]], error: float, n: int, source: str
+) -> Calibration:
+    return Calibration(tuple(CalibrationBin(*row) for row in bins), error, n, source)

@@ -105,7 +105,7 @@ def _before(folder: RunFolder) -> Facts | None:
 def _continued(facts: Facts, before: Facts | None, number: int, learnt: int) -> Facts:
     """The facts with which audit this is, whether it was shown, and whether its labels joined in.
 
-    They stay in the final head for as long as nothing else came to it.
+    They stay in the final head as long as nothing else is learnt.
     """
     assert facts.audit is not None
     audit = replace(facts.audit, number=number, learnt=learnt, shown_at=learnt)
@@ -192,12 +192,12 @@ def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Aud
     wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
     wider.head = wider.as_if(len(bought), game.learner.scorer)
     model = _abstaining(spec, _model(spec, game, features, wider.head), wider)
-    _tell_of_refit(spec.folder, len(more))  # first: a model that is not told of would mislead
+    _record_refit(spec.folder, len(more))  # first: an unrecorded model would mislead
     model.save(spec.folder.model, asdict(scorer_settings(spec.settings)))
     return len(more)
 
 
-def _tell_of_refit(folder: RunFolder, labels: int) -> None:
+def _record_refit(folder: RunFolder, labels: int) -> None:
     """Mark facts and pages: the model is another one than the one that was measured."""
     facts = read_facts(folder)
     assert facts.audit is not None  # its labels were trained on
@@ -209,7 +209,7 @@ def _tell_of_refit(folder: RunFolder, labels: int) -> None:
 def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = False) -> Path:
     """The report and the model card, from the facts on disk; the path of the report.
 
-    Those without text lie in a folder of their own, so that nobody sends the others by mistake.
+    Pages without text are in a folder of their own, so that the others are not sent by mistake.
     """
     from stacksl.report import card, render
 
@@ -227,7 +227,7 @@ def _curve(
 ) -> list[tuple[int, float, float, float]]:
     """(labels, accuracy, low, high) of the final models that fewer labels would have made.
 
-    Each is fitted as the last one is, C chosen by folds, and knows nothing that came later.
+    Each is fitted as the last one is, C chosen by folds, and uses no later label.
     """
     bought = len(trainer.examples.bought)
     shares = CURVE if bought <= MANY else FEWER

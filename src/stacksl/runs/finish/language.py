@@ -1,4 +1,4 @@
-"""What a run's report tells of the language model it adapted, gathered from run and model."""
+"""Report facts of the language model that a run adapted, from the run and the model."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from typing import Any
 from stacksl.data import Dataset
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
-from stacksl.lm.export.folder import About
+from stacksl.lm.export.about import About
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.reference import REFERENCE
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.evaluation import Evaluation, Point, Tested
 from stacksl.models.metrics import wilson
 from stacksl.report import language as f
-from stacksl.report.facts import Named
+from stacksl.report.named import Named
 from stacksl.runs.finish.adapter import epochs_of, training_of
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import TIMES
-
-__all__ = ["language_facts"]
 
 
 def language_facts(
@@ -36,7 +34,7 @@ def language_facts(
 ) -> f.LanguageModel:
     """The facts of the language `model` of a run; `tested` is what its test file says, if any."""
     about = AdaptedModel(model, spec.dataset.classes, spec.dataset.columns).about()
-    adapter = model.stage.adapter
+    adapter = model.worker.adapter
     trained = sum(int(p.numel()) for p in adapter.parameters())
     total = sum(
         int(weights.numel())
@@ -109,7 +107,7 @@ def _peak_memory(device: str) -> tuple[int, bool]:
 
 
 def _seconds(state: Mapping[str, Any]) -> float | None:
-    """From start to end; the time between an interruption and what came after it is nobody's."""
+    """From start to end; None after an interruption, since the pause is no part of the run."""
     if state.get("interruptions") or not state.get("finished"):
         return None
     begun, done = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
@@ -127,7 +125,7 @@ def _cuts(spec: RunSpec, model: LanguageModel, about: About) -> tuple[f.Cut, ...
 
 
 def _cut(where: str, dataset: Dataset, model: LanguageModel, about: About) -> f.Cut:
-    tokenizer = model.stage.loaded.tokenizer
+    tokenizer = model.worker.loaded.tokenizer
     form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
     cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
     return f.Cut(where, cuts.items, cuts.prompts, cuts.options, cuts.lost)
@@ -166,7 +164,7 @@ def _history(spec: RunSpec, ledger: LedgerReader) -> list[Refitted]:
     return history(spec.folder.adapters, count)
 
 
-TOLD = (
+REPORTED = (
     "examples", "steps", "clipped", "kl_weight", "seconds", "tokens",
     "loss", "loss_clipped", "largest", "largest_clipped", "kl",
 )  # fmt: skip
@@ -177,7 +175,7 @@ def _refits(history: list[Refitted], curve: tuple[Point, ...]) -> tuple[f.Adapte
     found = []
     for number, each in enumerate(history, start=1):
         _, accuracy, low, high = curve[number] if curve else (0, None, None, None)
-        told: dict[str, Any] = {name: each.trained.get(name) for name in TOLD}
+        values: dict[str, Any] = {name: each.trained.get(name) for name in REPORTED}
         found.append(
             f.AdapterRefit(
                 number=each.number,
@@ -185,7 +183,7 @@ def _refits(history: list[Refitted], curve: tuple[Point, ...]) -> tuple[f.Adapte
                 accuracy=accuracy,
                 low=low,
                 high=high,
-                **told,
+                **values,
             )
         )
     return tuple(found)

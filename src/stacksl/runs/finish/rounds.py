@@ -1,10 +1,13 @@
-"""The rounds of a run as columns: a few numbers each, read in one pass over the ledger.
+"""Report facts from the ledger: rounds, answers, and changes of the budget and the classes.
 
-A certificate as an object is some kilobyte; as a row of these columns it is 45 bytes.
+Rounds are columns, read in one pass: a certificate as an object takes some kilobyte, as a row of
+these columns 45 bytes.
 """
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -14,17 +17,28 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array
 from stacksl.core.followers import gold_outside
 from stacksl.ledger.events import Row
+from stacksl.ledger.ledger import Ledger
+from stacksl.models.metrics import cohen_kappa
+from stacksl.report import facts as f
+from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
+from stacksl.runs.items.sources import Stock
+from stacksl.runs.loop.game import Game
+from stacksl.runs.session.build_learner import width_scale
+from stacksl.runs.spec import RunSpec
 
-__all__ = ["Change", "Chronicle"]
-
+POINTS = 1500  # rounds kept for the figures
+LABELS = 500  # labels kept for the running accuracy
+WINDOW = 50  # labels that the recent accuracy is over
+SHOWN = 12  # contested items listed
+EXCERPT = 400  # characters of a prompt
+HELD = -1  # the choice recorded with a label that was owned before the run
 BLOCK = 4096  # rounds gathered as tuples before they become columns
-
 
 Change = tuple[int, int, int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chronicle:
+class Rounds:
     """What the report needs of every round; all arrays are (rounds,), in order.
 
     Attributes:
@@ -53,7 +67,7 @@ class Chronicle:
         return len(self.item)
 
     @classmethod
-    def read(cls, rows: Iterable[Row], place: Mapping[str, int]) -> Chronicle:
+    def read(cls, rows: Iterable[Row], place: Mapping[str, int]) -> Rounds:
         """The columns of a ledger's `rows`; `place` maps an item's id to its row in the data."""
         blocks: list[NDArray[np.void]] = []
         records: list[tuple[float, ...]] = []
@@ -101,3 +115,148 @@ _RECORD = np.dtype(
         ("asked", np.bool_),
     ]
 )
+
+
+# --- figures and lists -------------------------------------------------------------------------
+
+
+def round_series(seen: Rounds) -> f.RoundSeries:
+    """Statistic, threshold and spending, at most `POINTS` rounds of them."""
+    spent = np.cumsum(seen.asked)
+    kept = _thin(seen.rounds, POINTS)
+    return f.RoundSeries(
+        round=tuple(i + 1 for i in kept),
+        statistic=tuple(_finite(seen.statistic[i]) for i in kept),
+        threshold=tuple(_finite(seen.threshold[i]) for i in kept),
+        asked=tuple(bool(seen.asked[i]) for i in kept),
+        spent=tuple(int(spent[i]) for i in kept),
+        total=seen.rounds,
+    )
+
+
+def before_label(game: Game) -> f.BeforeLabel | None:
+    """Accuracy before each label was seen; labels owned before the run are left out."""
+    asked = [(label, choice) for _, label, choice in game.examples.bought if choice != HELD]
+    right = np.array([label == choice for label, choice in asked], dtype=float)
+    if not len(right):
+        return None
+    total = np.cumsum(right)
+    counts = np.arange(1, len(right) + 1)
+    back = np.concatenate([np.zeros(WINDOW), total])[: len(right)]
+    recent = (total - back) / np.minimum(counts, WINDOW)
+    kept = _thin(len(right), LABELS)
+    return f.BeforeLabel(
+        label=tuple(i + 1 for i in kept),
+        running=tuple(float(total[i] / counts[i]) for i in kept),
+        recent=tuple(float(recent[i]) for i in kept),
+        window=WINDOW,
+        n=len(right),
+        correct=int(right.sum()),
+    )
+
+
+def gate_score(spec: RunSpec, game: Game, seen: Rounds) -> f.GateScore | None:
+    """The gate score summed over rounds; None where no round has one."""
+    scores = seen.gate_score
+    if not len(scores) or np.isnan(scores).all():
+        return None
+    costs = np.maximum(np.where(np.isfinite(scores), scores, 0.0), 0.0)
+    running = np.cumsum(costs)
+    kept = _thin(len(costs), LABELS)
+    return f.GateScore(
+        total=float(running[-1]),
+        asked=float(costs[seen.asked].sum()),
+        rounds=len(costs),
+        width_scale=width_scale(spec.settings, game.examples.block.dim),
+        round=tuple(i + 1 for i in kept),
+        cumulative=tuple(float(running[i]) for i in kept),
+    )
+
+
+def contested(stock: Stock, game: Game, seen: Rounds) -> tuple[f.Contested, ...]:
+    """The rounds of the second half with the largest gate score (statistic without a matrix).
+
+    In the first half every width is large, so that being early would count as being hard.
+    """
+    labels = {row: label for row, label, _ in game.examples.bought}
+    said = {row["item"]: row["said"] for row in game.ledger.export() if row["slot"] == 0}
+    scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
+    scores = np.where(np.isfinite(scores), scores, -np.inf)
+    half = seen.rounds // 2
+    order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(stock.gone)]
+    found = []
+    for at in [at for at in order if seen.item[at] not in stock.gone][:SHOWN]:
+        row = int(seen.item[at])
+        item, label = stock.dataset.items[row], labels.get(row)
+        found.append(
+            f.Contested(
+                item=item.id,
+                prompt=item.prompt[:EXCERPT],
+                choice=item.candidates[seen.choice[at]],
+                label=None if label is None else item.candidates[label],
+                statistic=_finite(scores[at]),
+                round=int(at) + 1,
+                asked=bool(seen.asked[at]),
+                said=None if said.get(item.id) is None else str(said[item.id]),
+            )
+        )
+    return tuple(found)
+
+
+def _thin(count: int, points: int) -> list[int]:
+    """At most `points` of `count` positions, evenly spaced, the last one among them."""
+    if count <= points:
+        return list(range(count))
+    return sorted({round(i * (count - 1) / (points - 1)) for i in range(points)})
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+# --- answers -----------------------------------------------------------------------------------
+
+
+def asking_of(
+    ledger: Ledger,
+    changes: Iterable[Change] = (),
+    added: Iterable[tuple[int, int]] = (),
+    *,
+    priced: bool,
+) -> Asking:
+    """What annotators said, at what cost; money only where a price was given.
+
+    `changes` of the budget and classes `added` are as a `Rounds` has them.
+    """
+    said = ledger.said()
+    return Asking(
+        labels=said["label"],
+        none_of_these=said["none"],
+        ambiguous=said["ambiguous"],
+        broken=said["broken"],
+        disputes=len(ledger.disputes()),
+        agreement=_agreement(ledger),
+        costs=_costs(ledger, priced),
+        changes=tuple(BudgetChange(*change) for change in changes),
+        added=tuple(added),
+    )
+
+
+def _agreement(ledger: Ledger) -> Agreement | None:
+    pairs = [(one.word, other.word) for one, other in ledger.agreement()]
+    if not pairs:
+        return None
+    agreed = sum(one == other for one, other in pairs)
+    return Agreement(len(pairs), agreed, cohen_kappa(pairs))
+
+
+def _costs(ledger: Ledger, priced: bool) -> tuple[Cost, ...]:
+    """The charged answers of each labeler."""
+    paid: dict[str, list[int]] = defaultdict(list)
+    for row in ledger.export():
+        if row["state"] == "answered" and row["purpose"] != "owned":
+            paid[str(row["labeler"])].append(int(str(row["price"])))
+    return tuple(
+        Cost(name, len(prices), sum(prices) if priced else None)
+        for name, prices in sorted(paid.items())
+    )

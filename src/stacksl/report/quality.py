@@ -1,0 +1,145 @@
+"""Report facts of quality: the final model on a test file and on an audit.
+
+Shares and accuracies are fractions in 0..1; a number that does not exist is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stacksl.report.named import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult(Fact):
+    """The final model on a test file.
+
+    Attributes:
+        file: the name of the test file.
+        n: rows of the file; an unusable one counts as wrong.
+        correct: rows answered rightly.
+        accuracy: correct / n.
+        low, high: the 95 % Wilson interval of the accuracy.
+        macro_f1: the mean F1 over classes, or over the positions of the gold option where items
+            bring their own options.
+        unusable: rows that could not be read.
+        chance: the accuracy of guessing uniformly; None if unknown.
+    """
+
+    __test__ = False
+
+    file: str
+    n: int
+    correct: int
+    accuracy: float
+    low: float
+    high: float
+    macro_f1: float | None = None
+    unusable: int = 0
+    chance: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult(Fact):
+    """The final model on items drawn uniformly, paid for, and kept out of training.
+
+    Attributes:
+        n: items of the audit.
+        correct: those answered rightly.
+        none_of_these: those whose answer is none of the candidates; they count as wrong.
+        unknown: those answered as ambiguous or broken, or not at all.
+        accuracy: correct / (n − unknown); None where nothing is known.
+        low, high: the 95 % Wilson interval; where something is unknown, from the low end of `worst`
+            to the high end of `best`.
+        worst, best: the accuracy if all unknown ones were wrong, or right.
+        passed_over: the share of the source's items that it could not be drawn from, since they
+            had been bought before; 0 for an audit drawn before the first purchase.
+        trained_on: audit labels that the saved model was trained on afterwards
+            (`stacksl refit --with-audit`); the numbers here are of the model before.
+        number: which of the run's audits it is, from 1.
+        learnt: labels that the model had learnt which is measured.
+        shown_before: whether this audit measured a model before, and `shown_at` how many labels
+            that one had learnt, the first time.
+    """
+
+    n: int
+    correct: int
+    none_of_these: int
+    unknown: int
+    accuracy: float | None
+    low: float
+    high: float
+    worst: float
+    best: float
+    passed_over: float = 0.0
+    trained_on: int = 0
+    number: int = 1
+    learnt: int | None = None
+    shown_before: bool = False
+    shown_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint(Fact):
+    """Test accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
+
+    labels: int
+    accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow(Fact):
+    """One class: labels bought, and how the final model does on the test file or the audit.
+
+    Attributes:
+        name: of the class.
+        bought: labels learnt that name it.
+        test_n: items of the test file, or of the audit, whose answer it is; None without either.
+        precision, recall: on those; None where there is nothing to divide by.
+        low, high: the 95 % Wilson interval of the recall.
+    """
+
+    name: str
+    bought: int
+    test_n: int | None = None
+    precision: float | None = None
+    recall: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion(Fact):
+    """`count` items of class `gold` that the final model called `predicted`."""
+
+    gold: str
+    predicted: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationBin(Fact):
+    """Items in one bin of confidence: mean confidence, accuracy, how many."""
+
+    confidence: float
+    accuracy: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration(Fact):
+    """How well the final model's probabilities agree with its accuracy.
+
+    Attributes:
+        bins: the non-empty bins in order of confidence.
+        ece: expected calibration error: Σ n/N · |accuracy − confidence| over the bins.
+        n: items that were binned.
+        source: what they are of, `test` or `audit`.
+    """
+
+    bins: tuple[CalibrationBin, ...]
+    ece: float
+    n: int
+    source: str = "test"
