@@ -65,6 +65,8 @@ class LanguageModel:
     Source: DESIGN D10 to D13.
     """
 
+    reads_text = True
+
     def __init__(
         self, choices: ModelChoices, *, seed: int = 0, processes: Distributed = ALONE
     ) -> None:

@@ -204,9 +204,9 @@ def _labelers() -> dict[str, str]:
 
 
 def _features() -> dict[str, str]:
-    from stacksl.features import ENCODERS
+    from stacksl.features import FEATURES
 
-    return _first_lines(ENCODERS, "stacksl.features")
+    return _first_lines(FEATURES, "stacksl.features")
 
 
 def _objectives() -> dict[str, str]:

@@ -328,6 +328,15 @@ class Settings(BaseModel):
 
     # the run itself
     checkpoint_every: int = Field(1000, ge=1, description="Rounds between checkpoints.")
+    plugins: str | None = Field(
+        None,
+        description="Modules of your own with gates, labelers or other parts; commas between.",
+    )
+    parts: str | None = Field(
+        None,
+        description="Parts of your own that learn from each label and are kept in checkpoints; "
+        "commas between.",
+    )
 
     @property
     def adapts(self) -> bool:
