@@ -27,7 +27,7 @@ CANDIDATES = 4
 TEST_SHARE = 0.25
 _SEED = 20_260_101
 _SHORTEST, _LONGEST = 15, 300  # characters of a sentence, as in pretraining
-_SAMPLE = Path(__file__).parent / "sample"
+_SAMPLE = Path(__file__).parent
 
 
 @cache
