@@ -1,4 +1,4 @@
-"""One-pass online Newton on the softmax: H grows by the Fisher information of what was bought."""
+"""The scorer `newton`: one-pass online Newton steps on the softmax, for pairs and classes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class PairNewton:
         """Learn a label over the loss set `presented`; None is no step.
 
         Raises:
-            SettingsError: if the feedback is a reward.
+            SettingsError: the feedback is a reward.
         """
         if feedback is None:
             return
@@ -108,7 +108,7 @@ class PairNewton:
         self.rounds += 1
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Let an unasked round go by: it is counted, and under `all` H gets its information."""
+        """Process an unasked round: it is counted, and under `all` H gets its information."""
         self.rounds += 1
         if self.settings.track == "all":
             assert isinstance(inputs, PairFeatures)
@@ -130,7 +130,7 @@ class PairNewton:
         return state_of(self.theta, self.confidence, self.rounds)
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the scorer that gave `state`, bit for bit."""
+        """Restore a `state`, bit for bit."""
         self.theta, self.rounds = take_state(state, self.theta, self.confidence)
 
     def _factors(self, inputs: PairFeatures, presented: tuple[int, ...], rows: Array) -> Array:
@@ -153,7 +153,7 @@ class PairNewton:
 def _information(rows: Array, images: Array, policy: Array) -> float:
     """tr(F H⁻¹) = Σ π_x ‖D_x‖² − ‖Σ π_x D_x‖² with D_x = φ_x − φ_i for the likeliest i.
 
-    Of rows that coincide the differences are exactly 0, and the information is.
+    Where all rows are equal, the differences and the information are exactly 0.
     """
     likeliest = int(np.argmax(policy))
     apart, against = rows - rows[likeliest], images - images[likeliest]
@@ -231,7 +231,7 @@ class ClassNewton:
         """Learn a label over the loss set `presented`; None is no step.
 
         Raises:
-            SettingsError: if the feedback is a reward.
+            SettingsError: the feedback is a reward.
         """
         if feedback is None:
             return
@@ -243,7 +243,7 @@ class ClassNewton:
         self.rounds += 1
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Let an unasked round go by: it is counted, and under `all` M gets ½hhᵀ."""
+        """Process an unasked round: it is counted, and under `all` M gets ½hhᵀ."""
         self.rounds += 1
         if self.settings.track == "all":
             self._inform(inputs, labels=0)
@@ -263,7 +263,7 @@ class ClassNewton:
         return state_of(self.theta, self.confidence, self.rounds)
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the scorer that gave `state`, bit for bit."""
+        """Restore a `state`, bit for bit."""
         self.theta, self.rounds = take_state(state, self.theta, self.confidence)
 
     def _inform(self, inputs: Inputs, labels: int) -> None:

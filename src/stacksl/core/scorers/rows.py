@@ -1,4 +1,4 @@
-"""What pair features and class heads share: scores, steps of θ by rows, radius and saved state."""
+"""Helpers of all scorers: scores, steps of θ by rows, radius and saved state."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def presented_scores(
 
 
 def refuse_offset(features: Inputs | Block, scorer: str) -> None:
-    """Stop a scorer that has no place for a fixed part of the scores.
+    """Refuse features with a fixed part of the scores, which `scorer` does not support.
 
     Raises:
         SettingsError: `features` have one.
@@ -66,8 +66,8 @@ def refuse_offset(features: Inputs | Block, scorer: str) -> None:
     fixed = isinstance(features, PairFeatures) and features.offset is not None
     if fixed or (isinstance(features, PairBlock) and features.base is not None):
         raise SettingsError(
-            f"the scorer '{scorer}' has no place for the fixed part of the scores that these "
-            "features carry (a language model's own scores): use scorer 'newton'"
+            f"the scorer '{scorer}' takes features without a fixed part of the scores, got some "
+            "with one (a language model's own scores): use scorer 'newton'"
         )
 
 
@@ -90,7 +90,7 @@ def add_rows(theta: Array, inputs: Inputs, presented: tuple[int, ...], coefficie
 
 
 def gold_position(presented: tuple[int, ...], label: Label) -> int:
-    """Where the gold candidate stands in the loss set `presented`."""
+    """The position of the gold candidate in the loss set `presented`."""
     if label.index not in presented:
         raise ValueError(
             f"the loss set {presented} lacks the gold candidate {label.index}; "
@@ -103,18 +103,18 @@ def label_of(feedback: Feedback, scorer: str) -> Label:
     """The feedback as a label.
 
     Raises:
-        SettingsError: if it is a reward, which `scorer` cannot learn from.
+        SettingsError: it is a reward, which `scorer` cannot learn from.
     """
     if isinstance(feedback, Label):
         return feedback
     raise SettingsError(
-        f"{scorer} learns from labels, but a reward came; use scorer 'ridge' on pair features "
+        f"{scorer} learns from labels, got a reward; use scorer 'ridge' on pair features "
         "for rewards"
     )
 
 
 def current_radius(settings: ScorerSettings, dim: int, learnt: int, rounds: int) -> float:
-    """The radius after `learnt` labels in `rounds` rounds, by whichever the settings count."""
+    """The radius after `learnt` labels in `rounds` rounds, for the count that the settings name."""
     return radius(
         settings.noise,
         dim,
@@ -130,19 +130,19 @@ def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -
     """A writable copy of `state[name]`, which must have the shape of `like`.
 
     Raises:
-        FeatureError: if the state is of a scorer with other dimensions.
+        FeatureError: the state is of a scorer with other dimensions.
     """
     if name not in state or state[name].shape != like.shape:
-        came = f"shape {state[name].shape}" if name in state else "nothing"
+        found = f"shape {state[name].shape}" if name in state else "nothing"
         raise FeatureError(
-            f"the saved scorer should hold '{name}' of shape {like.shape}, but holds {came}; "
+            f"the saved scorer should hold '{name}' of shape {like.shape}, but holds {found}; "
             "use the scorer and the feature map it was saved with"
         )
     return np.array(state[name], dtype=like.dtype)
 
 
 def state_of(theta: Array, confidence: ConfidenceSet, rounds: int) -> dict[str, NDArray[Any]]:
-    """What a scorer of θ, one matrix and a count of rounds is, as copies."""
+    """The state of a scorer of θ, one matrix and a count of rounds, as copies."""
     counts = np.array([confidence.learnt, rounds], dtype=np.int64)
     return {"theta": theta.copy(), "gram_inv": confidence.gram_inv.copy(), "counts": counts}
 
@@ -150,10 +150,10 @@ def state_of(theta: Array, confidence: ConfidenceSet, rounds: int) -> dict[str, 
 def take_state(
     state: Mapping[str, NDArray[Any]], theta: Array, confidence: ConfidenceSet
 ) -> tuple[Array, int]:
-    """θ, of the shape of `theta`, and the rounds of a `state_of`; `confidence` becomes as it was.
+    """θ, of the shape of `theta`, and the rounds of a `state_of`; restores `confidence` in place.
 
     Raises:
-        FeatureError: if the state is of a scorer with other dimensions.
+        FeatureError: the state is of a scorer with other dimensions.
     """
     theta = restored(state, "theta", theta)
     confidence.gram_inv = restored(state, "gram_inv", confidence.gram_inv)
