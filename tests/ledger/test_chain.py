@@ -253,9 +253,7 @@ def test_items_whose_surrogates_were_swapped_are_found(surrogates, path, purpose
     verify(path)
     for old, new in ((one, "swap"), (other, one), ("swap", other)):
         edit(path, "UPDATE items SET surrogate = ? WHERE surrogate = ?", new, old)
-    with pytest.raises(
-        LedgerCorrupt, match=r"hash .* of item 'q\d', .* the item was edited"
-    ):
+    with pytest.raises(LedgerCorrupt, match=r"hash .* of item 'q\d', .* the item was edited"):
         verify(path)
 
 

@@ -1,6 +1,6 @@
-"""Items to features φ(z, x): what the game plays on.
+"""Feature maps: items to the features φ(z, x) that the learner scores.
 
-`make_features` reads a spec as users write it: `hashing`, or `sentences:NAME_OR_DIR`.
+`make_features` takes a spec as users write it: `hashing`, or `sentences:NAME_OR_DIR`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ENCODERS", "Encoder", "FeatureMap", "make_features"]
 def _hashing(name: str) -> Encoder:
     """Word and character n-grams, TF-IDF, and the leading directions of the run's own texts."""
     if name:
-        raise FeatureError(f"features 'hashing' take no name and got '{name}': write hashing")
+        raise FeatureError(f"features 'hashing' take no name, got '{name}': write hashing")
     return HashingEncoder()
 
 
@@ -34,7 +34,7 @@ def _sentences(name: str) -> Encoder:
 
 
 ENCODERS: dict[str, Callable[[str], Encoder]] = {"hashing": _hashing, "sentences": _sentences}
-"""What may stand before the colon of a spec, with what makes its encoder from the rest."""
+"""Encoders by the name before the colon of a spec; each takes the part after it."""
 
 
 def make_features(spec: str, *, classes: tuple[str, ...] | None, seed: int = 0) -> FeatureMap:
