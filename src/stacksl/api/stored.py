@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.session.answering import Received
 
-__all__ = ["Run", "list_runs"]
-
 _Text = TypeVar("_Text", str, str | Path)
 
 

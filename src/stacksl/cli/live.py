@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-__all__ = ["PhaseClock", "Step", "describe", "encoding", "live"]
-
 
 class Stopped(KeyboardInterrupt):
     """Ctrl-C at a moment when there is something to say, such as how to go on."""

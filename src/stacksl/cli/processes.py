@@ -1,4 +1,4 @@
-"""Several processes of one command: the first plays it, the others lend it their hands.
+"""Several processes of one command: the first plays it, the others compute with it.
 
 torchrun --nproc-per-node 2 -m stacksl run train.jsonl --model ...
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-
-__all__ = ["in_crew"]
 
 
 def in_crew(play: Callable[[], int]) -> int:
@@ -23,21 +21,21 @@ def in_crew(play: Callable[[], int]) -> int:
     from stacksl.errors import StackslError
 
     try:
-        from stacksl.lm.distributed import present_crew, serve
-        from stacksl.lm.worker import Stage
+        from stacksl.lm.distributed import current_processes, serve
+        from stacksl.lm.worker import Worker
 
-        crew = present_crew()
+        processes = current_processes()
     except StackslError as error:
         return _unformed(str(error), 2)
     except KeyboardInterrupt:
         return _unformed("stopped; nothing was changed", 130)
-    if crew.rank > 0:
-        serve(crew, Stage(crew))
+    if processes.rank > 0:
+        serve(processes, Worker(processes))
         return 0
     try:
         return play()
     finally:
-        crew.close()
+        processes.close()
 
 
 def _unformed(sentence: str, code: int) -> int:

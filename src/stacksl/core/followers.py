@@ -11,17 +11,6 @@ import numpy as np
 from stacksl.core.blocks import Array, Inputs
 from stacksl.errors import SettingsError, unknown_name
 
-__all__ = [
-    "FOLLOWERS",
-    "Follower",
-    "Given",
-    "Hard",
-    "Scores",
-    "gold_outside",
-    "loss_set",
-    "make_follower",
-]
-
 
 class Scores(Protocol):
     """The protocol that a follower needs of a scorer: the scores of an item's candidates."""

@@ -15,8 +15,6 @@ from stacksl.features.encoders import Encoder, Progress
 from stacksl.features.rows import ClassRows, PairRows, Rows
 from stacksl.types import Item
 
-__all__ = ["FeatureMap", "TextMap"]
-
 _ROWS_AT_ONCE = 4096
 
 

@@ -19,13 +19,12 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.files.atomic import write_atomic
 from stacksl.runs.items.sources import CLASSES, More, Stock, given_classes, load, with_more
 from stacksl.runs.settings.budget import Budget
-from stacksl.runs.settings.resolve import Resolved, Settings, resolve, settings_type
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import Resolved, resolve, settings_type
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.tombstones import as_it_was
 from stacksl.types import Item
 from stacksl.version import __version__
-
-__all__ = ["PENDING", "REOPEN", "RunSpec", "Terms", "content", "versions"]
 
 PENDING = "pending"  # in `resolved.toml`: a change that is not recorded yet; its names begin so
 REOPEN = "pending_reopen"
@@ -109,13 +108,13 @@ class RunSpec:
         """Write `run.toml` and `resolved.toml`, and the classes that were given."""
         if self.settings.classes is not None and self.stock.classes is not None:
             write_atomic(self.folder.path / CLASSES, write_classes(self.stock.classes))
-        facts: dict[str, Any] = {"data": self.data, CLASSES_DIGEST: _classes_digest(self.folder)}
+        facts: dict[str, Any] = {"data": self.data}
         if self.test_source is not None:
             facts["test"] = self.test_source
         preset = {} if self.resolved.preset is None else {"preset": self.resolved.preset}
         everything = {k: v for k, v in self.settings.model_dump().items() if v is not None}
         counted: dict[str, Any] = {"labels": self.budget.labels, "price_micro": self.budget.price}
-        counted["audit_labels"] = self.audit
+        counted |= {"audit_labels": self.audit, CLASSES_DIGEST: _classes_digest(self.folder)}
         if self.budget.money is not None:
             counted["money_micro"] = self.budget.money
         found = {f"column_{role}": name for role, name in self.dataset.columns.items()}

@@ -15,8 +15,6 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 
-__all__ = ["FEWEST", "Threshold", "auroc", "best_threshold", "stands_for"]
-
 FEWEST = 10  # of either kind; a threshold from fewer is not reliable
 _GROUPS = 5  # of bought items, each representing the items of similar probability
 _CLEAR = 2.0  # standard errors above 1/2 from which the probability separates the kinds

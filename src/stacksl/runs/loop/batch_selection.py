@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Block, PairBlock
 from stacksl.core.scorers import Head
 
-__all__ = ["TWIN", "margins", "spread_out"]
-
 TWIN = 0.8  # cosine from which on two items are near-twins
 
 _AT_ONCE = 1024  # rows of a block of probabilities

@@ -16,8 +16,6 @@ import numpy as np
 from stacksl.core.blocks import Block
 from stacksl.core.scorers import Head
 
-__all__ = ["MOST", "rare_picks", "share_of"]
-
 MOST = 0.5  # of a batch, at most, goes to rare classes: the rest still serves all of them
 
 _AT_ONCE = 1024  # rows of a block of probabilities

@@ -14,8 +14,6 @@ from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision
 
-__all__ = ["Progress", "Report", "Watch", "checkpoint", "silent", "throttled"]
-
 OFTEN = 0.1  # seconds between two reports of progress
 
 

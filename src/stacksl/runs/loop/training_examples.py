@@ -14,8 +14,6 @@ from stacksl.lm import Lesson
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.spec import RunSpec
 
-__all__ = ["labels_hash", "lessons", "loss_set_of"]
-
 
 def lessons(
     spec: RunSpec, examples: Examples, ledger: LedgerReader, follower: Follower, base: PairBlock

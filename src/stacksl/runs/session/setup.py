@@ -33,20 +33,6 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.tombstones import Tombstones
 
-__all__ = [
-    "batches_of",
-    "cut_texts",
-    "feature_map",
-    "features_again",
-    "features_of",
-    "labeler_of",
-    "ledger_of",
-    "note_model",
-    "players_of",
-    "sheet_labeler",
-    "trainer_of",
-]
-
 
 def players_of(spec: RunSpec, block: Block, corpus: Corpus) -> Players:
     """The players of a run, as they were before any item was forgotten."""
@@ -112,7 +98,7 @@ def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
 
 
 def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:
-    """The block of all items: encoded and frozen once, thawed ever after.
+    """The block of all items: computed once, then memory-mapped.
 
     The map is fitted on the items the run began with; those that came later are rows of it too,
     in a folder of their own for each file.

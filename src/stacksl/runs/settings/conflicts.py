@@ -199,11 +199,6 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
             )
     if settings.adapt == "full":
         found += _of_full(settings, explicit)
-    if settings.path == "kv":
-        found.append(
-            "the scoring path 'kv' has no gradients to train with: give --path auto, packed or"
-            " padded"
-        )
     if refit_shares(settings.refit_at) is None:
         found.append(
             "refit_at should be shares of the budget above 0 and up to 1, rising, with commas"

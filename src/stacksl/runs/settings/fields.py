@@ -277,7 +277,7 @@ class Settings(BaseModel):
     max_len_choice: Annotated[int | None, _MODEL] = Field(
         None, ge=1, description="Tokens of an option at most."
     )
-    path: Annotated[Literal["auto", "packed", "kv", "padded", "naive"], _MODEL] = Field(
+    path: Annotated[Literal["auto", "packed", "padded", "naive"], _MODEL] = Field(
         "auto", description="How options are scored; auto checks the fastest against naive."
     )
     batch_tokens: Annotated[int, _MODEL] = Field(

@@ -19,8 +19,6 @@ from stacksl.runs.settings.conflicts import conflicts, nearest, unknown_names, w
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.presets import AIMS, PRESETS
 
-__all__ = ["Resolved", "Settings", "known_settings", "owners_of", "resolve", "settings_type"]
-
 
 def settings_type(gate: object) -> type[Settings]:
     """`Settings` with the fields of the gate called `gate`, which are settings as well.
