@@ -99,9 +99,9 @@ def test_an_impossible_answer_is_refused(name, index):
         ("orcle", "did you mean 'oracle'"),
         ("noisy", "needs a probability"),
         ("noisy:", "needs a probability"),
-        ("noisy:much", "needs a probability P from 0 to 1, came 'much'"),
-        ("noisy:1.5", "from 0 to 1, came 1.5"),
-        ("noisy:nan", "from 0 to 1, came nan"),
+        ("noisy:much", "needs a probability P from 0 to 1, got 'much'"),
+        ("noisy:1.5", "from 0 to 1, got 1.5"),
+        ("noisy:nan", "from 0 to 1, got nan"),
         ("oracle:x", "takes nothing after it"),
     ],
 )
