@@ -62,7 +62,7 @@ def job_of(rounds: int, folder: Path) -> Any:
     from stacksl import Item, prepare
     from stacksl.core.blocks import PairBlock
     from stacksl.features import make_features
-    from stacksl.features.store import freeze
+    from stacksl.features.store import save_block
     from stacksl.files import arrays
     from stacksl.runs.spec import RunSpec
     from stacksl.runs.storage.folder import RunFolder
@@ -86,7 +86,7 @@ def job_of(rounds: int, folder: Path) -> Any:
     arrays.save(run.features / "map.safetensors", features.state())
     offsets = np.arange(0, rounds * K + 1, K, dtype=np.int64)
     ids = [item.id for item in items]
-    freeze(run.features, PairBlock(rows, offsets), features.fingerprint, ids)
+    save_block(run.features, PairBlock(rows, offsets), features.fingerprint, ids)
     return spec
 
 

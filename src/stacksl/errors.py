@@ -1,4 +1,4 @@
-"""Every error the package raises on purpose, drawn as a tree.
+"""Every error the package raises on purpose, as a tree.
 
 ::
 
@@ -8,13 +8,13 @@
      ├── MissingExtra           an optional dependency is not installed
      ├── DataError              a file of items cannot be used
      ├── FeatureError           features are unusable (NaN, wrong dimension, ...)
-     ├── LabelerError           the one who answers cannot answer
+     ├── LabelerError           a labeler cannot answer, or its answer is invalid
      ├── LedgerError            the ledger cannot be read, written or trusted
      │    └── LedgerCorrupt     a row was edited or the tail was cut
      └── RunError               a run's folder cannot be used
           └── RunLocked         another process holds the run
 
-A message is one sentence that says what was expected, what came and what to do. The command line
+A message is one sentence: what was expected, what was found, what to do. The command line
 prints it on stderr and exits with code 2.
 """
 
@@ -32,11 +32,11 @@ class StackslError(Exception):
 
 
 class SettingsError(StackslError, ValueError):
-    """A setting is wrong; several mistakes are named in one message."""
+    """A setting is wrong; one message names all mistakes."""
 
 
 class GateNeverOpens(SettingsError):
-    """The gate's threshold lies above every statistic it could see, so no label would be bought."""
+    """The gate's threshold is above every possible statistic, so no label would be bought."""
 
 
 class MissingExtra(StackslError, ImportError):
@@ -57,7 +57,7 @@ class FeatureError(StackslError, ValueError):
 
 
 class LabelerError(StackslError):
-    """The labeler cannot answer what a run would ask."""
+    """A labeler cannot answer what a run asks, or its answer is invalid."""
 
 
 class LedgerError(StackslError):
@@ -77,9 +77,9 @@ class RunLocked(RunError):
 
 
 def kind_and_place(fault: BaseException) -> str:
-    """An exception that is none of ours, by its type and where it was raised.
+    """An exception of other code, by its type and where it was raised.
 
-    Its own words are left out, since they may quote the data; a traceback has them.
+    Its message is left out, since it may quote the data; a traceback has it.
     """
     frame = fault.__traceback__
     while frame is not None and frame.tb_next is not None:

@@ -1,4 +1,4 @@
-"""No telemetry: what the libraries that could send some are told before they are loaded."""
+"""Switches off the telemetry of other libraries before they are loaded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _REFUSALS = {"HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
 
 
 def refuse_telemetry() -> None:
-    """Tell huggingface_hub and those that build on it to report nothing about their use.
+    """Set the environment so that huggingface_hub and its dependents send no telemetry.
 
-    They read the environment once, when they are imported, so this comes before. Whatever the
-    environment said is overruled: a run sends nothing of itself.
+    They read the environment once, when they are imported, so this must be called before. Any
+    other value in the environment is overridden.
     """
     os.environ.update(_REFUSALS)

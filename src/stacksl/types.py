@@ -1,7 +1,7 @@
-"""What passes between the parts: items, decisions and feedback.
+"""The types that all parts share: items, decisions and feedback.
 
 Indices (`choice`, `label`, `presented`) always refer to the item's full list of candidates, so an
-answer that comes after a restart, or from outside the presented ones, means the same thing.
+answer given after a restart, or outside the presented candidates, keeps its meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Status = Literal["wanted", "reserved", "skipped", "refused"]
 class Item:
     """A prompt with its candidate answers (the paper's z_t with all it could choose from).
 
-    It never carries its answer. Where the candidates are a fixed set of classes, all items share
+    It never holds its answer. Where the candidates are a fixed set of classes, all items share
     one tuple object.
     """
 
@@ -50,7 +50,7 @@ class Decision:
         round: 1-based number of the round.
         item: the id of the item seen.
         presented: the candidates C_t that the follower showed the learner.
-        choice: the action that is played, x̂_t.
+        choice: the action played, x̂_t.
         statistic, threshold: the gate asked iff statistic > threshold (score units), except where
             `reason` says otherwise.
         reason: `gate`; `must` (as many labels left as rounds); `spent` (no label left); in a pool
@@ -61,8 +61,8 @@ class Decision:
         gate_score: the statistic of `contested`, whichever gate decides (DESIGN D8); NaN where
             no matrix is kept.
         state: the gate's state after this round.
-        skip_state: what the gate's state would be had the round been skipped: a refused want
-            adopts it.
+        skip_state: what the gate's state would be had the round been skipped; a refused
+            decision adopts it.
         status: `wanted` or `skipped` when decided; a wanted one is `reserved` or `refused` by the
             ledger.
     """
@@ -93,5 +93,5 @@ class Decision:
         return replace(self, status="reserved")
 
     def refused(self) -> Decision:
-        """This decision with its want refused: the gate goes on as if it had skipped."""
+        """This decision with its label refused: the gate goes on as if it had skipped."""
         return replace(self, status="refused", state=self.skip_state)

@@ -243,7 +243,7 @@ def test_a_state_is_refused_where_only_one_side_has_a_guard(guarded: bool) -> No
         return Learner(made, First(), budget=1, horizon=2, drift=drift)
 
     saved = learner(DriftGuard() if guarded else None).state()
-    words = "saved with a drift guard" if guarded else "saved without a drift guard"
+    words = "learner without a drift guard" if guarded else "learner with a drift guard"
     with pytest.raises(SettingsError, match=words):
         learner(None if guarded else DriftGuard()).restore(saved)
 
@@ -256,7 +256,7 @@ def test_without_a_guard_the_state_is_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"level": 0.0}, "level must be a number above 0, not 0.0"),
+        ({"level": 0.0}, "level must be a number above 0, got 0.0"),
         ({"allowance": math.nan}, "allowance must be"),
         ({"cap": 2.0}, "cap must be a number above the allowance"),
         ({"leverage": -1.0}, "leverage must be"),

@@ -296,7 +296,7 @@ def test_a_gate_without_the_widths_it_needs_is_refused() -> None:
 
 def test_more_rounds_than_the_horizon_are_refused() -> None:
     learner = Learner(Noting(), First(), budget=1, horizon=2)
-    with pytest.raises(SettingsError, match="made for 2 rounds and round 3 came"):
+    with pytest.raises(SettingsError, match="made for 2 rounds, got round 3"):
         decide(learner, 3)
 
 

@@ -206,6 +206,9 @@ def test_scorers_without_a_place_for_it_refuse_in_one_sentence(name: str) -> Non
         lambda: scorer.step(inputs, ALL, 0, Label(1)),
         lambda: scorer.refit(block, golds),
     ):
-        with pytest.raises(SettingsError, match=f"'{name}' has no place.*use scorer 'newton'"):
+        with pytest.raises(
+            SettingsError,
+            match=f"'{name}' takes .* without a fixed part.*scorer 'newton'",
+        ):
             act()
     assert scorer.learnt == 0

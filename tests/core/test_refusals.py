@@ -72,7 +72,7 @@ def test_feedback_that_a_scorer_cannot_learn_is_refused() -> None:
         assert scorer.learnt == 0
     mixed = fresh("ridge")
     mixed.step(pairs, ALL, 0, Reward(1.0))
-    with pytest.raises(SettingsError, match="both came"):
+    with pytest.raises(SettingsError, match="got both"):
         mixed.step(pairs, ALL, 0, Label(1))
 
 

@@ -14,7 +14,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.cli.entry import call
 from stacksl.errors import RunError
-from stacksl.features.store import thaw
+from stacksl.features.store import load_block
 from stacksl.files.atomic import write_atomic
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import FORGETTING, RunFolder, read_facts
@@ -65,7 +65,7 @@ class Planted:
     def of(cls, path: Path) -> Planted:
         spec = RunSpec.open(RunFolder(path))
         (row,) = (n for n, item in enumerate(spec.dataset.items) if item.id == ID)
-        block: Any = thaw(path / "features")
+        block: Any = load_block(path / "features")
         rows = block.phi[block.offsets[row] : block.offsets[row + 1]]
         return cls(path, np.asarray(rows).tobytes())
 

@@ -31,7 +31,7 @@ SAVE = f"{LM}.training.checkpoint:TrainingCheckpoint.save"
 SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
 
 ROUNDS = {
-    "when the features of epoch 0 were frozen": (f"{RUNS}.session.setup:freeze", 1, "after"),
+    "when the features of epoch 0 were saved": (f"{RUNS}.session.setup:save_block", 1, "after"),
     "when a purchase is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
     "when an answer was learnt": ("stacksl.core.learner:Learner.learn", 4, "after"),
     "between a checkpoint's two files": (f"{RUNS}.storage.checkpoints:write_atomic", 3, "after"),

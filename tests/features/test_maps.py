@@ -88,7 +88,7 @@ def test_fingerprint_tells_encoder_settings_and_fit_apart() -> None:
 
 def test_wrong_dimension_is_named() -> None:
     state = TextMap(Lengths(4), ("x", "y")).state()
-    with pytest.raises(FeatureError, match="dimension 3 and got one of 4"):
+    with pytest.raises(FeatureError, match="dimension 3, got one of 4"):
         TextMap(Lengths(3), ("x", "y")).restore(state)
 
 

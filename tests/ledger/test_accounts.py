@@ -80,12 +80,12 @@ AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
         (
             [("reserved", AUDIT), ("answered", AUDIT | LABEL)],
             ("learnt", AUDIT | LABEL),
-            "its answer is none to learn from",
+            "its answer cannot be learnt",
         ),
         (
             [("reserved", {}), ("answered", {"payload": '{"said":"none"}'})],
             ("learnt", LABEL),
-            "its answer is none to learn from",
+            "its answer cannot be learnt",
         ),
         (
             [
@@ -131,6 +131,6 @@ def test_what_fails_half_way_is_taken_back_whole() -> None:
 
     with pytest.raises(LedgerCorrupt):
         apply([*told, told[0]])
-    assert repr(replace(accounts, _undo=None, _fresh=[], _lessons=[])) == fresh
+    assert repr(replace(accounts, _undo=None, _newly_seen=[], _newly_taught=[])) == fresh
     apply(told)
     assert (accounts.budget, accounts.money, accounts.classes, accounts.taught) == (9, 4, 5, {"s1"})

@@ -92,7 +92,7 @@ def test_the_first_bad_row_is_named(kept, path, seq):
 
 def test_a_removed_row_is_found(kept, path):
     edit(path, "DELETE FROM events WHERE seq = 3")
-    with pytest.raises(LedgerCorrupt, match="row 3 of the ledger is missing, row 4 came"):
+    with pytest.raises(LedgerCorrupt, match="row 3 of the ledger is missing, got row 4"):
         verify(path)
 
 
@@ -140,7 +140,7 @@ def test_an_edited_budget_is_found(kept, path, column, value):
 def test_an_edited_item_is_found(kept, path, column, value):
     edit(path, "DELETE FROM items WHERE id = 'q20'")
     edit(path, f"UPDATE items SET {column} = ? WHERE id = 'q2'", value)
-    with pytest.raises(LedgerCorrupt, match="row 4 of the ledger says .* the item was edited"):
+    with pytest.raises(LedgerCorrupt, match="row 4 of the ledger holds .* the item was edited"):
         verify(path)
 
 
@@ -190,7 +190,7 @@ def test_the_items_of_a_file_are_held_against_the_ledger(book, records):
 
 
 def test_an_id_that_comes_twice_is_refused(path, records):
-    with pytest.raises(LedgerError, match="'q3' came twice"):
+    with pytest.raises(LedgerError, match="got 'q3' twice"):
         Ledger.create(path, run="r", budget=1, items=[*records, records[3]])
     assert not path.exists()
 
@@ -216,7 +216,7 @@ def test_rows_of_later_versions_are_refused_in_one_sentence(book, path, event):
     [
         ("audit", "its purchase is for 'audit'"),
         ("owned", "an owned label costs nothing"),
-        ("gift", "knows the purposes train, audit, owned; came another"),
+        ("gift", "knows the purposes train, audit, owned; got another"),
     ],
 )
 def test_a_purpose_that_was_edited_is_found(kept, path, purpose, words):
@@ -227,7 +227,7 @@ def test_a_purpose_that_was_edited_is_found(kept, path, purpose, words):
 
 def test_an_unknown_event_is_damage(kept, path):
     edit(path, "UPDATE events SET event = 'gift' WHERE seq = 10")
-    with pytest.raises(LedgerCorrupt, match="came 'gift'"):
+    with pytest.raises(LedgerCorrupt, match="got 'gift'"):
         Ledger.open(path)
 
 
@@ -253,7 +253,7 @@ def test_items_whose_surrogates_were_swapped_are_found(surrogates, path, purpose
     verify(path)
     for old, new in ((one, "swap"), (other, one), ("swap", other)):
         edit(path, "UPDATE items SET surrogate = ? WHERE surrogate = ?", new, old)
-    with pytest.raises(LedgerCorrupt, match=r"says .* of the item 'q\d', .* the item was edited"):
+    with pytest.raises(LedgerCorrupt, match=r"hash .* of item 'q\d', .* the item was edited"):
         verify(path)
 
 

@@ -127,9 +127,9 @@ def test_missing_foreign_and_empty_files(tmp_path: Path):
     connection.close()
     before = other.read_bytes()
     for path, words in (
-        (tmp_path, "came the folder"),
+        (tmp_path, "got the folder"),
         (tmp_path / "nothing.db", "no ledger at"),
-        (text, "SQLite file, came something else"),
+        (text, "SQLite file, got something else"),
         (empty, "is empty, it was cut"),
         (other, "got a database without its tables"),
     ):

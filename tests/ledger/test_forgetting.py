@@ -113,7 +113,7 @@ def test_a_forgotten_item_is_unknown(told, decision):
         with pytest.raises(LedgerError, match="the ledger knows 9 items"):
             attempt()
     tombstone = next(str(row.item) for row in told.rows() if row.forgotten)
-    with pytest.raises(LedgerError, match="nothing is kept of such items") as caught:
+    with pytest.raises(LedgerError, match="not kept for a forgotten item") as caught:
         told.take([Answer(tombstone, 2, 1, None, "Ann", said="none", text=TEXT)])
     assert TEXT not in str(caught.value)
 
@@ -163,7 +163,7 @@ def test_a_reader_in_the_way_is_one_sentence_and_made_good_at_the_next_opening(t
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM items").fetchone()
-    with pytest.raises(LedgerError, match="open the ledger once more") as caught:
+    with pytest.raises(LedgerError, match="open the ledger again") as caught:
         told.forget(ID)
     assert "\n" not in str(caught.value)
     assert ID not in str(caught.value)

@@ -52,18 +52,18 @@ def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decisi
     assert (ledger.spent, ledger.learnt) == (1, 0)
     (dispute,) = ledger.disputes()
     assert dispute.accepted == replace(NONE, text=None, note=None)
-    assert dispute.came == Answer("q0", 0, 1, 2, "me")
+    assert dispute.uncharged == Answer("q0", 0, 1, 2, "me")
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"said": "maybe"}, "one of label, none, ambiguous, broken, came another"),
+        ({"said": "maybe"}, "one of label, none, ambiguous, broken, got another"),
         ({"index": 1}, "the index .* should be None, since it says 'none'"),
-        ({"said": "label"}, "the index .* should be a whole number, came None"),
+        ({"said": "label"}, "the index .* should be a whole number, got None"),
         ({"said": "broken"}, "the right text .* belongs to said='none' alone"),
-        ({"text": 5}, "the text .* should be a text or None, came a int"),
-        ({"note": b"x"}, "the note .* should be a text or None, came a bytes"),
+        ({"text": 5}, "the text .* should be a text or None, got a int"),
+        ({"note": b"x"}, "the note .* should be a text or None, got a bytes"),
     ],
 )
 def test_what_does_not_belong_together_is_refused_without_a_quotation(
@@ -183,9 +183,9 @@ def test_a_dispute_ends_with_the_correction_that_grants_it(book, decision):
     ledger.post([decision(1)])
     ledger.take([Answer("q0", 0, 1, 1, "me"), Answer("q0", 0, 1, 2, "you")])
     ledger.take([Answer("q0", 0, 1, 2, "you", note="really")])
-    assert [(d.accepted.index, d.came.index) for d in ledger.disputes()] == [(1, 2)]
+    assert [(d.accepted.index, d.uncharged.index) for d in ledger.disputes()] == [(1, 2)]
     ledger.correct("q0", 3, "me")
-    assert [(d.accepted.index, d.came.index) for d in ledger.disputes()] == [(3, 2)]
+    assert [(d.accepted.index, d.uncharged.index) for d in ledger.disputes()] == [(3, 2)]
     ledger.correct("q0", 2, "me")
     assert ledger.disputes() == []
 
@@ -197,7 +197,7 @@ def test_an_answer_too_late_to_be_paid_is_told(book, decision):
     ledger.post([decision(2)])
     assert lessons(ledger.take([replace(NONE)])) == []
     (dispute,) = ledger.disputes()
-    assert (dispute.accepted, dispute.came) == (None, NONE)
+    assert (dispute.accepted, dispute.uncharged) == (None, NONE)
     assert ledger.texts() == [NONE]
 
 

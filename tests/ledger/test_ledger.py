@@ -78,7 +78,7 @@ def test_money_is_a_budget_too(book, decision):
     assert (ledger.spent, ledger.spent_money, ledger.left) == (2, 4_000_000, 0)
     ledger.take([Answer("q0", 0, 1, 0, "cheap", 500_000)])  # cheaper than was reserved
     assert (ledger.spent_money, ledger.left) == (2_500_000, 1)
-    with pytest.raises(LabelerError, match="asks 2000001 micro-units"):
+    with pytest.raises(LabelerError, match="the 2000000 micro-units reserved, got 2000001"):
         ledger.take([Answer("q1", 0, 1, 0, "dear", 2_000_001)])
     assert ledger.spent_money == 2_500_000
 
@@ -243,8 +243,8 @@ def test_leases_expire_on_the_clock_and_are_renewed_at_open(book, decision, path
         (Answer("q1", 0, 1, 0, "x"), "never made"),
         (Answer("q0", 1, 1, 0, "x"), "never made"),
         (Answer("q0", 0, 2, 0, "x"), "never made"),
-        (Answer("q0", 0, 1, 4, "x"), "one of its 4 candidates, came 4"),
-        (Answer("q0", 0, 1, -1, "x"), "one of its 4 candidates, came -1"),
+        (Answer("q0", 0, 1, 4, "x"), "one of its 4 candidates, got 4"),
+        (Answer("q0", 0, 1, -1, "x"), "one of its 4 candidates, got -1"),
     ],
 )
 def test_a_wrong_answer_takes_nothing(book, decision, answer, words):
@@ -264,14 +264,14 @@ def test_an_answer_for_an_unknown_item_is_one_sentence(book):
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
-        ({"price": -10}, "the price of .* by 'x' should be 0 micro-units or more, came -10"),
-        ({"price": 0.5}, "the price of .* should be a whole number, came 0.5"),
-        ({"price": float("nan")}, "the price of .* should be a whole number, came nan"),
-        ({"index": 0.9}, "the index of .* should be a whole number, came 0.9"),
-        ({"index": "1"}, "the index of .* should be a whole number, came '1'"),
-        ({"index": None}, "the index of .* should be a whole number, came None"),
-        ({"token": 1.5}, "the token of .* should be a whole number, came 1.5"),
-        ({"slot": "a"}, "the slot of .* should be a whole number, came 'a'"),
+        ({"price": -10}, "the price of .* by 'x' should be 0 micro-units or more, got -10"),
+        ({"price": 0.5}, "the price of .* should be a whole number, got 0.5"),
+        ({"price": float("nan")}, "the price of .* should be a whole number, got nan"),
+        ({"index": 0.9}, "the index of .* should be a whole number, got 0.9"),
+        ({"index": "1"}, "the index of .* should be a whole number, got '1'"),
+        ({"index": None}, "the index of .* should be a whole number, got None"),
+        ({"token": 1.5}, "the token of .* should be a whole number, got 1.5"),
+        ({"slot": "a"}, "the slot of .* should be a whole number, got 'a'"),
         ({"item": ["q0"]}, "not among the 30 items"),
     ],
 )
@@ -298,7 +298,7 @@ def test_an_answer_comes_in_whole_numbers_and_at_no_negative_price(
 def test_answers_at_a_negative_price_cannot_lift_the_money_cap(book, decision):
     ledger = book(budget=10, money=20, price=10)
     ledger.post([decision(1), decision(2)])
-    with pytest.raises(LabelerError, match="came -10"):
+    with pytest.raises(LabelerError, match="got -10"):
         ledger.take([Answer("q0", 0, 1, 0, "x", -10), Answer("q1", 0, 1, 0, "x", -10)])
     assert ledger.spent_money == 20
     assert ledger.post([decision(3)])[0].status == "refused"
@@ -321,7 +321,7 @@ def test_a_late_answer_dearer_than_was_reserved_is_refused(book, decision, slow)
     slow.ask(ledger.open_purchases())
     ledger.release(ledger.open_purchases()[0], "expired")
     slow.say("q0", price=95)
-    with pytest.raises(LabelerError, match="asks 95 micro-units for item 'q0', at most 10"):
+    with pytest.raises(LabelerError, match="item 'q0' by 'slow' .* at most the 10 .*, got 95"):
         ledger.take(slow.answers())
     assert (ledger.spent, ledger.spent_money, events(ledger)[-1]) == (0, 0, "released")
     slow.say("q0", price=10)
@@ -351,7 +351,7 @@ def test_an_item_is_bought_once(book, decision):
 
 
 def test_a_decision_is_posted_as_it_was_decided(book, decision):
-    with pytest.raises(LedgerError, match="wants or skips"):
+    with pytest.raises(LedgerError, match="expected the status wanted or skipped"):
         book().post([decision(1).reserved()])
 
 
@@ -386,9 +386,9 @@ def test_corrections_are_numbered(book, decision):
     assert [r.number for r in ledger.rows() if r.event == "corrected"] == [1, 2]
     assert ledger.export()[0]["answer"] == 3
     assert (ledger.spent, ledger.learnt) == (1, 1)
-    with pytest.raises(LabelerError, match="came 4"):
+    with pytest.raises(LabelerError, match="got 4"):
         ledger.correct("q0", 4, "me")
-    with pytest.raises(LabelerError, match="a whole number, came 1.5"):
+    with pytest.raises(LabelerError, match="a whole number, got 1.5"):
         ledger.correct("q0", 1.5, "me")  # type: ignore[arg-type]
 
 

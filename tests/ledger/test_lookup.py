@@ -23,7 +23,7 @@ def large(tmp_path: Path) -> Ledger:
 
 
 def known(ledger: Ledger) -> int:
-    return len(ledger._book.register._items)
+    return len(ledger._journal.items._items)
 
 
 def test_a_ledger_reads_the_items_that_its_rows_name(large: Ledger) -> None:
@@ -40,7 +40,7 @@ def test_what_is_not_there_is_looked_for_and_refused(large: Ledger) -> None:
     assert large.knows(str(grave))
     with pytest.raises(LedgerError, match="knows 40 items, 'x' is not among them"):
         large.seen("x")
-    assert large._book.register.largest == 4
+    assert large._journal.items.largest == 4
 
 
 def test_many_items_are_read_at_once(large: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_it_is_on_disk_before_hand_out_returns(asked, path):
         ({"slot": 1}, LedgerError, "never made"),
         ({"token": 2}, LedgerError, "hands out lease 2"),
         ({"order": (0, 0)}, LedgerError, "shows a candidate twice"),
-        ({"order": (0, 4)}, LabelerError, "one of its 4 candidates, came 4"),
+        ({"order": (0, 4)}, LabelerError, "one of its 4 candidates, got 4"),
     ],
 )
 def test_a_row_that_cannot_be_is_refused_with_all_others(asked, changes, error, words):
@@ -81,7 +81,7 @@ def test_the_chain_holds_codes_of_people(asked, path):
     ]  # fmt: skip
     assert [row["labeler"] for row in asked.export()] == ["Ann Example", "Ben Example", "oracle"]
     (dispute,) = asked.disputes()
-    assert (dispute.accepted.labeler, dispute.came.labeler) == ("Ann Example", "Ann Example")
+    assert (dispute.accepted.labeler, dispute.uncharged.labeler) == ("Ann Example", "Ann Example")
     asked.close()
     connection = sqlite3.connect(path)
     chain = repr(connection.execute("SELECT * FROM events").fetchall())

@@ -41,7 +41,7 @@ def test_a_budget_is_never_below_what_is_spent(book, decision):
     ):
         with pytest.raises(LedgerError, match=words):
             ledger.set_budget(labels, money, {})
-    with pytest.raises(LabelerError, match="the budget should be a whole number, came 3.5"):
+    with pytest.raises(LabelerError, match="the budget should be a whole number, got 3.5"):
         ledger.set_budget(3.5, None, {})  # type: ignore[arg-type]
     with pytest.raises(LedgerError, match="may not name budget again"):
         ledger.set_budget(4, None, {"budget": 7})
@@ -56,7 +56,7 @@ def test_an_overspending_budget_row_is_found(book, decision, path):
 
     ledger = book()
     ledger.post([decision(1), decision(2)])
-    accounts: Accounts = ledger._book.drafts.accounts
+    accounts: Accounts = ledger._journal.pending.accounts
     for payload, words in (
         ('{"budget":1,"money":null}', "below what is spent"),
         ('{"money":null}', "its budget is None"),
@@ -88,7 +88,7 @@ def test_an_id_that_is_taken_adds_nothing(book, records):
     with pytest.raises(LedgerError, match="'q3' belongs to another item") as caught:
         ledger.add_items([new, ItemRecord("q3", "something else", 4)])
     assert "something" not in str(caught.value)
-    with pytest.raises(LedgerError, match="'n1' came twice"):
+    with pytest.raises(LedgerError, match="got 'n1' twice"):
         ledger.add_items([new, new])
     ledger.check_items(records)
 
@@ -106,10 +106,10 @@ def test_a_class_is_one_more_candidate_of_every_item(book, decision, path):
     ledger = book()
     posted = ledger.post([decision(1), decision(2)])
     ledger.take([Answer("q0", 0, 1, None, "me", said="none", text="maybe")])
-    with pytest.raises(LabelerError, match="one of its 4 candidates, came 4"):
+    with pytest.raises(LabelerError, match="one of its 4 candidates, got 4"):
         ledger.correct("q0", 4, "mapped")
     for size in (4, 6):
-        with pytest.raises(LedgerError, match=f"makes 5 of them, came {size}"):
+        with pytest.raises(LedgerError, match=f"makes 5 of them, got {size}"):
             ledger.add_class("maybe", size)
     ledger.add_class("maybe", 5)
     assert ledger.correct("q0", 4, "mapped") == (posted[0], Label(4))
@@ -124,7 +124,7 @@ def test_a_class_is_one_more_candidate_of_every_item(book, decision, path):
             (1, {"name": "maybe", "size": 5}),
             (2, {"name": "never", "size": 6}),
         ]
-        with pytest.raises(LedgerError, match="makes 7 of them, came 6"):
+        with pytest.raises(LedgerError, match="makes 7 of them, got 6"):
             again.add_class("once more", 6)
 
 

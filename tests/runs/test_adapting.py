@@ -15,7 +15,7 @@ from stacksl.api import Run, run
 from stacksl.core.followers import loss_set
 from stacksl.errors import LabelerError
 from stacksl.features import epochs
-from stacksl.features.store import freeze, thaw
+from stacksl.features.store import load_block, save_block
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.events import Row
 from stacksl.ledger.purchases import Answer, Purchase
@@ -62,9 +62,9 @@ def rows_of(made: Run, *events: str) -> list[Row]:
 def blocks(made: Run, corpus: Corpus) -> Iterator[Any]:
     """The features by epoch, the initial model's first."""
     ids = [item.id for item in corpus[0]]
-    yield thaw(made.folder.features, None, ids)
+    yield load_block(made.folder.features, None, ids)
     for folder in sorted(made.folder.features.glob("epoch-*")):
-        yield thaw(folder, None, ids)
+        yield load_block(folder, None, ids)
 
 
 def last_weights(made: Run) -> str:
@@ -254,9 +254,9 @@ def test_what_cannot_be_asked_any_more_is_zero_and_never_read(
         phi, base = np.array(block.phi), np.array(block.base)
         unread = ~phi.any(axis=1)
         phi[unread], base[unread] = np.nan, np.nan
-        freeze(folder, type(block)(phi, block.offsets, base), *words)
+        save_block(folder, type(block)(phi, block.offsets, base), *words)
 
-    monkeypatch.setattr(epochs, "freeze", poisoned)
+    monkeypatch.setattr(epochs, "save_block", poisoned)
     again = adapt(model, corpus, tmp_path / "run")
     decisions = [[row.payload | {"item": ""} for row in rows_of(made, "round")]
                  for made in (finished, again)]  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.core.blocks import PairBlock
 from stacksl.errors import LabelerError
-from stacksl.features.store import thaw
+from stacksl.features.store import load_block
 from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
@@ -145,9 +145,9 @@ def test_items_that_come_in_an_epoch_have_its_features(
     assert new, "some of what came was chosen"
     epochs = sorted((made.path / "features").glob("epoch-*"))
     (held,) = [path for path in epochs if (path / "more-1").is_dir()]
-    part = thaw(held / "more-1", None, [f"n-q{n}" for n in range(12)])
+    part = load_block(held / "more-1", None, [f"n-q{n}" for n in range(12)])
     assert isinstance(part, PairBlock)
-    initial = thaw(made.path / "features" / "more-1", None, [f"n-q{n}" for n in range(12)])
+    initial = load_block(made.path / "features" / "more-1", None, [f"n-q{n}" for n in range(12)])
     assert isinstance(initial, PairBlock)
     assert part.phi.any(axis=1).all()
     assert not np.array_equal(part.base, initial.base), "the adapter of the epoch made them"
@@ -209,10 +209,10 @@ def test_what_came_in_an_epoch_is_erased_from_it(model: Path, tmp_path: Path) ->
         resumed_with_more(made, 3)
     (held,) = (made.path / "features").glob("epoch-*/more-1")
     ids = [f"n-q{n}" for n in range(12)]
-    block = thaw(held, None, ids)
+    block = load_block(held, None, ids)
     assert block.take([5]).phi.any()  # type: ignore[union-attr]
     name = forget(made.path, "n-q5").name
     ids[5] = name
-    assert not thaw(held, None, ids).take([5]).phi.any()  # type: ignore[union-attr]
+    assert not load_block(held, None, ids).take([5]).phi.any()  # type: ignore[union-attr]
     make_it(made)
     assert made.status()["state"] == "finished"

@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
-from stacksl.ledger.pending import Drafts
+from stacksl.ledger.pending import Pending
 from stacksl.report.facts import Facts
 from stacksl.runs.storage.folder import WAIT
 
@@ -174,7 +174,7 @@ def test_a_contradiction_is_kept_unpaid_and_listed(tmp_path: Path) -> None:
     with waiting.ledger as ledger:
         disputes = ledger.disputes()
     assert len(disputes) == 2
-    assert all(each.accepted and each.accepted.index != each.came.index for each in disputes)
+    assert all(each.accepted and each.accepted.index != each.uncharged.index for each in disputes)
     done = play(waiting)
     assert facts_of(done).asking is not None
     assert facts_of(done).asking.disputes == 2  # type: ignore[union-attr]
@@ -308,15 +308,15 @@ def test_freeing_that_is_cut_off_frees_nothing(
     tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = begin(tmp_path, audit=2, batch=12)
-    rows, record, again = bought(waiting), Drafts.record, itertools.count(1)
+    rows, record, again = bought(waiting), Pending.record, itertools.count(1)
 
-    def cut(drafts: Drafts, event: str, **fields: object) -> None:
+    def cut(pending: Pending, event: str, **fields: object) -> None:
         if event == "reserved" and next(again) == before:
             raise KeyboardInterrupt
-        record(drafts, event, **fields)
+        record(pending, event, **fields)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Drafts, "record", cut)
+        patch.setattr(Pending, "record", cut)
         with pytest.raises(KeyboardInterrupt):
             waiting.people(free=True)
     assert bought(waiting) == rows

@@ -36,7 +36,7 @@ def test_a_default_audit_leaves_an_item_to_train_on() -> None:
 @pytest.mark.parametrize(
     ("wanted", "budget", "items", "words"),
     [
-        (-1, 100, 100, "0 items or more, but -1 came"),
+        (-1, 100, 100, "0 items or more, got -1"),
         (100, 100, 500, "give at most 99"),
         (101, 100, 500, "give at most 99"),
         (90, 100, 80, "larger than the 80 items"),

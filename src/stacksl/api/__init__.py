@@ -1,4 +1,4 @@
-"""The facade: `run`, `Run`, and what the command line calls."""
+"""The public Python interface: `run`, `Run`, and the functions that the command line calls."""
 
 from stacksl.api.planning import Plan, prepare, run
 from stacksl.api.stored import Run, list_runs

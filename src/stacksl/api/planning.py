@@ -1,4 +1,4 @@
-"""A run before it begins: what it would do, and its start."""
+"""Planning a run, and starting it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do: nothing is written until `claimed` or `start`.
+    """A planned run: nothing is written until `claimed` or `start`.
 
     `labels` of `rounds` items are to be bought; `money` is what they cost in micro-units, None
-    without a price. `warnings` are sentences on what is odd about the data and the settings.
-    `named` says that the folder `out` is what the user said, not one of our naming, `fits` that
-    there is memory for a language model, where it adapts one.
+    without a price. `warnings` are sentences on unusual data and settings.
+    `named` is true if the user named the folder `out`, `fits` if the memory for a language model
+    was checked and suffices.
     """
 
     stock: Stock
@@ -55,12 +55,12 @@ class Plan:
 
     @property
     def test(self) -> Dataset | None:
-        """What the final model is tested on."""
+        """The test set of the final model."""
         return self.stock.test
 
     @property
     def audit(self) -> int:
-        """The labels among them that measure the final model."""
+        """The labels among them that are kept for the audit."""
         from stacksl.models.audit import audit_size
 
         size = self.settings.audit
@@ -83,10 +83,9 @@ class Plan:
         return self.budget.cost
 
     def claimed(self) -> Plan:
-        """This plan with room in memory, and with a folder that is its own.
+        """This plan after a check of the memory, with a folder that no other run uses.
 
-        A plan names its folder when it is made, where the user named none; by now another run may
-        have taken that name.
+        Where the user named no folder, the plan's name may have been taken since it was made.
 
         Raises:
             SettingsError: there is not enough memory; nothing is written then.
@@ -99,11 +98,11 @@ class Plan:
         return replace(self, out=out, named=True, fits=True)
 
     def start(self, progress: Callable[[Progress], None] | None = None) -> Run:
-        """Make the folder and play the run to its end.
+        """Create the folder and play the run to its end.
 
         Raises:
-            StackslError: one sentence on what went wrong; what was bought is kept and can be
-                taken up again with `Run.resume`.
+            StackslError: one sentence on what went wrong; what was bought is kept, and
+                `Run.resume` continues the run.
         """
         from stacksl.api.stored import Run
         from stacksl.data import write_rejected
@@ -115,7 +114,7 @@ class Plan:
             return self.claimed().start(progress)
         folder = RunFolder.create(self.out)
         with folder.locked():
-            RunFolder.create(self.out)  # again, now that nobody else can make it a run
+            RunFolder.create(self.out)  # again, now that no other process can claim it
             data = self.data_source or _keep(self.dataset, folder.path / "data.jsonl")
             test = self.test_source
             if test is None and self.test is not None:
@@ -148,8 +147,8 @@ def prepare(
         answers: the gold indices of a list of items, by id or in their order.
         test: likewise, to measure the final model on; a list of (items, answers) for items.
         out: the run's folder; `runs/DATE-NAME` where there is none.
-        settings: what `resolve` gave, or a mapping of settings.
-        labeler: who answers, where it is not the one the settings name.
+        settings: the result of `resolve`, or a mapping of settings.
+        labeler: the labeler, where it is not the one the settings name.
 
     Raises:
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
@@ -196,7 +195,7 @@ def prepare(
 
 
 def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str | None]:
-    """What names the items and the test set; None where that are objects, or standard input."""
+    """The sources of the items and the test set; None for objects and standard input."""
     from stacksl.runs.items.sources import QUESTIONS, SAMPLE
     from stacksl.runs.items.spool import STDIN
 
@@ -206,7 +205,7 @@ def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str 
 
 
 def _stock(data: Any, answers: Any, test: Any, settings: Settings) -> Stock:
-    """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
+    """The items of `prepare`'s arguments, those to test on, and those whose labels are owned."""
     from stacksl.runs.items.intake import answered, in_memory, like
     from stacksl.runs.items.sources import Stock, given_classes, load, load_owned, load_test
     from stacksl.runs.items.spool import STDIN, spooled
@@ -250,12 +249,12 @@ def run(
         test: a path, or (items, answers), to measure the final model on.
         out: the run's folder; `runs/DATE-NAME` where there is none.
         preset: a named layer of settings, such as `paper`.
-        labeler: who answers: a name such as `oracle` or `noisy:0.1`, or an object of yours.
-        progress: told how far the run is.
+        labeler: a name such as `oracle` or `noisy:0.1`, or an object with the labeler protocol.
+        progress: called with the progress of the run.
         settings: any field of `stacksl.Settings`.
 
     Raises:
-        StackslError: one sentence on what is wrong or what went wrong.
+        StackslError: one sentence on what is wrong.
     """
     from stacksl.labelers.protocol import Labeler
 
@@ -263,7 +262,7 @@ def run(
     if who is not None and not isinstance(who, Labeler):
         raise SettingsError(
             "labeler should be a name such as 'oracle', or an object with a name, repeatable, ask"
-            f" and answers, not {who!r}"
+            f" and answers, got {who!r}"
         )
     resolved = resolve({"budget": budget, "labeler": name, **settings}, preset=preset)
     plan = prepare(items, answers, test=test, out=out, settings=resolved, labeler=who)
@@ -284,7 +283,7 @@ def _recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
 
 
 def _silent(progress: Progress) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 def _path(data: Any) -> str | None:
@@ -332,7 +331,7 @@ def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:
 
 
 def _keep(dataset: Dataset, path: Path) -> str:
-    """Keep in-memory items in the run's folder, so that it can be resumed; their path."""
+    """Write in-memory items to the run's folder, so that it can be resumed; gives the path."""
     from stacksl.data import write
 
     write(dataset, path)

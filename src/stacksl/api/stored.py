@@ -1,4 +1,4 @@
-"""A run on disk: what can be asked of it, and what can be done with it."""
+"""A run on disk: its status, model and ledger, and the operations on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Run:
         """The run at `path`.
 
         Raises:
-            RunError: if there is none.
+            RunError: there is none.
         """
         return cls(RunFolder.open(Path(path)).path)
 
@@ -44,13 +44,13 @@ class Run:
         """The run's folder.
 
         Raises:
-            RunError: if it is none, or one of its items is forgotten by halves.
+            RunError: it is not a run, or forgetting one of its items was interrupted.
         """
         return RunFolder.open(self.path)
 
     @property
     def model(self) -> Model | AdaptedModel:
-        """The model that came out.
+        """The final model.
 
         Raises:
             RunError: there is none yet, or it is damaged.
@@ -86,7 +86,7 @@ class Run:
         return Ledger.open(self.folder.ledger, readonly=True)
 
     def status(self) -> dict[str, Any]:
-        """Where the run stands: the contract of `stacksl status --json`."""
+        """The status of the run, as `stacksl status --json` prints it."""
         from stacksl.runs.storage.status import status_of
 
         return status_of(self.folder)
@@ -129,7 +129,7 @@ class Run:
             class_names: True keeps the names of classes there.
 
         Raises:
-            RunError: if the run has not finished.
+            RunError: the run has not finished.
         """
         from stacksl.runs.finish.finish import write_pages
 
@@ -149,14 +149,14 @@ class Run:
         labeler: Labeler | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Run:
-        """Go on from where the run was cut off, to the same end.
+        """Continue an interrupted run, to the same result.
 
         Args:
-            progress: told how far the run is.
-            data: where the data file lies now, if it was moved.
-            labeler: who answers, where the settings name none; needed where an object of yours did.
-            settings: of a language model's training, changed from here on: after a refit that ran
-                out of memory or diverged. The end is then another one.
+            progress: called with the progress of the run.
+            data: the data file, if it was moved.
+            labeler: the labeler, where the settings name none; needed for a labeler object.
+            settings: settings of a language model's training, changed from here on, after a refit
+                that ran out of memory or diverged. The result then differs.
 
         Raises:
             RunLocked: another process holds the run.
@@ -169,7 +169,7 @@ class Run:
         if self._finished(settings):
             return self
         with self.folder.locked():
-            if self._finished(settings):  # by whom the run was waited for
+            if self._finished(settings):  # by the process that held the lock
                 return self
             spec = RunSpec.open(self.folder, None if data is None else str(data))
             wanted = spec.with_training(settings or {})
@@ -181,7 +181,7 @@ class Run:
         return self
 
     def _finished(self, settings: Mapping[str, Any] | None) -> bool:
-        """Whether the run is at its end and its results, if deleted, need not be made again."""
+        """Whether the run has finished and all its results are on disk."""
         from stacksl.runs.spec import PENDING
 
         pending = PENDING in self.folder.read_toml("resolved.toml")
@@ -193,11 +193,11 @@ class Run:
     def answer(
         self, *files: str | Path, progress: Callable[[Progress], None] | None = None
     ) -> Received:
-        """Take answers from sheets that people filled in, and go on until the run waits again.
+        """Read answers from filled-in sheets, and continue until more answers are needed.
 
         Raises:
             RunError: the labels of this run do not come from people.
-            DataError: a file cannot be read; nothing of any was taken then.
+            DataError: a file cannot be read; no answer was taken then.
         """
         from stacksl.runs.session.answering import answer
 
@@ -213,31 +213,33 @@ class Run:
         drop: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> int:
-        """Free rows that were handed out, hand them out anew, and say who is away; how many rows.
+        """Free rows that were handed out, and mark annotators as away; gives how many rows.
+
+        Freed rows are handed out again.
 
         Args:
             away: annotators who get no rows until they are back; those they have are freed.
             back: annotators who get rows again, from the next sheets on.
             free: free the rows of this annotator, or with True all that are open.
             keys: free these rows alone.
-            drop: buy other items in the place of freed rows; rows of the audit are handed out
-                again all the same.
-            progress: told how far the run is.
+            drop: buy other items instead of freed rows; rows of the audit are handed out again
+                in any case.
+            progress: called with the progress of the run.
 
         Raises:
-            RunError: the run is not one that people answer, no such row is open, an annotator is
-                unknown, or nobody would be left to answer.
+            RunError: the run is not answered by people, no such row is open, an annotator is
+                unknown, or no annotator would be left.
         """
         from stacksl.runs.changes.freeing import free_rows
 
-        gone, there = _several(away), _several(back)
-        freed = free_rows(self.folder, away=gone, back=there, free=free, keys=keys, drop=drop)
-        if freed or gone:
+        absent, present = _several(away), _several(back)
+        freed = free_rows(self.folder, away=absent, back=present, free=free, keys=keys, drop=drop)
+        if freed or absent:
             self.resume(progress)
         return freed
 
     def annotators(self) -> list[Annotator]:
-        """Who answers: name, rows that are open and answered, and whether they are away."""
+        """The annotators: name, open and answered rows, and whether they are away."""
         from stacksl.runs.changes.freeing import people
 
         return people(self.folder)
@@ -257,29 +259,29 @@ class Run:
         labeler: Labeler | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Outcome:
-        """Change the run, in any combination, and go on with it; what the change comes to.
+        """Change the run, in any combination, and continue it; gives the outcome of the change.
 
         The whole change is checked before anything is written, and recorded in one transaction.
 
         Args:
             budget: labels in all, a share of the items, or money such as `$400`.
             items: files of more items to choose from, like the run's own.
-            owned: files of items with labels that are held already: learnt, and free.
+            owned: files of items with labels that are owned already: learnt, and free.
             classes: names of classes to add, or names with descriptions. Answers of none of the
                 classes whose right text is such a name are learnt, and free.
-            reopen: buy one more label of each other item that was answered with none of them.
+            reopen: buy one more label of each other item answered with none of the classes.
             annotators: names to add, or names with the price of an answer. They get rows that are
                 handed out from now on.
-            later: only record the change; `resume` goes on with it.
-            dry_run: say what the change comes to, and write nothing.
-            agreed: what `dry_run` gave and somebody agreed to: no more is bought again than that.
-            labeler: who answers, where the settings name none.
-            progress: told how far the run is.
+            later: only record the change; `resume` continues the run.
+            dry_run: return the outcome, and write nothing.
+            agreed: the outcome of `dry_run` that the user agreed to; no more is bought than that.
+            labeler: the labeler, where the settings name none.
+            progress: called with the progress of the run.
 
         Raises:
             SettingsError: a value that is wrong, or that budget, items or prices do not allow.
             DataError: a file cannot be read as the run's own was, or has ids that are taken.
-            RunError: the run has asked nothing yet, or cannot be changed so.
+            RunError: the run has not asked for a label yet, or does not allow the change.
         """
         from stacksl.runs.changes.change import Change, change_run, preview
         from stacksl.runs.storage.state import expect_labeler
@@ -304,9 +306,9 @@ class Run:
         return found
 
     def refit_with_audit(self) -> int:
-        """Let the audit's labels join the final model of a finished run; how many.
+        """Refit the final model of a finished run on the audit's labels too; gives how many.
 
-        What the report says of its accuracy stays that of the model before, and says so.
+        The accuracy in the report is still that of the model before, and is marked as such.
 
         Raises:
             RunError: the run has not finished, or has no audit.
@@ -317,7 +319,7 @@ class Run:
         return train_on_audit(RunSpec.open(self.folder))
 
     def replay(self) -> dict[str, Any]:
-        """Play the ledger again and compare; `rows` replayed, `rounds`, `labels`."""
+        """Replay the ledger and compare; gives `rows` replayed, `rounds`, `labels`."""
         from stacksl.runs.session.views import replay_run
         from stacksl.runs.spec import RunSpec
 
@@ -335,7 +337,7 @@ def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
 
 
 def _status_or_fault(path: Path) -> dict[str, Any]:
-    """A run's status; one that cannot be read hides none of the others."""
+    """A run's status, or the fault for one that cannot be read."""
     try:
         return Run(path).status()
     except StackslError as fault:
@@ -344,7 +346,7 @@ def _status_or_fault(path: Path) -> dict[str, Any]:
 
 
 def _silent(progress: Progress) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 def _several(given: _Text | Sequence[_Text]) -> list[_Text]:

@@ -1,4 +1,4 @@
-"""The paper's game on arrays: scorers, gates, followers and the learner; no files, no text.
+"""The paper's algorithms on arrays: scorers, gates, followers and the learner.
 
 >>> from stacksl.core import StackSL, make_scorer
 >>> StackSL(make_scorer("newton", dim=4, classes=None), horizon=100).budget

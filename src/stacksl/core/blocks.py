@@ -1,6 +1,6 @@
-"""The two forms of features that the game knows, for one item and for a block of items.
+"""The two forms of features, for pairs and for class heads, of one item and of a block of items.
 
-The game never looks into a prompt or a candidate: a feature map (`stacksl.features`) turns items
+The algorithms never read a prompt or a candidate: a feature map (`stacksl.features`) turns items
 into these arrays.
 """
 
@@ -23,8 +23,8 @@ class PairFeatures:
     """φ(z, x) of one item's candidates: `phi` is (K, d) float64, rows of norm at most 1.
 
     `offset` is the fixed part of the scores, (K,) float64 in score units, so that a score is
-    offset_x + θᵀφ(z, x); None where there is none. A language model's own scores stand there, and
-    θ learns what is left (DESIGN D12).
+    offset_x + θᵀφ(z, x); None where there is none. For a language model it holds the model's
+    own scores, and θ learns the difference (DESIGN D12).
     """
 
     phi: Array
@@ -74,7 +74,7 @@ class PairBlock(Sequence[PairFeatures]):
     row's score (`PairFeatures.offset`), or None.
 
     Raises:
-        FeatureError: `base` has not one number a row.
+        FeatureError: `base` does not have one number a row.
     """
 
     phi: NDArray[Any]
@@ -85,7 +85,7 @@ class PairBlock(Sequence[PairFeatures]):
         if self.base is not None and self.base.shape != self.phi.shape[:1]:
             raise FeatureError(
                 f"the fixed part of the scores should have one number for each of {len(self.phi)} "
-                f"rows, but has the shape {self.base.shape}: give a number for each candidate"
+                f"rows, got the shape {self.base.shape}: give a number for each candidate"
             )
 
     @property
@@ -159,7 +159,7 @@ Block: TypeAlias = PairBlock | SharedBlock
 
 
 def joined(blocks: Sequence[Block]) -> Block:
-    """One block of the items of several, in their order; a single one is given back as it is.
+    """One block of the items of several, in their order; a single one is returned unchanged.
 
     Raises:
         FeatureError: there is none, or they are not of one kind and width.
@@ -172,8 +172,8 @@ def joined(blocks: Sequence[Block]) -> Block:
     widths = {block.dim for block in blocks}
     if first is None or (shared and pairs) or len(widths) > 1:
         raise FeatureError(
-            "blocks of features to join should be of one kind and one width, but"
-            f" {len(shared)} of class heads and {len(pairs)} of pairs came, {sorted(widths)} wide"
+            "blocks of features to join should be of one kind and one width, got"
+            f" {len(shared)} of class heads and {len(pairs)} of pairs, of widths {sorted(widths)}"
         )
     if shared:
         return SharedBlock(np.concatenate([block.h for block in shared]), shared[0].classes)

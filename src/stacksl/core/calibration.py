@@ -1,6 +1,6 @@
-"""The paper's rules for c, the KL weight, ρ and η, as code.
+"""The paper's rules for c, the KL weight, ρ and η.
 
-Warm-up items are scored at the starting θ before round 1, and nothing is bought for them.
+Warm-up items are scored at the starting θ before round 1; no label is bought for them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def warmup_length(horizon: int) -> int:
 
 
 class Bounding(Protocol):
-    """What a warm-up needs of a scorer: the bounds of an item's presented candidates."""
+    """The protocol that a warm-up needs of a scorer: the bounds of an item's candidates."""
 
     def bounds(self, inputs: Any, presented: tuple[int, ...], /) -> Bounds:
         """Scores, widths and radius among the presented; changes nothing."""
@@ -52,7 +52,7 @@ def warmup_spreads(
 
 @dataclass(frozen=True, slots=True)
 class GateScale:
-    """The calibrated c of the gate `llf`, with what it was made from (score units).
+    """The calibrated c of the gate `llf`, with the spreads that it follows from (score units).
 
     Attributes:
         value: c.
@@ -73,8 +73,8 @@ def calibrate_gate_scale(spreads: Array, kappa: float = 1.0, *, cap: bool = True
     Args:
         spreads: the warm-up spreads, (T0,) (`warmup_spreads`).
         kappa: κ > 0; the paper takes 0.5 to 1.5.
-        cap: whether c is held below the smallest spread. Above it the gate may stay shut for
-            good, since a skipped round changes neither the spread nor the threshold (D7).
+        cap: whether c is held below the smallest spread. Above it the gate may never ask
+            again, since a skipped round changes neither the spread nor the threshold (D7).
 
     Raises:
         SettingsError: no spread, one that is not finite, or κ not positive.
@@ -138,8 +138,8 @@ def adjusted_kl_weight(
 
     It grows by `factor` when observed > factor·τ, shrinks by it when observed < τ/factor, and
     stays otherwise, within [1e-6, `most`]; so the observed KL is kept near τ = `target`. A gradient
-    step of rate η needs `most` = 1/η: a heavier pull overshoots, the KL grows, and so would the
-    weight, until θ diverges.
+    step of rate η needs `most` = 1/η: a larger weight overshoots, the KL grows, and the weight
+    with it, until θ diverges.
 
     Raises:
         SettingsError: a weight or a target that is not positive, or a factor of at most 1.
@@ -176,7 +176,7 @@ def clip_at_quantile(losses: Array, quantile: float = 0.95) -> float:
             f"losses and {quantile}"
         )
     rank = math.ceil(quantile * len(losses))
-    return float(np.sort(losses)[rank - 1])  # a loss that was seen, not one between two
+    return float(np.sort(losses)[rank - 1])  # an observed loss, not an interpolated one
 
 
 def clip_at_median(losses: Array, multiple: float = 3.0) -> float:
@@ -219,7 +219,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe("medium", up_to=0.3, kappa=1.0, kl_weight=0.5, learning_rate=0.06),
     Recipe("large", up_to=1.0, kappa=0.5, kl_weight=0.1, learning_rate=0.1),
 )
-"""The paper's three recipes in its order of sizes; it gives directions, the numbers are ours.
+"""The paper's three recipes by budget size; it gives directions, the numbers are ours.
 
 κ spans the paper's range; kl_weight's middle is the `paper` preset's; the largest learning rate is
 the preset's. Measured against them: in the linear softmax game SGD's best learning rate *rises*
@@ -232,7 +232,7 @@ def recipe(budget_fraction: float) -> Recipe:
     """The recipe of a budget fraction in (0, 1]: small up to 0.1, medium up to 0.3, then large.
 
     Raises:
-        SettingsError: the fraction lies outside (0, 1].
+        SettingsError: the fraction is outside (0, 1].
 
     Source: paper, "Practical Recipes".
 
@@ -249,7 +249,7 @@ def recipe(budget_fraction: float) -> Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What the paper recommends for a setting: an interval, or a few values.
+    """The paper's recommendation for a setting: an interval, or a few values.
 
     Attributes:
         low, high: the interval's ends, both included.
@@ -285,15 +285,15 @@ PAPER_RANGES: dict[str, Range] = {
 
 
 def range_warnings(explicit: Mapping[str, float]) -> list[str]:
-    """A sentence for every explicitly given setting that lies outside the paper's range.
+    """A warning for every explicit setting outside the range that the paper recommends.
 
-    Names without a range are passed over. It never refuses: the ranges are advice.
+    Names without a range are ignored.
 
     >>> range_warnings({"ridge": 10.0, "delta": 0.05})
-    ['ridge = 10 lies outside what the paper recommends (0.001 to 1)']
+    ['ridge = 10 is outside the range that the paper recommends (0.001 to 1)']
     """
     return [
-        f"{name} = {value:g} lies outside what the paper recommends ({PAPER_RANGES[name]})"
+        f"{name} = {value:g} is outside the range that the paper recommends ({PAPER_RANGES[name]})"
         for name, value in explicit.items()
         if name in PAPER_RANGES and value not in PAPER_RANGES[name]
     ]

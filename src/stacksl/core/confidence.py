@@ -19,7 +19,7 @@ class ConfidenceSet:
     """The ellipsoid {θ : ‖θ − θ̂‖_V ≤ radius} of V = ridge·I + Σ w φφᵀ, kept as V⁻¹.
 
     The inverse is updated in place by the Sherman-Morrison formula, or by its form for several
-    rows at once (Woodbury); nothing is ever inverted again.
+    rows at once (Woodbury); no matrix is inverted.
 
     Attributes:
         gram_inv: V⁻¹, (d, d) float64, symmetric, C-ordered.
@@ -31,7 +31,7 @@ class ConfidenceSet:
     >>> trust.widths(np.eye(2)).round(4)
     array([0.7071, 1.    ])
 
-    Source: paper, Section 5 (V_t). Deviation: float64 whatever the features are, since a float32
+    Source: paper, Section 5 (V_t). Deviation: float64 for features of any type, since a float32
     inverse breaks where candidates repeat (DESIGN D17).
     """
 
@@ -60,8 +60,8 @@ class ConfidenceSet:
     def update(self, rows: Array, weights: Array | None = None, labels: int = 1) -> None:
         """V ← V + Σ_x w_x φ_x φ_xᵀ in place, for (m, d) `rows` and (m,) `weights` (default 1).
 
-        `labels` is what the rows count for in `learnt`: 1, since however many rows a label
-        brings, it is one label; 0 for rows whose label was not bought.
+        `labels` is added to `learnt`: 1 for all rows of one label together, 0 for rows whose label
+        was not bought.
         """
         scaled = rows if weights is None else rows * np.sqrt(weights)[:, None]
         for start in range(0, len(scaled), _CHUNK):
@@ -71,7 +71,7 @@ class ConfidenceSet:
     def _add(self, rows: Array) -> None:
         if len(rows) == 1:
             image = self.gram_inv @ rows[0]
-            # The scaled vector, and not a factor before the product, keeps V⁻¹ exactly symmetric.
+            # scaling the vector, not the product, keeps V⁻¹ exactly symmetric
             image /= math.sqrt(1.0 + float(rows[0] @ image))
             _blas().dger(-1.0, image, image, a=self.gram_inv.T, overwrite_a=1)
             return
@@ -97,7 +97,7 @@ def pair_norms(rows: Array, images: Array, choice: int) -> Array:
     """‖φ_x − φ_i‖ in V⁻¹ for i = `choice`, from the (m, d) `rows` and their `images`.
 
     The differences are taken before the product: v_x + v_i − 2c cancels where rows nearly
-    coincide, while this loses only what their difference has lost already.
+    coincide, while this loses only the rounding of the difference itself.
     """
     return _roots(np.einsum("ij,ij->i", rows - rows[choice], images - images[choice]))
 
@@ -127,7 +127,7 @@ def radius(
 
 
 def _roots(squares: Array) -> Array:
-    # Rounding alone makes a square of an almost known direction negative.
+    # rounding can make the square negative for a direction that is almost known
     return np.sqrt(np.maximum(squares, 0.0))
 
 

@@ -1,7 +1,7 @@
-"""The guarded drift reset: start over when bought labels keep contradicting what is known well.
+"""The drift guard: reset the learner when bought labels keep contradicting known directions.
 
-The arithmetic is in scalar functions that numba compiles unchanged; the learner's loop and the
-compiled one call the same text.
+The arithmetic is in scalar functions that numba compiles unchanged; the learner and the compiled
+engine call the same functions.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from stacksl.types import Feedback, Label
 if TYPE_CHECKING:
     from stacksl.core.scorers import Scorer
 
-TIE = 1e-9  # relative: on the boundary itself engines would differ by rounding (DESIGN D17)
+TIE = 1e-9  # relative: exactly on the boundary engines would differ by rounding (DESIGN D17)
 
 
 @dataclass(frozen=True, slots=True)
 class DriftGuard:
-    """A one-sided cumulative sum (Page 1954) of squared surprises, kept to known directions.
+    """A one-sided cumulative sum (Page 1954) of squared surprises in known directions.
 
     On every bought answer whose leverage is below `leverage`, once more than `warm`·d labels are
     learnt since the last reset,
 
         S ← max(0, S + min(z², cap) − allowance),
 
-    and S > `level` is an alarm: V = ridge·I, θ = 0, no label learnt, S = 0. The labels asked stay
-    asked, and the gate's state stays as it is. z² is taken at the θ before the answer is learnt,
+    and S > `level` is an alarm: V = ridge·I, θ = 0, no label learnt, S = 0. Labels asked stay
+    counted, and the gate's state does not change. z² is taken at the θ before the answer is learnt,
     which for a late answer is the present one.
 
     * A reward y of the choice: z = (y − θᵀφ)/noise, the leverage ‖φ‖² in V⁻¹. In a stationary
@@ -47,7 +47,7 @@ class DriftGuard:
     variance v = 1 + leverage: 4.2e-5 at v = 1.1, 6.5e-6 at v = 1.
 
     Args:
-        level: S above which the learner starts over.
+        level: S above which the learner is reset.
         allowance: subtracted from every square; above its mean 1.
         cap: of one square, so that one outlier alone is no alarm.
         leverage: answers of at least this leverage are not counted.
@@ -67,8 +67,8 @@ class DriftGuard:
 
     def __post_init__(self) -> None:
         mistakes = [
-            f"{name} must be a number {want}, not {value}"
-            for name, value, want, good in (
+            f"{name} must be a number {wanted}, got {value}"
+            for name, value, wanted, good in (
                 ("level", self.level, "above 0", self.level > 0.0),
                 ("allowance", self.allowance, "above 0", self.allowance > 0.0),
                 ("cap", self.cap, "above the allowance", self.cap > self.allowance),
@@ -161,7 +161,7 @@ def surprise(
 ) -> tuple[float, float]:
     """(z², leverage) of an answer at the scorer's present θ and V; changes nothing. O(m d²).
 
-    `shown` is the loss set of a label, `choice` the action whose reward came.
+    `shown` is the loss set of a label, `choice` the action of a reward.
 
     Raises:
         SettingsError: class heads, labels on one-hot scores (`ridge`), or a scorer without V.
@@ -175,8 +175,8 @@ def surprise(
         )
     if labelled and scorer.name == "ridge":
         raise SettingsError(
-            "the drift guard reads labels by the policy's own log-loss, and the one-hot scores of "
-            "'ridge' are no such policy: take the scorer 'newton' or 'sgd', or leave drift out"
+            "the drift guard needs a softmax policy for labels, and the one-hot scores of 'ridge' "
+            "are none: use the scorer 'newton' or 'sgd', or leave drift out"
         )
     if isinstance(feedback, Label):
         view = scorer.bounds(inputs, shown)

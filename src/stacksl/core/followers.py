@@ -1,4 +1,4 @@
-"""Who chooses the candidates that the learner sees (the paper's follower)."""
+"""Followers, which choose the candidates that the learner sees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stacksl.errors import SettingsError, unknown_name
 
 
 class Scores(Protocol):
-    """What a follower needs of a scorer: the score of every candidate of an item, (K,)."""
+    """The protocol that a follower needs of a scorer: the scores of an item's candidates."""
 
     def scores(self, inputs: Any, /) -> Array:
         """θᵀφ of all candidates, (K,)."""
@@ -21,7 +21,7 @@ class Scores(Protocol):
 
 
 class Follower(Protocol):
-    """The one who answers a policy with a set of candidates C_t, before the label is known.
+    """The responder to a policy: it presents candidates C_t before the label is known.
 
     Attributes:
         name: its key in `FOLLOWERS`.

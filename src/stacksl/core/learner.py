@@ -1,8 +1,8 @@
-"""The one learner behind both algorithms: StackSL asks always, LLF-StackSL by the paper's gate.
+"""The learner of both algorithms: StackSL always asks, LLF-StackSL asks by the paper's gate.
 
-A round is `decide` (which changes nothing), the ledger's verdict on each want, `adopt`, and
-`learn` for every answer, whenever it comes. Everything goes item by item, so no bit depends on
-how rounds are cut into blocks, as long as nothing is learnt between them.
+A round is `decide` (which changes nothing), the ledger's decision on each wanted label, `adopt`,
+and `learn` for every answer, at any later time. Items are processed one by one, so results do not
+depend on how rounds are cut into blocks, as long as nothing is learnt between them.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ _REASONS = {-1: "spent", 0: "gate", 1: "must"}
 
 
 class Learner:
-    """A scorer that moves θ and a gate that spends labels, over at most `horizon` rounds.
+    """A scorer that learns θ and a gate that spends labels, over at most `horizon` rounds.
 
     Args:
-        scorer: what scores candidates and learns.
+        scorer: scores candidates and learns.
         gate: when to ask for a label.
         budget: B, the training labels it may ask for.
         horizon: T, the rounds it is made for.
-        seed: keys the uniforms of the gate, one a round, drawn beforehand.
-        follower: who presents the candidates; here it says what an outside gold displaces.
+        seed: keys the uniforms of the gate, one a round, drawn in advance.
+        follower: presents the candidates; here it decides what an outside gold displaces.
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
         width_scale: α of the gate score in every certificate (score units); None is √d.
-        drift: starts over where bought answers contradict what is known well: the scorer goes back
-            to how it came here (or, after `restore`, to the start that the state holds), and the
-            answer that raised the alarm is not learnt. Gate, clock and purchases go on. None never
-            does.
+        drift: resets the scorer where bought answers contradict known directions: to its state
+            at construction (or, after `restore`, to the start that the state holds). The answer
+            that raised the alarm is not learnt; gate, clock and purchases go on. None for no
+            guard.
 
     Attributes:
         round: the rounds adopted so far.
         gate_state: the gate's three floats after them.
         suspicion: S of the drift guard.
-        resets: how often it started over.
+        resets: how often the scorer was reset.
 
     Raises:
         SettingsError: the budget is negative or the horizon is below 1.
 
-    With the scorer's action `asked` the gate judges the greedy action x̂: its statistic and
+    With the scorer's action `asked` the gate evaluates the greedy action x̂: its statistic and
     the gate score g are x̂'s, and g, with a valid α, bounds the regret of x̂. An asked round plays
     the largest UCB instead, whose regret is at most 2·radius·‖φ‖ of that action, twice the half
-    width of its own certificate. So the regret on the way is at most the sum of g over the rounds
-    that did not want a label and of upper − lower over those that did. A want that is refused is
-    one of the latter: it keeps its choice, the largest UCB, which g does not bound.
+    width of its own certificate. So the cumulative regret is at most the sum of g over the rounds
+    in which no label was wanted and of upper − lower over the others. A refused round is one of
+    the latter: it keeps its choice, the largest UCB, which g does not bound.
 
     Source: paper, Algorithms 1 and 2. Deviation: the numbered decisions D1, D2, D6 of
     `docs/paper.md`; once the budget is gone the learner only predicts (with track='all' V alone
@@ -102,17 +102,17 @@ class Learner:
         self._uniforms = uniforms(seed, "gate", horizon)
 
     def reschedule(self, *, budget: int, horizon: int) -> None:
-        """Go on with another budget and horizon: what the gate paces by from the next round on.
+        """Set the budget and the horizon that the gate paces by from the next round on.
 
         Raises:
-            SettingsError: the horizon lies before the rounds that were adopted, or the budget is
+            SettingsError: the horizon is below the rounds that were adopted, or the budget is
                 negative.
         """
         if budget < 0 or horizon < max(self.round, 1):
             raise SettingsError(
-                f"after {self.round} rounds a learner goes on with at least 0 labels and a horizon "
-                f"of at least {max(self.round, 1)}, got {budget} and {horizon}: a round that was "
-                "played stays played"
+                f"after {self.round} rounds a learner needs at least 0 labels and a horizon of at "
+                f"least {max(self.round, 1)}, got {budget} and {horizon}: give a horizon that "
+                "covers the rounds played"
             )
         self.budget, self.horizon = budget, horizon
         self._uniforms = uniforms(self._seed, "gate", horizon)
@@ -127,22 +127,22 @@ class Learner:
     ) -> list[Decision]:
         """The certificates of the next rounds, one an item; changes nothing.
 
-        All bounds are taken under the same θ. The gate's clock runs item by item and counts this
-        block's own earlier wants on top of `asked`.
+        All bounds are taken under the same θ. The gate's clock runs item by item and counts the
+        labels wanted earlier in this block in addition to `asked`.
 
         Args:
             ids: the items' ids.
             block: their features.
             presented: C_t of each, indices into its full candidates.
-            asked: the training labels asked before this block, as the ledger says.
+            asked: the training labels asked before this block, by the ledger.
 
         Raises:
             SettingsError: more rounds than the horizon, or a gate without the widths it needs.
         """
         if self.round + len(ids) > self.horizon:
             raise SettingsError(
-                f"the learner was made for {self.horizon} rounds and round "
-                f"{self.round + len(ids)} came: give it a longer horizon from the start"
+                f"the learner was made for {self.horizon} rounds, got round "
+                f"{self.round + len(ids)}: give it a longer horizon from the start"
             )
         decisions: list[Decision] = []
         state = self.gate_state
@@ -160,14 +160,14 @@ class Learner:
         g = gate.statistic(view, clock, state)
         if math.isnan(g):
             raise SettingsError(
-                f"the gate '{gate.name}' needs widths and the scorer keeps none (or item '{item}' "
-                "has features that are not numbers): track 'labelled', or choose another gate"
+                f"the gate '{gate.name}' needs widths, and the scorer keeps none (or item '{item}' "
+                "has features that are not finite): use track 'labelled', or another gate"
             )
         threshold = gate.threshold(g, float(self._uniforms[clock.round - 1]), clock, state)
         verdict = forced(clock, gate.exact_spend)
-        want = verdict == 1 or (verdict == 0 and g > threshold)
+        wanted = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
-        choice = view.asked_choice if want and view.asked_choice is not None else view.choice
+        choice = view.asked_choice if wanted and view.asked_choice is not None else view.choice
         return self._certificate(
             item,
             view,
@@ -177,9 +177,9 @@ class Learner:
             statistic=g,
             threshold=threshold,
             reason=_REASONS[verdict],
-            state=gate.advance(g, True, clock, state) if want else skip_state,
+            state=gate.advance(g, True, clock, state) if wanted else skip_state,
             skip_state=skip_state,
-            status="wanted" if want else "skipped",
+            status="wanted" if wanted else "skipped",
         )
 
     def rank(
@@ -187,15 +187,15 @@ class Learner:
     ) -> Decision:
         """The certificate of an item of a pool, by whose statistic it is ranked; changes nothing.
 
-        It wants no label: whoever compares the items of the pool says which ones are wanted. No
-        threshold is drawn, and the gate's state stays what it is.
+        Its status is `skipped`: the caller compares the items of the pool and decides which labels
+        are wanted. No threshold is computed, and the gate's state does not change.
 
         Args:
             item: its id.
             inputs: its features.
             scores: (K,) the probabilities of its candidates under another model, such as the refit
-                on the labels so far, which take the place of θ's scores; None for those of θ.
-            asked: the training labels asked before, as the ledger says.
+                on the labels so far, which replace θ's scores; None for those of θ.
+            asked: the training labels asked before, by the ledger.
             round: the round in which the item would be seen.
         """
         presented = self.follower.respond([inputs], self.scorer)[0]
@@ -217,7 +217,7 @@ class Learner:
         )
 
     def _certificate(self, item: str, view: Bounds, choice: int, **verdict: Any) -> Decision:
-        """What the bounds of an item say of its candidate at position `choice`, and the verdict."""
+        """The certificate's numbers for the candidate at position `choice`, and the reason."""
         reach = view.radius * float(view.widths[choice])
         score = float(view.scores[choice])
         return Decision(
@@ -232,14 +232,14 @@ class Learner:
         )
 
     def adopt(self, posted: Sequence[Decision], block: Sequence[Inputs]) -> None:
-        """Take the ledger's verdicts: the gate's state, the round, and what unasked rounds do.
+        """Adopt the ledger's decisions: update gate state and round, and process unasked rounds.
 
         An unasked round runs the KL-only step where `kl_on_skips` is set and a label is left, and
-        adds its row to V where the scorer tracks all rounds. After a refused want no label is
-        left: its round and the rest of the block go on as skips.
+        adds its row to V where the scorer tracks all rounds. After a refusal no label is left: its
+        round and the rest of the block are treated as skips.
 
         Args:
-            posted: this block's decisions as the ledger gave them back.
+            posted: this block's decisions as returned by `Ledger.post`.
             block: the features of the same items.
         """
         state = self.gate_state
@@ -255,7 +255,7 @@ class Learner:
         self.gate_state = state
 
     def _next_state(self, decision: Decision, state: GateState, out_of_labels: bool) -> GateState:
-        """The recorded state; after a refusal the clock is run again with no label left."""
+        """The recorded state; after a refusal it is computed again with no label left."""
         if not out_of_labels:
             return _three(decision.state)
         clock = Clock(self.budget, self.budget, decision.round, self.horizon)
@@ -280,7 +280,7 @@ class Learner:
         Args:
             decision: the round that asked.
             inputs: its item's current features.
-            feedback: what came back.
+            feedback: the answer.
         """
         shown = decision.presented
         if isinstance(feedback, Label):
@@ -303,7 +303,7 @@ class Learner:
         decision: Decision,
         feedback: Feedback,
     ) -> bool:
-        """Whether this answer, at the θ before it is learnt, takes S above the guard's level."""
+        """Whether this answer, at the θ before it is learnt, raises S above the guard's level."""
         square, leverage = surprise(self.scorer, inputs, shown, decision.choice, feedback)
         self.suspicion = guard.advance(
             self.suspicion, square, leverage, self.scorer.learnt, inputs.dim
@@ -313,8 +313,8 @@ class Learner:
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'.
 
-        Under a drift guard its S and resets are there too, and with keys that begin with 'fresh/'
-        the scorer's start, to which a reset goes back.
+        With a drift guard its S and resets are included, and under keys that begin with 'fresh/'
+        the initial state of the scorer, which a reset restores.
         """
         own: dict[str, NDArray[Any]] = {
             "round": np.array(self.round, dtype=np.int64),
@@ -326,7 +326,7 @@ class Learner:
         return own | {f"scorer/{key}": value for key, value in self.scorer.state().items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go back to a `state`, bit for bit.
+        """Restore a `state`, bit for bit.
 
         Raises:
             SettingsError: a state of a learner with a drift guard for one without, or the reverse.
@@ -334,8 +334,8 @@ class Learner:
         if ("drift" in state) != (self.drift is not None):
             held, here = ("with", "without") if "drift" in state else ("without", "with")
             raise SettingsError(
-                f"a state saved {held} a drift guard came to a learner {here} one: make the "
-                "learner with the drift settings that the state was saved under"
+                f"expected the state of a learner {here} a drift guard, got that of one {held} a "
+                "guard: make the learner with the drift settings of the state"
             )
         self.round = int(state["round"])
         self.gate_state = _three(tuple(float(x) for x in state["gate_state"]))

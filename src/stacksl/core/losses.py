@@ -1,6 +1,6 @@
 """The losses of the algorithms as functions of the scores, with their gradients.
 
-They see scores alone, so pair features and class heads share them: with scores s_x = θᵀφ(z, x) a
+They depend on scores alone, so pair features and class heads share them: with s_x = θᵀφ(z, x) a
 gradient g over the scores becomes Σ_x g_x φ(z, x) over θ. Every loss gives (value, gradient), the
 value in nats and the gradient (m,) with respect to the scores.
 """
@@ -62,20 +62,20 @@ def kl(scores: Array, reference_scores: Array) -> tuple[float, Array]:
 
 
 def above(loss: float, level: float) -> bool:
-    """Whether a loss is above a clip level, both in nats, and not only by rounding (DESIGN D17).
+    """Whether a loss is above a clip level, both in nats, by more than rounding (DESIGN D17).
 
-    A level that is a quantile of losses is one of them, but for the last bits.
+    A level that is a quantile of losses is equal to one of them up to the last bits.
     """
     return loss > level + TIE * (1.0 + level)
 
 
 def clip(value: float, gradient: Array, level: float, reading: Reading) -> tuple[float, Array]:
-    """The loss ℓ = `value` clipped at ρ = `level` nats, and the gradient of what it became.
+    """The loss ℓ = `value` clipped at ρ = `level` nats, and its gradient.
 
-    `level` may be 0, which a quantile of losses that rounded to 0 is: then nothing is left.
+    `level` may be 0, where it is a quantile of losses that round to 0; the result is then 0.
 
-    * `literal`, as printed: min(ℓ, ρ). Above ρ the gradient is zero, so the hardest items teach
-      nothing.
+    * `literal`, as printed: min(ℓ, ρ). Above ρ the gradient is zero, so nothing is learnt from
+      the hardest items.
     * `scale`: the gradient times min(1, ρ/ℓ), which is the gradient of ℓ up to ρ and of
       ρ·(1 + log(ℓ/ρ)) above it.
     * `none`: unchanged.

@@ -1,4 +1,4 @@
-"""Random numbers that depend on a seed and a purpose, never on what ran before."""
+"""Random numbers that depend on a seed and a purpose only, never on earlier draws."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
 
 
 def uniforms(seed: int, purpose: str, count: int) -> Array:
-    """`count` numbers in [0, 1), (count,): entry t − 1 belongs to round t, whatever `count` is.
+    """`count` numbers in [0, 1), (count,): entry t − 1 belongs to round t, for every `count`.
 
     >>> bool(uniforms(0, "gate", 2)[0] == uniforms(0, "gate", 9)[0])
     True

@@ -1,4 +1,4 @@
-"""One BLAS thread: the learner's products are small, and a second thread only gets in the way."""
+"""Limits BLAS to one thread: the learner's products are small, and more threads slow them down."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold BLAS to one thread inside the block; bits then do not depend on the machine's cores.
+    """Limit BLAS to one thread in the block; results then do not depend on the number of cores.
 
-    A limit binds the libraries that are loaded by then, and SciPy brings a BLAS of its own: it is
-    loaded first, or a refit would run its many small steps on spinning threads (measured on a busy
-    two-core machine: 20 times slower).
+    A limit applies only to libraries that are already loaded, and SciPy has a BLAS of its own. It
+    is loaded first, or a refit would run its many small steps on spinning threads (20 times slower
+    on a busy two-core machine).
     """
     import scipy.linalg
     import scipy.optimize  # noqa: F401

@@ -1,6 +1,6 @@
-"""Items to features φ(z, x): what the game plays on.
+"""Feature maps: items to the features φ(z, x) that the learner scores.
 
-`make_features` reads a spec as users write it: `hashing`, or `sentences:NAME_OR_DIR`.
+`make_features` takes a spec as users write it: `hashing`, or `sentences:NAME_OR_DIR`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Classes: TypeAlias = tuple[str, ...] | None
 def _hashing(name: str, classes: Classes) -> FeatureMap:
     """Word and character n-grams, TF-IDF, and the leading directions of the run's own texts."""
     if name:
-        raise FeatureError(f"features 'hashing' take no name and got '{name}': write hashing")
+        raise FeatureError(f"features 'hashing' take no name, got '{name}': write hashing")
     return TextMap(HashingEncoder(), classes)
 
 

@@ -1,4 +1,4 @@
-"""Vectors on disk, so that a text is encoded once in the life of a machine.
+"""A cache of vectors on disk, so that a text is encoded once on a machine.
 
 A text is stored under its SHA-256, never as text. SQLite makes the file safe for several processes
 at once; a digest per entry makes sure that a damaged one is not read. Deleting the folder is always
@@ -63,7 +63,7 @@ class VectorCache:
     """The vectors of one encoder, in one SQLite file named by the encoder's identity.
 
     A cache that cannot be used (read-only folder, full disk, damaged file) gives one warning and
-    from then on holds nothing: the work goes on without it.
+    is then empty: the run continues without it.
 
     Args:
         identity: the hash of the encoder's weights and settings; None for no cache.
@@ -87,7 +87,7 @@ class VectorCache:
         return self._use(read, None)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Entry]:
-        """The entries kept under `keys`; what is absent or damaged is left out."""
+        """The entries of `keys`; absent and damaged ones are left out."""
 
         def read(database: sqlite3.Connection) -> dict[bytes, Entry]:
             found = {}
@@ -99,7 +99,7 @@ class VectorCache:
         return self._use(read, {})
 
     def put(self, entries: Iterable[tuple[bytes, Entry]]) -> None:
-        """Keep `entries`, all or none of them."""
+        """Store `entries`, all or none of them."""
         rows = [
             (key, vector.tobytes(), int(cut), _digest(key, vector.tobytes(), int(cut)))
             for key, (vector, cut) in entries
@@ -128,10 +128,10 @@ class VectorCache:
 
 
 def erase_texts(texts: Iterable[str]) -> int:
-    """Take every encoder's vectors of `texts` out of the cache; how many there were.
+    """Remove every encoder's vectors of `texts` from the cache; gives how many there were.
 
-    Nothing of them, keys included, stays in the files. It does not matter whether the cache is
-    turned off now: it may have been on before.
+    No byte of them, keys included, remains in the files. It works with the cache turned off too,
+    which may have been on before.
 
     Raises:
         FeatureError: a file of the cache cannot be written; deleting it is safe.
@@ -165,7 +165,7 @@ def _erase(path: Path, keys: Sequence[tuple[bytes]]) -> int:
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.parent.mkdir(mode=0o700, exist_ok=True)  # vectors tell about their texts
+    path.parent.mkdir(mode=0o700, exist_ok=True)  # vectors reveal their texts
     _make_private(path)
     with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database:
         database.execute(_TABLE)

@@ -1,4 +1,4 @@
-"""Texts to vectors: the seam between feature maps and whatever reads the text."""
+"""The protocol of text encoders, which feature maps are built on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Encoder(Protocol):
 
     @property
     def truncated(self) -> int:
-        """How many of the distinct texts encoded so far were cut."""
+        """How many of the distinct texts encoded so far were truncated."""
 
     @property
     def identity(self) -> str:
@@ -39,16 +39,16 @@ class Encoder(Protocol):
         """The number of columns."""
 
     def fit(self, texts: Sequence[str]) -> None:
-        """Learn what can be learnt from unlabelled `texts`; an encoder may need nothing."""
+        """Fit on unlabelled `texts`; an encoder may need nothing."""
 
     def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """The vectors (n, dim) of `texts`; `progress` is called with (done, n)."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What `fit` learnt, as arrays; empty where there is nothing."""
+        """The fitted state as arrays; empty where there is none."""
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take back what `state` gave.
+        """Restore what `state` returned.
 
         Raises:
             FeatureError: the arrays do not fit this encoder.

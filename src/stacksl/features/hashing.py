@@ -84,7 +84,7 @@ class HashingEncoder:
         """
         if self._grams is None:
             raise FeatureError(
-                "features 'hashing' expected fitted state and have none: call fit(items) or "
+                "features 'hashing' expected fitted state, got none: call fit(items) or "
                 "restore(state) first"
             )
         vectors = np.zeros((len(texts), self._dim), np.float32)
@@ -104,7 +104,7 @@ class HashingEncoder:
         return {"grams": self._grams, "idf": self._idf, "basis": self._basis}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take back what `state` gave.
+        """Restore what `state` returned.
 
         Raises:
             FeatureError: arrays are missing or of other shapes than this encoder's.
@@ -118,7 +118,7 @@ class HashingEncoder:
         if basis.shape != (len(grams), self._dim) or idf.shape != grams.shape:
             raise FeatureError(
                 f"features 'hashing' expected a projection of shape ({len(grams)}, {self._dim}) "
-                f"and got {basis.shape}: the state was made with another dimension"
+                f"but got {basis.shape}: the state was made with another dimension"
             )
         self._grams = grams.astype(np.int64)
         self._idf = idf.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Feature maps: items to the arrays that the game plays on."""
+"""Feature maps: items to the arrays that the learner scores."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class FeatureMap(Protocol):
     """φ: items to features, rows of norm at most 1.
 
     A map is fitted once, on a run's own unlabelled items, and saved with the model: `evaluate` and
-    `predict` restore it. It never sees an answer, since an `Item` carries none; that `fit` never
-    sees test items either is the caller's duty.
+    `predict` restore it. It never sees an answer, since an `Item` has none; the caller must not
+    pass test items to `fit`.
     """
 
     @property
@@ -43,7 +43,7 @@ class FeatureMap(Protocol):
 
     @property
     def truncated(self) -> int:
-        """How many distinct texts the encoder cut so far."""
+        """How many distinct texts the encoder has truncated so far."""
 
     @property
     def reads_text(self) -> bool:
@@ -67,7 +67,7 @@ class FeatureMap(Protocol):
         """Everything `fit` learnt and the map's identity, as arrays."""
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take back what `state` gave.
+        """Restore what `state` returned.
 
         Raises:
             FeatureError: the state is another map's, or of another dimension.
@@ -100,7 +100,7 @@ class TextMap:
 
     @property
     def truncated(self) -> int:
-        """How many distinct texts the encoder cut so far."""
+        """How many distinct texts the encoder has truncated so far."""
         return self.encoder.truncated
 
     @property
@@ -125,20 +125,20 @@ class TextMap:
         return block
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The encoder's state, sealed with the map's identity and dimension."""
-        seal = np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8).copy()
-        return {"identity": seal, "dim": np.array([self.dim], np.int64), **self.encoder.state()}
+        """The encoder's state, with the map's identity and dimension."""
+        mark = np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8).copy()
+        return {"identity": mark, "dim": np.array([self.dim], np.int64), **self.encoder.state()}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take back what `state` gave; see `FeatureMap.restore`."""
+        """Restore what `state` returned; see `FeatureMap.restore`."""
         dim = state.get("dim", np.zeros(0, np.int64))
         if dim.shape == (1,) and dim[0] != self.dim:
             raise FeatureError(
-                f"features '{self.spec}' expected a state of dimension {self.dim} and got one of "
+                f"features '{self.spec}' expected a state of dimension {self.dim}, got one of "
                 f"{dim[0]}: use the features that the model was trained with"
             )
-        seal = np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8)
-        if not np.array_equal(state.get("identity", np.zeros(0)), seal):
+        mark = np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8)
+        if not np.array_equal(state.get("identity", np.zeros(0)), mark):
             raise FeatureError(
                 f"the saved state is not of features '{self.spec}' as they are here (another map, "
                 "other weights or another version made it): use the features that the model was "
@@ -174,6 +174,6 @@ def _require_finite(block: Block, items: Sequence[Item]) -> None:
             if isinstance(block, PairBlock):
                 row = int(np.searchsorted(block.offsets, row, side="right")) - 1
             raise FeatureError(
-                f"the features of item '{items[row].id}' should be finite and hold NaN or "
+                f"the features of item '{items[row].id}' should be finite, got NaN or "
                 "infinity: check the encoder's weights, or choose other features"
             )

@@ -22,7 +22,7 @@ _PAIRS_AT_ONCE = 4096
 
 
 class Rows(Protocol):
-    """Which texts of an item are read, and what their vectors become."""
+    """Which texts of an item are encoded, and how their vectors become features."""
 
     @property
     def dim(self) -> int:
@@ -86,8 +86,8 @@ class PairRows:
     """φ(z, x) = [a·√e·(p ∘ c), b·(c − p), g·pᵀc, h], cut to norm 1 where it is longer.
 
     p and c are the unit vectors (e,) of prompt and candidate. The difference has its sign: its part
-    in p is the same for all candidates of an item and drops out of a softmax, so it says what the
-    candidate itself is worth. Where 2e + 2 is above `largest`, the product keeps its first third
+    in p is the same for all candidates of an item and drops out of a softmax, so it depends on the
+    candidate alone. Where 2e + 2 is above `largest`, the product keeps its first third
     and the difference its first two thirds of the columns, leading coordinates first; the cosine
     is always that of the whole vectors. The weights a, b, g, h are the same for every row, so a
     row's length keeps its meaning; only the few rows longer than 1 are scaled down.
@@ -141,7 +141,7 @@ class PairRows:
         """The rows φ (ΣK, d) of `items`."""
         sizes = np.array([len(item.candidates) for item in items], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        first = offsets[:-1] + np.arange(len(items))  # where an item's prompt lies in `places`
+        first = offsets[:-1] + np.arange(len(items))  # the position of an item's prompt in `places`
         prompts, candidates = np.repeat(places[first], sizes), np.delete(places, first)
         phi = np.empty((len(candidates), self.dim), np.float32)
         for start in range(0, len(phi), _PAIRS_AT_ONCE):

@@ -26,7 +26,7 @@ _KEPT_AT_ONCE = 512  # texts between two writes to the cache
 
 
 class SentenceEncoder:
-    """A frozen sentence encoder: v(text) / ‖v(text)‖ in float32.
+    """A sentence encoder with fixed weights: v(text) / ‖v(text)‖ in float32.
 
     The bits of a matrix product depend on its shape, so every text is encoded in a shape that
     follows from its own length alone: 16 rows, padded to the next of a few fixed lengths. The
@@ -56,7 +56,7 @@ class SentenceEncoder:
 
     @cached_property
     def identity(self) -> str:
-        """The hash of weights, tokenizer and settings, wherever the folder lies."""
+        """The hash of weights, tokenizer and settings, independent of the folder's path."""
         return hashlib.sha256(f"sentences 1: {folder_hash(self._folder)}".encode()).hexdigest()
 
     @cached_property
@@ -70,21 +70,21 @@ class SentenceEncoder:
         return len(self._cut)
 
     def fit(self, texts: Sequence[str]) -> None:
-        """Nothing: the encoder is frozen."""
+        """Do nothing: the encoder is not trained."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Nothing is fitted, so nothing is kept but the map's own seal."""
+        """No arrays: nothing is fitted."""
         return {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Check that there is nothing to take back.
+        """Check that there is nothing to restore.
 
         Raises:
             FeatureError: the state holds arrays.
         """
         if state:
             raise FeatureError(
-                f"features '{self.spec}' expected a state without fitted arrays and got "
+                f"features '{self.spec}' expected a state without fitted arrays, got "
                 f"{', '.join(sorted(state))}: another feature map made it"
             )
 
@@ -121,7 +121,7 @@ class SentenceEncoder:
                     self._cache.put(unkept.items())
                     unkept.clear()
                 yield fresh
-        finally:  # what was paid for is kept, also when the user stops
+        finally:  # keep what was computed, also when the user interrupts
             if unkept:
                 self._cache.put(unkept.items())
 
@@ -210,7 +210,7 @@ class SentenceEncoder:
         try:
             with _quiet():
                 model = SentenceTransformer(str(self._folder), local_files_only=True)
-        except Exception as error:  # whatever a foreign folder makes the loader raise
+        except Exception as error:  # the loader may raise anything on an unknown folder
             raise FeatureError(
                 f"features '{self.spec}' cannot be loaded by sentence-transformers "
                 f"({str(error).strip().splitlines()[0]}): check the folder {self._folder}"
@@ -222,7 +222,7 @@ def _threads() -> int:
     text = os.environ.get("STACKSL_ENCODER_THREADS", "2")
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise FeatureError(
-            f"STACKSL_ENCODER_THREADS should be a number from 1 and is '{text}': correct it"
+            f"STACKSL_ENCODER_THREADS should be an integer >= 1, got '{text}': correct it"
         )
     return int(text)
 

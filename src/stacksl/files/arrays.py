@@ -1,4 +1,4 @@
-"""Named arrays on disk, as safetensors: no code in the file, bits back as they were."""
+"""Named arrays on disk, as safetensors: no code in the file, and restored bit for bit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stacksl.files.formats import sign_arrays, verified_arrays
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write `arrays` and their digest to `path`, whole or not at all."""
+    """Write `arrays` and their digest to `path`, atomically."""
     write_atomic(path, to_bytes(arrays))
 
 
@@ -24,7 +24,7 @@ def load(path: Path, remedy: str = "restore it from a copy, or start a new run")
 
     Args:
         path: the file.
-        remedy: what the error tells the reader to do.
+        remedy: what to do, for the error message.
 
     Raises:
         RunError: the file is missing or damaged.
@@ -44,7 +44,7 @@ def to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def from_bytes(data: bytes) -> dict[str, NDArray[Any]]:
-    """The arrays that `to_bytes` was given.
+    """The arrays in bytes written by `to_bytes`.
 
     Raises:
         ValueError: the bytes do not match their digest.

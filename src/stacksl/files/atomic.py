@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever happens while they are written."""
+"""Atomic writes: after a crash a file has its old content or its new one, never a part."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 from stacksl.errors import RunError
 from stacksl.files.private import opened_private
 
-DRAFT = ".tmp-"  # begins the name of a file that is not whole yet
+DRAFT = ".tmp-"  # prefix of the name of a file that is not complete
 
 
 def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
     """Write `content` to `path` so that a reader, or a crash, sees the old file or the new one.
 
-    Nobody but its owner may read it, whatever the umask, unless `mode` gives its permission bits.
+    Only its owner may read it, independent of the umask, unless `mode` gives other permissions.
 
     Raises:
-        RunError: if the disk is full or the folder cannot be written.
+        RunError: the disk is full or the folder cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
     draft = path.with_name(f"{DRAFT}{os.getpid()}-{path.name}")

@@ -2,7 +2,7 @@
 
 A file that decides a prediction or a number carries the SHA-256 of its own content, so that one
 write holds both: a JSON or TOML table under the key `sha256`, a safetensors file in its header.
-The content is hashed, not its layout: a table may be indented in another way.
+The content is hashed, not its layout: a table may be indented differently.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ def from_json(text: str | bytes) -> dict[str, Any]:
     """The table that `to_json` wrote.
 
     Raises:
-        ValueError: it is no JSON object, or its content does not match its digest.
+        ValueError: it is not a JSON object, or its content does not match its digest.
     """
     return verified(parsed(text))
 
 
 def parsed(text: str | bytes) -> dict[str, Any]:
-    """A JSON object in UTF-8, whose digest is not looked at.
+    """A JSON object in UTF-8, without a check of its digest.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a JSON object.
     """
     try:
         table = json.loads(text.decode() if isinstance(text, bytes) else text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(table, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     return table
 
 
@@ -75,15 +75,15 @@ def of_format(table: Mapping[str, Any], what: str, wanted: int) -> dict[str, Any
     """`table` without its digest and its format number.
 
     Args:
-        table: as it was read.
+        table: the table as read.
         what: the name of the file, for errors.
         wanted: the format number that it should have.
 
     Raises:
         RunError: it is of another format.
-        ValueError: the digest is absent or of other content.
+        ValueError: the digest is missing or does not match.
     """
-    if DIGEST not in table:  # formats before the digests
+    if DIGEST not in table:  # a format older than the digests
         expect_format(what, table.get(FORMAT), wanted)
     content = verified(table)
     expect_format(what, content.pop(FORMAT, None), wanted)
@@ -99,7 +99,7 @@ def verified(table: Mapping[str, Any]) -> dict[str, Any]:
     """`table` without its digest.
 
     Raises:
-        ValueError: the digest is absent or of other content.
+        ValueError: the digest is missing or does not match.
     """
     content = {name: value for name, value in table.items() if name != DIGEST}
     _expect(table.get(DIGEST), _digest(content))
@@ -107,7 +107,7 @@ def verified(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sign_arrays(data: bytes) -> bytes:
-    """The bytes of a safetensors file with the digest of all else in its header."""
+    """The bytes of a safetensors file with the digest of all the rest in its header."""
     header, body = _parts(data)
     header[METADATA] = {**header.get(METADATA, {})}
     header[METADATA][DIGEST] = _digest(header, body)
@@ -117,10 +117,10 @@ def sign_arrays(data: bytes) -> bytes:
 
 
 def verified_arrays(data: bytes) -> bytes:
-    """The bytes that `sign_arrays` gave.
+    """The bytes that `sign_arrays` returned, after a check of their digest.
 
     Raises:
-        ValueError: they are no safetensors file, or do not match their digest.
+        ValueError: they are not a safetensors file, or do not match their digest.
     """
     header, body = _parts(data)
     metadata = header.get(METADATA)
@@ -138,7 +138,7 @@ def _parts(data: bytes) -> tuple[dict[str, Any], memoryview]:
 
 
 def _digest(table: Mapping[str, Any], body: bytes | memoryview = b"") -> str:
-    """The SHA-256 of `table`, in one form whatever its order, and of `body` behind it."""
+    """The SHA-256 of `table`, independent of its order, followed by `body`."""
     found = sha256(json.dumps(table, sort_keys=True, default=str).encode() + b"\n")
     found.update(body)
     return found.hexdigest()

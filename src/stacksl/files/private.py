@@ -1,4 +1,4 @@
-"""Folders and files that only their owner may look into: 0700 and 0600, whatever the umask."""
+"""Folders and files for their owner alone: modes 0700 and 0600, independent of the umask."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ FILE = 0o600
 
 
 def make_private(folder: Path) -> None:
-    """Make `folder` and what is missing above it; `folder` itself is its owner's alone.
+    """Create `folder` with missing parents; `folder` itself gets the mode 0700.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     folder.mkdir(mode=FOLDER, parents=True, exist_ok=True)
     _set(folder.chmod, folder.stat().st_mode, FOLDER)
 
 
 def opened_private(path: Path) -> IO[bytes]:
-    """`path`, opened to be written anew; from its first byte on it is its owner's alone.
+    """Open `path` to be overwritten, with the mode 0600 before the first byte is written.
 
     Raises:
         OSError: it cannot be opened.
@@ -35,7 +35,7 @@ def opened_private(path: Path) -> IO[bytes]:
 
 
 def keep_private(folder: Path) -> None:
-    """Take from everybody but the owner what `folder` and all below it still grants them."""
+    """Remove the permissions of group and others from `folder` and all below it."""
     for root, _, names in os.walk(folder):
         _tighten(Path(root), FOLDER)
         for name in names:
@@ -50,10 +50,10 @@ def _tighten(path: Path, wanted: int) -> None:
 
 
 def _set(change: Callable[[int], None], mode: int, wanted: int) -> None:
-    """Take the bits that are not `wanted`; a folder that is read-only stays so.
+    """Clear the bits that are not `wanted`; a read-only folder stays read-only.
 
-    A file system without such bits refuses that, and so does a folder that somebody else lent us:
-    there the run goes on, since its owner has decided who may look into it.
+    A file system without permission bits refuses this, and so does a folder of another owner: the
+    run goes on there, since that owner decides who may read it.
     """
     if stat.S_IMODE(mode) & ~wanted:
         with suppress(PermissionError, NotImplementedError):

@@ -1,1 +1,1 @@
-"""Who answers: the interface of a labeler, the registry, and the labelers of the package."""
+"""Labelers, who answer requests: the protocol, the registry, and the package's own labelers."""

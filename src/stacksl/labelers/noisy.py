@@ -20,7 +20,7 @@ class NoisyLabeler(OracleLabeler):
     def __init__(
         self, probability: float, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
     ) -> None:
-        """Hold the answers; see `OracleLabeler` for the arguments.
+        """Store the answers; see `OracleLabeler` for the arguments.
 
         Raises:
             SettingsError: a probability outside [0, 1].

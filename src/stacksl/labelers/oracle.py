@@ -16,7 +16,7 @@ class OracleLabeler:
     repeatable = True
 
     def __init__(self, answers: Mapping[str, int], sizes: Mapping[str, int]) -> None:
-        """Hold the answers.
+        """Store the answers.
 
         Args:
             answers: item id to the index of its gold candidate.
@@ -29,14 +29,14 @@ class OracleLabeler:
         self._asked: dict[tuple[str, int, int], Answer] = {}
 
     def ask(self, requests: Sequence[Purchase]) -> None:
-        """Look the answers up; of a request only the purchase matters."""
+        """Look the answers up; only the purchase of a request is read."""
         for p in requests:
             index = self._index(p.item, p.slot)
             key = (p.item, p.slot, p.token)
             self._asked[key] = Answer(*key, index, self.name, p.price)
 
     def _index(self, item: str, slot: int) -> int:
-        """The candidate that is said to be right for slot `slot` of an item."""
+        """The candidate given as the answer to slot `slot` of an item."""
         return self._gold(item)
 
     def _gold(self, item: str) -> int:
@@ -45,18 +45,18 @@ class OracleLabeler:
         return self._answers[item]
 
     def answers(self) -> list[Answer]:
-        """The answers to what was asked, in that order, once."""
+        """The answers to the requests, in their order, once."""
         given = list(self._asked.values())
         self._asked.clear()
         return given
 
     def pending(self) -> list[Pending]:
-        """Nothing is waited for."""
+        """No answer is open."""
         return []
 
 
 def _complete(answers: Mapping[str, int], sizes: Mapping[str, int], name: str) -> dict[str, int]:
-    """The answers, after every item was found to have a possible one."""
+    """The answers, after a check that every item has a valid one."""
     missing = [item for item in sizes if item not in answers]
     if missing:
         raise LabelerError(

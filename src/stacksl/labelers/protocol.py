@@ -1,4 +1,4 @@
-"""The interface of those who know the answers: at once, tomorrow, twice or never."""
+"""The protocol of labelers, whose answers may be late, repeated or missing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stacksl.types import Item
 
 @dataclass(frozen=True, slots=True)
 class Request(Purchase):
-    """A purchase with what is to be answered.
+    """A purchase with the question to be answered.
 
     Attributes:
-        prompt: what the item asks.
-        candidates: what can be answered, in the order in which it is shown.
+        prompt: the item's prompt.
+        candidates: the possible answers, in the order shown.
         order: for each of them its index in the item's own list, which an `Answer` names.
     """
 
@@ -26,7 +26,7 @@ class Request(Purchase):
 
     @classmethod
     def of(cls, purchase: Purchase, item: Item, order: tuple[int, ...]) -> Request:
-        """The request for a purchase of `item`, whose candidates are shown in this `order`."""
+        """The request for a purchase of `item`, with the candidates shown in this `order`."""
         p, candidates = purchase, tuple(item.candidates[index] for index in order)
         about = (p.item, p.slot, p.token, p.round, p.purpose, p.price)
         return cls(*about, item.prompt, candidates, order)
@@ -37,7 +37,7 @@ class Request(Purchase):
 
 
 class Pending(NamedTuple):
-    """Where answers are waited for: a `place`, such as the path of a sheet, and how many."""
+    """The number of open answers at a `place`, such as the path of a sheet."""
 
     place: str
     open: int
@@ -45,10 +45,10 @@ class Pending(NamedTuple):
 
 @runtime_checkable
 class Labeler(Protocol):
-    """One who can be asked for labels.
+    """A source of labels: a person, a file, a model.
 
     Attributes:
-        name: as it stands in the ledger.
+        name: its name in the ledger.
         repeatable: gives the same answer again, for free. Its answers need not be on disk before
             they are learnt from.
     """
@@ -61,12 +61,12 @@ class Labeler(Protocol):
         ...
 
     def answers(self) -> list[Answer]:
-        """What was answered since the last call: perhaps nothing, perhaps out of order."""
+        """The answers since the last call, in any order; perhaps none."""
         ...
 
     def pending(self) -> list[Pending]:
-        """Where answers are waited for; called when the run can go on with answers alone.
+        """Where answers are open; called when the run cannot go on without answers.
 
-        Whoever gathers what is asked sends it now. A labeler that answers at once waits for none.
+        A labeler that collects requests sends them now. One that answers at once returns [].
         """
         ...

@@ -1,4 +1,4 @@
-"""Labelers by the word that their setting begins with."""
+"""The registry of labelers, by the name that their setting begins with."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _noisy(
 Maker = Callable[[str | None, Mapping[str, int], Mapping[str, int], int], Labeler]
 
 LABELERS: Final[dict[str, Maker]] = {"oracle": _oracle, "noisy": _noisy}
-"""Every labeler by the word its setting begins with."""
+"""Every labeler by the name its setting begins with."""
 
 
 def make_labeler(

@@ -1,4 +1,4 @@
-"""What the rows of a chain add up to: purchases, what they cost, what is left."""
+"""The sums over the rows of a chain: purchases, what they cost, what is left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Accounts:
         asked: labels of purpose `train`, answered and promised.
         answered, reserved: labels paid for, and labels promised, of the purposes that cost.
         paid, promised: the same in money, a promise at the most it may cost.
-        learnt: labels handed to the learner.
+        learnt: labels learnt.
         last_round: the highest round with a certificate.
         epoch: how often the features were renewed.
         classes, classes_added: K after the last class that was added (None before), and how often.
@@ -57,8 +57,8 @@ class Accounts:
     seen: set[str] = field(default_factory=set)
     taught: set[str] = field(default_factory=set)
     _undo: dict[Key, State | None] | None = None
-    _fresh: list[str] = field(default_factory=list)
-    _lessons: list[str] = field(default_factory=list)
+    _newly_seen: list[str] = field(default_factory=list)
+    _newly_taught: list[str] = field(default_factory=list)
 
     @property
     def spent(self) -> int:
@@ -85,13 +85,13 @@ class Accounts:
 
     @contextmanager
     def tentative(self) -> Iterator[None]:
-        """Whatever is applied inside is taken back if the block raises."""
+        """Undo what is applied inside if the block raises."""
         sums, was_open = [getattr(self, name) for name in _SUMS], dict(self.open)
-        self._undo, self._fresh, self._lessons = {}, [], []
+        self._undo, self._newly_seen, self._newly_taught = {}, [], []
         try:
             yield
         except BaseException:
-            self._take_back(self._undo)
+            self._restore(self._undo)
             for name, value in zip(_SUMS, sums, strict=True):
                 setattr(self, name, value)
             self.open = was_open
@@ -99,9 +99,9 @@ class Accounts:
         finally:
             self._undo = None
 
-    def _take_back(self, undo: dict[Key, State | None]) -> None:
-        self.seen.difference_update(self._fresh)
-        self.taught.difference_update(self._lessons)
+    def _restore(self, undo: dict[Key, State | None]) -> None:
+        self.seen.difference_update(self._newly_seen)
+        self.taught.difference_update(self._newly_taught)
         for key, state in undo.items():
             if state is None:
                 del self.purchases[key]
@@ -112,7 +112,7 @@ class Accounts:
         """Count one more row.
 
         Raises:
-            LedgerError: the row's event is not read by this version.
+            LedgerError: this version does not read the row's event.
             LedgerCorrupt: the rows before do not allow it.
         """
         refuse_later(entry.event, entry.purpose)
@@ -124,10 +124,10 @@ class Accounts:
             _EFFECTS[entry.event](self, (entry.item, entry.slot), entry)
 
     def expect_epoch(self, entry: Entry) -> None:
-        """Hold a certificate against the epoch that it names.
+        """Check the epoch that a certificate names.
 
         Raises:
-            LedgerCorrupt: the rows before it make another.
+            LedgerCorrupt: the rows before it lead to another epoch.
         """
         named = whole_of(entry, "epoch", 0)
         if named != self.epoch:
@@ -139,7 +139,7 @@ class Accounts:
         self.last_round = max(self.last_round, entry.round or 0)
         if entry.item is not None and entry.item not in self.seen:
             self.seen.add(entry.item)
-            self._fresh.append(entry.item)
+            self._newly_seen.append(entry.item)
 
     def _refreshed(self, entry: Entry) -> None:
         if entry.number != self.epoch + 1:
@@ -185,15 +185,15 @@ class Accounts:
 
     def _answered(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "open", "released")
-        paid, came = price_of(entry), word_of(entry)
+        paid, word = price_of(entry), word_of(entry)
         if paid > before.price:
             raise impossible(entry, "it cost more than was reserved")
         if before.stage == "open":
             self._close(key, before)
         else:
             self._expect_payable(entry, paid)
-        words = before.words | {came}
-        answered = replace(before, stage="answered", price=paid, words=words, word=came[1])
+        words = before.words | {word}
+        answered = replace(before, stage="answered", price=paid, words=words, word=word[1])
         self._put(key, replace(answered, labeler=entry.labeler))
         self._pay(answered)
 
@@ -213,10 +213,10 @@ class Accounts:
         if before.learnt_at is not None or key[0] in self.taught:
             raise impossible(entry, "it was learnt before")
         if before.purpose == "audit" or before.index is None:
-            raise impossible(entry, "its answer is none to learn from")
+            raise impossible(entry, "its answer cannot be learnt")
         self._put(key, replace(before, learnt_at=entry.time))
         self.taught.add(key[0])
-        self._lessons.append(key[0])
+        self._newly_taught.append(key[0])
         self.learnt += 1
 
     def _expect_payable(self, entry: Entry, price: int) -> None:

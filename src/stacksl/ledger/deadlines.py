@@ -1,4 +1,4 @@
-"""Until when leases run, on an injected clock."""
+"""The deadlines of leases, on an injected clock."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from stacksl.ledger.purchases import Purchase
 class Deadlines:
     """When each open lease may expire; never, where `seconds` is None.
 
-    They are kept in memory: a ledger that is opened lets every open lease run anew, since nobody
-    was listening before.
+    They are kept in memory: opening a ledger restarts the deadline of every open lease, since no
+    answer could be taken before.
     """
 
     def __init__(self, clock: Callable[[], float], seconds: float | None) -> None:
@@ -20,11 +20,11 @@ class Deadlines:
         self._until: dict[tuple[str, int, int], float] = {}
 
     def clear(self) -> None:
-        """Forget all deadlines; `note` sets them anew."""
+        """Remove all deadlines."""
         self._until.clear()
 
     def note(self, purchases: Iterable[Purchase]) -> None:
-        """Give those that have none a deadline from now, and drop those that are not open."""
+        """Set a deadline for purchases without one, and drop those no longer open."""
         if self._seconds is None:
             return
         until = self._clock() + self._seconds
@@ -32,6 +32,6 @@ class Deadlines:
         self._until = {key: self._until.get(key, until) for key in keys}
 
     def over(self, purchases: Iterable[Purchase]) -> list[Purchase]:
-        """Those whose time is over."""
+        """The purchases past their deadline."""
         now = self._clock()
         return [p for p in purchases if self._until.get((p.item, p.slot, p.token), now + 1) <= now]

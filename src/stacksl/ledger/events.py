@@ -1,4 +1,4 @@
-"""One row of the ledger, before and after it is chained, and how a certificate is written in it."""
+"""One row of the ledger, before and after it is chained, and the encoding of certificates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probabil
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row that is not chained yet: what happened, without its place in the chain.
+    """A row not yet chained: what happened, without its place in the chain.
 
     Attributes:
         time: microseconds since the epoch.
@@ -74,7 +74,7 @@ class Entry:
             parsed = None
         if not isinstance(parsed, dict):
             raise LedgerCorrupt(
-                f"a row of event '{self.event}' should carry a JSON object, came "
+                f"a row of event '{self.event}' should carry a JSON object, got "
                 f"{self.payload[:40]!r}: the ledger was edited, restore it from a copy"
             )
         return parsed
@@ -88,7 +88,7 @@ class Row:
         seq: the row's place in the chain, from 1.
         time: seconds since the epoch.
         item: the item's id, or that of its tombstone; None where the row has no item.
-        surrogate: the random name by which the chain knows the item.
+        surrogate: the random name of the item in the chain.
         previous, hash: of the row before and of this one, hexadecimal SHA-256.
 
     The other fields are those of `Entry`; the payload is parsed.
@@ -112,16 +112,16 @@ class Row:
 
     @property
     def forgotten(self) -> bool:
-        """Whether the row is of an item that was forgotten: its numbers remain."""
+        """Whether the row belongs to a forgotten item, of which only numbers remain."""
         return self.surrogate is not None and self.item == tombstone(self.surrogate)
 
     @property
     def charge(self) -> int:
         """How many labels the row adds to what is spent: +1, −1 or 0.
 
-        A reservation adds one and its release takes it back; its answer only turns the promise
-        into a payment, but an answer that came after the release is charged anew. An owned label
-        adds nothing.
+        A reservation adds one and its release subtracts it; its answer only turns the reservation
+        into a payment, but an answer after the release is charged anew. An owned label adds
+        nothing.
         """
         if self.purpose == "owned":
             return 0
@@ -131,7 +131,7 @@ class Row:
 
     @property
     def epoch(self) -> int:
-        """Of a certificate: how often the features had been renewed before it; 0 for other rows."""
+        """Of a certificate: how often the features were renewed before it; 0 for other rows."""
         return int(self.payload.get("epoch", 0)) if self.event == "round" else 0
 
     def decision(self) -> Decision:
@@ -147,7 +147,7 @@ class Row:
         if self.event != "round" or self.item is None or self.round is None:
             raise LedgerError(
                 f"row {self.seq} should be the certificate of a known item, "
-                f"came event '{self.event}' of item {self.item!r}"
+                f"got event '{self.event}' of item {self.item!r}"
             )
         return read_certificate(self.round, self.item, self.payload)
 
@@ -163,30 +163,30 @@ class Row:
 
 
 def tombstone(surrogate: str) -> str:
-    """The id by which an item goes once it was forgotten: it tells nothing of the item."""
+    """The id of a forgotten item, which reveals nothing of the item."""
     return f"forgotten-{surrogate}"
 
 
 def buried(id: str) -> str | None:
-    """The surrogate that a tombstone's id names; None where `id` is of another form."""
+    """The surrogate in a tombstone's id; None where `id` is of another form."""
     name = tombstone("")
     return id.removeprefix(name) if id.startswith(name) else None
 
 
 def word_in(data: Mapping[str, Any]) -> Word:
-    """What the payload of an answer says: a candidate's index, or one of the other answers.
+    """The content of an answer's payload: a candidate's index, or one of the other answers.
 
     Raises:
         ValueError: neither.
     """
     index = data.get("index", data.get("said"))
     if (isinstance(index, int) and not isinstance(index, bool)) or index in get_args(Said)[1:]:
-        return index  # type: ignore[no-any-return]  # one of the two, as was just seen
+        return index  # type: ignore[no-any-return]  # one of the two, as just checked
     raise ValueError
 
 
 def owned_decision(item: str, size: int) -> Decision:
-    """The decision under which an owned label is learnt: nothing was decided, nothing played.
+    """The decision under which an owned label is learnt: no choice was made.
 
     Its round is 0, its choice −1 (no candidate was played), all `size` candidates are presented,
     and every number that a certificate would hold is NaN.
@@ -209,8 +209,8 @@ def canonical(value: object) -> str:
 def certificate(decision: Decision, **more: object) -> str:
     """The payload of a `round` row: everything but the round and the item, which have columns.
 
-    Floats are written so that they come back bit for bit; NaN and infinities, which JSON does
-    not have, as words. Presented candidates 0 to K − 1 are written as K.
+    Floats are written so that they are read back bit for bit; NaN and infinities, which JSON
+    does not have, as strings. Presented candidates 0 to K − 1 are written as K.
     """
     presented = tuple(int(i) for i in decision.presented)
     everything = presented == _first(len(presented))
@@ -231,7 +231,7 @@ def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision
     """The decision that `certificate` wrote.
 
     Raises:
-        LedgerCorrupt: it wrote none of this kind.
+        LedgerCorrupt: the payload is not one of a certificate.
     """
     try:
         presented = data["presented"]
@@ -255,7 +255,7 @@ def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision
 
 @lru_cache(maxsize=256)
 def _first(count: int) -> tuple[int, ...]:
-    """0 to `count` − 1: one tuple for all the certificates that presented so many candidates."""
+    """0 to `count` − 1: one tuple shared by all certificates with so many candidates."""
     return tuple(range(count))
 
 

@@ -1,4 +1,4 @@
-"""What the answers in a book come to: kinds, disputes, agreement, the audit's answers."""
+"""Queries on the answers in a journal: kinds, disputes, agreement, the audit's answers."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from stacksl.ledger.events import Row, word_in
 from stacksl.ledger.purchases import Answer, Dispute, Said
 
 if TYPE_CHECKING:
-    from stacksl.ledger.journal import Book
+    from stacksl.ledger.journal import Journal
     from stacksl.ledger.state import State
 
 
 Found = tuple[Row, Answer]
 
 
-def said(book: Book, purpose: str | None) -> dict[str, int]:
+def said(journal: Journal, purpose: str | None) -> dict[str, int]:
     """How many accepted answers of each kind were charged; see `Ledger.said`."""
     counts = Counter(
         state.said
-        for state in book.drafts.accounts.purchases.values()
+        for state in journal.pending.accounts.purchases.values()
         if state.stage == "answered" and state.purpose in ((purpose,) if purpose else _CHARGED)
     )
     return {kind: counts[kind] for kind in get_args(Said)}
 
 
-def texts(book: Book, item: str | None) -> list[Answer]:
-    """The answers that came with free texts; see `Ledger.texts`."""
+def texts(journal: Journal, item: str | None) -> list[Answer]:
+    """The answers with free texts; see `Ledger.texts`."""
     return [
         answer
-        for _, answer in _answers(book, with_texts=True)
+        for _, answer in _answers(journal, with_texts=True)
         if (answer.text is not None or answer.note is not None) and item in (None, answer.item)
     ]
 
 
-def audited(book: Book) -> dict[str, Answer]:
+def audited(journal: Journal) -> dict[str, Answer]:
     """Each audited item's answer, as corrected; see `Ledger.audited`."""
     return {
-        answer.item: _as_it_stands(answer, _state(book, answer))
-        for row, answer in _answers(book, with_texts=True)
+        answer.item: _corrected(answer, _state(journal, answer))
+        for row, answer in _answers(journal, with_texts=True)
         if row.event == "answered" and row.purpose == "audit"
     }
 
 
-def agreement(book: Book) -> list[tuple[Answer, Answer]]:
-    """Each two accepted answers to one item, as they came; see `Ledger.agreement`."""
-    offered = _offered(book)
+def agreement(journal: Journal) -> list[tuple[Answer, Answer]]:
+    """Each two accepted answers to one item, uncorrected; see `Ledger.agreement`."""
+    offered = _offered(journal)
     alike: dict[tuple[str, int], list[Answer]] = {}
-    for row, answer in _answers(book):
+    for row, answer in _answers(journal):
         if row.event == "answered" and row.purpose in _CHARGED:
             key = (answer.item, offered.get((row.surrogate, answer.slot), 0))
             alike.setdefault(key, []).append(answer)
@@ -60,67 +60,67 @@ def agreement(book: Book) -> list[tuple[Answer, Answer]]:
     return pairs
 
 
-def _offered(book: Book) -> dict[tuple[str | None, int], int]:
+def _offered(journal: Journal) -> dict[tuple[str | None, int], int]:
     """How many classes had been added when a purchase was first made, where any had.
 
-    An item that is asked for once more since then says nothing of agreement: the question is
-    another one.
+    An item that was asked again with more classes says nothing of agreement: the question has
+    changed.
     """
-    if not book.drafts.accounts.classes_added:
+    if not journal.pending.accounts.classes_added:
         return {}
     offered: dict[tuple[str | None, int], int] = {}
     added = 0
-    for row in book.rows(only=("class_added", "reserved")):
+    for row in journal.rows(only=("class_added", "reserved")):
         added += row.event == "class_added"
         if row.event == "reserved":
             offered.setdefault((row.surrogate, row.slot or 0), added)
     return offered
 
 
-def disputes(book: Book) -> list[Dispute]:
-    """The answers kept uncharged that say something else; see `Ledger.disputes`."""
+def disputes(journal: Journal) -> list[Dispute]:
+    """The uncharged answers that differ from the accepted one; see `Ledger.disputes`."""
     accepted: dict[tuple[str, int], Answer] = {}
-    came: list[Answer] = []
-    for row, answer in _answers(book, with_texts=True):
+    uncharged: list[Answer] = []
+    for row, answer in _answers(journal, with_texts=True):
         if row.event == "answered":
             accepted[answer.item, answer.slot] = answer
         else:
-            came.append(answer)
+            uncharged.append(answer)
     found: dict[tuple[object, ...], Dispute] = {}
-    for answer in came:
-        first, state = accepted.get((answer.item, answer.slot)), _state(book, answer)
+    for answer in uncharged:
+        first, state = accepted.get((answer.item, answer.slot)), _state(journal, answer)
         if first is None or state is None or state.word != answer.word:
-            own = None if first is None else _as_it_stands(first, state)
+            own = None if first is None else _corrected(first, state)
             key = (answer.item, answer.slot, answer.labeler, answer.word)
             found.setdefault(key, Dispute(own, answer))
     return list(found.values())
 
 
-def exported(book: Book) -> list[dict[str, object]]:
+def exported(journal: Journal) -> list[dict[str, object]]:
     """One row a purchase; see `Ledger.export`."""
     return [
         {
-            "item": book.register.id(key[0]),
+            "item": journal.items.id(key[0]),
             "slot": key[1],
             "state": "late" if state.stage == "released" and state.late else state.stage,
             "answer": state.index,
             "said": state.said,
             "learnt_at": None if state.learnt_at is None else state.learnt_at / 1e6,
             "price": 0 if state.stage == "released" else state.price,
-            "labeler": book.annex.name(state.labeler),
+            "labeler": journal.private.name(state.labeler),
             "purpose": state.purpose,
         }
-        for key, state in book.drafts.accounts.purchases.items()
+        for key, state in journal.pending.accounts.purchases.items()
     ]
 
 
 _CHARGED = ("train", "audit")
 
 
-def _answers(book: Book, *, with_texts: bool = False) -> Iterator[Found]:
-    """Every `answered` and `late` row with the answer that it holds, in order."""
-    beside = book.annex.texts() if with_texts else {}
-    for row in book.rows(only=("answered", "late")):
+def _answers(journal: Journal, *, with_texts: bool = False) -> Iterator[Found]:
+    """Every `answered` and `late` row with its answer, in order."""
+    beside = journal.private.texts() if with_texts else {}
+    for row in journal.rows(only=("answered", "late")):
         if row.item is None:
             continue
         data = row.payload
@@ -133,12 +133,12 @@ def _answers(book: Book, *, with_texts: bool = False) -> Iterator[Found]:
         yield row, Answer(row.item, row.slot or 0, token, index, who, price, kind, text, note)
 
 
-def _state(book: Book, answer: Answer) -> State | None:
-    return book.drafts.state(answer.item, answer.slot)
+def _state(journal: Journal, answer: Answer) -> State | None:
+    return journal.pending.state(answer.item, answer.slot)
 
 
-def _as_it_stands(answer: Answer, state: State | None) -> Answer:
-    """An accepted answer with what it says after its corrections."""
+def _corrected(answer: Answer, state: State | None) -> Answer:
+    """An accepted answer after its corrections."""
     if state is None or not state.corrections:
         return answer
     who, token = answer.labeler, answer.token

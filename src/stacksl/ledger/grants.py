@@ -1,6 +1,6 @@
-"""What changes a ledger besides the rounds: audits, owned labels, terms, classes, corrections.
+"""Ledger entries besides the rounds: audits, owned labels, terms, classes, corrections.
 
-Each function records entries in a `Drafts`, as those of `exchange` do.
+Each function records entries in a `Pending`, as those of `transactions` do.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
 from stacksl.ledger.events import canonical
-from stacksl.ledger.pending import Drafts
+from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import Handed, Purchase
 from stacksl.ledger.state import State
 from stacksl.ledger.transactions import lease, release, reserve_one, teach
@@ -19,63 +19,63 @@ from stacksl.types import Label
 _COUNTED = "labels, classes and micro-units are counted"
 
 
-def reserve(drafts: Drafts, items: Sequence[str], purpose: str) -> list[Purchase]:
-    """Leases of all the items, or of none; see `Ledger.reserve`."""
+def reserve(pending: Pending, items: Sequence[str], purpose: str) -> list[Purchase]:
+    """Lease all the items, or none; see `Ledger.reserve`."""
     if purpose not in ("audit", "train"):
         raise LedgerError(
-            f"labels are reserved for an audit or as a further slot of train, not for '{purpose}'"
+            f"labels are reserved for 'audit', or as a further slot for 'train', got '{purpose}'"
         )
-    accounts = drafts.accounts
-    if len(items) * accounts.price > _money_left(drafts) or len(items) > _labels_left(drafts):
+    accounts = pending.accounts
+    if len(items) * accounts.price > _money_left(pending) or len(items) > _labels_left(pending):
         raise LedgerError(
-            f"{len(items)} labels were to be reserved for '{purpose}', but the budget has "
-            f"{accounts.left} left: reserve fewer, or raise the budget"
+            f"the budget has {accounts.left} labels left, got {len(items)} to reserve for "
+            f"'{purpose}': reserve fewer, or raise the budget"
         )
-    return [_reserve(drafts, item, purpose) for item in items]
+    return [_reserve(pending, item, purpose) for item in items]
 
 
-def _reserve(drafts: Drafts, item: str, purpose: str) -> Purchase:
+def _reserve(pending: Pending, item: str, purpose: str) -> Purchase:
     slot, round = 0, None
     if purpose == "train":
-        first, slot = drafts.state(item, 0), drafts.slots(item)
+        first, slot = pending.state(item, 0), pending.slots(item)
         if first is None or first.purpose != "train":
             raise LedgerError(
                 f"a further slot belongs to an item that was bought before, '{item}' was not"
             )
         round = first.round
-    key = (drafts.register.surrogate(item), slot)
-    reserve_one(drafts, key, round, purpose)
-    purchase = drafts.purchase(key)
+    key = (pending.items.surrogate(item), slot)
+    reserve_one(pending, key, round, purpose)
+    purchase = pending.purchase(key)
     assert purchase is not None  # its item was just looked up
     return purchase
 
 
-def _labels_left(drafts: Drafts) -> int:
-    return drafts.accounts.budget - drafts.accounts.spent
+def _labels_left(pending: Pending) -> int:
+    return pending.accounts.budget - pending.accounts.spent
 
 
-def _money_left(drafts: Drafts) -> float:
-    money = drafts.accounts.money
-    return float("inf") if money is None else money - drafts.accounts.spent_money
+def _money_left(pending: Pending) -> float:
+    money = pending.accounts.money
+    return float("inf") if money is None else money - pending.accounts.spent_money
 
 
 def own(
-    drafts: Drafts, labels: Sequence[tuple[str, int]], source: str
+    pending: Pending, labels: Sequence[tuple[str, int]], source: str
 ) -> list[tuple[str, Label, int]]:
-    """`reserved`, `answered` and `learnt` of labels held before; gives (item, label, K) of each."""
-    code = drafts.annex.enrol(source, "source") if labels else source
+    """Record labels owned before; gives (item, label, K) of each."""
+    code = pending.private.enrol(source, "source") if labels else source
     return [
-        _own(drafts, item, whole(i, f"the owned label of '{item}'"), code) for item, i in labels
+        _own(pending, item, whole(i, f"the owned label of '{item}'"), code) for item, i in labels
     ]
 
 
-def _own(drafts: Drafts, item: str, index: int, code: str) -> tuple[str, Label, int]:
-    size = drafts.size(item)
+def _own(pending: Pending, item: str, index: int, code: str) -> tuple[str, Label, int]:
+    size = pending.size(item)
     expect_candidate(item, index, size)
     shown = index + 1 if size is None else size
-    key = (drafts.register.surrogate(item), 0)
-    reserve_one(drafts, key, None, "owned", price=0)
-    drafts.record(
+    key = (pending.items.surrogate(item), 0)
+    reserve_one(pending, key, None, "owned", price=0)
+    pending.record(
         "answered",
         item=key[0],
         slot=0,
@@ -85,15 +85,15 @@ def _own(drafts: Drafts, item: str, index: int, code: str) -> tuple[str, Label, 
         price=0,
         payload=canonical({"index": index, "size": shown}),
     )
-    teach(drafts, item, 0)
+    teach(pending, item, 0)
     return item, Label(index), shown
 
 
 def set_budget(
-    drafts: Drafts, labels: int, money: int | None, detail: Mapping[str, object]
+    pending: Pending, labels: int, money: int | None, detail: Mapping[str, object]
 ) -> None:
-    """A `budget` row; see `Ledger.set_budget`."""
-    accounts = drafts.accounts
+    """Record a `budget` row; see `Ledger.set_budget`."""
+    accounts = pending.accounts
     labels = whole(labels, "the budget", _COUNTED)
     money = None if money is None else whole(money, "the budget in money", _COUNTED)
     if clash := sorted({"budget", "money"}.intersection(detail)):
@@ -109,73 +109,73 @@ def set_budget(
             f"promised: give {accounts.spent_money} or more"
         )
     payload = canonical({**detail, "budget": labels, "money": money})
-    drafts.record("budget", payload=payload)
+    pending.record("budget", payload=payload)
 
 
-def add_class(drafts: Drafts, name: str, size: int) -> None:
-    """A `class_added` row; see `Ledger.add_class`."""
+def add_class(pending: Pending, name: str, size: int) -> None:
+    """Record a `class_added` row; see `Ledger.add_class`."""
     size = whole(size, "the number of classes", _COUNTED)
-    before = drafts.accounts.classes or drafts.register.largest
+    before = pending.accounts.classes or pending.items.largest
     if before and size != before + 1:
         raise LedgerError(
-            f"one more class makes {before + 1} of them, came {size}: add classes one by one"
+            f"one more class makes {before + 1} of them, got {size}: add classes one by one"
         )
     payload = canonical({"name": name, "size": size})
-    drafts.record("class_added", number=drafts.accounts.classes_added + 1, payload=payload)
+    pending.record("class_added", number=pending.accounts.classes_added + 1, payload=payload)
 
 
 def correct(
-    drafts: Drafts, item: str, slot: int, index: int, labeler: str
+    pending: Pending, item: str, slot: int, index: int, labeler: str
 ) -> tuple[State, Label] | None:
-    """A numbered `corrected` row for an accepted answer, and `learnt` where it teaches now."""
-    state = drafts.state(item, slot)
+    """Record a numbered `corrected` row, and `learnt` where the answer can be learnt only now."""
+    state = pending.state(item, slot)
     if state is None or state.stage != "answered":
         raise LedgerError(f"only an accepted answer is corrected, item '{item}' has none")
     index = whole(index, f"the correction of item '{item}'")
-    expect_candidate(item, index, drafts.size(item))
-    drafts.record(
+    expect_candidate(item, index, pending.size(item))
+    pending.record(
         "corrected",
         round=state.round,
-        item=drafts.register.surrogate(item),
+        item=pending.items.surrogate(item),
         slot=slot,
         token=state.token,
         number=state.corrections + 1,
         purpose=state.purpose,
-        labeler=drafts.annex.code(labeler),
+        labeler=pending.private.code(labeler),
         price=0,
         payload=canonical({"index": index}),
     )
-    return (state, Label(index)) if teach(drafts, item, slot) else None
+    return (state, Label(index)) if teach(pending, item, slot) else None
 
 
-def hand_out(drafts: Drafts, rows: Sequence[Handed]) -> None:
-    """Note rows of a sheet; see `Ledger.hand_out`."""
-    drafts.annex.expect_new([row.key for row in rows])
+def hand_out(pending: Pending, rows: Sequence[Handed]) -> None:
+    """Record rows of a sheet; see `Ledger.hand_out`."""
+    pending.private.expect_new([row.key for row in rows])
     for row in rows:
-        state = drafts.state(row.item, row.slot)
+        state = pending.state(row.item, row.slot)
         if state is None or not 1 <= row.token <= state.token:
             raise LedgerError(
                 f"the row '{row.key}' hands out lease {row.token} of item '{row.item}', which was "
-                "never made: hand out what `open_purchases` gave"
+                "never made: hand out leases of `open_purchases`"
             )
         if len(set(row.order)) < len(row.order):
             raise LedgerError(f"the row '{row.key}' shows a candidate twice: show each once")
         for index in row.order:
-            expect_candidate(row.item, index, drafts.size(row.item))
-        drafts.annex.note_handed(row)
+            expect_candidate(row.item, index, pending.size(row.item))
+        pending.private.note_handed(row)
 
 
-def free(drafts: Drafts, leases: Sequence[Purchase], dropped: Collection[Purchase]) -> None:
-    """Leases given up, each leased anew unless it is dropped; see `Ledger.free`."""
+def free(pending: Pending, leases: Sequence[Purchase], dropped: Collection[Purchase]) -> None:
+    """Release leases, and lease each again unless it is dropped; see `Ledger.free`."""
     for each in leases:
-        if release(drafts, each, "refused") and each not in dropped:
-            lease(drafts, each.item, each.slot)
+        if release(pending, each, "refused") and each not in dropped:
+            lease(pending, each.item, each.slot)
 
 
-def let_go(drafts: Drafts, item: str) -> None:
+def release_all(pending: Pending, item: str) -> None:
     """Release every open lease of an item that is to be forgotten."""
-    surrogate = drafts.register.surrogate(item)
-    for key in [key for key in drafts.accounts.open if key[0] == surrogate]:
-        purchase = drafts.purchase(key)
+    surrogate = pending.items.surrogate(item)
+    for key in [key for key in pending.accounts.open if key[0] == surrogate]:
+        purchase = pending.purchase(key)
         if purchase is not None:
-            release(drafts, purchase, "forgotten")
+            release(pending, purchase, "forgotten")

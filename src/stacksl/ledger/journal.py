@@ -1,4 +1,4 @@
-"""The book under a ledger: its terms, its rows on disk, those that wait, and how they get there."""
+"""The journal of a ledger: its terms, its rows on disk, its pending entries, and the commits."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sqlalchemy import insert, select
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.accounts import Accounts
 from stacksl.ledger.events import Row, read_certificate
-from stacksl.ledger.grants import let_go
-from stacksl.ledger.pending import Drafts
+from stacksl.ledger.grants import release_all
+from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.store.chain import Heads, Link, chain, genesis, walk
 from stacksl.ledger.store.database import Store, place_file, remove_file
-from stacksl.ledger.store.items import Register
-from stacksl.ledger.store.private import Annex
+from stacksl.ledger.store.items import Items
+from stacksl.ledger.store.private import PrivateTables
 from stacksl.ledger.store.schema import make_tables, runs, typed
 from stacksl.types import Decision
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WAITING: Final = 1024  # rows that may wait in memory
+_MOST_PENDING: Final = 1024  # entries that may be kept in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,39 +48,39 @@ class Terms:
         return genesis(self.run, self.budget, self.money, self.price, self.created)
 
 
-class Book:
-    """One run's chain in a store, with the entries that are counted but wait to be written.
+class Journal:
+    """One run's chain in a store, with the entries that are counted but not yet written.
 
     Attributes:
         terms: what the run may spend.
-        register: its items.
-        annex: what lies beside the chain.
-        drafts: what all rows add up to, and the entries that wait.
+        items: the run's items.
+        private: the private tables beside the chain.
+        pending: the sums over all rows, and the entries not yet written.
         head: the end of the chain on disk, as this process last saw it.
     """
 
     def __init__(self, store: Store, run: str | None, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._open: Connection | None = None  # of the transaction that is being built
+        self._open: Connection | None = None  # of the transaction in progress
         with store.sentences():
             self.terms = _terms(store, run)
-            self.register = Register(store, self.terms.run)
-            self.annex = Annex(store.connection, self.terms.run, self.register)
+            self.items = Items(store, self.terms.run)
+            self.private = PrivateTables(store.connection, self.terms.run, self.items)
         self.head = Head(0, self.terms.genesis)
-        self.drafts = self._empty()
+        self.pending = self._empty()
         self._load()
 
     @staticmethod
-    def found(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
+    def create(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
         """Write the terms and the items of a new run; a file appears whole or not at all.
 
         Raises:
-            LedgerError: the terms cannot be, or the place is taken or cannot be written.
+            LedgerError: the terms are invalid, or the path exists or cannot be written.
         """
         if min(terms.budget, terms.price, terms.money or 0) < 0:
             raise LedgerError(
-                "budget, money and price should not be negative, came "
+                "budget, money and price should not be negative, got "
                 f"{terms.budget}, {terms.money}, {terms.price}"
             )
         if "://" in str(where):
@@ -90,7 +90,7 @@ class Book:
         if path.exists():
             raise LedgerError(f"{path} exists: open it, or name a path that is free")
         draft = path.with_name(path.name + ".new")
-        remove_file(draft)  # of a process that was killed here
+        remove_file(draft)  # left by a process that was killed here
         try:
             _write_new(draft, terms, items)
             place_file(draft, path)
@@ -100,7 +100,7 @@ class Book:
 
     @contextmanager
     def together(self) -> Iterator[Connection]:
-        """One transaction for all that is recorded inside: committed whole, or nothing of it.
+        """One transaction for all that is recorded inside: all of it is committed, or none.
 
         Inside another such block it is part of that block's transaction.
 
@@ -113,27 +113,27 @@ class Book:
         try:
             with self._store.writing(self.terms.run) as self._open:
                 self._catch_up()
-                with self.drafts.tentative():
+                with self.pending.tentative():
                     yield self._open
-                    links = chain(self.terms.run, self.head, self.drafts.entries)
+                    links = chain(self.terms.run, self.head, self.pending.entries)
                     self._store.append(self.terms.run, links)
-                    self.annex.write()
+                    self.private.write()
                     self._store.commit()
         except BaseException:
             self._open = None
             with suppress(LedgerError), self._store.sentences():
-                self.register.read()  # the error that is on its way says more than a second one
+                self.items.read()  # an error here would hide the first one
             raise
         self._open = None
         if links:
             self.head = Head(links[-1].seq, links[-1].hash)
-        self.drafts.entries.clear()
-        self.annex.written()
+        self.pending.entries.clear()
+        self.private.written()
 
     def durably(
-        self, build: Callable[[Drafts], T], beside: Callable[[Connection], None] | None = None
+        self, build: Callable[[Pending], T], beside: Callable[[Connection], None] | None = None
     ) -> T:
-        """Run `build` on the book as it is on disk now, and commit what it records.
+        """Run `build` on the journal as it is on disk now, and commit what it records.
 
         `beside` may write to the tables beside the chain, in the same transaction.
 
@@ -141,54 +141,54 @@ class Book:
             LedgerError: nothing was written, and nothing is counted that was not before.
         """
         with self.together() as connection:
-            result = build(self.drafts)
+            result = build(self.pending)
             if beside is not None:
                 beside(connection)
         return result
 
-    def later(self, build: Callable[[Drafts], T]) -> T:
-        """Run `build` in memory; what it records waits for the next commit."""
+    def later(self, build: Callable[[Pending], T]) -> T:
+        """Run `build` in memory; what it records is written with the next commit."""
         if self._store.readonly:
             raise LedgerError(f"the ledger {self._store.name} was opened for reading only")
-        if len(self.drafts.entries) >= _WAITING:
+        if len(self.pending.entries) >= _MOST_PENDING:
             self.flush()
-        with self.drafts.tentative():
-            return build(self.drafts)
+        with self.pending.tentative():
+            return build(self.pending)
 
     def flush(self) -> None:
-        """Commit what waits."""
-        if self.drafts.entries:
-            self.durably(lambda drafts: None)
+        """Commit the pending entries."""
+        if self.pending.entries:
+            self.durably(lambda pending: None)
 
     def add_items(self, records: Iterable[ItemRecord]) -> int:
-        """Enter the records that are not entered yet; how many those were."""
+        """Add the records that are new; gives how many those were."""
         records, added = list(records), 0
-        if not self.register.fresh(records):
+        if not self.items.fresh(records):
             return 0
 
-        def enter(connection: Connection) -> None:
+        def insert_new(connection: Connection) -> None:
             nonlocal added
-            fresh = self.register.fresh(records)
-            Register.write(connection, self.terms.run, fresh)
+            fresh = self.items.fresh(records)
+            Items.write(connection, self.terms.run, fresh)
             added = len(fresh)
 
-        self.durably(lambda drafts: None, enter)
+        self.durably(lambda pending: None, insert_new)
         with self._store.sentences():
-            self.register.read()
+            self.items.read()
         return added
 
     def forget(self, item: str) -> None:
-        """Erase what is known of an item besides its numbers, and then its bytes."""
-        surrogate = self.register.surrogate(item)
+        """Erase all that identifies an item, and then wipe its bytes from the file."""
+        surrogate = self.items.surrogate(item)
 
         def erase(connection: Connection) -> None:
-            self.register.erase(surrogate)
-            self.annex.erase(surrogate)
+            self.items.erase(surrogate)
+            self.private.erase(surrogate)
             self._store.mark_unclean()
 
-        self.durably(lambda drafts: let_go(drafts, item), erase)
+        self.durably(lambda pending: release_all(pending, item), erase)
         with self._store.sentences():
-            self.register.read()
+            self.items.read()
         self._store.wipe()
 
     def posted(self, round: int) -> bool:
@@ -202,7 +202,7 @@ class Book:
             LedgerCorrupt: there is none.
         """
         entry = self._store.certificate(self.terms.run, round)
-        item = None if entry is None else self.register.id(entry.item)
+        item = None if entry is None else self.items.id(entry.item)
         if entry is None or item is None:
             raise LedgerCorrupt(
                 f"the certificate of round {round} should be in the ledger, but is not: restore "
@@ -221,20 +221,20 @@ class Book:
             accounts.apply(link.entry)
 
     def _check_beside(self, link: Link) -> None:
-        """Hold what lies beside the chain against what a row says of it."""
+        """Compare the tables beside the chain with the hashes in a row."""
         entry = link.entry
         if entry.item is None:
             return
-        self.register.expect_row(entry.item, link.seq)
+        self.items.expect_row(entry.item, link.seq)
         if entry.event == "round" or (entry.event == "reserved" and entry.purpose != "train"):
-            self.register.check(entry.item, entry.data().get("item"), link.seq)
+            self.items.check(entry.item, entry.data().get("item"), link.seq)
         elif entry.event in ("answered", "late"):
             words = entry.data().get("words")
             if words is not None:
-                self.annex.check(entry.item, str(words), link.seq)
+                self.private.check(entry.item, str(words), link.seq)
 
     def rows(self, after: int = 0, *, only: Sequence[str] = ()) -> Iterator[Row]:
-        """The rows from `after` + 1 on, or of them `only` the events named; flushed first."""
+        """The rows from `after` + 1 on, or only those of the events `only`; flushed first."""
         self.flush()
         for link in self._store.links(self.terms.run, after, only=only):
             yield self.row(link)
@@ -247,13 +247,13 @@ class Book:
             time=entry.time / 1e6,
             event=entry.event,
             round=entry.round,
-            item=self.register.id(entry.item),
+            item=self.items.id(entry.item),
             surrogate=entry.item,
             slot=entry.slot,
             token=entry.token,
             number=entry.number,
             purpose=entry.purpose,
-            labeler=self.annex.name(entry.labeler),
+            labeler=self.private.name(entry.labeler),
             price=entry.price,
             payload=entry.data(),
             previous=link.previous,
@@ -261,44 +261,44 @@ class Book:
         )
 
     def _catch_up(self) -> None:
-        """Count the rows that another process wrote since."""
+        """Count the rows that another process has written since."""
         tail = self._tail()
         if tail == self.head:
             return
         if tail.count <= self.head.count:
             raise LedgerCorrupt(
                 f"the ledger {self._store.name} should have {self.head.count} rows, as this "
-                f"process left it, but has {tail.count}, others: it was cut or replaced"
+                f"process left it, but has {tail.count} other rows: it was cut or replaced"
             )
-        self.register.read()
-        self.annex.read()
-        if self.drafts.entries:
+        self.items.read()
+        self.private.read()
+        if self.pending.entries:
             self._load()
             return
-        with self.drafts.tentative():
+        with self.pending.tentative():
             for link in self._store.links(self.terms.run, self.head.count):
-                self.drafts.accounts.apply(link.entry)
+                self.pending.accounts.apply(link.entry)
         self.head = tail
 
     def _load(self) -> None:
-        """Count all rows on disk, then those that wait."""
-        drafts, tail = self._empty(), self._tail()  # the tail first: others may go on writing
+        """Count all rows on disk, then the pending entries."""
+        pending, tail = self._empty(), self._tail()  # the tail first: other processes may append
         seen, last_round = self._store.certified(self.terms.run)
-        drafts.accounts.seen, drafts.accounts.last_round = seen, last_round
+        pending.accounts.seen, pending.accounts.last_round = seen, last_round
         for link in self._store.links(self.terms.run, upto=tail.count, without="round"):
-            drafts.accounts.apply(link.entry)
-        for entry in self.drafts.entries:
-            drafts.accounts.apply(entry)
-        drafts.entries = self.drafts.entries
-        self.drafts, self.head = drafts, tail
+            pending.accounts.apply(link.entry)
+        for entry in self.pending.entries:
+            pending.accounts.apply(entry)
+        pending.entries = self.pending.entries
+        self.pending, self.head = pending, tail
 
     def _tail(self) -> Head:
         with self._store.sentences():
             return self._store.tail(self.terms.run) or Head(0, self.terms.genesis)
 
-    def _empty(self) -> Drafts:
+    def _empty(self) -> Pending:
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
-        return Drafts(accounts, self.register, self.annex, self._clock)
+        return Pending(accounts, self.items, self.private, self._clock)
 
 
 def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
@@ -307,21 +307,21 @@ def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> 
         with store.writing() as tx:
             make_tables(tx)
             tx.execute(insert(runs).values(asdict(terms)))
-            Register.write(tx, terms.run, items)
+            Items.write(tx, terms.run, items)
             store.commit()
     finally:
         store.close()
 
 
 def _terms(store: Store, run: str | None) -> Terms:
-    """The row of `runs` that is meant."""
+    """The terms of the run named, or of the only one."""
     rows = typed(runs.c, store.connection.execute(select(runs)))
     found = {row.run: Terms(**row._mapping) for row in rows}
     if run is None and len(found) == 1:
         return next(iter(found.values()))
     if run is None or run not in found:
         raise LedgerError(
-            f"expected the name of a run in the ledger {store.name}, came {run!r}: it holds "
+            f"expected the name of a run in the ledger {store.name}, got {run!r}: it holds "
             f"{', '.join(sorted(found)) or 'none'}"
         )
     return found[run]

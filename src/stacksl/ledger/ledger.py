@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from stacksl.ledger import grants
 from stacksl.ledger.deadlines import Deadlines
 from stacksl.ledger.events import canonical, owned_decision
-from stacksl.ledger.journal import Book, Terms
+from stacksl.ledger.journal import Journal, Terms
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.database import Store, expect_file
@@ -23,28 +23,28 @@ from stacksl.ledger.transactions import lease, post, received, release, renewal,
 from stacksl.types import Decision, Label
 
 if TYPE_CHECKING:
-    from stacksl.ledger.pending import Drafts
+    from stacksl.ledger.pending import Pending
 
 Clock = Callable[[], float]
 T = TypeVar("T")
 
 
 class Ledger(LedgerReader):
-    """An append-only book of certificates, purchases and lessons, with a budget it never exceeds.
+    """An append-only journal of certificates, purchases and labels, which never exceeds its budget.
 
     Purchases are reserved on disk before `post` returns and answers are on disk before `take`
-    returns. Two things may wait in memory for the next commit, because losing them loses nothing:
+    returns. Two things may stay in memory until the next commit, because losing them loses nothing:
     certificates of rounds that bought nothing, and (`durable=False`) answers of labelers that
     give the same answer again for free.
 
     Example:
         >>> import tempfile
-        >>> book = Ledger.create(
+        >>> ledger = Ledger.create(
         ...     tempfile.mkdtemp() + "/ledger.db", run="demo", budget=1,
         ...     items=[ItemRecord("q1", "Is it so?\\nyes\\nno", 2)])
-        >>> book.budget, book.spent, book.left
+        >>> ledger.budget, ledger.spent, ledger.left
         (1, 0, 1)
-        >>> book.close()
+        >>> ledger.close()
     """
 
     def __init__(self, store: Store, run: str | None, clock: Clock, lease: float | None) -> None:
@@ -67,7 +67,7 @@ class Ledger(LedgerReader):
         clock: Clock = time.time,
         lease: float | None = None,
     ) -> Ledger:
-        """Begin the ledger of a run.
+        """Create the ledger of a run.
 
         Args:
             path: a file, or a database URL.
@@ -83,7 +83,7 @@ class Ledger(LedgerReader):
             LedgerError: the run has a ledger already, or the database cannot be written.
         """
         terms = Terms(run, budget, money, price, created=int(clock() * 1e6))
-        Book.found(path, terms, items)
+        Journal.create(path, terms, items)
         return cls(Store(path), run, clock, lease)
 
     @classmethod
@@ -117,7 +117,7 @@ class Ledger(LedgerReader):
                 expect_format(store.connection)
                 unclean = store.unclean
             if unclean and not readonly:
-                store.wipe()  # what a crash left to be wiped
+                store.wipe()  # a crash interrupted the last wipe
             return cls(store, run, clock, lease)
         except BaseException:
             store.close()
@@ -128,24 +128,24 @@ class Ledger(LedgerReader):
     def post(
         self, decisions: Sequence[Decision], slots: Mapping[str, int] | None = None
     ) -> list[Decision]:
-        """Write certificates and reserve labels for those that want one.
+        """Write certificates and reserve the labels that are wanted.
 
-        A want becomes `reserved`, or `refused` when the budget is spent. The reservations are
+        `wanted` becomes `reserved`, or `refused` when the budget is spent. The reservations are
         checked against the budget and on disk in one transaction before this returns.
 
         Args:
-            decisions: in order, as `decide` gave them.
+            decisions: in order, as returned by `decide`.
             slots: item id to how many labels of it are bought, 1 where it is not named. Those
-                beyond the first are reserved behind all firsts, as far as the budget goes; of all
+                beyond the first are reserved after all firsts, as far as the budget goes; of all
                 slots of an item only the first accepted label is learnt.
 
         Raises:
             LedgerError: an unknown item, a round posted twice, an item bought before, or a
-                database that cannot be written. Nothing changed then.
+                database that cannot be written. Nothing has changed then.
         """
-        wants = any(decision.status == "wanted" for decision in decisions)
-        run = self._book.durably if wants else self._book.later
-        posted = run(lambda drafts: post(drafts, decisions, slots or {}, self._book.posted))
+        wanted = any(decision.status == "wanted" for decision in decisions)
+        run = self._journal.durably if wanted else self._journal.later
+        posted = run(lambda pending: post(pending, decisions, slots or {}, self._journal.posted))
         for decision in posted:
             if decision.asked:
                 self._decisions[decision.round] = decision
@@ -168,17 +168,17 @@ class Ledger(LedgerReader):
 
         Raises:
             LabelerError: an answer to an unknown item or a purchase never made, in anything but
-                whole numbers, outside the item's candidates, at a negative price, dearer than
-                reserved, or of a kind there is not. None of the answers was taken then.
+                whole numbers, outside the item's candidates, at a negative price or one above the
+                reserved price, or of an unknown kind. None of the answers was taken then.
             LedgerError: the database cannot be written; none was taken.
         """
-        answers = received(self._book.drafts, answers)
-        if all(self._book.drafts.came_before(answer) for answer in answers):
+        answers = received(self._journal.pending, answers)
+        if all(self._journal.pending.is_recorded(answer) for answer in answers):
             return [Receipt(answer, "repeated") for answer in answers]
-        simple = all(self._book.drafts.answers_open_lease(answer) for answer in answers)
+        simple = all(self._journal.pending.answers_open_lease(answer) for answer in answers)
         bare = all(answer.text is None and answer.note is None for answer in answers)
-        run = self._book.later if simple and bare and not durable else self._book.durably
-        settled = run(lambda drafts: settle(drafts, answers))
+        run = self._journal.later if simple and bare and not durable else self._journal.durably
+        settled = run(lambda pending: settle(pending, answers))
         if durable:
             self._store.empty_log()
         return [
@@ -187,7 +187,7 @@ class Ledger(LedgerReader):
         ]
 
     def _lesson(self, answer: Answer, round: int | None) -> tuple[Decision, Label] | None:
-        """What an answer teaches, under the certificate of its round."""
+        """The label to be learnt, with the certificate of its round."""
         if round is None or answer.index is None:
             return None
         decision = self._certificate(round)
@@ -196,7 +196,7 @@ class Ledger(LedgerReader):
 
     def _certificate(self, round: int) -> Decision:
         """The certificate of a round, from memory or from its row."""
-        return self._decisions.get(round) or self._book.certificate(round)
+        return self._decisions.get(round) or self._journal.certificate(round)
 
     def reserve(
         self, items: Sequence[str], purpose: Literal["audit", "train"] = "audit"
@@ -204,7 +204,7 @@ class Ledger(LedgerReader):
         """Lease labels that no round asked for: of all items in one transaction, or of none.
 
         Args:
-            items: which.
+            items: the ids of the items.
             purpose: `audit` (no certificate, round 0, charged and never learnt), or `train`, one
                 more slot each of items that were bought before.
 
@@ -212,23 +212,23 @@ class Ledger(LedgerReader):
             LedgerError: they do not all fit the budget, an item is unknown, is bought already
                 (audit) or was not bought before (train). Nothing was leased then.
         """
-        return self._with_leases(lambda drafts: grants.reserve(drafts, items, purpose))
+        return self._with_leases(lambda pending: grants.reserve(pending, items, purpose))
 
     def own(self, labels: Sequence[tuple[str, int]], source: str) -> list[tuple[Decision, Label]]:
-        """Enter labels that are held already; gives what is to be learnt, in order.
+        """Record labels that are owned already; gives what is to be learnt, in order.
 
         They cost nothing and count neither in `asked` nor in `spent`. Each comes with the decision
-        of `rows.owned_decision`: round 0, all candidates presented, choice −1.
+        of `events.owned_decision`: round 0, all candidates presented, choice −1.
 
         Args:
             labels: item id and index of its label.
-            source: where they come from; the chain holds a code of it.
+            source: where they come from; the chain holds a code for it.
 
         Raises:
             LedgerError: an unknown item, or one whose label was bought or owned before.
             LabelerError: an index that is not one of the item's candidates.
         """
-        owned = self._book.durably(lambda drafts: grants.own(drafts, labels, source))
+        owned = self._journal.durably(lambda pending: grants.own(pending, labels, source))
         return [(owned_decision(item, size), label) for item, label, size in owned]
 
     def correct(
@@ -243,19 +243,21 @@ class Ledger(LedgerReader):
             LedgerError: the purchase has no answer.
             LabelerError: the index is not a whole number, or not one of the item's candidates.
         """
-        made = self._book.durably(lambda drafts: grants.correct(drafts, item, slot, index, labeler))
-        if made is None:
+        learnt = self._journal.durably(
+            lambda pending: grants.correct(pending, item, slot, index, labeler)
+        )
+        if learnt is None:
             return None
-        state, label = made
+        state, label = learnt
         return self._certificate(state.round or 0), label
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """Commit all that is recorded inside in one transaction, or nothing; no `forget` inside.
 
-        `rows` reads the disk: it has nothing of what is recorded inside before the end.
+        `rows` reads the disk: it does not show what is recorded inside before the block ends.
         """
-        with self._book.together():
+        with self._journal.together():
             yield
 
     # Terms, classes and people -----------------------------------------------------------------
@@ -267,73 +269,73 @@ class Ledger(LedgerReader):
             labels: the most labels that may be bought, in all.
             money: the most that may be spent, in micro-units; None for no limit.
             detail: anything else that changes with it (JSON values), such as the learner's own
-                budget and rounds; it stands in the row's payload beside `budget` and `money`.
+                budget and rounds; the row's payload holds it beside `budget` and `money`.
 
         Raises:
             LedgerError: below what is spent or reserved.
         """
-        self._book.durably(lambda drafts: grants.set_budget(drafts, labels, money, detail))
+        self._journal.durably(lambda pending: grants.set_budget(pending, labels, money, detail))
 
     def add_items(self, records: Iterable[ItemRecord]) -> int:
-        """Enter items that came later; gives how many were new. The very same again are ignored.
+        """Add items to the run; gives how many were new. Items that are there already are ignored.
 
         Raises:
-            LedgerError: an id is taken by another item, or comes twice. None was entered then.
+            LedgerError: an id is taken by another item, or appears twice. None was added then.
         """
-        return self._book.add_items(records)
+        return self._journal.add_items(records)
 
     def add_class(self, name: str, size: int) -> None:
-        """Let every item have one more candidate, `name`, which makes `size` of them.
+        """Add the candidate `name` to every item, which makes `size` of them.
 
-        The name stands in the chain: it is the task's, not an item's.
+        The chain holds the name: it belongs to the task, not to an item.
 
         Raises:
             LedgerError: `size` is not one more than before.
         """
-        self._book.durably(lambda drafts: grants.add_class(drafts, name, size))
+        self._journal.durably(lambda pending: grants.add_class(pending, name, size))
 
     def hand_out(self, rows: Sequence[Handed]) -> None:
-        """Note which lease is handed to whom, before a sheet is written.
+        """Record which lease is handed out to whom, before a sheet is written.
 
-        Annotators get a code, under which their answers stand in the chain from then on.
+        Annotators get a code, under which the chain records their answers from then on.
 
         Raises:
             LedgerError: a key was given before, a lease was never made, or a candidate is shown
-                twice. Nothing was noted then.
+                twice. Nothing was recorded then.
             LabelerError: a row shows what is not among its item's candidates.
         """
-        self._book.durably(lambda drafts: grants.hand_out(drafts, rows))
+        self._journal.durably(lambda pending: grants.hand_out(pending, rows))
 
     def forget(self, item: str) -> None:
         """Erase an item: its id, salt, content hash, free texts and rows of sheets.
 
         Its open leases are released. The chain keeps its numbers under a random name (`Row.item`
         is then that of its tombstone) and still verifies; no byte of what was erased is left in
-        the file and those that SQLite keeps beside it. A crash on the way is made good when the
-        ledger is next opened for writing.
+        the file and those that SQLite keeps beside it. After a crash on the way the work is
+        completed when the ledger is next opened for writing.
 
         Raises:
             LedgerError: the item is unknown, or another process holds the ledger open: the item is
-                forgotten then, but its bytes may remain until the ledger is opened once more.
+                forgotten then, but its bytes may remain until the ledger is next opened.
         """
         self._decisions = {r: d for r, d in self._decisions.items() if d.item != item}
-        self._book.forget(item)
+        self._journal.forget(item)
         self._deadlines.note(self.open_purchases())
 
     # Leases ------------------------------------------------------------------------------------
 
     def release(self, purchase: Purchase, reason: str) -> bool:
-        """Give a lease up and its reservation back; False if it was not open any more.
+        """Release a lease and its reservation; False if it was no longer open.
 
         Args:
             purchase: the lease.
             reason: `expired` or `refused`.
         """
-        return self._with_leases(lambda drafts: release(drafts, purchase, reason))
+        return self._with_leases(lambda pending: release(pending, purchase, reason))
 
     def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
-        """Release `leases`, and lease all but those `dropped` anew, in one transaction."""
-        self._with_leases(lambda drafts: grants.free(drafts, leases, dropped))
+        """Release `leases`, and lease all but those `dropped` again, in one transaction."""
+        self._with_leases(lambda pending: grants.free(pending, leases, dropped))
 
     def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
         """Lease a released purchase again, under a raised token; None if no budget is left.
@@ -341,35 +343,35 @@ class Ledger(LedgerReader):
         Raises:
             LedgerError: the purchase was never made, is open, or is answered.
         """
-        return self._with_leases(lambda drafts: lease(drafts, item, slot))
+        return self._with_leases(lambda pending: lease(pending, item, slot))
 
     def renew(self) -> None:
-        """Let every open lease run anew from now; done at `open`, since nobody was listening."""
+        """Restart the deadline of every open lease, as `open` does."""
         self._deadlines.clear()
         self._deadlines.note(self.open_purchases())
 
     def expire(self) -> list[Purchase]:
-        """Release every lease whose time is over; gives those."""
+        """Release every lease past its deadline; gives those."""
         over = self._deadlines.over(self.open_purchases())
         return [purchase for purchase in over if self.release(purchase, "expired")]
 
-    def _with_leases(self, change: Callable[[Drafts], T]) -> T:
-        """Record a change on disk; leases that it opened run from now."""
-        made = self._book.durably(change)
+    def _with_leases(self, change: Callable[[Pending], T]) -> T:
+        """Record a change on disk; the deadlines of leases that it opened start now."""
+        made = self._journal.durably(change)
         self._deadlines.note(self.open_purchases())
         return made
 
-    # The book ----------------------------------------------------------------------------------
+    # The chain ---------------------------------------------------------------------------------
 
     def note_refit(self, labels: int, detail: dict[str, object]) -> None:
-        """Write that the learner refitted on `labels` labels; `detail` is free (JSON values)."""
+        """Record a refit of the learner on `labels` labels; `detail` holds any JSON values."""
         payload = canonical({**detail, "labels": int(labels)})
-        self._book.durably(lambda drafts: drafts.record("refit", payload=payload))
+        self._journal.durably(lambda pending: pending.record("refit", payload=payload))
 
     def note_refreshed(self, labels: int, detail: dict[str, object]) -> None:
-        """Write that the features were renewed after `labels` labels: a new epoch begins here.
+        """Record that the features were renewed after `labels` labels: a new epoch begins here.
 
-        `detail` is free (JSON values).
+        `detail` holds any JSON values.
         """
         payload = canonical({**detail, "labels": int(labels)})
-        self._book.durably(lambda drafts: renewal(drafts, payload))
+        self._journal.durably(lambda pending: renewal(pending, payload))

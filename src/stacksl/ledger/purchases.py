@@ -1,4 +1,4 @@
-"""The words of buying a label: a purchase, its answer, and the item they speak of."""
+"""The types of buying a label: item, purchase, answer, receipt, dispute."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ Outcome = Literal["accepted", "repeated", "late", "disputed"]
 Said = Literal["label", "none", "ambiguous", "broken"]
 
 Word = int | str
-"""What an answer says: the index of a candidate, or one of the other words of `Said`."""
+"""The content of an answer: the index of a candidate, or one of the other kinds of `Said`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemRecord:
-    """An item as the ledger knows it: its id and a text that it can be recognised by.
+    """An item as the ledger knows it: its id and a text that identifies its content.
 
     Attributes:
         id: the item's id, unique within the run.
-        content: a canonical text of the prompt and its candidates, and of its answer where that
-            is the file's own. The ledger never stores it, only a hash of it with a salt of its
-            own.
+        content: a canonical text of the prompt and its candidates, and of its answer where the
+            data file has one. The ledger stores only a salted hash of it.
         size: K, the number of candidates, or None where it is not known; an answer outside
             [0, K) is refused.
     """
@@ -35,12 +34,12 @@ class ItemRecord:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """A lease: one label that was paid for in advance and may be answered.
+    """A lease: one label that is reserved and may be answered.
 
     Attributes:
-        item, slot: what is bought; the slot tells several labels of one item apart.
+        item, slot: what is bought; the slot distinguishes several labels of one item.
         token: the fencing token. Every new lease of the same (item, slot) raises it by one.
-        round: the round whose certificate justifies it; 0 where none does (audit, owned).
+        round: the round whose certificate justifies it; 0 where there is none (audit, owned).
         purpose: `train`, `audit` or `owned`.
         price: the most it may cost, in micro-units of money.
     """
@@ -55,7 +54,7 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a labeler says about a purchase.
+    """A labeler's answer to a purchase.
 
     Attributes:
         item, slot, token: the purchase that is answered, by the token it was asked with.
@@ -66,7 +65,7 @@ class Answer:
         said: `label` (one of the candidates), `none` (of the candidates is right), `ambiguous`
             (the item), or `broken` (the item). Each is charged once; only a label is learnt.
         text: the right text, where none of the candidates is it.
-        note: anything the labeler wants to say.
+        note: any remark of the labeler.
     """
 
     item: str
@@ -81,18 +80,18 @@ class Answer:
 
     @property
     def word(self) -> Word:
-        """What it says: the candidate's index, or which other answer it is."""
+        """The candidate's index, or the kind of another answer."""
         return self.said if self.index is None else self.index
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of one answer that was given to the ledger.
+    """The outcome of one answer that the ledger took.
 
     Attributes:
         answer: as it was taken.
-        outcome: `accepted` (and charged), `repeated` (it says what was recorded before), `late`
-            (it cannot be paid any more) or `disputed` (it contradicts the accepted answer). The
+        outcome: `accepted` (and charged), `repeated` (the same was recorded before), `late`
+            (too late to be paid) or `disputed` (it contradicts the accepted answer). The
             last two are kept uncharged, and so is a repetition with other free texts.
         lesson: the certificate and the label to be learnt; None where nothing is to be learnt:
             of an audit, of an answer that names no candidate, of an item that was learnt before.
@@ -105,21 +104,21 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """An answer that came and was not charged, beside the one that was.
+    """An answer that was not charged, and the accepted one that it differs from.
 
     Attributes:
-        accepted: the purchase's accepted answer; None where it has none (the answer came too late
+        accepted: the purchase's accepted answer; None where it has none (the answer was too late
             to be paid).
-        came: the answer that was kept uncharged.
+        uncharged: the answer that was kept and not charged.
     """
 
     accepted: Answer | None
-    came: Answer
+    uncharged: Answer
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """One lease as it was handed to a person: a row of a sheet.
+    """One lease as handed out to a person: a row of a sheet.
 
     Attributes:
         key: the row's short key, unique within the run.
@@ -141,5 +140,5 @@ class Handed:
 class Head(NamedTuple):
     """The end of the chain: how many rows it has, and the hash of the last one."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
     hash: str

@@ -1,4 +1,4 @@
-"""A ledger as it can be read: what was asked, who answered, what it cost, what is left."""
+"""The reading half of a ledger: what was asked, who answered, what it cost, what is left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from stacksl.ledger import findings
 from stacksl.ledger.accounts import Accounts
 from stacksl.ledger.events import Row, tombstone
-from stacksl.ledger.journal import Book
+from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import Answer, Dispute, Handed, Head, ItemRecord, Purchase, Purpose
 from stacksl.ledger.store.chain import Heads
 from stacksl.ledger.store.database import Store
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
 
 
 class LedgerReader:
-    """All that can be read of a ledger; only `rows` and `close` write: what waits in memory."""
+    """All that can be read of a ledger; only `rows` and `close` write the pending entries."""
 
     def __init__(self, store: Store, run: str | None, clock: Callable[[], float]) -> None:
         self._store = store
-        self._book = Book(store, run, clock)
+        self._journal = Journal(store, run, clock)
 
     @property
     def _accounts(self) -> Accounts:
-        return self._book.drafts.accounts
+        return self._journal.pending.accounts
 
     # What is left ------------------------------------------------------------------------------
 
     @property
     def run(self) -> str:
         """The run's name."""
-        return self._book.terms.run
+        return self._journal.terms.run
 
     @property
     def genesis(self) -> str:
         """The hash that row 1 of the chain follows, which no other ledger has."""
-        return self._book.terms.genesis
+        return self._journal.terms.genesis
 
     @property
     def budget(self) -> int:
-        """The most labels that may be bought, as it stands now."""
+        """The most labels that may be bought, as last set."""
         return self._accounts.budget
 
     @property
@@ -53,7 +53,7 @@ class LedgerReader:
     @property
     def price(self) -> int:
         """The most one label may cost, in micro-units."""
-        return self._book.terms.price
+        return self._journal.terms.price
 
     @property
     def asked(self) -> int:
@@ -77,7 +77,7 @@ class LedgerReader:
 
     @property
     def learnt(self) -> int:
-        """Labels handed to the learner, owned ones too."""
+        """Labels learnt, owned ones included."""
         return self._accounts.learnt
 
     @property
@@ -87,7 +87,7 @@ class LedgerReader:
 
     @property
     def doubled(self) -> int:
-        """How many items have a second slot, whatever became of it."""
+        """How many items have a second slot, in any state."""
         return self._accounts.doubled
 
     @property
@@ -103,7 +103,7 @@ class LedgerReader:
     @property
     def head(self) -> Head:
         """The end of the chain on disk; `flush` first to have everything in it."""
-        return self._book.head
+        return self._journal.head
 
     @property
     def fsyncs(self) -> int:
@@ -119,12 +119,12 @@ class LedgerReader:
 
     def open_purchases(self) -> list[Purchase]:
         """All unanswered leases of every purpose, in the order of leasing."""
-        purchases = (self._book.drafts.purchase(key) for key in self._accounts.open)
+        purchases = (self._journal.pending.purchase(key) for key in self._accounts.open)
         return [purchase for purchase in purchases if purchase is not None]
 
     def rows(self, after: int = 0) -> Iterator[Row]:
-        """The rows from `after` + 1 on, in chain order; what waits in memory is flushed first."""
-        return self._book.rows(after)
+        """The rows from `after` + 1 on, in chain order; pending entries are flushed first."""
+        return self._journal.rows(after)
 
     def export(self) -> list[dict[str, object]]:
         """One row a purchase, in the order of its first lease.
@@ -134,23 +134,23 @@ class LedgerReader:
         `answer` is a candidate's index where `said` is `label`; `learnt_at` is in seconds since
         the epoch, the price in micro-units of money.
         """
-        return findings.exported(self._book)
+        return findings.exported(self._journal)
 
     def seen(self, item: str) -> bool:
         """Whether an item has a certificate, asked or skipped."""
-        return self._book.register.surrogate(item) in self._accounts.seen
+        return self._journal.items.surrogate(item) in self._accounts.seen
 
     def knows(self, item: str) -> bool:
-        """Whether it is an item of this ledger; a forgotten one goes by its tombstone."""
-        return item in self._book.register
+        """Whether it is an item of this ledger; a forgotten one is known by its tombstone."""
+        return item in self._journal.items
 
     def tombstone(self, item: str) -> str:
-        """The id by which an item goes once it is forgotten.
+        """The id that an item has once it is forgotten.
 
         Raises:
             LedgerError: the item is unknown.
         """
-        return tombstone(self._book.register.surrogate(item))
+        return tombstone(self._journal.items.surrogate(item))
 
     # The answers -------------------------------------------------------------------------------
 
@@ -160,68 +160,68 @@ class LedgerReader:
         Those of train and audit together, or of one purpose; a corrected answer counts as what it
         was corrected to.
         """
-        return findings.said(self._book, purpose)
+        return findings.said(self._journal, purpose)
 
     def texts(self, item: str | None = None) -> list[Answer]:
-        """The answers that came with a right text or a note, as they came; of one item or all."""
-        return findings.texts(self._book, item)
+        """The answers with a right text or a note, uncorrected; of one item or all."""
+        return findings.texts(self._journal, item)
 
     def disputes(self) -> list[Dispute]:
-        """Answers that were kept uncharged and say something else than the accepted one.
+        """Answers that were kept uncharged and differ from the accepted one.
 
-        They conflict with it, or came too late to be paid where there is none. The same words of
-        the same labeler are told once.
+        They contradict it, or were too late to be paid where there is none. The same answer of
+        the same labeler is listed once.
         """
-        return findings.disputes(self._book)
+        return findings.disputes(self._journal)
 
     def audited(self) -> dict[str, Answer]:
         """The accepted answer of each audited item, as corrected, in the order of arrival."""
-        return findings.audited(self._book)
+        return findings.audited(self._journal)
 
     def agreement(self) -> list[tuple[Answer, Answer]]:
-        """Each two accepted answers to the slots of one item, as they came, lower slot first."""
-        return findings.agreement(self._book)
+        """Each two accepted answers to the slots of one item, uncorrected, lower slot first."""
+        return findings.agreement(self._journal)
 
     def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
-        """What was handed out to people, in that order; nothing of forgotten items.
+        """The rows handed out to people, in that order; none of forgotten items.
 
         Args:
-            keys: of these rows alone; those that were never handed out are passed over.
+            keys: of the rows wanted; unknown keys are ignored. None for all rows.
         """
         with self._store.sentences():
-            return self._book.annex.handed(keys)
+            return self._journal.private.handed(keys)
 
-    # Trust -------------------------------------------------------------------------------------
+    # Checks ------------------------------------------------------------------------------------
 
     def check_items(self, records: Iterable[ItemRecord]) -> None:
-        """Hold a data file against the items this run began with, item by item.
+        """Compare a data file with the items that this run began with, item by item.
 
         Raises:
             LedgerError: items differ, are gone or are new; the first few are named.
         """
-        self._book.register.compare(records)
+        self._journal.items.compare(records)
 
     def verify(self, heads: Heads = ()) -> None:
-        """Walk the chain on disk, and hold it against ends it once had.
+        """Verify the chain on disk, and compare it with the ends that it once had.
 
         Args:
-            heads: (count, hash) as checkpoints carry it; by the name of what carries it, for the
-                error to say, where it is known.
+            heads: (count, hash) as stored in checkpoints; where known by the name of the file
+                that stores it, for the error message.
 
         Raises:
             LedgerCorrupt: naming the first bad row, or the tail that was cut.
             LedgerError: an event that this version does not know.
         """
-        self._book.verify(heads)
+        self._journal.verify(heads)
 
     # Opening and closing -----------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Make durable what waits in memory."""
-        self._book.flush()
+        """Commit the pending entries."""
+        self._journal.flush()
 
     def close(self) -> None:
-        """Flush, and let the file go."""
+        """Flush, and close the database."""
         try:
             if not self._store.readonly:
                 self.flush()
@@ -240,4 +240,4 @@ class LedgerReader:
         if kind is None:
             self.close()
         else:
-            self._store.close()  # what waits is safe to lose; a second error would hide the first
+            self._store.close()  # pending entries may be lost; a second error would hide the first

@@ -1,4 +1,4 @@
-"""One purchase as it stands, and what a row of the chain says of it."""
+"""The state of a purchase, and the fields of a row that change it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _KNOWN: Final = (None, *PURPOSES)
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One purchase as it stands.
+    """The current state of one purchase.
 
     Attributes:
         stage: `open` (leased), `released` (leased before, not now), `answered`.
         token: of its last lease.
         round: the round of its last lease; None where no certificate justifies it.
         price: micro-units, the most it may cost while open, what it cost once answered.
-        words: every (token, what was said, hash of the free texts with it) that came, so that one
-            that comes twice is known.
+        words: (token, content, hash of the free texts) of every answer, to recognise one that is
+            repeated.
         late: answers kept without being charged.
         word, labeler, learnt_at: of the accepted answer; the word follows corrections.
         corrections: how often the answer was corrected.
@@ -50,26 +50,26 @@ class State:
 
     @property
     def said(self) -> str | None:
-        """What kind of answer was accepted; None where none was."""
+        """The kind of the accepted answer; None where there is none."""
         return "label" if isinstance(self.word, int) else self.word
 
 
 def refuse_later(event: str, purpose: str | None) -> None:
-    """Stop at what this version neither writes nor replays.
+    """Refuse events and purposes that this version neither writes nor replays.
 
     Raises:
         LedgerError: naming the event.
         LedgerCorrupt: no version writes such an event or purpose.
     """
     if event not in EVENTS:
-        raise LedgerCorrupt(f"the ledger knows the events {', '.join(EVENTS)}; came '{event}'")
+        raise LedgerCorrupt(f"the ledger knows the events {', '.join(EVENTS)}; got '{event}'")
     if event in LATER_EVENTS:
         raise LedgerError(
             f"rows of event '{event}' are not written or replayed by this version: "
             "use the version that wrote the ledger"
         )
     if purpose not in _KNOWN:
-        raise LedgerCorrupt(f"the ledger knows the purposes {', '.join(PURPOSES)}; came another")
+        raise LedgerCorrupt(f"the ledger knows the purposes {', '.join(PURPOSES)}; got another")
 
 
 def price_of(entry: Entry) -> int:
@@ -88,7 +88,7 @@ def whole_of(entry: Entry, name: str, otherwise: int | None = None) -> int:
     """An integer of the row's payload.
 
     Raises:
-        LedgerCorrupt: it is none.
+        LedgerCorrupt: it is not an integer.
     """
     number = entry.data().get(name, otherwise)
     if not isinstance(number, int):
@@ -97,10 +97,10 @@ def whole_of(entry: Entry, name: str, otherwise: int | None = None) -> int:
 
 
 def word_of(entry: Entry) -> tuple[int, Word, str | None]:
-    """The lease that an answer came on, what it says, and the hash of the texts with it.
+    """The lease of an answer, its content, and the hash of its free texts.
 
     Raises:
-        LedgerCorrupt: it says nothing that an answer can.
+        LedgerCorrupt: the row holds no valid answer.
     """
     data = entry.data()
     given, texts = data.get("given", entry.token), data.get("words")

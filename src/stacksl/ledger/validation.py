@@ -1,6 +1,6 @@
-"""What an answer must be: in whole numbers, one of the candidates, at a price that was agreed.
+"""Validation of an answer: whole numbers, one of the candidates, at most the agreed price.
 
-Everything here speaks of the answer alone; whether its purchase exists is `exchange`'s business.
+Only the answer itself is validated here; `transactions` checks that its purchase exists.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def whole(value: object, what: str, why: str = "a labeler answers in integers") 
         LabelerError: it is not an integer.
     """
     try:
-        return operator.index(value)  # type: ignore[arg-type]  # what has no index is refused
+        return operator.index(value)  # type: ignore[arg-type]  # TypeError is handled
     except TypeError:
-        raise LabelerError(f"{what} should be a whole number, came {value!r}: {why}") from None
+        raise LabelerError(f"{what} should be a whole number, got {value!r}: {why}") from None
 
 
 def whole_answer(answer: Answer) -> Answer:
@@ -39,13 +39,12 @@ def whole_answer(answer: Answer) -> Answer:
     text, note = (_free(getattr(answer, name), f"the {name} {who}") for name in ("text", "note"))
     if text is not None and answer.said != "none":
         raise LabelerError(
-            f"the right text {who} belongs to said='none' alone, came with '{answer.said}': "
+            f"the right text {who} belongs to said='none' alone, got '{answer.said}': "
             "leave it out, or put it in the note"
         )
     if price < 0:
         raise LabelerError(
-            f"the price {who} should be 0 micro-units or more, came {price}: "
-            "a labeler is paid and never pays"
+            f"the price {who} should be 0 micro-units or more, got {price}: a labeler never pays"
         )
     return Answer(answer.item, slot, token, index, answer.labeler, price, answer.said, text, note)
 
@@ -54,8 +53,8 @@ def _index(answer: Answer, who: str) -> int | None:
     """The candidate a label names, a plain integer; None for the other kinds of answer."""
     if answer.said not in get_args(Said):
         raise LabelerError(
-            f"what is said {who} should be one of {', '.join(get_args(Said))}, came another: "
-            "use one of these words"
+            f"the kind {who} should be one of {', '.join(get_args(Said))}, got another: "
+            "use one of these"
         )
     if answer.said == "label":
         return whole(answer.index, f"the index {who}")
@@ -70,7 +69,7 @@ def _index(answer: Answer, who: str) -> int | None:
 def _free(text: object, what: str) -> str | None:
     """A free text, None where it is empty; it is never quoted."""
     if text is not None and not isinstance(text, str):
-        raise LabelerError(f"{what} should be a text or None, came a {type(text).__name__}")
+        raise LabelerError(f"{what} should be a text or None, got a {type(text).__name__}")
     return text or None
 
 
@@ -83,7 +82,7 @@ def expect_candidate(item: str, index: int, size: int | None) -> None:
     if index < 0 or (size is not None and index >= size):
         count = "its candidates" if size is None else f"its {size} candidates"
         raise LabelerError(
-            f"the answer to item '{item}' should be the index of one of {count}, came {index}"
+            f"the answer to item '{item}' should be the index of one of {count}, got {index}"
         )
 
 
@@ -91,10 +90,10 @@ def expect_price(answer: Answer, most: int) -> None:
     """Check that an answer costs no more than was reserved for it.
 
     Raises:
-        LabelerError: it is dearer.
+        LabelerError: it costs more.
     """
     if answer.price > most:
         raise LabelerError(
-            f"'{answer.labeler}' asks {answer.price} micro-units for item '{answer.item}', at "
-            f"most {most} were reserved: set a price that covers every answer"
+            f"the price of item '{answer.item}' by '{answer.labeler}' should be at most the "
+            f"{most} micro-units reserved, got {answer.price}: set a price that covers every answer"
         )

@@ -1,1 +1,1 @@
-"""What a run leaves behind: a linear model or an adapter, its evaluation and its audit."""
+"""The result of a run: a linear model or an adapter, its evaluation and its audit."""

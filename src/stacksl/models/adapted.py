@@ -1,4 +1,4 @@
-"""The language model of a run: made from its settings, saved at the end, loaded again later."""
+"""The adapted language model that a run produces: saving, loading and prediction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_adapted(folder: Path) -> bool:
 
 
 def _lora_of(folder: Path) -> LoraSettings:
-    """The shape of the adapter in `folder`, from its own configuration, which is verified."""
+    """The shape of the adapter in `folder`, from its configuration, whose digest was checked."""
     table = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     targets = table["target_modules"]
     return LoraSettings(
@@ -41,7 +41,7 @@ def _lora_of(folder: Path) -> LoraSettings:
 class AdaptedModel:
     """A language model under a trained adapter, as `predict` and `evaluate` use it.
 
-    It has no online state: the head that steered the purchases is not part of the model (D12).
+    It has no online state: the head that chose the purchases is not part of the model (D12).
     """
 
     model: LanguageModel
@@ -97,7 +97,7 @@ class AdaptedModel:
         return Item(item.id, item.prompt, self.classes)
 
     def about(self) -> About:
-        """What it was made from and for."""
+        """Its base, settings and classes, for its `lm.json`."""
         choices, loaded = self.model.choices, self.model.worker.loaded
         return About(
             name=choices.model,
@@ -120,7 +120,7 @@ class AdaptedModel:
         )
 
     def save(self, folder: Path, facts: Mapping[str, Any], test: Dataset | None = None) -> None:
-        """Hand the model over into `folder`; `facts` go on its card, `test` becomes a task."""
+        """Write the model to `folder`; `facts` go on its card, `test` becomes a task."""
         write_model(folder, self.model.worker.adapter, self.about(), facts, test)
 
     @classmethod
@@ -128,7 +128,7 @@ class AdaptedModel:
         """The model that `save` wrote.
 
         Raises:
-            RunError: there is none, it is damaged, or its base is another one by now.
+            RunError: there is none, it is damaged, or its base has changed.
         """
         about = read_about(folder)
         expect_whole(folder)
@@ -143,7 +143,7 @@ class AdaptedModel:
             max_len_prompt=about.max_len_prompt,
             max_len_choice=about.max_len_choice,
             device=device,
-            dtype=about.dtype if about.kind == "lora" else "float32",  # all that moves is float32
+            dtype=about.dtype if about.kind == "lora" else "float32",  # trained in float32
             lora=_lora_of(folder) if about.kind == "lora" else LoraSettings(),
         )
         model = LanguageModel(choices)

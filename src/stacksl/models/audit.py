@@ -1,8 +1,8 @@
 """The audit: how good the final model is on new items, from answers that are never trained on.
 
 Its items are drawn uniformly from the pool before anything is bought, are bought inside the budget,
-and nothing is ever selected or fitted on them. `audit_size` says how many, `draw` which ones,
-`expected_width` how much they will tell, and `judge_audit` what they told.
+and nothing is ever selected or fitted on them. `audit_size` gives their number, `draw` the items,
+`expected_width` the width of the interval to expect, and `judge_audit` the result.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
 from stacksl.models.metrics import calibration_bins, wilson
 
-SMALLEST = 80  # labels of a budget below which an audit would take more than it tells
+SMALLEST = 80  # labels of a budget below which an audit would cost more than it is worth
 NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
 
 Verdict = tuple[str, int | None]
-"""What an annotator said of an item (`label`, `none`, `ambiguous`, `broken`), and its candidate."""
+"""The kind of an answer (`label`, `none`, `ambiguous`, `broken`), and its candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """An audit as a run holds it: its items, and what was said of them.
+    """An audit of a run: its items and their answers.
 
     Attributes:
-        rows: of the items, in the order drawn.
-        answers: what was said, by item id; an item that is not in it is unanswered.
+        rows: the rows of its items, in the order drawn.
+        answers: the answers by item id; an item without one is unanswered.
         passed_over: see `Audited`.
-        number: which of the run's audits it is, from 1.
+        number: its number among the run's audits, from 1.
     """
 
     rows: tuple[int, ...]
@@ -42,13 +42,13 @@ class Audit:
     number: int = 1
 
     def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
-        """(row, candidate) of the items that a candidate was named for; `ids` are of all rows."""
+        """(row, candidate) of the items answered with a candidate; `ids` are those of all rows."""
         said = [(row, self.answers.get(ids[row], ("missing", None))[1]) for row in self.rows]
         return [(row, index) for row, index in said if index is not None]
 
 
 def default_size(budget: int) -> int:
-    """The audit's items where nobody says how many: min(max(B/10, 50), 200, B/4), rounded down.
+    """The default number of audit items: min(max(B/10, 50), 200, B/4), rounded down.
 
     It is 0 under 80 labels.
 
@@ -59,23 +59,23 @@ def default_size(budget: int) -> int:
 
 
 def audit_size(budget: int, *, asked_for: int | None, tested: bool, items: int) -> int:
-    """How many labels of the budget are kept for the audit.
+    """The number of labels of the budget kept for the audit.
 
     Args:
         budget: B, the labels of the whole run, audit included.
-        asked_for: what the user wants (0: no audit); None leaves it to the default.
-        tested: whether a test file says how good the model is; then there is none by default.
+        asked_for: the number that the user set (0: no audit); None for the default.
+        tested: whether there is a test file; then there is no audit by default.
         items: the items that an audit may be drawn from.
 
     Raises:
-        SettingsError: fewer than 0 are asked for, or so many that no label is left to train on, or
+        SettingsError: fewer than 0, or so many that no label is left to train on, or
             more than there are items.
     """
     if asked_for is None:
         return 0 if tested else min(default_size(budget), max(0, items - 1))
     if asked_for < 0:
         raise SettingsError(
-            f"the audit must have 0 items or more, but {asked_for} came: give 0 for none"
+            f"the audit must have 0 items or more, got {asked_for}: give 0 for no audit"
         )
     if asked_for >= budget:
         raise SettingsError(
@@ -97,11 +97,11 @@ def draw(
 
     Args:
         items: the items of the pool, rows 0 to `items` − 1.
-        size: how many are wanted.
+        size: the number of rows.
         seed: the run's seed; the same arguments give the same rows.
-        exclude: rows that are not of the pool: owned labels, and for a later audit all that was
-            bought. The rows left by a selection are no uniform sample of the source any more:
-            `Audited.passed_over` is there to say so.
+        exclude: rows that are not in the pool: owned labels, and for a later audit all bought
+            rows. The rows left by a selection are no longer a uniform sample of the source;
+            `Audited.passed_over` measures that.
         epoch: 0 for the audit before the first purchase, 1 and on for later ones.
 
     Raises:
@@ -118,7 +118,7 @@ def draw(
 
 
 def expected_width(size: int, budget: int, *, tested: bool = False) -> str:
-    """The sentence before a run: how much of the budget the audit takes, and what it will tell.
+    """The sentence before a run: the audit's share of the budget, and the width of its interval.
 
     >>> expected_width(80, 800).split(":")[0]
     '80 of the 800 labels are kept for an audit'
@@ -146,14 +146,14 @@ def _half(correct: int, n: int) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Audited:
-    """What an audit of `n` items says of a model; those without a clear answer are `unknown`.
+    """The result of an audit of `n` items; those without a clear answer are `unknown`.
 
-    The interval speaks of new items from the source that the pool came from, not of the pool's own
-    items, so it is Wilson's without a finite-population correction.
+    The interval is for new items from the pool's source, not for the pool's own items, so it is
+    Wilson's without a finite-population correction.
 
     Attributes:
         n: items of the audit.
-        correct: those that the model answered rightly.
+        correct: those that the model answered correctly.
         none_of_these: those whose answer is none of the candidates; they count as wrong.
         unknown: those answered as ambiguous or broken, or not at all.
         gold: (n − unknown,) candidates of the items with an answer, −1 for none of these.
@@ -189,7 +189,7 @@ class Audited:
 
     @property
     def best(self) -> float:
-        """The accuracy if every unknown item were answered rightly."""
+        """The accuracy if every unknown item were answered correctly."""
         return (self.correct + self.unknown) / self.n if self.n else 1.0
 
     @property
@@ -207,7 +207,7 @@ class Audited:
         return calibration_bins(self.confidence, self.gold == self.predicted)
 
     def row(self) -> dict[str, object]:
-        """The numbers as JSON has them."""
+        """The numbers as JSON values."""
         found = self.calibration
         return {
             "n": self.n,
@@ -224,11 +224,11 @@ class Audited:
 def judge_audit(
     policies: Mapping[str, Array], answers: Mapping[str, Verdict], *, passed_over: float = 0.0
 ) -> Audited:
-    """What the answers of an audit say of a model.
+    """The result of an audit, from the model's probabilities and the answers.
 
     Args:
         policies: the model's probabilities of every audit item, a (K,) array each, by item id.
-        answers: what was said of them; an item that is not in it is unanswered.
+        answers: the answers by item id; an item without one is unanswered.
         passed_over: see `Audited`.
     """
     rows = []

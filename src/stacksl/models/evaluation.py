@@ -1,4 +1,4 @@
-"""The final model against a file of answers: no row is dropped in silence."""
+"""Evaluation of the final model on a file of answers; rows that cannot be read are counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNKNOWN = -1  # the gold index of a label outside the model's classes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """How a model does on `n` rows, unusable ones counted as wrong.
+    """The result of a model on `n` rows, unusable ones counted as wrong.
 
     `gold`, `predicted`, `confidence` are of the `scored` rows, those that could be read, in file
     order; the gold of a class that the model does not know is −1, which nothing matches. Macro-F1
@@ -96,10 +96,10 @@ Point = tuple[int, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What a run's test set says: of the final model, and of what fewer labels would have made.
+    """A run's results on its test set: the final model, and models of fewer labels.
 
     `by_normalisation` is the final language model's under all four, `before` the base model's,
-    `audited` what the audit says of the final model, and `threshold` where that abstains.
+    `audited` the audit of the final model, and `threshold` the confidence below which it abstains.
     """
 
     __test__ = False
@@ -143,8 +143,8 @@ def evaluate(
         every = judge_scores(model, dataset, progress)
         return replace(every[model.model.choices.normalisation], normalisations=every)
     found = judge(model.policies(dataset.items, progress), dataset)
-    told = model.abstaining
-    return found if told is None else replace(found, threshold=told.value)
+    limit = model.abstaining
+    return found if limit is None else replace(found, threshold=limit.value)
 
 
 def judge_scores(
@@ -152,7 +152,7 @@ def judge_scores(
 ) -> dict[str, Evaluation]:
     """The `Evaluation` of a language model under each of the four normalisations.
 
-    Confidence is the softmax of the run's own temperature, which fits its own normalisation.
+    Confidence is the softmax at the run's temperature, which was fitted for its normalisation.
     """
     every = model.model.scores(dataset.items, progress)
     own = model.model.temperature

@@ -1,4 +1,4 @@
-"""The model that comes out of a run: feature map, final head and online state, in one folder.
+"""The linear model that a run produces: feature map, final head and online state, in one folder.
 
 `probability` comes from the final head (D15), or from the online state where there was no refit;
 `online_choice`, `score`, `lower` and `upper` always come from the online state.
@@ -30,10 +30,10 @@ CHUNK = 1024  # items predicted at a time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """A trained scorer with what it needs to read text.
+    """A trained scorer with the feature map that it reads text through.
 
     `classes` is the fixed label set, None where items bring their own options; `columns` says how
-    a file of items is read. With `abstaining` it says where none of the candidates may be right.
+    a file of items is read. With `abstaining` it marks items that may have no right candidate.
     """
 
     features: FeatureMap
@@ -119,7 +119,7 @@ class Model:
     def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
         """Write the model under `folder`.
 
-        `model.json` goes first and is written last: arrays of two models are never read as one.
+        `model.json` is removed first and written last: arrays of two models are never mixed.
         """
         make_private(folder)
         (folder / ABOUT).unlink(missing_ok=True)

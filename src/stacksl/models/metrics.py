@@ -27,7 +27,7 @@ def wilson(correct: int, n: int, z: float = 1.959963984540054) -> tuple[float, f
 
 
 def macro_f1(gold: Sequence[int], predicted: Sequence[int]) -> float:
-    """The mean F1 over the classes that occur in `gold`; a gold of −1 is no class, but a miss."""
+    """The mean F1 over the classes in `gold`; a gold of −1 is no class and counts as a mistake."""
     from sklearn.metrics import f1_score
 
     if not len(gold):

@@ -11,7 +11,7 @@ import pytest
 from stacksl.core.blocks import PairBlock
 from stacksl.errors import FeatureError
 from stacksl.features.cache import VectorCache, erase_texts, text_key
-from stacksl.features.store import erase, freeze, thaw
+from stacksl.features.store import erase, load_block, save_block
 from stacksl.runs.changes.erasing import Marks, erase_sheets, left_untouched
 
 
@@ -59,11 +59,11 @@ def test_the_rows_of_an_item_are_zero_and_the_others_stand(tmp_path: Path) -> No
     rng = np.random.default_rng(0)
     offsets = np.array([0, 2, 5, 7])
     phi = rng.normal(size=(7, 3)).astype(np.float32) / 9
-    freeze(tmp_path, PairBlock(phi, offsets, rng.normal(size=7)), "map", ["a", "b", "c"])
+    save_block(tmp_path, PairBlock(phi, offsets, rng.normal(size=7)), "map", ["a", "b", "c"])
     before = (tmp_path / "base.npy").read_bytes()
     erase(tmp_path, 1, ["a", "gone", "c"])
     erase(tmp_path, 1, ["a", "gone", "c"])  # again, as after a crash
-    block = thaw(tmp_path, "map", ["a", "gone", "c"])
+    block = load_block(tmp_path, "map", ["a", "gone", "c"])
     assert isinstance(block, PairBlock)
     assert not block.phi[2:5].any()
     assert np.array_equal(np.delete(block.phi, slice(2, 5), axis=0), np.delete(phi, slice(2, 5), 0))
@@ -71,7 +71,7 @@ def test_the_rows_of_an_item_are_zero_and_the_others_stand(tmp_path: Path) -> No
     assert not block.base[2:5].any()
     assert (tmp_path / "base.npy").read_bytes() != before
     with pytest.raises(FeatureError, match="in the same order"):
-        thaw(tmp_path, "map", ["a", "b", "c"])
+        load_block(tmp_path, "map", ["a", "b", "c"])
 
 
 def test_no_byte_of_a_text_stays_in_the_cache(cache: Path) -> None:

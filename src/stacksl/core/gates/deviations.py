@@ -1,4 +1,4 @@
-"""Gates that weigh a lead in scores against how far both could be off: `lucb`, `dgs`."""
+"""Gates that compare a lead in scores with its confidence bound: `lucb`, `dgs`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
-from stacksl.core.gates import rules
-from stacksl.core.gates import statistics as measures
+from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import AT_REST
 from stacksl.errors import SettingsError
@@ -27,7 +26,7 @@ class LUCB:
 
     Args:
         width_scale: w ≥ 0 (score units); None is the scorer's radius, the gate of the literature.
-        tolerance: ε ≥ 0, a regret in the round that is let pass (score units).
+        tolerance: ε ≥ 0, a regret in the round that is accepted (score units).
 
     Raises:
         SettingsError: a parameter is outside its range.
@@ -61,9 +60,9 @@ class LUCB:
         return AT_REST
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The overlap g (score units); −inf where x̂ stands alone."""
+        """The overlap g (score units); −inf where only x̂ is presented."""
         scale = view.radius if self.width_scale is None else self.width_scale
-        return measures.lucb_statistic(view.scores, view.widths, view.choice, scale)
+        return statistics.lucb_statistic(view.scores, view.widths, view.choice, scale)
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """The tolerance."""
@@ -125,9 +124,9 @@ class DGS:
         return AT_REST
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The bound less margin² (score units, squared); −inf where x̂ stands alone."""
+        """The bound less margin² (score units, squared); −inf where only x̂ is presented."""
         width = rules.adpo_statistic(view.scores, view.pair_widths, view.choice)
-        return measures.dgs_statistic(
+        return statistics.dgs_statistic(
             view.scores,
             width,
             view.choice,

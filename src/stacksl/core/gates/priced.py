@@ -1,6 +1,6 @@
-"""Gates under a price that rises when spending runs ahead of an even schedule.
+"""Gates under a price that rises when spending is ahead of an even schedule.
 
-They differ in what is paid for: `contested`, `entropy`, `avoided`, `information`.
+They differ in the statistic: `contested`, `entropy`, `avoided`, `information`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from stacksl.core.gates import rules
-from stacksl.core.gates import statistics as measures
+from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import AT_REST
 from stacksl.errors import SettingsError
@@ -23,8 +22,8 @@ class Priced:
     """The rule of the priced gates: ask iff g exceeds the price U r^(1 − a/f).
 
     U is the largest g so far, from 0, and the state is (U, 0, 0); f is `reserve`, r is `floor` and
-    a = 1 − (labels left/B)/(rounds left/T), so that what is spent early leaves 1 − f of an even
-    schedule for whatever is left of it: q ≤ B(f + (1 − f)t/T) + 1 after every round t.
+    a = 1 − (labels left/B)/(rounds left/T), so that early spending leaves 1 − f of an even
+    schedule for the rest of it: q ≤ B(f + (1 − f)t/T) + 1 after every round t.
     """
 
     __slots__ = ()
@@ -102,7 +101,7 @@ class Entropy(Priced):
         SettingsError: a parameter is outside its range.
 
     Source: uncertainty sampling by entropy (Settles 2009, Active Learning Literature Survey, §3.1).
-    Deviation: a stream, and the price. It knows nothing of what labels could still change.
+    Deviation: a stream, and the price. It ignores what labels could still change.
     """
 
     reserve: float = 0.7
@@ -115,8 +114,8 @@ class Entropy(Priced):
         _check_price(self)
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The entropy of π (nats); −inf where x̂ stands alone."""
-        return float(measures.entropy_statistic(view.probabilities))
+        """The entropy of π (nats); −inf where only x̂ is presented."""
+        return float(statistics.entropy_statistic(view.probabilities))
 
 
 @final
@@ -125,8 +124,8 @@ class Avoided(Priced):
     """Expected regret avoided, under a price: ask where another action may well be better.
 
     g = max over x ≠ x̂ of τ_x h(gap_x/τ_x) with gap_x = s_x̂ − s_x, τ_x = w‖φ_x − φ_x̂‖ in V⁻¹ and
-    h(u) = pdf(u) − u (1 − cdf(u)) of the standard normal: what knowing the pair's difference would
-    gain in this round, were that normal with mean −gap and deviation τ. Price and state as in
+    h(u) = pdf(u) − u (1 − cdf(u)) of the standard normal: the gain of knowing the pair's difference
+    in this round, were that normal with mean −gap and deviation τ. Price and state as in
     `Contested`.
 
     Args:
@@ -162,21 +161,21 @@ class Avoided(Priced):
         return {"width_scale": noise}
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The expected regret avoided (score units); −inf where x̂ stands alone."""
+        """The expected regret avoided (score units); −inf where only x̂ is presented."""
         scale = self.width_scale
-        return measures.avoided_statistic(view.scores, view.pair_widths, view.choice, scale)
+        return statistics.avoided_statistic(view.scores, view.pair_widths, view.choice, scale)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Information(Priced):
-    """What a label would tell (aim `regret`): ask where, under a price, most is learnt.
+    """The information of a label (aim `regret`): ask where, under a price, most is learnt.
 
     g = tr(F H⁻¹), the mutual information of label and θ to first order (nats), with F the Fisher
-    information of the round's label at θ. Scorers that keep no Fisher information put
-    ‖φ(z, x̂)‖² in V⁻¹ there, what a reward of the choice would tell (`Bounds.information`). Price,
-    state, `reserve` and `floor` as in `Contested`; the defaults were chosen on pilot seeds of the
-    study `gates` (`docs/decisions.md`).
+    information of the round's label at θ. For scorers that keep no Fisher information it
+    is ‖φ(z, x̂)‖² in V⁻¹, the information of a reward of the choice (`Bounds.information`).
+    Price, state, `reserve` and `floor` as in `Contested`; the defaults were chosen on pilot seeds
+    of the study `gates` (`docs/decisions.md`).
 
     Raises:
         SettingsError: a parameter is outside its range.
@@ -203,7 +202,7 @@ def contested_score(view: Bounds, width_scale: float | None = None) -> float:
     """D8's gate score g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units).
 
     With α a valid radius it bounds the round's regret at x̂. NaN where no matrix is kept
-    (track = 'theta'), −inf where x̂ stands alone. `width_scale` is α; None is √d.
+    (track = 'theta'), −inf where only x̂ is presented. `width_scale` is α; None is √d.
     """
     alpha = math.sqrt(view.dim) if width_scale is None else width_scale
     return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha)

@@ -1,8 +1,8 @@
-"""When to buy a label: gates, each a statistic and a threshold rule.
+"""The protocol and the registry of gates, which decide when to buy a label.
 
-A gate asks iff its statistic exceeds its threshold. Two rules stand above every gate and live in
-the learner (`rules.forced`): no gate asks when no label is left, and every gate but `llf` asks
-whenever labels left ≥ rounds left. The arithmetic is in `rules` and `measures`, which numba
+A gate asks iff its statistic exceeds its threshold. Two rules override every gate and are in the
+learner (`rules.forced`): no gate asks when no label is left, and every gate but `llf` asks
+whenever labels left ≥ rounds left. The arithmetic is in `rules` and `statistics`, which numba
 compiles unchanged; a compiled engine dispatches on a gate's `code`.
 """
 
@@ -58,14 +58,14 @@ ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
 
 
 class Gate(Protocol):
-    """A frozen dataclass of parameters that says, round by round, whether a label is worth it.
+    """A frozen dataclass of parameters that decides, round by round, whether to buy a label.
 
     Attributes:
         name: its key in `GATES`.
         code: its number in compiled engines.
         ranks: whether a pool can order items by its statistic.
         exact_spend: whether it asks whenever labels left ≥ rounds left (all but `llf`).
-        needs_widths: whether its statistic is made of widths, and NaN where none are kept.
+        needs_widths: whether its statistic depends on widths, and NaN where none are kept.
     """
 
     @property
@@ -90,7 +90,7 @@ class Gate(Protocol):
 
     @property
     def needs_widths(self) -> bool:
-        """Whether its statistic is made of widths, and NaN where none are kept."""
+        """Whether its statistic depends on widths, and NaN where none are kept."""
         ...
 
     def start(self) -> GateState:
@@ -116,7 +116,7 @@ class LLF:
     """The paper's gate: ask iff the spread max UCB − min LCB exceeds ε = c/√(1 + q).
 
     The spread contains the spread of the scores, which never falls, while ε does: below the first
-    spread every c buys the first B labels, above it none. It is kept as the paper has it;
+    spread every c buys the first B labels, above it none. It is implemented as in the paper;
     `calibration.calibrate_gate_scale` keeps c under that step, and `first` and `random` belong
     beside it.
 
@@ -215,10 +215,10 @@ class Margin:
         return dict(ONE_HOT_PACE) if one_hot else {}
 
     def primed(self, statistics: Array, share: float) -> GateState:
-        """The state for rounds whose statistics are known beforehand, as a language model's are.
+        """The state for rounds whose statistics are known in advance, as a language model's are.
 
-        The threshold is their quantile at 1 − `share`, above which the share that can be bought
-        lies; the running moments begin with theirs. `start` where no statistic is finite.
+        The threshold is their quantile at 1 − `share`, so that the share that can be bought is
+        above it; the running moments start from theirs. `start` where no statistic is finite.
 
         Args:
             statistics: (n,) of the rounds to come, before any of them is played.
@@ -262,7 +262,7 @@ GATES: dict[str, type[Any]] = {
 }
 
 BASELINES = frozenset({"lucb", "dgs", "width", "avoided", "entropy"})
-"""Gates that others dominated wherever they were measured: kept to compare with, not offered."""
+"""Gates that others dominated in every measurement: baselines, not choices of a user."""
 
 COMPILED = frozenset(GATES.values())
 """The gates that compiled engines know, by their code: ours, and none that is added to `GATES`

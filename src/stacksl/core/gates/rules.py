@@ -1,11 +1,11 @@
 """The arithmetic of the gates, in scalar functions that numba compiles unchanged.
 
 A gate asks iff `statistic > threshold`. The dataclasses of `gates` call these functions with what
-a round shows them, and a compiled engine calls the same text; `measures` has more of
-the kind. Arguments that recur:
+a round shows them, and a compiled engine calls the same functions; `statistics` has
+more of the kind. Arguments that recur:
 
 - `scores`, `widths`, `pair_widths`: (m,) θᵀφ of the presented candidates, their norms ‖φ_x‖ and
-  ‖φ_x − φ_choice‖ in V⁻¹ (unscaled), with `choice` the position of the action that is played;
+  ‖φ_x − φ_choice‖ in V⁻¹ (unscaled), with `choice` the position of the action played;
 - `clock`: q of B labels asked before this round, round t (from 1) of the horizon T;
 - `state`: three floats that the gate carries from round to round.
 """
@@ -25,7 +25,7 @@ TIE = 1e-9  # of the largest absolute bound, within which values tie: DESIGN D17
 
 
 class Clock(NamedTuple):
-    """Where a run stands before a round is decided.
+    """The counts of a run before a round is decided.
 
     Attributes:
         asked: q, the training labels asked so far.
@@ -41,7 +41,7 @@ class Clock(NamedTuple):
 
 
 def forced(clock: Clock, exact_spend: bool) -> int:
-    """The two rules above every gate: −1 none is left, 1 one must be asked, 0 the gate decides.
+    """The two rules above every gate: −1 no label is left, 1 must ask, 0 the gate decides.
 
     A gate that spends exactly asks whenever labels left ≥ rounds left, this round included.
     """
@@ -113,7 +113,7 @@ def margin_advance(
 def contested_statistic(
     scores: Array, pair_widths: Array, choice: int, width_scale: float
 ) -> float:
-    """Max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units); −inf where x̂ stands alone."""
+    """Max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units); −inf where only x̂ is presented."""
     gaps = scores - scores[choice] + width_scale * pair_widths
     gaps[choice] = -np.inf
     return float(np.max(gaps))
@@ -129,7 +129,7 @@ def price(
     """The price U r^(1 − a/f), with U = max(0, every g so far, this one included).
 
     a = 1 − (labels left/B)/(rounds left/T) is how far ahead of an even schedule spending runs, as a
-    share of what is left of it. On schedule the price is rU; where labels left are 1 − f of what
+    share of the rest of it. On schedule the price is rU; where labels left are 1 − f of what
     the rounds left are owed it is U, which no g exceeds.
     """
     if clock.budget <= 0:
@@ -138,7 +138,7 @@ def price(
     labels = (clock.budget - clock.asked) / clock.budget
     rounds = (clock.horizon - clock.round + 1) / clock.horizon
     exponent = 1.0 - (1.0 - labels / rounds) / reserve
-    # with nothing left and a small f the power overflows; any price above U shuts the gate alike
+    # with no label left and a small f the power overflows; no price above U is ever exceeded
     return top * math.exp(min(700.0, exponent * math.log(floor)))
 
 
@@ -150,8 +150,8 @@ def peak(g: float, state: GateState) -> GateState:
 def adpo_statistic(scores: Array, pair_widths: Array, choice: int) -> float:
     """‖φ_x̂ − φ_x′‖ for the best-scored x′ ≠ x̂, the widest where scores tie (DESIGN D17).
 
-    Scores tie within 1e-9 of the largest |s_x| + ‖φ_x − φ_x̂‖, which stands for a bound here. −inf
-    where x̂ stands alone.
+    Scores tie within 1e-9 of the largest |s_x| + ‖φ_x − φ_x̂‖, used as the bound here. −inf where
+    only x̂ is presented.
     """
     second, scale = -np.inf, abs(scores[choice])
     for x in range(len(scores)):

@@ -1,4 +1,4 @@
-"""Gates that look at the clock alone: `always`, `first`, `random`, `uniform`."""
+"""Gates that depend on the clock alone: `always`, `first`, `random`, `uniform`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
 
 AT_REST: GateState = (0.0, 0.0, 0.0)
-"""The state of a gate that keeps none, and of a price before round 1."""
+"""The state of a gate without one, and of a price before round 1."""
 
 
 class _WhileLeft:
@@ -62,8 +62,8 @@ class Always(_WhileLeft):
 class First(_WhileLeft):
     """The baseline that buys the first B labels: ask while labels are left (see `Always`).
 
-    On an i.i.d. stream it equals `random` in what it buys and is ahead of it in time, and it is
-    what `llf` does below its cap.
+    On an i.i.d. stream its purchases have the distribution of those of `random`, but are earlier;
+    `llf` below its cap is the same rule.
     """
 
     name: ClassVar[str] = "first"
@@ -94,7 +94,7 @@ class Random:
         return rules.random_statistic(clock)
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
-        """The round's uniform u in [0, 1), drawn beforehand."""
+        """The round's uniform u in [0, 1), drawn in advance."""
         return u
 
     def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:

@@ -1,7 +1,7 @@
 """Statistics of gates, in scalar functions that numba compiles unchanged; arguments as in `rules`.
 
 Those of the gates `lucb`, `width`, `dgs`, `entropy` and `avoided`, with what a threshold needs of
-them beyond `rules`. Each is −inf where the choice stands alone, and NaN where widths are.
+them beyond `rules`. Each is −inf where only the choice is presented, and NaN where widths are.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def avoided_statistic(scores: Array, pair_widths: Array, choice: int, width_scal
     """Max over x ≠ x̂ of τ_x h((s_x̂ − s_x)/τ_x), τ_x = `width_scale`·‖φ_x − φ_x̂‖ (score units).
 
     h(u) = pdf(u) − u (1 − cdf(u)) of the standard normal, so that it is the mean of
-    max(0, s_x − s_x̂ + τ_x·noise); 0 for a pair that nothing is left to be known of.
+    max(0, s_x − s_x̂ + τ_x·noise); 0 for a pair of width 0.
     """
     best = -np.inf
     for x in range(len(scores)):

@@ -1,4 +1,4 @@
-"""Gates that look at how little is known of a pair of actions, not at scores: `adpo`, `width`."""
+"""Gates that depend on the width of a pair of actions, not on scores: `adpo`, `width`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
-from stacksl.core.gates import rules
-from stacksl.core.gates import statistics as measures
+from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import AT_REST
 from stacksl.errors import SettingsError
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class ADPO:
-    """The pair's width: ask iff the two best actions differ in a direction little is known of.
+    """The pair's width: ask iff the two best actions differ in a direction of little data.
 
     g = ‖φ(z, x̂) − φ(z, x′)‖ in V⁻¹ (or H⁻¹) for the choice x̂ and x′ the best-scored other
     candidate, the widest where several tie for it. Ask iff g > Γ: a constant `level`, or by
@@ -106,7 +105,7 @@ class Width:
 
     Source: Cesa-Bianchi, Gentile and Orabona (2009), BBQ; the budget form is ours. Deviation:
     where two candidates are presented, the difference of their rows is BBQ's instance; where there
-    are more, the widest pair with the choice stands for it, so scores enter by the choice alone.
+    are more, the widest pair with the choice is used, so scores enter by the choice alone.
     V is that of the labels learnt, without the row of the round itself; and there is a budget.
     """
 
@@ -141,14 +140,14 @@ class Width:
         return AT_REST
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """W over the budget's level (less its scale), or w²; −inf where x̂ stands alone."""
-        return measures.width_statistic(
+        """W over the budget's level (less its scale), or w²; −inf where only x̂ is presented."""
+        return statistics.width_statistic(
             view.pair_widths, view.choice, clock, view.dim, self.ridge, self.power
         )
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """The scale, or t^−κ."""
-        return measures.width_threshold(clock, float(self.scale), self.power)
+        return statistics.width_threshold(clock, float(self.scale), self.power)
 
     def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
         """Unchanged."""

@@ -1,1 +1,1 @@
-"""Final models fitted to convergence, and what helps them: soft examples, neighbours."""
+"""Final models fitted to convergence, with soft examples, label spreading and abstention."""

@@ -1,8 +1,8 @@
-"""When to say that none of the candidates fits: a threshold on the largest probability.
+"""Abstention: a threshold on the largest probability, below which no candidate is given.
 
-The probabilities of a final model are over the candidates it knows and add up to 1 whatever the
-item is. An item that belongs to none of them tends to spread them, so that the largest is small.
-How small, the none-of-these that were bought tell: they train nothing but this number.
+The probabilities of a final model are over the candidates it knows and add up to 1 for every item.
+For an item that belongs to none of them they tend to be spread, so that the largest is small. The
+threshold is fitted on bought answers of none of these, which train nothing else.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 
-FEWEST = 10  # of either kind, below which a threshold would be that of a few items
-_GROUPS = 5  # of bought items, each standing for the items about as sure
-_CLEAR = 2.0  # standard errors above 1/2 from which the probability tells the kinds apart
+FEWEST = 10  # of either kind; a threshold from fewer is not reliable
+_GROUPS = 5  # of bought items, each representing the items of similar probability
+_CLEAR = 2.0  # standard errors above 1/2 from which the probability separates the kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class Threshold:
     Attributes:
         value: a probability.
         balanced_accuracy: the mean of two shares, of the labelled items it keeps and of the
-            none-of-these it abstains on, on the very items that chose it: a little too good.
+            none-of-these it abstains on, on the items that chose it, hence slightly optimistic.
         auroc: the chance that a labelled item has a larger probability than a none-of-these; both
-            numbers weigh each item by how many it stands for.
+            numbers weight each item by how many it represents.
         labels, none: how many of either there were.
     """
 
@@ -61,12 +61,12 @@ def auroc(
 
 
 def stands_for(labelled: Array, none: Array, rest: Array, each: float) -> tuple[Array, Array]:
-    """How many items each bought one stands for: weights of `labelled` and of `none`.
+    """How many items each bought one represents: the weights of `labelled` and of `none`.
 
-    A gate buys what a model is unsure of, so the bought are no sample of what there is. Of items
-    that a model is equally sure of, though, the gate has no way to prefer those without a right
-    candidate. So the bought, of either kind, are cut into five groups of equal number by their
-    probability, and those of a group share the items that fall between its ends.
+    A gate buys items that a model is unsure of, so bought items are no random sample. Among items
+    of equal probability, though, the gate cannot prefer those without a right candidate. So the
+    bought items of both kinds are cut into five groups of equal size by their probability, and
+    those of a group share the items between its ends.
 
     Args:
         labelled: (n,) largest probabilities of bought items with a label.
@@ -99,11 +99,11 @@ def best_threshold(
     Args:
         labelled: (n,) largest probabilities of items with a label, by models that did not see them.
         none: (m,) those of items whose answer was none of these.
-        labelled_weight, none_weight: how many items each stands for; 1 where none is given.
+        labelled_weight, none_weight: how many items each represents; 1 where none is given.
 
     Returns:
-        None where there are fewer than `FEWEST` of either, or where the probability does not tell
-        them apart: the AUROC is less than two standard errors of pure chance above ½.
+        None where there are fewer than `FEWEST` of either, or where the probability does not
+        separate them: the AUROC is less than two standard errors of pure chance above ½.
     """
     if min(len(labelled), len(none)) < FEWEST:
         return None
@@ -132,7 +132,7 @@ def _share_below(
 
 
 def _effective(weights: Array) -> float:
-    """How many items of equal weight would tell as much (Kish)."""
+    """The effective sample size: items of equal weight with the same variance (Kish)."""
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 

@@ -1,4 +1,4 @@
-"""The final model: what is refitted on all bought labels once the pass is over (DESIGN D15)."""
+"""The final model, refitted on all bought labels at the end of a run (DESIGN D15)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLASSES, _PAIRS = 0, 1
 class Head(Protocol):
     """A final model: probabilities of every candidate of every item of a block.
 
-    `strength` is the C it was fitted with, and what the other values would have lost.
+    `strength` is the C it was fitted with, and the held-out losses of the others.
     """
 
     @property
@@ -34,7 +34,7 @@ class Head(Protocol):
         ...
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays that `restore_head` takes."""
+        """The arrays for `restore_head`."""
         ...
 
 
@@ -95,10 +95,10 @@ class PairHead:
 
 
 def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
-    """The head that gave `state`, bit for bit.
+    """The head with this `state`, bit for bit.
 
     Raises:
-        FeatureError: if the arrays are of no head known here.
+        FeatureError: the arrays are of no known head.
     """
     kind = int(state["kind"][0]) if "kind" in state else -1
     if kind == _CLASSES:
@@ -107,8 +107,8 @@ def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
     if kind == _PAIRS:
         return PairHead(np.array(state["theta"]), _strength(state))
     raise FeatureError(
-        f"a saved head is of kind {_CLASSES} or {_PAIRS}, but this one is of kind {kind}; "
-        "it was written by another version or by something else"
+        f"a saved head is of kind {_CLASSES} or {_PAIRS}, got kind {kind}; use the version of "
+        "stacksl that wrote it"
     )
 
 
@@ -128,7 +128,7 @@ def refit(
     """The final model of the labelled items `block` with gold indices `labels`, (n,).
 
     Class heads: a logistic regression, as `fit` says where it is given; `theta` is the online head,
-    (K, d), whose score a class that no example is of keeps as its logit. Pair features: a
+    (K, d), which gives the logit of a class without examples. Pair features: a
     conditional logit around the block's `base`, if it has one. See `refits` for C, which `tune`
     lets be chosen (from 60 labels up) by folds drawn from `seed`.
 
@@ -147,9 +147,9 @@ def refit(
     return None if found is None else PairHead(*found)
 
 
-def _check(came: int, expected: int) -> None:
-    if came != expected:
+def _check(found: int, expected: int) -> None:
+    if found != expected:
         raise FeatureError(
-            f"the final model was fitted on features of dimension {expected}, but these have "
-            f"{came}; use the feature map saved beside the model"
+            f"the final model was fitted on features of dimension {expected}, got dimension "
+            f"{found}; use the feature map saved beside the model"
         )

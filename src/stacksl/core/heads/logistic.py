@@ -54,11 +54,11 @@ class _Problem(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """How a fit of class heads is made beyond its labels.
+    """The options of a fit of class heads.
 
     Attributes:
-        strength: C; None has it chosen by folds, or 20 below 60 labels.
-        soft: examples that stand beside the labels.
+        strength: C; None for one chosen by folds, or 20 below 60 labels.
+        soft: soft examples beside the labels.
         start: coefficients, (K, d), and intercepts, (K,), to begin at; zeros if None.
         tolerance: the largest entry of the gradient of the mean loss at which it ends.
     """
@@ -155,7 +155,7 @@ def folds_of(count: int, seed: int) -> list[tuple[Rows, Rows]]:
 
 def _class_losses(rows: Array, labels: Rows, train: Rows, held: Rows) -> Array:
     known = np.unique(labels[train])
-    # A held-out class that the fit cannot know costs the same under every C: left out.
+    # a held-out class that the fit has not seen costs the same under every C: left out
     held = held[np.isin(labels[held], known)]
     if len(known) < 2 or len(held) == 0:
         return np.zeros(len(CHOICES))
@@ -193,7 +193,7 @@ def _path_losses(train: _Problem, held: _Problem) -> Array:
 def _minimise(
     problem: _Problem, strength: float, tolerance: float, start: Array | None = None
 ) -> Array:
-    """The θ that minimises C·loss + ½‖θ‖² for C = `strength`, from `start` or from nothing."""
+    """The θ that minimises C·loss + ½‖θ‖² for C = `strength`, from `start` or from zeros."""
     from scipy.optimize import minimize
 
     decay = problem.penalised / (strength * problem.size)

@@ -1,7 +1,7 @@
-"""Examples whose class is believed rather than bought: class names, and labels spread over a graph.
+"""Soft examples: class names, and labels spread over a graph, as training examples.
 
-They stand beside the bought labels in a refit of class heads, each with a weight and a
-distribution over the classes, and nowhere else: no matrix and no count ever sees them.
+They are used beside the bought labels in a refit of class heads, each with a weight and a
+distribution over the classes; they enter no matrix and no count.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Soft:
         return int(self.targets.shape[1])
 
     def named(self) -> NDArray[np.int64]:
-        """The classes that some example believes in, in ascending order."""
+        """The classes with a positive target, in ascending order."""
         return np.flatnonzero((self.targets * self.weight[:, None]).sum(axis=0) > 0)
 
 

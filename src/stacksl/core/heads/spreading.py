@@ -1,10 +1,10 @@
-"""Labels spread over a graph of neighbours: what a few labels say of the items never asked.
+"""Label spreading: from a few labels to all items over a graph of neighbours.
 
 The nodes are items, and class names beside them; an edge joins each node with its nearest ones by
 cosine and weighs exp(−(distance / median distance)²). With S = D^−½ W D^−½ and the seeds Y the
 spread labels are F ← α·S·F + (1 − α)·Y, some 40 times over. scikit-learn's `LabelSpreading` is this
-iteration for hard seeds of one weight; class names are weaker seeds, which it cannot hold, so the
-iteration is SciPy's sparse product here, and a test holds the two equal.
+iteration for hard seeds of one weight. Class names are weaker seeds, which it does not support, so
+the iteration is written with SciPy's sparse product here; a test checks that both agree.
 
 Source: Zhou, Bousquet, Lal, Weston and Schölkopf, Learning with local and global consistency, 2004.
 """
@@ -53,8 +53,8 @@ def neighbour_graph(
     """The graph of the rows of `h`, (n, d), and of `names`, (K, d), one a class.
 
     A row of zeros has no direction and is joined with nothing. Up to 100,000 rows the neighbours
-    are exact: the search takes n² products of d numbers, in blocks. Beyond, they are those that
-    nearest neighbour descent finds, nearly all of the exact ones; the same rows give the same.
+    are exact: the search takes n² products of d numbers, in blocks. Above that nearest neighbour
+    descent is used, which finds nearly all of them and is deterministic.
     """
     rows = np.asarray(h, dtype=np.float32)
     if names is not None:
@@ -94,7 +94,7 @@ def _nearly_nearest(unit: Floats, count: int) -> tuple[Rows, Floats]:
     from pynndescent import NNDescent
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of rows with fewer neighbours than asked for: −1 says it
+        warnings.simplefilter("ignore")  # rows with too few neighbours are marked by −1
         index = NNDescent(
             unit, metric="euclidean", n_neighbors=2 * (count + 1), random_state=0, n_jobs=1
         )
@@ -126,16 +126,16 @@ def _similarity(starts: Rows, ends: Rows, distance: Floats, nodes: int) -> Any:
 def spread(
     graph: Graph, rows: Rows, labels: Rows, classes: int, wanted: Rows | None = None
 ) -> Floats:
-    """What the labels say of the items: (m, K) float32, rows that add to 1 or are 0.
+    """The spread labels of the items: (m, K) float32, rows that add to 1 or are 0.
 
     Args:
         graph: the neighbours; its names are seeds of weight 0.3, each of its own class.
         rows: items with a label, (n,), seeds of weight 1; `labels` are their classes.
         classes: K.
-        wanted: the m items that are told; all if None.
+        wanted: the m items to return; all if None.
     """
-    told = np.arange(graph.items) if wanted is None else wanted
-    found = np.zeros((len(told), classes), dtype=np.float32)
+    chosen = np.arange(graph.items) if wanted is None else wanted
+    found = np.zeros((len(chosen), classes), dtype=np.float32)
     for start in range(0, classes, _COLUMNS):
         stop = min(start + _COLUMNS, classes)
         seeds = np.zeros((graph.items + graph.names, stop - start), dtype=np.float32)
@@ -143,7 +143,7 @@ def spread(
         seeds[rows[mine], labels[mine] - start] = 1.0
         named = np.arange(start, min(stop, graph.names))
         seeds[graph.items + named, named - start] = NAME_SEED
-        found[:, start:stop] = _iterate(graph.similarity, seeds)[told]
+        found[:, start:stop] = _iterate(graph.similarity, seeds)[chosen]
     total = found.sum(axis=1, keepdims=True)
     found /= np.where(total > 0, total, np.float32(1))
     return found

@@ -36,10 +36,10 @@ __all__ = [
 
 
 class Scorer(Protocol):
-    """What scores an item's candidates, says how sure it is, and learns from what was bought.
+    """Scores an item's candidates, with confidence bounds, and learns from bought labels.
 
     `presented`, `choice` and labels are indices into the item's full candidates. A scorer sees one
-    item at a time, so its bits never depend on how rounds are cut into blocks.
+    item at a time, so its results do not depend on how rounds are cut into blocks.
     """
 
     name: str
@@ -59,8 +59,7 @@ class Scorer(Protocol):
     ) -> Bounds:
         """Scores, policy, widths and the action among the presented; changes nothing.
 
-        `scores`, (K,), stand in for the scorer's own where they come from elsewhere, such as a
-        refit.
+        `scores`, (K,), replace the scorer's own, such as those of a refit.
         """
         ...
 
@@ -74,7 +73,7 @@ class Scorer(Protocol):
         ...
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Let an unasked round go by; call it once for each, whatever `track` is."""
+        """Process an unasked round; to be called once for each, under every `track`."""
         ...
 
     def refit(
@@ -86,17 +85,16 @@ class Scorer(Protocol):
     ) -> Head | None:
         """The final model of labelled items, or None where they cannot carry one (DESIGN D15).
 
-        `fit` says how class heads are fitted, in the place of `tune`; pair features have no other
-        way than theirs and leave it unread.
+        `fit` gives the options of class heads and overrides `tune`; pair features ignore it.
         """
         ...
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that `step` and `skip` change, as arrays of their own."""
+        """Everything that `step` and `skip` change, as copies."""
         ...
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the scorer that gave `state`, bit for bit."""
+        """Restore a `state`, bit for bit."""
         ...
 
 
@@ -134,8 +132,8 @@ def make_scorer(
 ) -> Scorer:
     """A fresh scorer named `name`: for pair features of `dim` columns, or `classes` class heads.
 
-    `seed` decides the folds of the refit and nothing else. `ridge` and `newton` read nothing of
-    the settings that belong to `sgd` (KL, reference, clip).
+    `seed` decides the folds of the refit only. `ridge` and `newton` ignore the settings of `sgd`
+    (KL, reference, clip).
 
     Raises:
         SettingsError: for an unknown name, and for `track="theta"` where θ needs the matrix.

@@ -61,7 +61,7 @@ class LinearScorer:
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the scorer that gave `state`, bit for bit.
+        """Restore a `state`, bit for bit.
 
         Raises:
             FeatureError: the state is of a scorer with other dimensions.

@@ -1,4 +1,4 @@
-"""What a scorer says of one round: scores, policy, widths, and the action that is played."""
+"""A scorer's output for one round: scores, policy, widths, and the action played."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Bounds:
         pair_widths: ‖φ(z, x) − φ(z, x̂)‖ in V⁻¹, 0 at the choice; NaN where no matrix is kept.
         radius: the confidence radius, in score units.
         dim: d, the columns of φ, or of h for class heads.
-        choice: the position (not the candidate's index) of the action that is played, x̂_t.
-        asked_choice: the position that is played instead where the round asks for its label or
-            reward: that of the largest UCB under the action `asked`. None under other actions.
-        information: tr(F H⁻¹), what a label would tell, in nats to first order; for scorers that
-            keep no Fisher information the choice's width squared, what a reward of it would tell.
-            NaN where no matrix is kept.
+        choice: the position (not the candidate's index) of the action played, x̂_t.
+        asked_choice: the position played instead where the round asks for its label or reward:
+            that of the largest UCB under the action `asked`. None under other actions.
+        information: tr(F H⁻¹), the information of a label, in nats to first order; for scorers
+            that keep no Fisher information the choice's width squared, that of a reward. NaN where
+            no matrix is kept.
     """
 
     presented: tuple[int, ...]
@@ -76,7 +76,7 @@ class Bounds:
 def tie_argmax(values: Array, scale: float, indices: tuple[int, ...] | None = None) -> int:
     """The position of the largest of `values`, (m,), ties going to the lowest index.
 
-    Two values tie when they lie within 1e-9·`scale` of the maximum. `indices` are the candidates'
+    Values within 1e-9·`scale` of the maximum tie. `indices` are the candidates'
     indices where `values` does not follow their order; without it positions decide.
 
     >>> tie_argmax(np.array([1.0, 2.0, 2.0 + 1e-12]), scale=2.0)
@@ -101,17 +101,17 @@ def assemble(
 ) -> Bounds:
     """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
 
-    Under `asked` it is the argmax of the scores, and the argmax of the UCB is set by as the one to
-    be played if the gate asks. `against(i)` gives the (m,) pair widths against position i; an
-    `information` of None is the choice's width squared; the rest is as in `Bounds`.
+    Under `asked` it is the argmax of the scores, and `asked_choice` is the argmax of the UCB.
+    `against(i)` gives the (m,) pair widths against position i; an `information` of None is the
+    choice's width squared; the rest is as in `Bounds`.
 
     Raises:
-        SettingsError: if scores are no finite numbers.
+        SettingsError: scores are not finite.
     """
     if not np.isfinite(scores).all():
         raise SettingsError(
-            "scores should be finite numbers, and some are NaN or infinite: θ has grown beyond "
-            "all bounds, or features are no finite numbers; lower the learning rate, or repair them"
+            "scores should be finite numbers, got NaN or infinity: θ has diverged, or features are "
+            "not finite; lower the learning rate, or repair the features"
         )
     reach = radius * widths
     scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))

@@ -1,4 +1,4 @@
-"""The scorer of Algorithms 1 and 2: one gradient step on the clipped loss and a KL term."""
+"""The scorer `sgd`, of Algorithms 1 and 2: gradient steps on the clipped loss and a KL term."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GradientScorer:
     ℓ is the cross-entropy of the label over the loss set, η = `learning_rate`, λ = `kl_weight`,
     π_ref as `reference` says: the starting policy (θ = 0), its moving average
     θ_ref ← α·θ_ref + (1 − α)·θ after every step, or the policy at the step's beginning. With
-    `inner_steps` above 1 the same objective is descended that often, π_ref fixed meanwhile. The
+    `inner_steps` above 1 that many steps are taken on the same objective, with π_ref fixed. The
     clip level is `clip_level`, or `clip_multiple` times the median, or the 95 % quantile, of the
     last 200 losses (no clipping before 20).
 
@@ -97,7 +97,7 @@ class GradientScorer:
         """Learn a label over the loss set `presented`, or take the KL-only step (None).
 
         Raises:
-            SettingsError: if the feedback is a reward, or the features carry an offset.
+            SettingsError: the feedback is a reward, or the features carry an offset.
         """
         refuse_offset(inputs, self.name)
         gold = None
@@ -119,7 +119,7 @@ class GradientScorer:
             self.tracker.add(inputs, choice)
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Let an unasked round go by: it is counted, and under `all` V gets φ(z, x̂)."""
+        """Process an unasked round: it is counted, and under `all` V gets φ(z, x̂)."""
         self.rounds += 1
         if self.settings.track == "all":
             self.tracker.add(inputs, choice)
@@ -143,7 +143,7 @@ class GradientScorer:
         return {**own, "losses": self._losses.copy(), "counts": counts, **self.tracker.state()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the scorer that gave `state`, bit for bit."""
+        """Restore a `state`, bit for bit."""
         self.theta = restored(state, "theta", self.theta)
         self.reference = restored(state, "reference", self.reference)
         self.kl_weight = float(restored(state, "kl_weight", np.zeros(1))[0])
@@ -175,7 +175,7 @@ class GradientScorer:
     def _steady(
         self, inputs: Inputs, presented: tuple[int, ...], anchor: Array, target: float
     ) -> None:
-        """Adjust the KL weight by what the step's KL(π_θ ‖ π_ref) came to."""
+        """Adjust the KL weight by the observed KL(π_θ ‖ π_ref) of the step."""
         now = pick(self.scores(inputs), presented)
         observed = kl(now, pick(all_scores(anchor, inputs), presented))[0]
         most = 1.0 / self.settings.learning_rate

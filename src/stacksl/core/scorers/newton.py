@@ -1,4 +1,4 @@
-"""One-pass online Newton on the softmax: H grows by the Fisher information of what was bought."""
+"""The scorer `newton`: one-pass online Newton steps on the softmax, for pairs and classes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PairNewton(LinearScorer):
         """Learn a label over the loss set `presented`; None is no step.
 
         Raises:
-            SettingsError: if the feedback is a reward.
+            SettingsError: the feedback is a reward.
         """
         if feedback is None:
             return
@@ -85,7 +85,7 @@ class PairNewton(LinearScorer):
         self.rounds += 1
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Let an unasked round go by: it is counted, and under `all` H gets its information."""
+        """Process an unasked round: it is counted, and under `all` H gets its information."""
         self.rounds += 1
         if self.settings.track == "all":
             assert isinstance(inputs, PairFeatures)
@@ -112,7 +112,7 @@ class PairNewton(LinearScorer):
 def _information(rows: Array, images: Array, policy: Array) -> float:
     """tr(F H⁻¹) = Σ π_x ‖D_x‖² − ‖Σ π_x D_x‖² with D_x = φ_x − φ_i for the likeliest i.
 
-    Of rows that coincide the differences are exactly 0, and the information is.
+    Where all rows are equal, the differences and the information are exactly 0.
     """
     likeliest = int(np.argmax(policy))
     apart, against = rows - rows[likeliest], images - images[likeliest]
@@ -176,7 +176,7 @@ class ClassNewton(LinearScorer):
         """Learn a label over the loss set `presented`; None is no step.
 
         Raises:
-            SettingsError: if the feedback is a reward.
+            SettingsError: the feedback is a reward.
         """
         if feedback is None:
             return
@@ -188,7 +188,7 @@ class ClassNewton(LinearScorer):
         self.rounds += 1
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Let an unasked round go by: it is counted, and under `all` M gets ½hhᵀ."""
+        """Process an unasked round: it is counted, and under `all` M gets ½hhᵀ."""
         self.rounds += 1
         if self.settings.track == "all":
             self._inform(inputs, labels=0)

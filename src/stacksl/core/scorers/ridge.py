@@ -1,4 +1,4 @@
-"""The scorer of the theorems: the ridge estimate θ̂ = V⁻¹b, for pairs and for class heads."""
+"""The scorer `ridge`, of the theorems: θ̂ = V⁻¹b, for pairs and for class heads."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _NOTHING, _LABELS, _REWARDS = 0, 1, 2
 def shares(scores: Array) -> Array:
     """The policy of one-hot regression: max(s, 0)/Σ max(s, 0), uniform where no score is above 0.
 
-    `scores` is (m,). One-hot targets make a score an estimate of a probability, so it is cut to
-    where probabilities live and normalised; a softmax of it would be nearly uniform. Scores that
+    `scores` is (m,). One-hot targets make a score an estimate of a probability, so it is clipped
+    at 0 and normalised; a softmax of it would be nearly uniform. Scores that
     add up to less than 1e-9 of the targets' 1 are rounding, and none is above 0 (DESIGN D17).
 
     >>> shares(np.array([3.0, 1.0, -2.0])), shares(np.array([1e-17, 0.0]))
@@ -102,7 +102,7 @@ class PairRidge(LinearScorer):
         """Learn a label over the loss set `presented`, or a reward of `choice`; None is no step.
 
         Raises:
-            SettingsError: if labels and rewards are mixed, or the features carry an offset.
+            SettingsError: labels and rewards are mixed, or the features carry an offset.
         """
         if feedback is None:
             return
@@ -120,7 +120,7 @@ class PairRidge(LinearScorer):
         self.theta = self.confidence.gram_inv @ self.moment
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Let an unasked round go by: it is counted, and under `all` V gets φ(z, x̂)."""
+        """Process an unasked round: it is counted, and under `all` V gets φ(z, x̂)."""
         self.rounds += 1
         if self.settings.track == "all":
             assert isinstance(inputs, PairFeatures)
@@ -144,7 +144,7 @@ class PairRidge(LinearScorer):
         return {**super().state(), "moment": self.moment.copy(), "counts": counts}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the scorer that gave `state`, bit for bit."""
+        """Restore a `state`, bit for bit."""
         self.moment = restored(state, "moment", self.moment)
         counts = restored(state, "counts", np.zeros(3, dtype=np.int64))
         super().restore({**state, "counts": counts[:2]})
@@ -154,7 +154,7 @@ class PairRidge(LinearScorer):
         kind = _LABELS if isinstance(feedback, Label) else _REWARDS
         if self._fed not in (_NOTHING, kind):
             raise SettingsError(
-                "a scorer learns from labels or from rewards, but both came; "
+                "a scorer learns from labels or from rewards, got both; "
                 "choose one feedback for the whole run"
             )
         self._fed = kind
@@ -205,8 +205,8 @@ class ClassRidge(LinearScorer):
         """Learn a label; None is no step.
 
         Raises:
-            SettingsError: if the feedback is a reward, since a reward says nothing of the other
-                classes that share the matrix.
+            SettingsError: the feedback is a reward, which has no information on the other classes
+                that share the matrix.
         """
         if feedback is None:
             return
@@ -216,7 +216,7 @@ class ClassRidge(LinearScorer):
         self._regress(inputs, label.index, labels=1)
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
-        """Let an unasked round go by: it is counted, and under `all` A gets hhᵀ."""
+        """Process an unasked round: it is counted, and under `all` A gets hhᵀ."""
         self.rounds += 1
         if self.settings.track == "all":
             self._regress(inputs, None, labels=0)

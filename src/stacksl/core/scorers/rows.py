@@ -1,4 +1,4 @@
-"""What pair features and class heads share: scores, steps of θ by rows, radius and saved state."""
+"""Helpers of all scorers: scores, steps of θ by rows, radius and saved state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def presented_scores(
 
 
 def refuse_offset(features: Inputs | Block, scorer: str) -> None:
-    """Stop a scorer that has no place for a fixed part of the scores.
+    """Refuse features with a fixed part of the scores, which `scorer` does not support.
 
     Raises:
         SettingsError: `features` have one.
@@ -51,8 +51,8 @@ def refuse_offset(features: Inputs | Block, scorer: str) -> None:
     fixed = isinstance(features, PairFeatures) and features.offset is not None
     if fixed or (isinstance(features, PairBlock) and features.base is not None):
         raise SettingsError(
-            f"the scorer '{scorer}' has no place for the fixed part of the scores that these "
-            "features carry (a language model's own scores): use scorer 'newton'"
+            f"the scorer '{scorer}' takes features without a fixed part of the scores, got some "
+            "with one (a language model's own scores): use scorer 'newton'"
         )
 
 
@@ -75,7 +75,7 @@ def add_rows(theta: Array, inputs: Inputs, presented: tuple[int, ...], coefficie
 
 
 def gold_position(presented: tuple[int, ...], label: Label) -> int:
-    """Where the gold candidate stands in the loss set `presented`."""
+    """The position of the gold candidate in the loss set `presented`."""
     if label.index not in presented:
         raise ValueError(
             f"the loss set {presented} lacks the gold candidate {label.index}; "
@@ -88,18 +88,18 @@ def label_of(feedback: Feedback, scorer: str) -> Label:
     """The feedback as a label.
 
     Raises:
-        SettingsError: if it is a reward, which `scorer` cannot learn from.
+        SettingsError: it is a reward, which `scorer` cannot learn from.
     """
     if isinstance(feedback, Label):
         return feedback
     raise SettingsError(
-        f"{scorer} learns from labels, but a reward came; use scorer 'ridge' on pair features "
+        f"{scorer} learns from labels, got a reward; use scorer 'ridge' on pair features "
         "for rewards"
     )
 
 
 def current_radius(settings: ScorerSettings, dim: int, learnt: int, rounds: int) -> float:
-    """The radius after `learnt` labels in `rounds` rounds, by whichever the settings count."""
+    """The radius after `learnt` labels in `rounds` rounds, for the count that the settings name."""
     return radius(
         settings.noise,
         dim,
@@ -115,12 +115,12 @@ def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -
     """A writable copy of `state[name]`, which must have the shape of `like`.
 
     Raises:
-        FeatureError: if the state is of a scorer with other dimensions.
+        FeatureError: the state is of a scorer with other dimensions.
     """
     if name not in state or state[name].shape != like.shape:
-        came = f"shape {state[name].shape}" if name in state else "nothing"
+        found = f"shape {state[name].shape}" if name in state else "nothing"
         raise FeatureError(
-            f"the saved scorer should hold '{name}' of shape {like.shape}, but holds {came}; "
+            f"the saved scorer should hold '{name}' of shape {like.shape}, but holds {found}; "
             "use the scorer and the feature map it was saved with"
         )
     return np.array(state[name], dtype=like.dtype)

@@ -1,4 +1,4 @@
-"""The numbers a scorer is made of, with the default and the origin of each."""
+"""The settings of a scorer, with the default and the origin of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RadiusCounts = Literal["learnt", "rounds"]
 
 @dataclass(frozen=True, slots=True)
 class ScorerSettings:
-    """Everything that fixes a scorer besides its name and its dimensions.
+    """The settings that, with name and dimensions, define a scorer.
 
     Attributes:
         ridge: λ of V_0 = λI (paper, Section 4; 1e-3 to 1).
@@ -38,10 +38,10 @@ class ScorerSettings:
         inner_steps: gradient steps on the same objective in one round, 2 or more being the
             proximal reading of the trust region (D3); `sgd` alone.
         track: what enters V (D2); `theta` keeps no V at all and is for `sgd` alone.
-        radius_counts: the n of the radius: labels learnt, or rounds gone by (as printed).
-        action: what is played (D6): the largest score (`greedy`), the largest UCB (`ucb`), or the
-            largest score but on asked rounds the largest UCB (`asked`), since optimism is of use
-            only where the reward of the action is bought. See `Learner` for what the
+        radius_counts: the n of the radius: labels learnt, or rounds so far (as printed).
+        action: the action played (D6): the largest score (`greedy`), the largest UCB (`ucb`), or
+            the largest score but on asked rounds the largest UCB (`asked`), since optimism is of
+            use only where the reward of the action is bought. See `Learner` for what the
             certificate then bounds.
 
     Raises:
@@ -109,7 +109,9 @@ class ScorerSettings:
             ),
             ("inner_steps", self.inner_steps, "1 or more", self.inner_steps >= 1),
         ]
-        return [f"{name} must be {want}, not {got}" for name, got, want, good in checks if not good]
+        return [
+            f"{name} must be {wanted}, got {got}" for name, got, wanted, good in checks if not good
+        ]
 
     def _choice_mistakes(self) -> list[str]:
         choices = [
@@ -120,7 +122,7 @@ class ScorerSettings:
             ("action", self.action, Action),
         ]
         return [
-            f"{name} must be one of {', '.join(get_args(known))}, not '{got}'"
+            f"{name} must be one of {', '.join(get_args(known))}, got '{got}'"
             for name, got, known in choices
             if got not in get_args(known)
         ]

@@ -18,7 +18,7 @@ Widths: TypeAlias = tuple[Array, Callable[[int], Array]]
 
 
 class Tracker(Protocol):
-    """What is known of the directions seen so far: norms in V⁻¹, and V moved by one vector."""
+    """Norms in V⁻¹, and updates of V by one vector."""
 
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
         """Widths of the presented candidates, and their pair widths against any of them."""
@@ -33,7 +33,7 @@ class Tracker(Protocol):
         ...
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the tracker that gave `state`."""
+        """Restore a `state`."""
         ...
 
 
@@ -113,7 +113,7 @@ class ClassBlocks:
 
 
 class NoMatrix:
-    """No V at all (`track="theta"`): θ's path never reads it, and every width is NaN."""
+    """No V (`track="theta"`): every width is NaN."""
 
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
         """See `Tracker`."""

@@ -1,4 +1,4 @@
-"""One more class for a scorer that has learnt already: its head starts at zero."""
+"""Adding classes to a scorer that has learnt already; their heads start at zero."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ _BY_CLASS = ("theta", "reference")  # the arrays with a row for each class
 
 
 def widened(scorer: Scorer, classes: int, seed: int) -> Scorer:
-    """The scorer of `classes` classes that has learnt what `scorer`, of class heads, has.
+    """A scorer of `classes` classes with all that `scorer`, of class heads, has learnt.
 
-    The heads of the classes that are new are zero, as those of a class that no label named yet.
-    Matrices stay what they are: `ridge` and `newton` keep one for all classes, `sgd` a block for
-    each class that was chosen. Radii and widths that depend on the number of classes do so anew.
+    The heads of new classes are zero, as those of a class without labels.
+    Matrices do not change: `ridge` and `newton` keep one for all classes, `sgd` a block for
+    each class that was chosen. Radii and widths that depend on the number of
+    classes are computed for the new one.
 
     Args:
         scorer: of class heads, θ of shape (K, d).
@@ -29,8 +30,8 @@ def widened(scorer: Scorer, classes: int, seed: int) -> Scorer:
     theta = state["theta"]
     if theta.ndim != 2 or classes < len(theta):
         raise SettingsError(
-            f"a scorer of class heads takes on more classes, but one of θ {theta.shape} was to"
-            f" have {classes}: give at least as many classes as it has"
+            f"classes can only be added, to a scorer of class heads, got {classes} for θ of shape"
+            f" {theta.shape}: give at least as many classes as it has"
         )
     for name in _BY_CLASS:
         if name in state:

@@ -26,7 +26,7 @@ class Link:
 
 
 def genesis(run: str, budget: int, money: int | None, price: int, created: int) -> str:
-    """The hash that row 1 follows: it covers what the run was allowed to spend."""
+    """The hash that row 1 follows; it covers what the run may spend."""
     terms = ["stacksl ledger", run, budget, money, price, created]
     return sha256(canonical(terms).encode()).hexdigest()
 
@@ -65,13 +65,13 @@ def chain(run: str, head: Head, entries: Iterable[Entry]) -> list[Link]:
 
 
 Heads = Iterable[Head] | Mapping[str, Head]
-"""Ends that a chain once had; with the names of what keeps them, where they are known."""
+"""Ends that a chain once had; as a mapping, by the name of the file that stores each."""
 
 _Mark = tuple[Head, str]
 
 
 def walk(run: str, first: str, links: Iterable[Link], heads: Heads = ()) -> Iterator[Link]:
-    """The links again, each only after it was found unbroken.
+    """Yield the links, each after it was verified.
 
     `first` is the hash that row 1 must follow, `heads` are ends that the chain once had.
 
@@ -94,7 +94,7 @@ def walk(run: str, first: str, links: Iterable[Link], heads: Heads = ()) -> Iter
 
 
 def _marks(heads: Heads) -> list[_Mark]:
-    """The heads in the order of their rows, each with the name of what keeps it."""
+    """The heads in the order of their rows, each with the name of what stores it."""
     if isinstance(heads, Mapping):
         return sorted((head, name) for name, head in heads.items())
     return [(head, "a checkpoint") for head in sorted(heads)]
@@ -103,24 +103,24 @@ def _marks(heads: Heads) -> list[_Mark]:
 def _check(run: str, end: Head, link: Link) -> None:
     if link.seq != end.count + 1:
         raise LedgerCorrupt(
-            f"row {end.count + 1} of the ledger is missing, row {link.seq} came instead: "
+            f"row {end.count + 1} of the ledger is missing, got row {link.seq} instead: "
             "a row was removed, restore the file from a copy"
         )
     if link.previous != end.hash:
         raise LedgerCorrupt(
-            f"row {link.seq} of the ledger should follow the hash {end.hash[:12]}, but says "
+            f"row {link.seq} of the ledger should follow the hash {end.hash[:12]}, but has "
             f"{link.previous[:12]}: it was edited, restore the file from a copy"
         )
     expected = link_hash(run, link.seq, link.entry, link.previous)
     if link.hash != expected:
         raise LedgerCorrupt(
-            f"row {link.seq} of the ledger should have the hash {expected[:12]}, but carries "
+            f"row {link.seq} of the ledger should have the hash {expected[:12]}, but has "
             f"{link.hash[:12]}: it was edited, restore the file from a copy"
         )
 
 
 def _passed(marks: list[_Mark], end: Head) -> list[_Mark]:
-    """The marks still ahead of `end`; one at its very place must be it."""
+    """The marks after `end`; one at the row of `end` must be equal to it."""
     while marks and marks[0][0].count <= end.count:
         mark, name = marks.pop(0)
         if mark.hash != end.hash:

@@ -1,4 +1,4 @@
-"""The database under a ledger: one connection, one writer at a time, every fault one sentence."""
+"""The database of a ledger: one connection, one writer at a time, every fault one sentence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _PAGE: Final = 4096
-_READERS: Final = 500  # milliseconds that cutting the log waits for readers
+_READERS: Final = 500  # milliseconds to wait for readers before the log is truncated
 _ENTRY = [events.c[name] for name in Entry.__dataclass_fields__]
 _LINK = [events.c.seq, *_ENTRY, events.c.previous, events.c.hash]
 
@@ -33,9 +33,8 @@ _LINK = [events.c.seq, *_ENTRY, events.c.previous, events.c.hash]
 class Store:
     """One open database that holds the chains of one or several runs.
 
-    Writers take the whole ledger (`BEGIN IMMEDIATE` on SQLite, a lock on the run's row elsewhere)
-    before they read what they decide on. On SQLite the journal is a write-ahead log and every
-    commit waits for the disk.
+    Writers lock the whole ledger (`BEGIN IMMEDIATE` on SQLite, the run's row elsewhere) before
+    they read what they decide on. SQLite keeps a write-ahead log, and every commit is synced.
 
     Attributes:
         name: the file or the address, without a password, for messages.
@@ -78,7 +77,7 @@ class Store:
 
     @contextmanager
     def sentences(self) -> Iterator[None]:
-        """Turns the database's errors into ours, one sentence each."""
+        """Turn the database's errors into ours, one sentence each."""
         try:
             yield
         except IntegrityError as error:
@@ -88,22 +87,22 @@ class Store:
             ) from error
         except DBAPIError as error:
             raise _sentence(self.name, str(error.orig)) from error
-        except UnicodeDecodeError as error:  # in the database's own words of what is wrong
+        except UnicodeDecodeError as error:  # raised by the decoding of an error message
             raise _sentence(self.name, "malformed text") from error
         except (SQLAlchemyError, ImportError) as error:
             raise LedgerError(f"the ledger {self.name} cannot be opened: {error}") from error
 
     @contextmanager
     def writing(self, run: str | None = None) -> Iterator[Connection]:
-        """A transaction that nobody else can write beside; rolled back unless `commit` is called.
+        """An exclusive write transaction; rolled back unless `commit` is called.
 
         Raises:
-            LedgerError: the database cannot be written; nothing was.
+            LedgerError: the database cannot be written; nothing was written.
         """
         if self.readonly:
             raise LedgerError(f"the ledger {self.name} was opened for reading only")
         with self.sentences():
-            self.connection.rollback()  # ends a read's transaction where the database keeps one
+            self.connection.rollback()  # a database may keep a read transaction open
             if self._sqlite:
                 self.connection.exec_driver_sql("BEGIN IMMEDIATE")
             elif run is not None:
@@ -113,7 +112,7 @@ class Store:
                 yield self.connection
             except BaseException:
                 self.connection.rollback()
-                # SQLAlchemy takes a transaction whose commit failed for over; the file does not
+                # after a failed commit SQLAlchemy considers the transaction over, SQLite does not
                 self.connection.connection.rollback()
                 raise
 
@@ -126,7 +125,7 @@ class Store:
         self.fsync_seconds += time.perf_counter() - start
 
     def append(self, run: str, links: Sequence[Link]) -> None:
-        """Write links at the end of a chain, inside the transaction that is open."""
+        """Append links to a chain, in the open transaction."""
         if links:
             self.connection.execute(insert(events), [_values(run, link) for link in links])
 
@@ -146,9 +145,9 @@ class Store:
         without: str | None = None,
         only: Sequence[str] = (),
     ) -> Iterator[Link]:
-        """The chain from row `after` + 1 (to row `upto`), a page at a time.
+        """Yield the chain from row `after` + 1 (to row `upto`), a page at a time.
 
-        `without` an event, or `only` those named.
+        Rows of the event `without` are left out, and so are those of none of the events `only`.
         """
         query = select(*_LINK).where(events.c.run == run).order_by(events.c.seq).limit(_PAGE)
         if upto is not None:
@@ -190,19 +189,19 @@ class Store:
 
     @property
     def unclean(self) -> bool:
-        """Whether something was erased whose bytes the file may still hold."""
+        """Whether the file may still hold bytes of erased rows."""
         return self._sqlite and bool(self._pragma("user_version"))
 
     def mark_unclean(self) -> None:
-        """Note, in the transaction that is open, that what it erases is to be wiped."""
+        """Record, in the open transaction, that the rows it erases are to be wiped."""
         if self._sqlite:
             self._pragma("user_version=1")
 
     def wipe(self) -> None:
-        """Leave no byte of what was erased in the file or the ones that SQLite keeps beside it.
+        """Remove the bytes of erased rows from the file and those that SQLite keeps beside it.
 
-        The file is built anew without its free pages (VACUUM) and the write-ahead log cut to
-        nothing. Where a crash comes between, `unclean` stays true.
+        The file is rewritten without its free pages (VACUUM) and the write-ahead log truncated.
+        After a crash in between, `unclean` is still true.
 
         Raises:
             LedgerError: another process reads the ledger, or the disk is full.
@@ -211,23 +210,23 @@ class Store:
             return
         with self.sentences():
             self.connection.rollback()
-            self._pragma("temp_store=MEMORY")  # VACUUM's copy must not lie in another folder
+            self._pragma("temp_store=MEMORY")  # VACUUM must leave no copy in another folder
             self.connection.exec_driver_sql("VACUUM")
             busy = self._pragma("wal_checkpoint(TRUNCATE)")
         if busy:
             raise LedgerError(
                 f"the ledger {self.name} is read by another process, so what was erased may still "
-                "be in its log: wait for that process to end, then open the ledger once more"
+                "be in its log: wait for that process to end, then open the ledger again"
             )
         with self.sentences():
             self._pragma("user_version=0")
 
     def empty_log(self) -> None:
-        """Move what is committed from the write-ahead log into the file, and cut the log.
+        """Move committed rows from the write-ahead log into the file, and truncate the log.
 
-        SQLite takes a damaged log for one that ends there, so rows in it are lost unseen; those in
-        the file are found damaged by `verify`. Where another process reads, or the disk is full,
-        the log stays: it is as durable as the file.
+        SQLite reads a damaged log only up to the damage and reports nothing, so rows behind it are
+        lost; damage in the file is found by `verify`. Where another process reads, or the disk is
+        full, the log is kept: it is as durable as the file.
         """
         if self._sqlite and not self.readonly:
             with suppress(DBAPIError):
@@ -236,13 +235,13 @@ class Store:
                 self._pragma(f"busy_timeout={round(1000 * self._patience)}")
 
     def _pragma(self, words: str) -> int:
-        """The first number that a PRAGMA gives, 0 where it gives none."""
+        """The first number of a PRAGMA's result; 0 where it has none."""
         result = self.connection.exec_driver_sql(f"PRAGMA {words}")
         row = result.first() if result.returns_rows else None
         return 0 if row is None else int(row[0])
 
     def close(self) -> None:
-        """Let the database go."""
+        """Close the database."""
         if self.connection.closed:
             return
         with self.sentences():
@@ -259,7 +258,7 @@ def expect_file(path: Path) -> None:
         LedgerError: there is none, or a folder, or an empty file.
     """
     if path.is_dir():
-        raise LedgerError(f"expected a ledger file, came the folder {path}: name its ledger.db")
+        raise LedgerError(f"expected a ledger file, got the folder {path}: name its ledger.db")
     if not path.exists():
         raise LedgerError(f"there is no ledger at {path}: name the ledger.db of a run")
     if path.stat().st_size == 0:
@@ -273,7 +272,7 @@ def remove_file(path: Path) -> None:
 
 
 def place_file(draft: Path, path: Path) -> None:
-    """Give a closed ledger its name, durably.
+    """Rename the closed ledger `draft` to `path`, durably.
 
     Raises:
         LedgerError: the disk is full, or the folder cannot be written.
@@ -299,13 +298,13 @@ def _url(where: str | Path) -> URL:
             return make_url(text)
         except SQLAlchemyError as error:
             raise LedgerError(
-                f"expected a path or a database URL, came {text!r}: {error}"
+                f"expected a path or a database URL, got {text!r}: {error}"
             ) from error
     return URL.create("sqlite", database=text)
 
 
 def _open_readonly(path: Path, patience: float) -> sqlite3.Connection:
-    """The file, opened so that nothing can be written to it."""
+    """Open the file for reading only."""
     address = path.absolute().as_uri() + "?mode=ro"
     connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
     try:
@@ -314,16 +313,16 @@ def _open_readonly(path: Path, patience: float) -> sqlite3.Connection:
         connection.close()
         if path.with_name(path.name + "-wal").exists():
             raise
-        # a folder without write permission cannot hold the log's index; nobody writes there either
+        # a folder without write permission cannot hold the log's index, and has no writer
         address += "&immutable=1"
         connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
     return connection
 
 
 def _make_private(path: Path) -> None:
-    """Make a missing file as its owner's alone; SQLite gives what it keeps beside it the same bits.
+    """Create a missing file with mode 0600; SQLite gives the files beside it the same mode.
 
-    What cannot be made here cannot be opened either, and the database's sentence says why.
+    An error here is ignored: opening the file raises it again, with a clear message.
     """
     with suppress(OSError):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -347,7 +346,7 @@ _SENTENCES: Final = (
     ("readonly", LedgerError, "cannot be written, it is read-only: make it writable"),
     ("read-only", LedgerError, "cannot be written, it is read-only: make it writable"),
     ("locked", LedgerError, "is held by another process: wait for it to end, or stop it"),
-    ("not a database", LedgerError, "should be an SQLite file, came something else"),
+    ("not a database", LedgerError, "should be an SQLite file, got something else"),
     ("decode to UTF-8", LedgerCorrupt, "is damaged (a text in it is none): restore a copy"),
     ("malformed", LedgerCorrupt, "is damaged (its file was cut or overwritten): restore a copy"),
     ("unable to open", LedgerError, "cannot be opened: check its folder and permissions"),

@@ -1,4 +1,4 @@
-"""The items of a run beside the chain: which surrogate stands for which id."""
+"""The table of a run's items: the surrogates in the chain, and the ids they stand for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEW: Final = 1024  # items that are looked up one by one
 
 
 class _Item(NamedTuple):
-    """A row of the table `items`; of a forgotten item only the size is left."""
+    """A row of the table `items`; of a forgotten item only the size remains."""
 
     id: str | None
     size: int | None
@@ -42,16 +42,16 @@ class _Item(NamedTuple):
         return tombstone(surrogate) if self.id is None or self.salt is None else self.id
 
     def may_hold(self, content: str) -> bool:
-        """Whether the item has this content; nothing is known of one that was forgotten."""
+        """Whether the item has this content, or may have had it before it was forgotten."""
         return self.salt is None or _content_hash(self.salt, content) == self.content_hash
 
 
-class Register:
-    """Which surrogate stands for which item, with a salted hash of each item's content.
+class Items:
+    """The surrogate of each item of a run, with a salted hash of the item's content.
 
     A chain row holds the surrogate, and the first of an item (its certificate, or the lease of an
     audit or of an owned label) the item's `commitment`: SHA-256 of its salt, id, size and content
-    hash. Without the salt neither tells anything about the item.
+    hash. Without the salt neither reveals anything about the item.
     """
 
     def __init__(self, store: Store, run: str) -> None:
@@ -60,10 +60,10 @@ class Register:
         self.read()
 
     def read(self) -> None:
-        """Take the items as they are on disk now.
+        """Clear the cache, so that items are read from disk again.
 
-        Each is looked up when it is asked for, since a label or two of a large pool should not cost
-        a reading of the pool; where more than `_FEW` are asked for, all are read at once.
+        Items are looked up one by one, so that a few labels of a large pool do not cost a reading
+        of the whole pool; from `_FEW` lookups on all are read at once.
         """
         self._items: dict[str, _Item] = {}
         self._surrogates: dict[str, str] = {}
@@ -76,7 +76,7 @@ class Register:
         return self._items.get(surrogate)
 
     def _known(self, id: str) -> str | None:
-        """The surrogate of an item, or of a tombstone; None where the ledger does not know it."""
+        """The surrogate of an item or a tombstone; None where the id is unknown."""
         if id not in self._surrogates:
             self._look_up(items.c.id == id)
         if id not in self._surrogates and (surrogate := buried(id)) is not None:
@@ -99,22 +99,22 @@ class Register:
 
     @staticmethod
     def write(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
-        """Enter items.
+        """Insert items.
 
         Raises:
-            LedgerError: an id comes twice.
+            LedgerError: an id appears twice.
         """
         rows = list(_entered(run, records))
         seen: set[object] = set()
         for row in rows:
             if row["id"] in seen:
-                raise LedgerError(f"item ids should be unique, '{row['id']}' came twice")
+                raise LedgerError(f"item ids should be unique, got '{row['id']}' twice")
             seen.add(row["id"])
         if rows:
             connection.execute(insert(items), rows)
 
     def fresh(self, records: Iterable[ItemRecord]) -> list[ItemRecord]:
-        """Those of the records that are not entered yet.
+        """The records that are not in the table yet.
 
         Raises:
             LedgerError: an id is taken by another item.
@@ -133,13 +133,13 @@ class Register:
         return new
 
     def erase(self, surrogate: str) -> None:
-        """Empty an item's row but for K, in the transaction that is open; `read` afterwards."""
+        """Clear an item's row except for K, in the open transaction; `read` afterwards."""
         mine = (items.c.run == self._run, items.c.surrogate == surrogate)
         nothing = dict.fromkeys(("id", "salt", "content_hash"))
         self._store.connection.execute(update(items).where(*mine).values(nothing))
 
     def words(self, surrogate: str, text: str | None, note: str | None) -> str | None:
-        """What the chain holds of free texts: their hash with the item's salt; None for none.
+        """The hash of free texts with the item's salt, as the chain holds it; None for no text.
 
         Raises:
             LedgerError: the item was forgotten.
@@ -150,8 +150,8 @@ class Register:
         salt = None if item is None else item.salt
         if salt is None:
             raise LedgerError(
-                "a free text came with the answer to an item that was forgotten, and nothing is "
-                "kept of such items: leave that answer out"
+                "a free text is not kept for a forgotten item, got one in an answer: leave that "
+                "answer out"
             )
         return _content_hash(salt, canonical([text, note]))
 
@@ -178,7 +178,7 @@ class Register:
         return found
 
     def id(self, surrogate: str | None) -> str | None:
-        """The id behind a surrogate; that of its tombstone where the item was forgotten."""
+        """The id of a surrogate; that of its tombstone where the item was forgotten."""
         item = None if surrogate is None else self._item(surrogate)
         return None if item is None else item.name(str(surrogate))
 
@@ -195,14 +195,14 @@ class Register:
             return self._store.connection.execute(most).scalar() or 0
 
     def commitment(self, surrogate: str) -> str | None:
-        """The salted hash that the chain holds of an item; None where it was forgotten."""
+        """The salted hash of an item in the chain; None where it was forgotten."""
         item = self._item(surrogate)
         return None if item is None or item.salt is None else item.commitment
 
     def compare(self, records: Iterable[ItemRecord]) -> None:
-        """Hold a data file's items against the ones the run began with.
+        """Compare a data file's items with those the run began with.
 
-        Those that were forgotten since are left out, whether the file still has them or not.
+        Forgotten items are ignored, whether or not the file still has them.
 
         Raises:
             LedgerError: items differ, are gone or are new; the first few are named.
@@ -225,7 +225,7 @@ class Register:
         ]
         if any(faults):
             raise LedgerError(
-                "the data should hold the very items this run began with, but "
+                "the data should hold the same items this run began with, but "
                 f"{'; '.join(f for f in faults if f)}: give it the file it began with, or start a "
                 "new run"
             )
@@ -243,7 +243,7 @@ class Register:
             )
 
     def check(self, surrogate: str, commitment: object, seq: int) -> None:
-        """Hold the item beside the chain against what row `seq` of the chain says of it.
+        """Compare an item with its hash in row `seq` of the chain.
 
         Raises:
             LedgerCorrupt: the item's id, size, salt or content hash was edited.
@@ -251,7 +251,7 @@ class Register:
         own = self.commitment(surrogate)
         if own is not None and own != commitment:
             raise LedgerCorrupt(
-                f"row {seq} of the ledger says {str(commitment)[:12]} of the item "
+                f"row {seq} of the ledger holds the hash {str(commitment)[:12]} of item "
                 f"'{self.id(surrogate)}', the table of items gives {own[:12]}: the item was "
                 "edited, restore the file from a copy"
             )

@@ -1,7 +1,7 @@
-"""What lies beside the chain: names of people, free texts of answers, and what was handed out.
+"""The private tables beside the chain: names of people, free texts, rows handed out.
 
-The chain holds a random code of a name and a salted hash of a text. All of this can be erased and
-the chain still verifies.
+The chain holds a random code for a name and a salted hash of a text, so these tables can be erased
+and the chain still verifies.
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ from sqlalchemy import delete, func, insert, select
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import Handed
-from stacksl.ledger.store.items import Register
+from stacksl.ledger.store.items import Items
 from stacksl.ledger.store.schema import handed, names, texts, typed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 
-_AT_ONCE: Final = 500  # keys that are asked for in one statement
+_AT_ONCE: Final = 500  # keys in one statement
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """Rows that go to disk in the transaction of the entries they belong to."""
+    """Rows to be written in the transaction of the entries they belong to."""
 
     names: list[dict[str, object]] = field(default_factory=list)
     texts: list[dict[str, object]] = field(default_factory=list)
     handed: list[dict[str, object]] = field(default_factory=list)
 
 
-class Annex:
-    """The tables of one run that lie beside its chain.
+class PrivateTables:
+    """The private tables of one run.
 
-    What is noted waits until `write`, which the ledger calls in the transaction that writes the
-    chain's rows; `tentative` takes it back where that fails.
+    New rows are kept in memory until `write`, which the journal calls in the transaction that
+    writes the chain's rows; `tentative` drops them where that fails.
     """
 
-    def __init__(self, connection: Connection, run: str, register: Register) -> None:
+    def __init__(self, connection: Connection, run: str, items: Items) -> None:
         self._connection = connection
         self._run = run
-        self._register = register
+        self._items = items
         self._waiting = _Waiting()
         self.read()
 
     def read(self) -> None:
-        """Take the names as they are on disk now."""
+        """Read the names from disk."""
         rows = self._connection.execute(select(names).where(names.c.run == self._run))
         self._names: dict[str, str] = {row.code: row.name for row in typed(names.c, rows)}
         self._codes = {name: code for code, name in self._names.items()}
 
     @property
     def waits(self) -> bool:
-        """Whether anything was noted that is not on disk."""
+        """Whether there are rows not yet written."""
         waiting = self._waiting
         return bool(waiting.names or waiting.texts or waiting.handed)
 
     @contextmanager
     def tentative(self) -> Iterator[None]:
-        """What is noted inside is taken back if the block raises."""
+        """Drop the rows added inside if the block raises."""
         before, codes, named = self._waiting, dict(self._codes), dict(self._names)
         self._waiting = _Waiting(list(before.names), list(before.texts), list(before.handed))
         try:
@@ -75,11 +75,11 @@ class Annex:
             raise
 
     def code(self, name: str) -> str:
-        """What the chain calls a labeler: a person's code, any other name as it is."""
+        """A labeler as the chain records it: a person's code, any other name unchanged."""
         return self._codes.get(name, name)
 
     def name(self, code: str | None) -> str | None:
-        """The name behind what the chain says."""
+        """The name for a code of the chain."""
         return None if code is None else self._names.get(code, code)
 
     def enrol(self, name: str, kind: str) -> str:
@@ -91,19 +91,19 @@ class Annex:
         return self._codes[name]
 
     def note_texts(self, item: str, words: str, text: str | None, note: str | None) -> None:
-        """Keep the free texts of an answer under the hash that the chain holds of them."""
+        """Add the free texts of an answer, by their hash in the chain."""
         row: dict[str, object] = {"run": self._run, "item": item, "words": words}
         row |= {"text": text, "note": note}
         if row not in self._waiting.texts and words not in self.texts(item):
             self._waiting.texts.append(row)
 
     def note_handed(self, row: Handed) -> None:
-        """Keep one row of a sheet."""
+        """Add one row of a sheet."""
         self._waiting.handed.append(
             {
                 "run": self._run,
                 "key": row.key,
-                "item": self._register.surrogate(row.item),
+                "item": self._items.surrogate(row.item),
                 "slot": row.slot,
                 "token": row.token,
                 "annotator": self.enrol(row.annotator, "person"),
@@ -113,7 +113,7 @@ class Annex:
         )
 
     def write(self) -> None:
-        """Write what waits, inside the transaction that is open; `written` once it is on disk."""
+        """Write the new rows in the open transaction; call `written` once it is committed."""
         waiting = self._waiting
         for table, rows in ((names, waiting.names), (texts, waiting.texts)):
             if rows:
@@ -125,11 +125,11 @@ class Annex:
             self._connection.execute(insert(handed), placed)
 
     def written(self) -> None:
-        """What waited is on disk."""
+        """Clear the rows that `write` wrote."""
         self._waiting = _Waiting()
 
     def erase(self, item: str) -> None:
-        """Delete what there is of an item, inside the transaction that is open."""
+        """Delete the rows of an item, in the open transaction."""
         for table in (texts, handed):
             mine = (table.c.run == self._run, table.c.item == item)
             self._connection.execute(delete(table).where(*mine))
@@ -154,17 +154,17 @@ class Annex:
             rows = sorted(rows, key=lambda row: row.place)
         found = []
         for row in typed(handed.c, rows):
-            item, who = self._register.id(row.item), self.name(row.annotator)
+            item, who = self._items.id(row.item), self.name(row.annotator)
             if item is not None and who is not None:
                 order = _order(row.key, row.shown)
                 found.append(Handed(row.key, item, row.slot, row.token, who, row.sheet, order))
         return found
 
     def expect_new(self, keys: Sequence[str]) -> None:
-        """Check that keys were never handed out.
+        """Check that keys were not handed out before.
 
         Raises:
-            LedgerError: one was, or comes twice.
+            LedgerError: one was, or appears twice.
         """
         taken = {row.key for row in self.handed(keys)}
         for key in keys:
@@ -173,23 +173,23 @@ class Annex:
             taken.add(key)
 
     def check(self, item: str, words: str, seq: int) -> None:
-        """Hold the free texts beside the chain against what row `seq` of the chain says of them.
+        """Compare the free texts of an answer with their hash in row `seq` of the chain.
 
         Raises:
-            LedgerCorrupt: a text of an item that was not forgotten is gone, or was edited.
+            LedgerCorrupt: a text of an item that was not forgotten is missing or was edited.
         """
-        if self._register.commitment(item) is None:
+        if self._items.commitment(item) is None:
             return
         text, note = self.texts(item).get(words, (None, None))
-        if self._register.words(item, text, note) != words:
+        if self._items.words(item, text, note) != words:
             raise LedgerCorrupt(
-                f"row {seq} of the ledger says {words[:12]} of the words beside an answer, and "
+                f"row {seq} of the ledger holds the hash {words[:12]} of an answer's texts, but "
                 "the table of texts holds others: they were edited, restore the file from a copy"
             )
 
 
 def _order(key: str, shown: str) -> tuple[int, ...]:
-    """The order of candidates as the table of rows handed out holds it."""
+    """The order of candidates in a row of the table `handed`."""
     try:
         order = json.loads(shown)
     except ValueError:

@@ -1,8 +1,8 @@
 """The ledger's tables, and the number of their format.
 
-`runs` says what a run may spend, `events` is the chain, and the others lie beside it: the chain
-names an item by a random surrogate and a person by a random code, and of free texts it holds a
-salted hash, so that forgetting an item never touches the chain.
+`runs` holds what a run may spend, `events` the chain. The chain names an item by a random
+surrogate, a person by a random code and free texts by a salted hash; the other tables hold what
+these stand for, so that forgetting an item never changes the chain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 METADATA: Final = MetaData()
 
 FORMAT: Final = 1
-"""What this version writes and reads; any change to a table or to what a row says raises it."""
+"""The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 formats: Final = Table("format", METADATA, Column("number", Integer, primary_key=True))
 """One row: the format of the file. No other table is read before it."""
@@ -59,7 +59,7 @@ items: Final = Table(
     Column("content_hash", String(64)),
     Index("items_id", "run", "id", unique=True),
 )
-"""What the chain must not hold: the id and the salt of each item."""
+"""The id and the salt of each item, which the chain must not hold."""
 
 names: Final = Table(
     "names",
@@ -69,7 +69,7 @@ names: Final = Table(
     Column("name", Text, nullable=False),
     Index("names_name", "run", "name", unique=True),
 )
-"""Who the codes of the chain are: annotators, and the sources of owned labels."""
+"""The names for the codes of the chain: annotators, and the sources of owned labels."""
 
 texts: Final = Table(
     "texts",
@@ -120,7 +120,7 @@ events: Final = Table(
 
 
 def make_tables(connection: Connection) -> None:
-    """Make what is not there yet, inside the transaction of `connection`."""
+    """Create missing tables, in the transaction of `connection`."""
     METADATA.create_all(connection)
     if connection.execute(select(formats)).first() is None:
         connection.execute(insert(formats).values(number=FORMAT))
@@ -130,7 +130,7 @@ def expect_format(connection: Connection) -> None:
     """Check that a database is a ledger of the format that this version reads.
 
     Raises:
-        LedgerError: it is no ledger, or an older or newer one.
+        LedgerError: it is not a ledger, or has an older or newer format.
     """
     found = inspect(connection).get_table_names()
     if events.name not in found:
@@ -148,9 +148,9 @@ def expect_format(connection: Connection) -> None:
 
 
 def typed(columns: Iterable[Column[Any]], rows: Iterable[Any]) -> Iterator[Any]:
-    """The `rows`, each after its values were found to be of the types of their `columns`.
+    """Yield the `rows`, each after a check that its values have the types of their `columns`.
 
-    SQLite keeps a text in a column of integers, and a damaged file has such.
+    SQLite accepts a text in a column of integers, so a damaged file can hold one.
 
     Raises:
         LedgerCorrupt: naming the table and the column.

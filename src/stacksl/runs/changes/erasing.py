@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from stacksl.features.store import erase, is_frozen, items_in
+from stacksl.features.store import erase, has_block, items_in
 from stacksl.files.atomic import write_atomic
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
 from stacksl.runs.storage.folder import RunFolder, read_facts
@@ -73,14 +73,14 @@ def erase_features(
         ids: of all items from now on.
     """
     for name, part in parts.items():
-        if part.start <= row < part.stop and is_frozen(folder.features / name):
+        if part.start <= row < part.stop and has_block(folder.features / name):
             erase(folder.features / name, row - part.start, ids[part])
     for epoch in sorted(folder.features.glob("epoch-*")):
-        began = items_in(epoch) if is_frozen(epoch) else 0
+        began = items_in(epoch) if has_block(epoch) else 0
         if row < began:
             erase(epoch, row, ids[:began])
         for name, part in parts.items():  # of items added during the epoch
-            if began <= part.start <= row < part.stop and is_frozen(epoch / name):
+            if began <= part.start <= row < part.stop and has_block(epoch / name):
                 erase(epoch / name, row - part.start, ids[part])
     for training in folder.adapters.glob("*.part"):
         shutil.rmtree(training, ignore_errors=True)

@@ -11,7 +11,7 @@ from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.errors import LedgerError, RunError
 from stacksl.features import FeatureMap, make_features
-from stacksl.features.store import freeze, is_frozen, thaw
+from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
 from stacksl.files.private import make_private
 from stacksl.labelers.protocol import Labeler
@@ -98,7 +98,7 @@ def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
 
 
 def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:
-    """The block of all items: encoded and frozen once, thawed ever after.
+    """The block of all items: computed once, then memory-mapped.
 
     The map is fitted on the items the run began with; those that came later are rows of it too,
     in a folder of their own for each file.
@@ -116,12 +116,12 @@ def features_again(spec: RunSpec) -> Block:
     if spec.settings.adapts:
         ids, folder = [item.id for item in spec.dataset.items], spec.folder.features
         parts = spec.stock.features.items()
-        if not all(is_frozen(folder / name) for name, _ in parts):
+        if not all(has_block(folder / name) for name, _ in parts):
             raise RunError(
                 f"the run {spec.folder.path} was given items that its model has not read yet:"
                 f" `stacksl resume {spec.folder.path}` first"
             )
-        return joined([thaw(folder / name, None, ids[part]) for name, part in parts])
+        return joined([load_block(folder / name, None, ids[part]) for name, part in parts])
     return features_of(spec, feature_map(spec), silent)
 
 
@@ -132,9 +132,9 @@ def _frozen(
     items = spec.dataset.items[part]
     ids = [item.id for item in items]
     home = spec.folder.features / "map.safetensors"
-    if is_frozen(folder):
+    if has_block(folder):
         features.restore(arrays.load(home))
-        return thaw(folder, features.fingerprint, ids)
+        return load_block(folder, features.fingerprint, ids)
     if part.start == 0:
         features.fit(items)
     tell = throttled(report)
@@ -145,8 +145,8 @@ def _frozen(
     if part.start == 0:
         arrays.save(home, features.state())
     make_private(folder)
-    freeze(folder, block, features.fingerprint, ids)
-    return thaw(folder, features.fingerprint, ids)
+    save_block(folder, block, features.fingerprint, ids)
+    return load_block(folder, features.fingerprint, ids)
 
 
 def cut_texts(features: FeatureMap) -> list[str]:

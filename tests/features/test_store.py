@@ -1,4 +1,4 @@
-"""Frozen features: what was written comes back, and every spoilt row is found."""
+"""The feature store: saved features are read back bit for bit, and damage is found by row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.errors import FeatureError
-from stacksl.features.store import freeze, is_frozen, thaw
+from stacksl.features.store import has_block, load_block, save_block
 
 ROWS = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
 BLOCKS = {
@@ -20,15 +20,15 @@ BLOCKS = {
 
 
 @pytest.fixture(params=BLOCKS)
-def frozen(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[SharedBlock | PairBlock, Path]:
+def saved(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[SharedBlock | PairBlock, Path]:
     block = BLOCKS[request.param]
-    freeze(tmp_path, block, "the map")
+    save_block(tmp_path, block, "the map")
     return block, tmp_path
 
 
-def test_features_come_back_bit_for_bit(frozen) -> None:
-    block, folder = frozen
-    again = thaw(folder, "the map")
+def test_features_come_back_bit_for_bit(saved) -> None:
+    block, folder = saved
+    again = load_block(folder, "the map")
     assert type(again) is type(block)
     assert len(again) == len(block)
     if isinstance(block, SharedBlock):
@@ -41,68 +41,68 @@ def test_features_come_back_bit_for_bit(frozen) -> None:
         assert block.base is None or again.base.tobytes() == block.base.tobytes()
 
 
-def test_an_edited_row_is_named(frozen) -> None:
-    _, folder = frozen
+def test_an_edited_row_is_named(saved) -> None:
+    _, folder = saved
     rows = np.load(folder / "rows.npy")
     rows[4, 2] = np.nextafter(rows[4, 2], np.float32(9))
     np.save(folder / "rows.npy", rows)
     with pytest.raises(FeatureError, match=r"row 4 of .*rows\.npy.* does not match its hash"):
-        thaw(folder)
+        load_block(folder)
 
 
-def test_a_row_gone_and_a_hash_gone_are_found(frozen) -> None:
-    _, folder = frozen
+def test_a_row_gone_and_a_hash_gone_are_found(saved) -> None:
+    _, folder = saved
     np.save(folder / "rows.npy", ROWS[:-1])
     with pytest.raises(FeatureError, match=r"rows\.npy cannot be read \(it should have \d+ bytes"):
-        thaw(folder)
+        load_block(folder)
     np.save(folder / "rows.npy", ROWS)
     hashes = folder / "rows.blake2b"
     hashes.write_bytes(hashes.read_bytes()[:-16])
     with pytest.raises(FeatureError, match=r"rows\.blake2b should have 7 hashes, but has 6"):
-        thaw(folder)
+        load_block(folder)
     hashes.unlink()
     with pytest.raises(FeatureError, match="hashes of the run's features cannot be read"):
-        thaw(folder)
+        load_block(folder)
 
 
-def test_another_dimension_is_refused(frozen) -> None:
-    _, folder = frozen
+def test_another_dimension_is_refused(saved) -> None:
+    _, folder = saved
     text = (folder / "features.json").read_text()
     (folder / "features.json").write_text(text.replace('"dim": 5', '"dim": 6'))
     with pytest.raises(FeatureError, match="does not match its SHA-256"):
-        thaw(folder)
+        load_block(folder)
 
 
-def test_another_feature_map_is_refused(frozen) -> None:
-    _, folder = frozen
+def test_another_feature_map_is_refused(saved) -> None:
+    _, folder = saved
     with pytest.raises(FeatureError, match="resume with the versions and weights"):
-        thaw(folder, "another map")
+        load_block(folder, "another map")
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x93NUMPY", b"PK\x03\x04garbage", bytes(300)])
-def test_a_damaged_file_is_a_sentence(frozen, damage: bytes) -> None:
-    _, folder = frozen
+def test_a_damaged_file_is_a_sentence(saved, damage: bytes) -> None:
+    _, folder = saved
     (folder / "rows.npy").write_bytes(damage)
     with pytest.raises(FeatureError, match="cannot be read"):
-        thaw(folder)
+        load_block(folder)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"dim": 5'])
-def test_a_damaged_description_is_a_sentence(frozen, text: str) -> None:
-    _, folder = frozen
+def test_a_damaged_description_is_a_sentence(saved, text: str) -> None:
+    _, folder = saved
     (folder / "features.json").write_text(text)
     with pytest.raises(FeatureError, match="cannot be read"):
-        thaw(folder)
+        load_block(folder)
 
 
 def test_offsets_that_do_not_fit_are_refused(tmp_path) -> None:
-    freeze(tmp_path, BLOCKS["pairs"], "m")
+    save_block(tmp_path, BLOCKS["pairs"], "m")
     np.save(tmp_path / "offsets.npy", np.array([0, 2, 5, 9]))
     with pytest.raises(FeatureError):
-        thaw(tmp_path)
+        load_block(tmp_path)
 
 
-def test_half_frozen_is_not_frozen(tmp_path, monkeypatch) -> None:
+def test_an_interrupted_save_is_not_a_block(tmp_path, monkeypatch) -> None:
     from stacksl.features import store as module
 
     class Cut(Exception):
@@ -117,13 +117,13 @@ def test_half_frozen_is_not_frozen(tmp_path, monkeypatch) -> None:
 
     monkeypatch.setattr(module, "write_atomic", cut)
     with pytest.raises(Cut):
-        freeze(tmp_path, BLOCKS["classes"], "m")
-    assert not is_frozen(tmp_path)
+        save_block(tmp_path, BLOCKS["classes"], "m")
+    assert not has_block(tmp_path)
 
 
 @pytest.fixture
 def offset(tmp_path: Path) -> Path:
-    freeze(tmp_path, BLOCKS["offset pairs"], "the map")
+    save_block(tmp_path, BLOCKS["offset pairs"], "the map")
     return tmp_path
 
 
@@ -132,24 +132,24 @@ def test_an_edited_fixed_part_of_a_score_is_named(offset: Path) -> None:
     base[5] = np.nextafter(base[5], 9.0)
     np.save(offset / "base.npy", base)
     with pytest.raises(FeatureError, match=r"row 5 of .*rows\.npy \(or base\.npy\) does not match"):
-        thaw(offset)
+        load_block(offset)
 
 
 def test_a_fixed_part_that_is_gone_or_of_another_length_is_found(offset: Path) -> None:
     np.save(offset / "base.npy", np.zeros(6))
     with pytest.raises(FeatureError, match=r"base\.npy cannot be read \(it should have"):
-        thaw(offset)
+        load_block(offset)
     (offset / "base.npy").unlink()
     with pytest.raises(FeatureError, match=r"base\.npy cannot be read"):
-        thaw(offset)
+        load_block(offset)
 
 
-def test_a_header_of_another_type_is_not_read(frozen) -> None:
+def test_a_header_of_another_type_is_not_read(saved) -> None:
     """The same bytes as whole numbers would pass every hash."""
-    _, folder = frozen
+    _, folder = saved
     path = folder / "rows.npy"
     path.write_bytes(path.read_bytes().replace(b"<f4", b"<i4", 1))
-    again = thaw(folder)
+    again = load_block(folder)
     rows = again.h if isinstance(again, SharedBlock) else again.phi
     assert rows.dtype == np.float32
     assert rows.tobytes() == ROWS.tobytes()
