@@ -43,8 +43,11 @@ class Noting:
     def scores(self, inputs: PairFeatures) -> np.ndarray:
         return inputs.phi[:, 0]
 
-    def bounds(self, inputs: PairFeatures, presented: tuple[int, ...]) -> Bounds:
+    def bounds(
+        self, inputs: PairFeatures, presented: tuple[int, ...], given: np.ndarray | None = None
+    ) -> Bounds:
         scores, widths = inputs.phi[list(presented)].T
+        scores = scores if given is None else given[list(presented)]
         choice = int(np.argmax(scores))
         pairs = np.where(np.arange(len(scores)) == choice, 0.0, widths)
         policy = np.exp(scores) / np.exp(scores).sum()
@@ -87,6 +90,21 @@ def test_a_decision_is_the_certificate_of_its_round() -> None:
     assert d.threshold == 0.0
     assert (d.status, d.reason) == ("skipped", "gate")
     assert d.state == d.skip_state == (0.0, 0.0, 0.0)
+
+
+def test_an_item_of_a_pool_has_the_certificate_of_a_skip_and_changes_nothing() -> None:
+    learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9, width_scale=2.0)
+    [skipped] = decide(learner)
+    ranked = learner.rank("i0", THREE, None, asked=0, round=1)
+    assert ranked == replace(skipped, threshold=math.inf, reason="spent")
+    assert (learner.round, learner.scorer.diary) == (0, [])
+
+
+def test_an_item_of_a_pool_is_ranked_by_the_probabilities_that_are_given() -> None:
+    learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9)
+    ranked = learner.rank("i0", THREE, np.array([0.1, 0.2, 0.7]), asked=0, round=4)
+    assert (ranked.round, ranked.choice, ranked.score, ranked.probability) == (4, 2, 0.7, 0.7)
+    assert (ranked.lower, ranked.upper) == (0.7 - 2.0, 0.7 + 2.0)
 
 
 def test_choice_and_probability_are_within_what_was_presented() -> None:

@@ -19,11 +19,12 @@ from stacksl.api import Run
 from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound
 
 RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
+FOLDER, COMMIT = f"{RUNS}.storage.folder", f"{LABELS}.store.database:Store.commit"
 PURCHASE = {
-    "before its reservation is on disk": (f"{LABELS}.store:Store.commit", 4, "before"),
+    "before its reservation is on disk": (COMMIT, 4, "before"),
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 11, "after"),
-    "before it is asked": (f"{LABELS}.labelers:OracleLabeler.ask", 11, "before"),
-    "when it was asked": (f"{LABELS}.labelers:OracleLabeler.ask", 11, "after"),
+    "before it is asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "before"),
+    "when it was asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "after"),
     "before its answer is taken": (f"{LABELS}.ledger:Ledger.take", 12, "before"),
     "when its answer was taken": (f"{LABELS}.ledger:Ledger.take", 12, "after"),
     "when its answer was learnt": ("stacksl.core.learner:Learner.learn", 7, "after"),
@@ -31,29 +32,33 @@ PURCHASE = {
 DISK = {
     "before the waiting rows are flushed": (f"{LABELS}.ledger:Ledger.flush", 4, "before"),
     "when the waiting rows were flushed": (f"{LABELS}.ledger:Ledger.flush", 4, "after"),
-    "between a checkpoint's two files": (f"{RUNS}.checkpoints:write_atomic", 3, "after"),
-    "when a checkpoint was written": (f"{RUNS}.checkpoints:save", 2, "after"),
+    "between a checkpoint's two files": (f"{RUNS}.storage.checkpoints:write_atomic", 3, "after"),
+    "when a checkpoint was written": (f"{RUNS}.storage.checkpoints:save", 2, "after"),
     "between an atomic write and its rename": ("os:replace", 20, "before"),
 }
 START = {
-    "before the settings are written": (f"{RUNS}.folder:RunFolder.write_toml", 1, "before"),
-    "between the two files of settings": (f"{RUNS}.folder:RunFolder.write_toml", 1, "after"),
-    "between the files of the features": (f"{RUNS}.frozen:write_atomic", 1, "after"),
-    "before the features count as frozen": (f"{RUNS}.frozen:write_atomic", 2, "after"),
-    "before the ledger has its name": (f"{LABELS}.book:place_file", 1, "before"),
-    "when the ledger is there": (f"{LABELS}.book:place_file", 1, "after"),
+    "before the settings are written": (f"{FOLDER}:RunFolder.write_toml", 1, "before"),
+    "between the two files of settings": (
+        f"{FOLDER}:RunFolder.write_toml",
+        1,
+        "after",
+    ),
+    "between the files of the features": ("stacksl.features.store:write_atomic", 1, "after"),
+    "before the features count as frozen": ("stacksl.features.store:write_atomic", 2, "after"),
+    "before the ledger has its name": (f"{LABELS}.journal:place_file", 1, "before"),
+    "when the ledger is there": (f"{LABELS}.journal:place_file", 1, "after"),
 }
 END = {
     "before the refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 1, "before"),
     "when the refit was noted": (f"{LABELS}.ledger:Ledger.note_refit", 1, "after"),
-    "in the middle of the model": (f"{RUNS}.arrays:save", 3, "before"),
-    "before the model counts": (f"{RUNS}.model:write_atomic", 1, "before"),
-    "when the model was written": (f"{RUNS}.model:Model.save", 1, "after"),
-    "between table and facts": (f"{RUNS}.finish:write_metrics", 1, "after"),
-    "before the report": (f"{RUNS}.finish:write_pages", 1, "before"),
-    "between report and card": (f"{RUNS}.finish:write_atomic", 2, "after"),
-    "before the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 4, "before"),
-    "when the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 4, "after"),
+    "in the middle of the model": ("stacksl.files.arrays:save", 3, "before"),
+    "before the model counts": ("stacksl.models.linear:write_atomic", 1, "before"),
+    "when the model was written": ("stacksl.models.linear:Model.save", 1, "after"),
+    "between table and facts": (f"{RUNS}.finish.finish:write_metrics", 1, "after"),
+    "before the report": (f"{RUNS}.finish.finish:write_pages", 1, "before"),
+    "between report and card": (f"{RUNS}.finish.finish:write_atomic", 2, "after"),
+    "before the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 4, "before"),
+    "when the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 4, "after"),
 }
 POOL = {
     "before a batch is reserved": (f"{LABELS}.ledger:Ledger.post", 3, "before"),
@@ -143,7 +148,7 @@ def test_many_kills_at_random_moments(worker, kinds, tmp_path, name) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["classes-stream", "classes-pool"])
-@pytest.mark.parametrize("step", ["os:replace", f"{LABELS}.store:Store.commit", "os:fsync"])
+@pytest.mark.parametrize("step", ["os:replace", COMMIT, "os:fsync"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_at_every_write(worker, kinds, tmp_path, name, step, when) -> None:
     kind = kinds[name]
@@ -163,7 +168,7 @@ PAID = {
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 9, "after"),
     "when it was asked and paid": ("__main__:PaidLabeler.ask", 9, "after"),
     "when the answer was heard": ("__main__:PaidLabeler.answers", 9, "after"),
-    "before the answer is on disk": (f"{LABELS}.store:Store.commit", 9, "before"),
+    "before the answer is on disk": (COMMIT, 9, "before"),
     "when the answer is on disk": (f"{LABELS}.ledger:Ledger.take", 9, "after"),
     "when the answer was learnt": ("stacksl.core.learner:Learner.learn", 5, "after"),
 }

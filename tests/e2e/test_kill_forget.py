@@ -34,23 +34,23 @@ RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
 ITEMS, CANARY = 48, 40
 EVERY = [
     *("os:replace", "os:unlink", "os:rmdir", "os:fsync", "os:fchmod", "os:ftruncate"),
-    f"{RUNS}.folder:opened_private",
+    "stacksl.files.atomic:opened_private",
     "numpy:memmap.flush",
-    f"{LABELS}.store:Store.append",
-    f"{LABELS}.store:Store.commit",
-    f"{LABELS}.store:Store._pragma",
-    f"{LABELS}.store:Store.close",
+    f"{LABELS}.store.database:Store.append",
+    f"{LABELS}.store.database:Store.commit",
+    f"{LABELS}.store.database:Store._pragma",
+    f"{LABELS}.store.database:Store.close",
 ]
 MOMENTS = {
-    "before it is announced": (f"{RUNS}.tombstones:Tombstones.begin", 1, "before"),
-    "when it was announced": (f"{RUNS}.tombstones:Tombstones.begin", 1, "after"),
+    "before it is announced": (f"{RUNS}.storage.tombstones:Tombstones.begin", 1, "before"),
+    "when it was announced": (f"{RUNS}.storage.tombstones:Tombstones.begin", 1, "after"),
     "before the first file is deleted": ("os:unlink", 1, "before"),
-    "between the facts and the report": (f"{RUNS}.erasing:write_pages", 1, "before"),
+    "between the facts and the report": (f"{RUNS}.changes.erasing:write_pages", 1, "before"),
     "in the middle of the features": ("numpy:memmap.flush", 1, "before"),
     "before the ledger forgets": (f"{LABELS}.ledger:Ledger.forget", 1, "before"),
-    "before its file is built anew": (f"{LABELS}.store:Store.wipe", 1, "before"),
+    "before its file is built anew": (f"{LABELS}.store.database:Store.wipe", 1, "before"),
     "when the ledger forgot": (f"{LABELS}.ledger:Ledger.forget", 1, "after"),
-    "before it ends": (f"{RUNS}.forgetting:finish", 1, "before"),
+    "before it ends": (f"{RUNS}.changes.forgetting:finish", 1, "before"),
 }
 
 

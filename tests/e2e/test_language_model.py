@@ -26,35 +26,40 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
 RUNS, LABELS, LM = "stacksl.runs", "stacksl.ledger", "stacksl.lm"
+SAVE = f"{LM}.training.checkpoint:Interim.save"
 # 6 labels, refits at 1, 3 and 6; two epochs of steps of two: 2, 4 and 6 steps
 SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
 
 ROUNDS = {
-    "when the features of epoch 0 were frozen": (f"{RUNS}.seating:freeze", 1, "after"),
+    "when the features of epoch 0 were frozen": (f"{RUNS}.session.setup:freeze", 1, "after"),
     "when a purchase is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
     "when an answer was learnt": ("stacksl.core.learner:Learner.learn", 4, "after"),
-    "between a checkpoint's two files": (f"{RUNS}.checkpoints:write_atomic", 3, "after"),
+    "between a checkpoint's two files": (f"{RUNS}.storage.checkpoints:write_atomic", 3, "after"),
 }
 REFIT = {
-    "before its first step": (f"{LM}.course:Course.run", 2, "before"),
-    "between two steps": (f"{LM}.descent:Descent.step", 4, "after"),
-    "between a step and its checkpoint": (f"{LM}.interim:Interim.save", 4, "before"),
-    "when a training checkpoint was written": (f"{LM}.interim:Interim.save", 4, "after"),
-    "before the adapter is saved": (f"{LM}.adapters:Adapter.save", 2, "before"),
-    "between the adapter and its record": (f"{LM}.adapters:Adapter.save", 2, "after"),
+    "before its first step": (f"{LM}.training.steps:Course.run", 2, "before"),
+    "between two steps": (f"{LM}.training.optimizer:Descent.step", 4, "after"),
+    "between a step and its checkpoint": (SAVE, 4, "before"),
+    "when a training checkpoint was written": (
+        SAVE,
+        4,
+        "after",
+    ),
+    "before the adapter is saved": (f"{LM}.training.adapters:Adapter.save", 2, "before"),
+    "between the adapter and its record": (f"{LM}.training.adapters:Adapter.save", 2, "after"),
     "between its record and the ledger's row": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
     "when the ledger has the refit": (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
 }
 EPOCH = {
-    "among its features": (f"{RUNS}.frozen:write_atomic", 12, "after"),
+    "among its features": ("stacksl.features.store:write_atomic", 12, "after"),
     "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 2, "before"),
     "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 2, "after"),
-    "when it was checkpointed": (f"{RUNS}.checkpoints:save", 3, "after"),
+    "when it was checkpointed": (f"{RUNS}.storage.checkpoints:save", 3, "after"),
 }
 END = {
-    "between the last refit and the model": (f"{RUNS}.adapted:write_model", 1, "before"),
-    "between weights and description": (f"{LM}.handover:write_task", 1, "before"),
-    "before the state is 'finished'": (f"{RUNS}.folder:RunFolder.write_state", 4, "before"),
+    "between the last refit and the model": ("stacksl.models.adapted:write_model", 1, "before"),
+    "between weights and description": (f"{LM}.export.folder:write_task", 1, "before"),
+    "before the state is 'finished'": (f"{RUNS}.storage.folder:RunFolder.write_state", 4, "before"),
 }
 QUICKLY = (
     "when an answer was learnt",
@@ -173,10 +178,10 @@ def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: P
     """In every refit, once more where it went on, and in the epoch that it began."""
     out = tmp_path / "run"
     for moment in (
-        (f"{LM}.descent:Descent.step", 2, "after"),
+        (f"{LM}.training.optimizer:Descent.step", 2, "after"),
         (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
-        (f"{LM}.descent:Descent.step", 3, "after"),
-        (f"{LM}.descent:Descent.step", 1, "before"),
+        (f"{LM}.training.optimizer:Descent.step", 3, "after"),
+        (f"{LM}.training.optimizer:Descent.step", 1, "before"),
         (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
     ):
         assert worker.play(**kind.order(out), kill=moment)["killed"]

@@ -132,7 +132,7 @@ def main() -> None:
     import scipy.optimize  # noqa: F401
     import sklearn.linear_model  # noqa: F401
 
-    for name in ("session.session", "job", "tables", "summary", "status", "evaluation"):
+    for name in ("session.session", "spec", "storage.status"):  # these load all that a run needs
         importlib.import_module(f"stacksl.runs.{name}")
     fault = Path(sys.argv[1])
     for name in sys.argv[2:]:

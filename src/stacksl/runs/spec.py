@@ -109,13 +109,13 @@ class RunSpec:
         """Write `run.toml` and `resolved.toml`, and the classes that were given."""
         if self.settings.classes is not None and self.stock.classes is not None:
             write_atomic(self.folder.path / CLASSES, write_classes(self.stock.classes))
-        facts: dict[str, Any] = {"data": self.data, CLASSES_DIGEST: _classes_digest(self.folder)}
+        facts: dict[str, Any] = {"data": self.data}
         if self.test_source is not None:
             facts["test"] = self.test_source
         preset = {} if self.resolved.preset is None else {"preset": self.resolved.preset}
         everything = {k: v for k, v in self.settings.model_dump().items() if v is not None}
         counted: dict[str, Any] = {"labels": self.budget.labels, "price_micro": self.budget.price}
-        counted["audit_labels"] = self.audit
+        counted |= {"audit_labels": self.audit, CLASSES_DIGEST: _classes_digest(self.folder)}
         if self.budget.money is not None:
             counted["money_micro"] = self.budget.money
         found = {f"column_{role}": name for role, name in self.dataset.columns.items()}

@@ -37,7 +37,7 @@ class Received:
     empty: int = 0
     faults: tuple[str, ...] = ()
     predicted: tuple[int, int] = (0, 0)
-    status: dict[str, Any] = field(default_factory=dict)
+    status: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received:

@@ -133,8 +133,9 @@ class Session(Game):
             record = Record.take_up(spec, labeler)
             with record.true_to_faults():
                 spec, said = spec.changed(changes or {})
-                record.warn(said)
-                record.write("running")  # before anything can fail: a change must be told of
+                if said:  # before anything can fail: a change must be told of
+                    record.warn(said)
+                    record.write("running")
                 session = cls._load(spec, report, labeler, record, parts)
                 session.trainer.ready()
                 record.warn(session.restore())

@@ -1,0 +1,140 @@
+"""An open run: opened once for a label, put back where nothing came of it, its items held once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.errors import DataError, LedgerError
+from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.protocol import Pending, Request
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer
+from stacksl.runs.items import sources
+from stacksl.runs.items.identity import KEPT
+from stacksl.runs.session.session import Finished, Session, Waiting
+from stacksl.runs.spec import RunSpec
+
+from .conftest import class_items
+from .people_cases import begin, expect_sound, fill, play, sheets
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_a_label_opens_the_run_once(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = begin(tmp_path, mode=mode)
+    opened: list[str] = []
+
+    def counted(of: Any, name: str) -> Any:
+        def count(*given: Any, **more: Any) -> Any:
+            opened.append(name)
+            return of(*given, **more)
+
+        return count
+
+    files = [fill(path) for path in sheets(waiting)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "open", counted(Ledger.open, "ledger"))
+        patch.setattr(sources, "read", counted(sources.read, "data"))
+        waiting.answer(*files)
+    assert sorted(opened) == ["data", "ledger"]
+
+
+def test_a_sheet_that_cannot_be_read_leaves_the_run_as_it_was(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    before = waiting.status()
+    (tmp_path / "bad.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError):
+        waiting.answer(tmp_path / "bad.csv")
+    assert waiting.status() == before
+    expect_sound(play(waiting))
+
+
+def test_a_session_says_what_it_came_to(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, budget=12, batch=12, audit=0)
+    with Session.open(RunSpec.open(waiting.folder)) as session:
+        outcome = session.play()
+    assert isinstance(outcome, Waiting)
+    assert outcome == Waiting(12, tuple(Pending(str(path), 12) for path in sheets(waiting)))
+    files = [fill(path) for path in sheets(waiting)]
+    with Session.open(RunSpec.open(waiting.folder)) as session:
+        session.labeler.read(files)  # type: ignore[attr-defined]  # people answer this run
+        assert session.play() == Finished(waiting.path / "report.html")
+    assert [receipt.outcome for receipt in session.receipts] == ["accepted"] * 12
+
+
+class Reader(OracleLabeler):
+    """The oracle, which looks at what it is asked."""
+
+    def __init__(self, answers: dict[str, int], sizes: dict[str, int]) -> None:
+        super().__init__(answers, sizes)
+        self.seen: list[Request] = []
+
+    def ask(self, requests: Sequence[Any]) -> None:
+        self.seen += requests
+        super().ask(requests)
+
+
+def test_a_labeler_is_asked_with_prompt_and_candidates(tmp_path: Path) -> None:
+    items, answers = class_items(30)
+    reader = Reader(answers, dict.fromkeys(answers, 3))
+    run(items, answers, budget=5, labeler=reader, out=tmp_path / "run")
+    texts = {item.id: (item.prompt, item.candidates) for item in items}
+    assert len(reader.seen) == 5
+    for request in reader.seen:
+        assert (request.prompt, request.candidates) == texts[request.item]
+    request = reader.seen[0]
+    shown = Request.of(request, items[0], (2, 0, 1))
+    assert shown.candidates == tuple(items[0].candidates[index] for index in (2, 0, 1))
+    assert shown.answer(0, "me") == Answer(request.item, 0, 1, 2, "me")
+
+
+# Whether the items are those of the ledger --------------------------------------------------------
+
+
+def compared(made: Run, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often the items are compared one by one when the run goes on."""
+    count = 0
+
+    def check(self: Ledger, records: Any) -> None:
+        nonlocal count
+        count += 1
+        whole(self, records)
+
+    whole = Ledger.check_items
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "check_items", check)
+        made.resume()
+    return count
+
+
+def test_items_are_compared_once_while_nothing_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = begin(tmp_path)
+    assert compared(waiting, monkeypatch) == 0
+    kept = waiting.path / KEPT
+    for damage in ("{}", "no JSON", json.dumps({**json.loads(kept.read_text()), "ledger": "0"})):
+        kept.write_text(damage)
+        assert compared(waiting, monkeypatch) == 1, damage
+        assert compared(waiting, monkeypatch) == 0, damage
+    kept.unlink()
+    assert compared(waiting, monkeypatch) == 1
+
+
+def test_an_item_that_differs_is_named(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    pool = next(tmp_path.glob("pool-*.csv"))
+    whole = pool.read_text(encoding="utf-8")
+    lines = whole.splitlines(keepends=True)
+    pool.write_text("".join([*lines[:4], lines[4].replace(" ", "  "), *lines[5:]]))
+    with pytest.raises(LedgerError, match=r"text, candidates or answer of 1 differ \(i3\)"):
+        waiting.resume()
+    pool.write_text(whole, encoding="utf-8")
+    assert waiting.resume().status()["state"] == "waiting"
