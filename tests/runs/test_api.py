@@ -170,13 +170,13 @@ def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
 
 
 def test_status_before_the_first_round(tmp_path, monkeypatch) -> None:
-    from stacksl.runs.session import setup as seating
+    from stacksl.runs.session import setup
 
     def cut(*words: object) -> None:
         raise KeyboardInterrupt
 
     items, answers = class_items(20)
-    monkeypatch.setattr(seating, "assemble", cut)
+    monkeypatch.setattr(setup, "build_learner", cut)
     with pytest.raises(KeyboardInterrupt):
         run(items, answers, budget=4, out=tmp_path / "run")
     monkeypatch.undo()

@@ -47,8 +47,8 @@ def call(words: Sequence[str]) -> int:
 
     Nothing is raised, and a traceback is printed only where the words hold ``--debug``.
     """
-    if told := _moved(words):
-        return _say(told, 2)
+    if sentence := _moved(words):
+        return _say(sentence, 2)
     try:
         code = _invoke(_named(words))
         sys.stdout.flush()

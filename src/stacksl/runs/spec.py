@@ -17,7 +17,7 @@ from typing import Any
 from stacksl.data import Classes, Dataset, write_classes
 from stacksl.errors import RunError, SettingsError
 from stacksl.files.atomic import write_atomic
-from stacksl.runs.items.sources import CLASSES, More, Stock, given_classes, load, with_more
+from stacksl.runs.items.sources import CLASSES, More, Sources, given_classes, load, with_more
 from stacksl.runs.settings.budget import Budget
 from stacksl.runs.settings.resolve import Resolved, Settings, resolve, settings_type
 from stacksl.runs.storage.folder import RunFolder
@@ -75,7 +75,7 @@ class RunSpec:
 
     folder: RunFolder
     resolved: Resolved
-    stock: Stock
+    sources: Sources
     budget: Budget
     data: str
     test_source: str | None
@@ -97,18 +97,18 @@ class RunSpec:
 
     @property
     def dataset(self) -> Dataset:
-        """All items of the run: see `Stock`."""
-        return self.stock.dataset
+        """All items of the run: see `Sources`."""
+        return self.sources.dataset
 
     @property
     def test(self) -> Dataset | None:
         """What the final model is tested on."""
-        return self.stock.test
+        return self.sources.test
 
     def write(self) -> None:
         """Write `run.toml` and `resolved.toml`, and the classes that were given."""
-        if self.settings.classes is not None and self.stock.classes is not None:
-            write_atomic(self.folder.path / CLASSES, write_classes(self.stock.classes))
+        if self.settings.classes is not None and self.sources.classes is not None:
+            write_atomic(self.folder.path / CLASSES, write_classes(self.sources.classes))
         facts: dict[str, Any] = {"data": self.data}
         if self.test_source is not None:
             facts["test"] = self.test_source
@@ -159,18 +159,18 @@ class RunSpec:
         _expect_classes(folder, table)
         kept = given_classes(folder, settings)
         classes = _began(kept, table)
-        stock = load(source, held, settings, columns=columns, classes=classes, warn=False)
-        stock = stock if kept is None else stock.grown(kept)
-        stock = stock.joined_by(_pending_classes(table, stock.classes))
+        sources = load(source, held, settings, columns=columns, classes=classes, warn=False)
+        sources = sources if kept is None else sources.with_classes(kept)
+        sources = sources.with_added_classes(_pending_classes(table, sources.classes))
         resolved = Resolved(settings, origin, table.get("preset"))
         more = tuple(_more(table))
         for each in more:
-            stock = with_more(stock, each, settings)
-        stock = as_it_was(folder, stock)
+            sources = with_more(sources, each, settings)
+        sources = as_it_was(folder, sources)
         audit = int(table.get("audit_labels", 0))
         now = _terms(table)
         pending = bool(table.get(PENDING)), bool(table.get(REOPEN))
-        return cls(folder, resolved, stock, budget, source, held, audit, more, now, *pending)
+        return cls(folder, resolved, sources, budget, source, held, audit, more, now, *pending)
 
     def announce_classes(self, text: str) -> None:
         """Say in `resolved.toml` what the file of classes is to have next.

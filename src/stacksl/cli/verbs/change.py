@@ -95,8 +95,12 @@ def change(
     }
     offered = opened.change(**wanted, dry_run=True)
     if dry_run:
-        told = replace(offered, measured=0)  # what an audit's answers say is told at the end
-        print(as_json({"run": run, **_facts(told, reopen)}) if json else _told(told, wanted, run))
+        shown = replace(offered, measured=0)  # what an audit's answers say is shown at the end
+        print(
+            as_json({"run": run, **_facts(shown, reopen)})
+            if json
+            else _described(shown, wanted, run)
+        )
         return
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
@@ -109,7 +113,7 @@ def change(
         print(as_json({**opened.status(), **_facts(found, reopen)}))
         return
     said = f"go on with: stacksl resume {word(run)}" if later else shown_run(opened)
-    print(f"{_told(found, wanted, run)}\n\n{said}")
+    print(f"{_described(found, wanted, run)}\n\n{said}")
 
 
 def _classes(names: list[str], descriptions: list[str]) -> dict[str, str]:
@@ -167,7 +171,7 @@ def _facts(found: Outcome, reopen: bool) -> dict[str, Any]:
     }
 
 
-def _told(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
+def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
     """What the change comes to, a line for each part of it."""
     lines = []
     if wanted["budget"] is not None:

@@ -113,10 +113,10 @@ def run_stream(
             f" '{gate.name}': take engine 'auto' or 'loop'"
         )
     with _blas().limit(limits=1, user_api="blas"):
-        return _player(compiled and engine != "loop")(stream, terms)
+        return _engine(compiled and engine != "loop")(stream, terms)
 
 
-def _player(compiled: bool) -> Callable[[Stream, Terms], StreamResult]:
+def _engine(compiled: bool) -> Callable[[Stream, Terms], StreamResult]:
     """What plays a stream; the compiled loops are loaded here, at their first use."""
     if compiled:
         from stacksl.lab.engines.driver import play as compiled_play

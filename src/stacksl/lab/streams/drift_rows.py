@@ -34,7 +34,7 @@ class Case:
         return f"{self.guard} · {self.gate} · {self.kind} · {self.feedback} · {self.budget:g}"
 
     @property
-    def player(self) -> str:
+    def learner(self) -> str:
         """Everything but the stream's kind."""
         return f"{self.guard} · {self.gate} · {self.feedback} · {self.budget:g}"
 

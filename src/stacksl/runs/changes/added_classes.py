@@ -88,7 +88,7 @@ def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
 
 def learn_named(spec: RunSpec, game: Game) -> None:
     """Learn the answers that name a class which was added: old sheets do not offer it."""
-    if spec.stock.began is None:
+    if spec.sources.began is None:
         return
     for each in named(game.ledger, added_classes(spec)):
         lesson = game.ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
@@ -98,7 +98,7 @@ def learn_named(spec: RunSpec, game: Game) -> None:
 
 def added_classes(spec: RunSpec) -> dict[str, int]:
     """The classes that were added, in common form, with their indices."""
-    began, classes = spec.stock.began, spec.dataset.classes or ()
+    began, classes = spec.sources.began, spec.dataset.classes or ()
     if began is None:
         return {}
     return {in_common(name): n for n, name in enumerate(classes) if n >= len(began)}

@@ -19,7 +19,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, in_common, named
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.items.roles import expect_items
-from stacksl.runs.items.sources import More, Stock, with_more
+from stacksl.runs.items.sources import More, Sources, with_more
 from stacksl.runs.session.assignment import FILE, annotators_of
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
@@ -207,18 +207,18 @@ def _with_file(spec: RunSpec, more: More) -> RunSpec:
             f"the run {spec.folder.path} has the file {Path(more.path).name} already and reads it"
             " again when it goes on: give new items a file of their own"
         )
-    stock = with_more(spec.stock, more, spec.settings)
+    sources = with_more(spec.sources, more, spec.settings)
     if more.kind == "pool":
-        _expect_answers(spec, stock)
-    return replace(spec, stock=stock, more=(*spec.more, more))
+        _expect_answers(spec, sources)
+    return replace(spec, sources=sources, more=(*spec.more, more))
 
 
-def _expect_answers(spec: RunSpec, stock: Stock) -> None:
+def _expect_answers(spec: RunSpec, sources: Sources) -> None:
     """Refuse early what the labeler of the settings cannot answer."""
     if spec.settings.labeler == FILE or "labeler" in spec.folder.read_state():
         return
-    answers, seed = stock.dataset.answers, spec.settings.seed
-    make_labeler(spec.settings.labeler, answers=answers, sizes=stock.sizes, seed=seed)
+    answers, seed = sources.dataset.answers, spec.settings.seed
+    make_labeler(spec.settings.labeler, answers=answers, sizes=sources.sizes, seed=seed)
 
 
 # Classes --------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
         _expect_new(name, {in_common(each): index for index, each in enumerate(names)})
         names.append(_tidy(name))
     tidy = {_tidy(name): _tidy(said) for name, said in added.items()}
-    return replace(spec, stock=spec.stock.joined_by(tidy))
+    return replace(spec, sources=spec.sources.with_added_classes(tidy))
 
 
 def _expect_classes(spec: RunSpec) -> None:
@@ -366,9 +366,12 @@ def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> No
     for number, more in enumerate(wanted.more, start=1):
         table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
     if change.classes:
-        classes = wanted.stock.classes
+        classes = wanted.sources.classes
         assert classes is not None  # `_expect_classes` has seen to it
-        table |= {"classes_began": len(wanted.stock.began or ()), "classes_now": len(classes.names)}
+        table |= {
+            "classes_began": len(wanted.sources.began or ()),
+            "classes_now": len(classes.names),
+        }
         first = len(spec.dataset.classes or ())
         added = zip(classes.names[first:], classes.descriptions[first:], strict=True)
         for number, (name, said) in enumerate(added, start=1):

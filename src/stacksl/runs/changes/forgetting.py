@@ -208,8 +208,8 @@ def _begin(case: _Case) -> None:
     spec, row = case.spec, case.row
     assert row is not None
     start = catch_up(spec, case.ledger)
-    known = Tombstones.read(spec.folder) or Tombstones.over(spec.stock)
-    known = known.with_stone(spec.stock, row, case.name)
+    known = Tombstones.read(spec.folder) or Tombstones.over(spec.sources)
+    known = known.with_stone(spec.sources, row, case.name)
     known = known if known.gate_state is not None else replace(known, **start)
     known.begin(spec.folder)
 
@@ -235,7 +235,7 @@ def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
         changed.append("the cache of text vectors")
     ids = [each.id for each in spec.dataset.items]
     ids[row] = case.name
-    erase_features(folder, spec.stock.features, row, ids)
+    erase_features(folder, spec.sources.features, row, ids)
     untouched = tuple(f"{where}/{name}" for name in left_untouched(place, marks))
     return replace(result, changed=tuple(changed), untouched=untouched)
 

@@ -13,7 +13,7 @@ from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.items.identity import records_of
-from stacksl.runs.items.roles import asked_by_audit, corpus_of, kept, new_owned, next_terms
+from stacksl.runs.items.roles import asked_by_audit, corpus_of, current_order, new_owned, next_terms
 from stacksl.runs.items.sources import CLASSES
 from stacksl.runs.spec import PENDING, RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -27,8 +27,8 @@ def complete(spec: RunSpec) -> RunSpec:
     """
     if not spec.pending:
         return spec
-    if spec.stock.began is not None and spec.stock.classes is not None:
-        text = write_classes(spec.stock.classes)
+    if spec.sources.began is not None and spec.sources.classes is not None:
+        text = write_classes(spec.sources.classes)
         spec.announce_classes(text)
         write_atomic(spec.folder.path / CLASSES, text)
     with Ledger.open(spec.folder.ledger) as ledger:
@@ -45,10 +45,10 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
     with ledger.together():
         _enter(spec, ledger)
         corpus = corpus_of(spec)
-        order = kept(spec, ledger, corpus)
+        order = current_order(spec, ledger, corpus)
         audited = {str(row["item"]) for row in ledger.export() if row["purpose"] == "audit"}
         hits = named(ledger, added_classes(spec))
-        before = ledger.classes or len(spec.stock.began or ())
+        before = ledger.classes or len(spec.sources.began or ())
         again = answered_none(ledger, anew=_classes(spec) > before) if spec.reopen else []
         _add_classes(spec, ledger, before)
         for each in hits:
@@ -64,13 +64,13 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
 def _enter(spec: RunSpec, ledger: Ledger) -> None:
     """Enter the items that the ledger does not know yet, and hold all against the data."""
     records = records_of(spec)
-    later = range(spec.stock.first, len(records))
-    ledger.add_items([records[row] for row in later if row not in spec.stock.gone])
+    later = range(spec.sources.first, len(records))
+    ledger.add_items([records[row] for row in later if row not in spec.sources.forgotten])
     ledger.check_items(records)
 
 
 def _classes(spec: RunSpec) -> int:
-    return 0 if spec.stock.began is None else len(spec.dataset.classes or ())
+    return 0 if spec.sources.began is None else len(spec.dataset.classes or ())
 
 
 def _add_classes(spec: RunSpec, ledger: Ledger, before: int) -> None:

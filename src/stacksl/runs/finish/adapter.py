@@ -18,10 +18,10 @@ from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.spec import RunSpec
 
-__all__ = ["card_facts", "epochs_of", "hand_over", "policies", "training_of"]
+__all__ = ["card_facts", "epochs_of", "policies", "save_and_test", "training_of"]
 
 
-def hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
+def save_and_test(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
     """Write the last adapter into `model/` and test the base, every refit and the last one."""
     trainer, model = _parts(spec, game, features)
     tested = _tested(spec, trainer, model, report)
@@ -56,10 +56,10 @@ def _tested(spec: RunSpec, trainer: LanguageTrainer, model: AdaptedModel, report
         trainer.adapters.take(number)
         done = number * len(spec.test.items)
 
-        def tell(n: int, _: int, done: int = done) -> None:
+        def on_progress(n: int, _: int, done: int = done) -> None:
             report(Progress("test", done + n, total))
 
-        last = judge_scores(model, spec.test, tell)
+        last = judge_scores(model, spec.test, on_progress)
         before = before or last
         curve.append(point(count, last[own]))
     return Tested(last[own], tuple(curve), last, before)

@@ -92,7 +92,7 @@ def facts_of(
         confusions=confusion_rows(spec.dataset, tested),
         measured_on=source(tested),
         calibration=calibration(tested),
-        contested=contested(spec.stock, game, seen),
+        contested=contested(spec.sources, game, seen),
         refit=_refit_of_adapter(language) if language else _refit(spec, linear_trainer(game)),
         clipped_share=_clipped(game),
         gold_outside=seen.outside if spec.settings.follower != "given" else None,

@@ -21,7 +21,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models.metrics import cohen_kappa
 from stacksl.report import facts as f
 from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
-from stacksl.runs.items.sources import Stock
+from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.game import Game
 from stacksl.runs.session.build_learner import width_scale
 from stacksl.runs.spec import RunSpec
@@ -173,7 +173,7 @@ def gate_score(spec: RunSpec, game: Game, seen: Rounds) -> f.GateScore | None:
     )
 
 
-def contested(stock: Stock, game: Game, seen: Rounds) -> tuple[f.Contested, ...]:
+def contested(sources: Sources, game: Game, seen: Rounds) -> tuple[f.Contested, ...]:
     """The rounds of the second half with the largest gate score (statistic without a matrix).
 
     In the first half every width is large, so that being early would count as being hard.
@@ -183,11 +183,11 @@ def contested(stock: Stock, game: Game, seen: Rounds) -> tuple[f.Contested, ...]
     scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     half = seen.rounds // 2
-    order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(stock.gone)]
+    order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(sources.forgotten)]
     found = []
-    for at in [at for at in order if seen.item[at] not in stock.gone][:SHOWN]:
+    for at in [at for at in order if seen.item[at] not in sources.forgotten][:SHOWN]:
         row = int(seen.item[at])
-        item, label = stock.dataset.items[row], labels.get(row)
+        item, label = sources.dataset.items[row], labels.get(row)
         found.append(
             f.Contested(
                 item=item.id,

@@ -20,7 +20,7 @@ __all__ = [
     "SAMPLE",
     "More",
     "Reading",
-    "Stock",
+    "Sources",
     "given_classes",
     "load",
     "load_owned",
@@ -45,7 +45,7 @@ class More:
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class Sources:
     """All items of a run, in one order that never changes: what comes later stands behind.
 
     Attributes:
@@ -56,7 +56,7 @@ class Stock:
         descriptions: what the classes mean, where that was said.
         parts: for each of the other files, where its items stop in `dataset`, and its kind.
         first: how many items there were when the run began.
-        gone: rows of items that were forgotten since; they keep their places.
+        forgotten: rows of items that were forgotten since; they keep their places.
         stays, stays_at_first: rows that stay `aside`, whatever was forgotten of what they are like.
         began: the classes that the run began with, where some were added since; else None.
     """
@@ -68,7 +68,7 @@ class Stock:
     descriptions: tuple[str, ...] = ()
     parts: tuple[tuple[int, str], ...] = ()
     first: int = 0
-    gone: frozenset[int] = frozenset()
+    forgotten: frozenset[int] = frozenset()
     stays: frozenset[int] = frozenset()
     stays_at_first: frozenset[int] = frozenset()
     began: tuple[str, ...] | None = None
@@ -80,14 +80,14 @@ class Stock:
         test: Dataset | None = None,
         owned: Dataset | None = None,
         descriptions: tuple[str, ...] = (),
-    ) -> Stock:
-        """The stock of a pool, with the items of `owned` behind it, each with its label."""
-        stock = cls(pool, pool, test, {}, descriptions)
-        stock = stock if owned is None else stock.holding(owned)
-        return replace(stock, first=len(stock.dataset.items))
+    ) -> Sources:
+        """The sources of a pool, with the items of `owned` behind it, each with its label."""
+        sources = cls(pool, pool, test, {}, descriptions)
+        sources = sources if owned is None else sources.with_owned(owned)
+        return replace(sources, first=len(sources.dataset.items))
 
-    def holding(self, owned: Dataset) -> Stock:
-        """This stock with items whose labels are held already."""
+    def with_owned(self, owned: Dataset) -> Sources:
+        """This sources with items whose labels are held already."""
         number = sum(kind == "owned" for _, kind in self.parts)
         before = OWNED if number == 0 else f"{OWNED}{number + 1}/"
         items = [
@@ -97,8 +97,8 @@ class Stock:
         labels = {before + name: index for name, index in owned.answers.items()}
         return replace(self._with(items, "owned"), owned={**self.owned, **labels})
 
-    def extended(self, more: Dataset) -> Stock:
-        """This stock with more items to choose from.
+    def with_items(self, more: Dataset) -> Sources:
+        """This sources with more items to choose from.
 
         Raises:
             DataError: an id is taken already.
@@ -111,12 +111,12 @@ class Stock:
                 f"{len(taken)} items of {more.name} have an id that the run knows already, the"
                 f" first is item {taken[0]}: give new items ids of their own"
             )
-        stock = self._with(more.items, "pool")
+        sources = self._with(more.items, "pool")
         answers = {**self.dataset.answers, **more.answers}
-        return replace(stock, dataset=replace(stock.dataset, answers=answers))
+        return replace(sources, dataset=replace(sources.dataset, answers=answers))
 
-    def grown(self, classes: Classes) -> Stock:
-        """This stock with all `classes`: those it has, and behind them those that were added."""
+    def with_classes(self, classes: Classes) -> Sources:
+        """This sources with all `classes`: those it has, and behind them those that were added."""
         names, before = classes.names, self.pool.classes
         if before is None or len(before) == len(names):
             return self
@@ -129,13 +129,13 @@ class Stock:
             began=before,
         )
 
-    def joined_by(self, added: Mapping[str, str]) -> Stock:
-        """This stock with classes `added` behind those it has, each with its description."""
+    def with_added_classes(self, added: Mapping[str, str]) -> Sources:
+        """This sources with classes `added` behind those it has, each with its description."""
         classes = self.classes
         if not added or classes is None:
             return self
         names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
-        return replace(self.grown(Classes(names, said)), began=self.began or classes.names)
+        return replace(self.with_classes(Classes(names, said)), began=self.began or classes.names)
 
     def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
         """Each item and its answer without the classes that were added since the run began."""
@@ -147,7 +147,7 @@ class Stock:
                 known = answer is not None and answer < len(self.began)
                 yield replace(item, candidates=self.began), answer if known else None
 
-    def _with(self, items: Sequence[Item], kind: str) -> Stock:
+    def _with(self, items: Sequence[Item], kind: str) -> Sources:
         everything = replace(self.dataset, items=(*self.dataset.items, *items))
         stop = len(everything.items)
         return replace(self, dataset=everything, parts=(*self.parts, (stop, kind)))
@@ -158,7 +158,7 @@ class Stock:
         return {
             item.id: len(item.candidates)
             for row, item in enumerate(self.dataset.items)
-            if row not in self.gone and item.id not in self.owned
+            if row not in self.forgotten and item.id not in self.owned
         }
 
     @property
@@ -226,7 +226,7 @@ def load(
     columns: Mapping[str, str] | None = None,
     classes: Classes | None = None,
     warn: bool = True,
-) -> Stock:
+) -> Sources:
     """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples.
 
     Oddities of the data are looked for with `warn` alone: a run that goes on was told of them.
@@ -240,7 +240,7 @@ def load(
     if test is not None and held is None:
         held = load_test(test, dataset, settings)
     owned = load_owned(settings.owned, dataset, settings)
-    return Stock.of(dataset, held, owned, () if classes is None else classes.descriptions)
+    return Sources.of(dataset, held, owned, () if classes is None else classes.descriptions)
 
 
 def _renamed(more: Dataset, before: str) -> Dataset:
@@ -250,18 +250,18 @@ def _renamed(more: Dataset, before: str) -> Dataset:
     return replace(more, items=items, answers={names[i]: a for i, a in more.answers.items()})
 
 
-def with_more(stock: Stock, more: More, settings: Settings) -> Stock:
-    """`stock` with the items of a file that came after the run had begun.
+def with_more(sources: Sources, more: More, settings: Settings) -> Sources:
+    """`sources` with the items of a file that came after the run had begun.
 
     Raises:
         DataError: the file cannot be read as the first one was, an id is taken already, or no row
             has a label where it should.
     """
     if more.kind == "owned":
-        owned = load_owned(more.path, stock.pool, settings)
-        return stock if owned is None else stock.holding(owned)
-    found = _like(more.path, stock.pool, settings, "file of more items")
-    return stock.extended(found)
+        owned = load_owned(more.path, sources.pool, settings)
+        return sources if owned is None else sources.with_owned(owned)
+    found = _like(more.path, sources.pool, settings, "file of more items")
+    return sources.with_items(found)
 
 
 def _read(

@@ -18,7 +18,7 @@ from stacksl.files.atomic import write_atomic
 from stacksl.files.private import make_private
 from stacksl.lm import LanguageModel, Lesson
 
-Tell = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,12 @@ class Adapters:
             )
 
     def refit(
-        self, number: int, labels: int, labels_hash: str, lessons: Sequence[Lesson], tell: Tell
+        self,
+        number: int,
+        labels: int,
+        labels_hash: str,
+        examples: Sequence[Lesson],
+        on_progress: OnProgress,
     ) -> Refitted:
         """Train refit `number`, or take it up where it was trained on these labels already."""
         before = read_record(self.folder, number)
@@ -89,7 +94,7 @@ class Adapters:
         part = place.with_suffix(".part")
         make_private(part)
         self._current = -1  # neither the one before nor this one, until it is whole
-        trained = self.model.refit(lessons, labels, part, tell)
+        trained = self.model.refit(examples, labels, part, on_progress)
         fingerprint = self.model.save(place)
         self._current = number
         record = Refitted(number, labels, labels_hash, fingerprint, asdict(trained))

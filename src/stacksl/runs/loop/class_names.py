@@ -56,7 +56,7 @@ def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | No
     kept = spec.folder.features / FILE
     if features is None:
         return _load(kept)["rows"]
-    return name_rows(features, name_texts(classes, spec.stock.descriptions or None), kept)
+    return name_rows(features, name_texts(classes, spec.sources.descriptions or None), kept)
 
 
 def name_rows(features: FeatureMap, texts: Sequence[str], kept: Path | None = None) -> NDArray[Any]:

@@ -86,16 +86,16 @@ class Source:
             self._graph = self._made(rows)
         graph, members = self._graph
         known = rows if without is None else np.concatenate([rows, without])
-        told = np.flatnonzero(~np.isin(members, known))
+        targets_at = np.flatnonzero(~np.isin(members, known))
         most = max(1, FITTED // self.block.classes)
-        if len(told) > most:
+        if len(targets_at) > most:
             order = generator(self.seed, "graph/fit").permutation(len(members))
-            told = np.sort(order[np.isin(order, told)][:most])
+            targets_at = np.sort(order[np.isin(order, targets_at)][:most])
         seeds = np.searchsorted(members, rows)
-        found = spread(graph, seeds, gold, self.block.classes, told) ** SHARPER
+        found = spread(graph, seeds, gold, self.block.classes, targets_at) ** SHARPER
         reached = found.sum(axis=1) > 0
         targets = found[reached] / found[reached].sum(axis=1, keepdims=True)
-        h = self.block.h[members[told[reached]]]
+        h = self.block.h[members[targets_at[reached]]]
         return Soft(h, targets, np.full(len(targets), SPREAD_WEIGHT, dtype=np.float32))
 
     def _made(self, rows: Rows) -> tuple[Graph, Rows]:

@@ -27,7 +27,7 @@ from stacksl.lm.distributed import present_crew
 from stacksl.runs.loop.adapters import Adapters, read_record
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
-from stacksl.runs.loop.training_examples import labels_hash, lessons, loss_set_of
+from stacksl.runs.loop.training_examples import labels_hash, loss_set_of, training_examples
 from stacksl.runs.session.build_learner import fresh_scorer, prime
 from stacksl.runs.settings.conflicts import refit_shares
 from stacksl.runs.settings.language import choices_of
@@ -103,9 +103,9 @@ class LanguageTrainer:
         self._base = block  # of the initial adapter, whose scores are the reference
         # the rows in the order of the rounds, those that came later behind the others
         self._order = tuple(self.examples.corpus.order)
-        ids, parts = tuple(self.examples.corpus.ids), spec.stock.features
+        ids, parts = tuple(self.examples.corpus.ids), spec.sources.features
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
-        self._tell = throttled(report)
+        self._throttled = throttled(report)
 
     @property
     def head(self) -> Head | None:
@@ -168,7 +168,7 @@ class LanguageTrainer:
         fingerprint = self.adapters.model.fingerprint
         for name, part in missing.items():
             items = self.spec.dataset.items[part]
-            block = self.adapters.model.transform(items, self._told("features"))
+            block = self.adapters.model.transform(items, self._reporting("features"))
             self._epochs.add(epoch, name, block, fingerprint)
 
     def widen(self, size: int) -> None:
@@ -219,8 +219,8 @@ class LanguageTrainer:
             number,
             labels,
             labels_hash(self.examples),
-            lessons(self.spec, self.examples, self.ledger, follower, self._base),
-            self._told("refit"),
+            training_examples(self.spec, self.examples, self.ledger, follower, self._base),
+            self._reporting("refit"),
         )
         detail = {"tune": False, "adapter": number, "weights": made.fingerprint}
         self.ledger.note_refit(labels, detail)
@@ -245,10 +245,10 @@ class LanguageTrainer:
         known = {row for row, _, _ in self.examples.bought}
         known |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
         gone = {row for row, item in enumerate(corpus.ids) if self._passed(item)}
-        gone |= self.spec.stock.gone
+        gone |= self.spec.sources.forgotten
         rows = [row for row in range(len(corpus.ids)) if row in known or row not in gone]
         items = [self.spec.dataset.items[row] for row in rows]
-        fresh = self.adapters.model.transform(items, self._told("features"))
+        fresh = self.adapters.model.transform(items, self._reporting("features"))
         phi = np.zeros(before.phi.shape, dtype=np.float32)
         base = np.zeros(len(before.phi), dtype=np.float64)
         places = [np.arange(before.offsets[r], before.offsets[r + 1]) for r in rows]
@@ -296,9 +296,9 @@ class LanguageTrainer:
                 found.add(self.examples.corpus.row[str(row.item)])
         return found
 
-    def _told(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
+    def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
         """What a phase tells, as `Progress`."""
-        return lambda done, total: self._tell(Progress(phase, done, total), done == total)
+        return lambda done, total: self._throttled(Progress(phase, done, total), done == total)
 
 
 def _adapter_of(epoch: int, ledger: LedgerReader) -> int:

@@ -14,10 +14,10 @@ from stacksl.lm import Lesson
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.spec import RunSpec
 
-__all__ = ["labels_hash", "lessons", "loss_set_of"]
+__all__ = ["labels_hash", "loss_set_of", "training_examples"]
 
 
-def lessons(
+def training_examples(
     spec: RunSpec, examples: Examples, ledger: LedgerReader, follower: Follower, base: PairBlock
 ) -> list[Lesson]:
     """The lessons of the next refit, in the order in which their labels were learnt.
@@ -36,7 +36,7 @@ def lessons(
         candidates = loss_set_of(examples, follower, row, label, np.array(reference))
         found.append(Lesson(spec.dataset.items[row], label, candidates, reference))
     if spec.settings.kl_on_skips:
-        for row in _skipped(examples, ledger, spec.stock.gone):
+        for row in _skipped(examples, ledger, spec.sources.forgotten):
             item = spec.dataset.items[row]
             everything = tuple(range(len(item.candidates)))
             found.append(Lesson(item, None, everything, _reference(base, row)))
@@ -45,8 +45,8 @@ def lessons(
 
 def labels_hash(examples: Examples) -> str:
     """A hash of the labels bought, in their order; a corrected one changes it."""
-    told = repr([(row, label) for row, label, _ in examples.bought])
-    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+    text = repr([(row, label) for row, label, _ in examples.bought])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def loss_set_of(

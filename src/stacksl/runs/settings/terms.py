@@ -78,8 +78,8 @@ def _affordable(wanted: Budget, usable: int, spent: int, paid: int) -> int:
 def _usable(spec: RunSpec, ledger: Ledger) -> int:
     """The items that labels can be bought of, or were: those bought and forgotten since, too."""
     bought = {str(purchase["item"]) for purchase in ledger.export()}
-    lost = {row for row in spec.stock.gone if spec.dataset.items[row].id not in bought}
-    return len(spec.dataset.items) - len(spec.stock.aside | lost)
+    lost = {row for row in spec.sources.forgotten if spec.dataset.items[row].id not in bought}
+    return len(spec.dataset.items) - len(spec.sources.aside | lost)
 
 
 def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ class Record:
     _before: dict[str, Any]
 
     @classmethod
-    def take_up(cls, spec: RunSpec, labeler: Labeler | None) -> Record:
+    def resume(cls, spec: RunSpec, labeler: Labeler | None) -> Record:
         """Say that the run goes on; what its state told already stays.
 
         Raises:
@@ -72,13 +72,13 @@ class Record:
         """Say in which state the run is."""
         self.folder.write_state(state, **self.facts)
 
-    def put_back(self) -> None:
+    def restore_before(self) -> None:
         """Say again what was said before the run was opened: nothing came of it."""
         if self._before:
             self.folder.write_state(**self._before)
 
     @contextmanager
-    def true_to_faults(self) -> Iterator[None]:
+    def recording_failure(self) -> Iterator[None]:
         """Say that the run stopped or failed where that happens inside."""
         try:
             yield

@@ -42,12 +42,12 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "resume": f"stacksl resume {folder.path}" if going_on else None,
         "warnings": state.get("warnings", []),
         "sheets": state.get("sheets"),
-        "test": _told(folder, "test", "macro_f1"),
-        "audit": _told(folder, "audit", "correct", "unknown", "number", "trained_on"),
+        "test": _accuracy(folder, "test", "macro_f1"),
+        "audit": _accuracy(folder, "audit", "correct", "unknown", "number", "trained_on"),
     }
 
 
-def _told(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
+def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
     """The accuracy that the newest report has of the `test` file or the `audit`; None without.
 
     A run that was given more to do keeps the number of the model before until it has finished.

@@ -19,7 +19,7 @@ from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import sync_folder, write_atomic
-from stacksl.runs.items.sources import Stock
+from stacksl.runs.items.sources import Sources
 from stacksl.runs.storage.folder import FORGETTING, RunFolder
 from stacksl.types import Item
 
@@ -80,9 +80,9 @@ class Tombstones:
     gate_state: tuple[float, float, float] | None = None
 
     @classmethod
-    def over(cls, stock: Stock) -> Tombstones:
-        """No tombstones yet, over the items of `stock`."""
-        return cls(secrets.token_hex(16), (), stock.pool.classes)
+    def over(cls, sources: Sources) -> Tombstones:
+        """No tombstones yet, over the items of `sources`."""
+        return cls(secrets.token_hex(16), (), sources.pool.classes)
 
     @classmethod
     def read(cls, folder: RunFolder, name: str = TOMBSTONES) -> Tombstones | None:
@@ -122,22 +122,22 @@ class Tombstones:
         """The ids of the tombstones."""
         return frozenset(stone.name for stone in self.stones)
 
-    def with_stone(self, stock: Stock, row: int, name: str) -> Tombstones:
-        """These and one for item number `row` of `stock`, in which each item is in its place."""
-        files = _files(stock)
+    def with_stone(self, sources: Sources, row: int, name: str) -> Tombstones:
+        """These and one for item number `row` of `sources`, in which each item is in its place."""
+        files = _files(sources)
         file = next(n for n, rows in enumerate(files) if row in rows)
-        item = stock.dataset.items[row]
+        item = sources.dataset.items[row]
         numbered = NUMBERED.fullmatch(item.id) is not None
         new = Tombstone(file, row - files[file].start, name, len(item.candidates), numbered)
         stones = sorted((*self.stones, new), key=lambda stone: (stone.file, stone.place))
-        texts = [stock.dataset.items[rows.start : rows.stop] for rows in files]
+        texts = [sources.dataset.items[rows.start : rows.stop] for rows in files]
         places = [{s.place for s in stones if s.file == n} for n in range(len(files))]
         marked = (self._marked(s, texts[s.file], places[s.file]) for s in stones)
         return replace(
             self,
             stones=tuple(marked),
-            aside=tuple(sorted(stock.aside)),
-            aside_at_first=tuple(sorted(stock.aside_at_first)),
+            aside=tuple(sorted(sources.aside)),
+            aside_at_first=tuple(sorted(sources.aside_at_first)),
         )
 
     def _marked(self, stone: Tombstone, items: Sequence[Item], places: set[int]) -> Tombstone:
@@ -154,29 +154,31 @@ class Tombstones:
         )
         return sha256(f"{self.salt}{texts}".encode("utf-8", "surrogatepass")).hexdigest()
 
-    def place(self, stock: Stock) -> Stock:
-        """`stock` as read from the files, with each item in its place and under its first id."""
-        stock = _widened(stock, self.classes)
-        classes = stock.pool.classes
+    def place(self, sources: Sources) -> Sources:
+        """`sources` as read from the files, with each item in its place and under its first id."""
+        sources = _widened(sources, self.classes)
+        classes = sources.pool.classes
         everything: list[Item] = []
         names: dict[str, str] = {}
         stops = []
-        for number, rows in enumerate(_files(stock)):
+        for number, rows in enumerate(_files(sources)):
             stones = {s.place: s for s in self.stones if s.file == number}
-            items = stock.dataset.items[rows.start : rows.stop]
+            items = sources.dataset.items[rows.start : rows.stop]
             placed, known = self._placed(items, stones, classes)
             everything += placed
             names |= known
             stops.append(len(everything))
-        began = sum(stop <= stock.first for stop in (len(stock.pool.items), *_stops(stock)))
+        began = sum(stop <= sources.first for stop in (len(sources.pool.items), *_stops(sources)))
         return replace(
-            stock,
-            pool=_with(stock.pool, everything[: stops[0]], names),
-            dataset=_with(stock.dataset, everything, names),
-            owned=_renamed(stock.owned, names),
-            parts=tuple(zip(stops[1:], (kind for _, kind in stock.parts), strict=True)),
+            sources,
+            pool=_with(sources.pool, everything[: stops[0]], names),
+            dataset=_with(sources.dataset, everything, names),
+            owned=_renamed(sources.owned, names),
+            parts=tuple(zip(stops[1:], (kind for _, kind in sources.parts), strict=True)),
             first=stops[began - 1],
-            gone=frozenset(row for row, item in enumerate(everything) if item.id in self.names),
+            forgotten=frozenset(
+                row for row, item in enumerate(everything) if item.id in self.names
+            ),
             stays=frozenset(self.aside),
             stays_at_first=frozenset(self.aside_at_first),
         )
@@ -226,41 +228,41 @@ def finish(folder: RunFolder) -> None:
     sync_folder(folder.path)
 
 
-def as_it_was(folder: RunFolder, stock: Stock) -> Stock:
-    """The `stock` of a run with the items in their places that were forgotten since it began.
+def as_it_was(folder: RunFolder, sources: Sources) -> Sources:
+    """The `sources` of a run with the items in their places that were forgotten since it began.
 
     Raises:
         RunError: the tombstones cannot be read.
     """
     known = Tombstones.read(folder)
-    return stock if known is None else known.place(stock)
+    return sources if known is None else known.place(sources)
 
 
-def _widened(stock: Stock, classes: tuple[str, ...] | None) -> Stock:
-    """`stock` with all `classes`, where the only item of a class was deleted."""
-    found = stock.pool.classes
+def _widened(sources: Sources, classes: tuple[str, ...] | None) -> Sources:
+    """`sources` with all `classes`, where the only item of a class was deleted."""
+    found = sources.pool.classes
     if classes is None or found is None or not set(found) < set(classes):
-        return stock
+        return sources
     at = {index: classes.index(name) for index, name in enumerate(found)}
     pool = replace(
-        stock.pool,
-        items=tuple(replace(item, candidates=classes) for item in stock.pool.items),
-        answers={name: at[label] for name, label in stock.pool.answers.items()},
+        sources.pool,
+        items=tuple(replace(item, candidates=classes) for item in sources.pool.items),
+        answers={name: at[label] for name, label in sources.pool.answers.items()},
         classes=classes,
     )
-    items = tuple(replace(item, candidates=classes) for item in stock.dataset.items)
-    owned = {name: at[label] for name, label in stock.owned.items()}
-    return replace(stock, pool=pool, dataset=replace(pool, items=items), owned=owned)
+    items = tuple(replace(item, candidates=classes) for item in sources.dataset.items)
+    owned = {name: at[label] for name, label in sources.owned.items()}
+    return replace(sources, pool=pool, dataset=replace(pool, items=items), owned=owned)
 
 
-def _stops(stock: Stock) -> list[int]:
+def _stops(sources: Sources) -> list[int]:
     """Where the items of each file but the first end."""
-    return [stop for stop, _ in stock.parts]
+    return [stop for stop, _ in sources.parts]
 
 
-def _files(stock: Stock) -> list[range]:
+def _files(sources: Sources) -> list[range]:
     """The rows of each of a run's files."""
-    stops = [len(stock.pool.items), *_stops(stock)]
+    stops = [len(sources.pool.items), *_stops(sources)]
     return [range(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
 
 
