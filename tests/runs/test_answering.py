@@ -221,7 +221,7 @@ def test_who_is_away_gets_no_rows_until_they_are_back(tmp_path: Path) -> None:
         assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
         answer_all(waiting)
     assert waiting.people(away="ben") == 0, "there is none left to free"
-    with pytest.raises(RunError, match="somebody must be left"):
+    with pytest.raises(RunError, match="an annotator left to answer"):
         waiting.people(away="anna")
     waiting.people(back="ben")
     answer_all(waiting)

@@ -206,7 +206,11 @@ def test_the_report_is_written_again_from_its_facts(classes, spoil) -> None:
         ([1, 2], {}, "list of"),
         ([Item("a", "x", CLASSES)] * 2, {"a": 1}, "some are repeated"),
         ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], [0], "as many answers, not 1"),
-        ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], {"c": 0}, "no item has this id"),
+        (
+            [Item("a", "x", CLASSES), Item("b", "y", CLASSES)],
+            {"c": 0},
+            "answers for ids of the items",
+        ),
         ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], [0, 3], "an index from 0 to 2"),
     ],
 )

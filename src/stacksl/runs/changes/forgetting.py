@@ -224,7 +224,9 @@ def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
     place = ask_folder(spec.settings, folder.path)
     where = "ask" if spec.settings.ask_dir is None else str(place)
 
-    checkpoints.keep_latest(folder.checkpoints)  # the difference of two is what came between
+    checkpoints.keep_latest(
+        folder.checkpoints
+    )  # the difference of two reveals what was learnt between
     for path in _older_model(case):
         path.unlink()
     changed = [f"{where}/{name}" for name in erase_sheets(place, marks)]
@@ -318,7 +320,7 @@ def _yours(case: _Case) -> Iterator[str]:
     """A sentence for each place that the run cannot clean."""
     source = Path(case.spec.data)
     if source.is_file() and source.parent.resolve() != case.folder.path.resolve():
-        yield f"delete the row from {source}: the run goes on without it"
+        yield f"delete the row from {source}: the run continues without it"
     if case.keys:
         keys = ", ".join(sorted(case.keys))
         yield f"files of answers in other places hold its rows {keys}"

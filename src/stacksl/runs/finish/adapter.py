@@ -1,4 +1,4 @@
-"""The end of a run that adapted a language model: every refit tested, the last one handed over."""
+"""The end of a run that adapted a language model: every refit is tested, the last one saved."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _tested(spec: RunSpec, trainer: LanguageTrainer, model: AdaptedModel, report
 
 
 def card_facts(spec: RunSpec, trainer: LanguageTrainer, tested: Tested) -> dict[str, Any]:
-    """What the model's card tells of the run that made it (`lm.export.card.card_text`)."""
+    """The facts of the run for the model's card (`lm.export.card.card_text`)."""
     evaluation = tested.evaluation
     assert isinstance(trainer.model, LanguageModel)
     choices = trainer.model.choices
@@ -93,7 +93,7 @@ def _accuracies(found: Mapping[str, Evaluation]) -> dict[str, float]:
 
 
 def training_of(choices: ModelChoices) -> dict[str, Any]:
-    """The adapter's shape and what fixes a refit, by the names that people read."""
+    """The adapter's shape and the settings of a refit, under names to show."""
     lora, recipe = choices.lora, choices.training
     shape = {
         "LoRA rank": lora.rank,

@@ -26,8 +26,8 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.session.build_learner import width_scale
 from stacksl.runs.spec import RunSpec
 
-POINTS = 1500  # rounds kept for the figures
-LABELS = 500  # labels kept for the running accuracy
+POINTS = 1500  # rounds shown in the figures
+LABELS = 500  # labels shown of the running accuracy
 WINDOW = 50  # labels that the recent accuracy is over
 SHOWN = 12  # contested items listed
 EXCERPT = 400  # characters of a prompt
@@ -47,7 +47,7 @@ class Rounds:
         asked: whether the label was reserved.
         released: purchases given back unanswered; outside: labels that were not presented.
         changes: of the budget, in order: (rounds before it, labels, micro-units of money or None).
-        added: classes added on the way: (rounds before it, how many there were from then on).
+        added: classes added during the run: (rounds before it, number of classes from then on).
     """
 
     item: NDArray[np.int64]

@@ -155,7 +155,9 @@ def _gold(
     sizes = {item.id: len(item.candidates) for item in items}
     for name, index in answers.items():
         if name not in sizes:
-            raise DataError(f"expected answers for ids of the items, got one for '{name}'")
+            raise DataError(
+                f"expected answers for ids of the items, got one for '{name}': correct it"
+            )
         if not 0 <= int(index) < sizes[name]:
             raise DataError(
                 f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1},"

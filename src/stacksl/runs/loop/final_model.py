@@ -1,10 +1,9 @@
-"""What makes the final model of class heads: labels alone, names beside them, or the rest as well.
+"""The final model of class heads: fitted on labels alone, with names, or with neighbours as well.
 
-Which of the three serves is not known beforehand: labels spread over neighbours help where classes
-are topics and do harm where they are not. Each is fitted on two thirds of the bought labels and
-judged on the third that is left, three times over; the most right answers win, ties the simpler.
-Below 60 labels names are always in: one label of each class can do little harm there, and too few
-are held out to see that labels alone do better.
+Which of the three is best depends on the data: labels spread over neighbours help where classes are
+topics, and harm elsewhere. The kind is chosen by three-fold cross-validation on the bought labels:
+the most right answers win, and the simpler kind wins a tie. Below 60 labels names always take part,
+since too few labels are held out to show that labels alone do better.
 """
 
 from __future__ import annotations

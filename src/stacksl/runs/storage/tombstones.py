@@ -81,12 +81,12 @@ class Tombstones:
 
     @classmethod
     def over(cls, sources: Sources) -> Tombstones:
-        """No tombstones yet, over the items of `sources`."""
+        """No tombstones, for the items of `sources`."""
         return cls(secrets.token_hex(16), (), sources.pool.classes)
 
     @classmethod
     def read(cls, folder: RunFolder, name: str = TOMBSTONES) -> Tombstones | None:
-        """Those of a run; None where nothing was forgotten.
+        """The tombstones of a run; None where nothing was forgotten.
 
         Raises:
             RunError: the file cannot be read.
@@ -106,7 +106,7 @@ class Tombstones:
 
     @classmethod
     def begun(cls, folder: RunFolder) -> Tombstones | None:
-        """Those that a call of `forget` which has not ended is to leave; None without one."""
+        """The tombstones of an unfinished call of `forget`; None without one."""
         return cls.read(folder, FORGETTING)
 
     def write(self, folder: RunFolder, name: str = TOMBSTONES) -> None:
@@ -114,7 +114,7 @@ class Tombstones:
         write_atomic(folder.path / name, formats.to_json(asdict(self)))
 
     def begin(self, folder: RunFolder) -> None:
-        """Announce them: from now on the run is refused to everybody but `forget`."""
+        """Write them as pending: from now on every command but `forget` refuses the run."""
         self.write(folder, FORGETTING)
 
     @property
@@ -123,7 +123,7 @@ class Tombstones:
         return frozenset(stone.name for stone in self.stones)
 
     def with_stone(self, sources: Sources, row: int, name: str) -> Tombstones:
-        """These and one for item number `row` of `sources`, in which each item is in its place."""
+        """These and one for item number `row` of `sources`."""
         files = _files(sources)
         file = next(n for n, rows in enumerate(files) if row in rows)
         item = sources.dataset.items[row]
@@ -223,13 +223,13 @@ class Tombstones:
 
 
 def finish(folder: RunFolder) -> None:
-    """Put the tombstones that were announced in force; the run is open to everybody again."""
+    """Put the pending tombstones in force; every command accepts the run again."""
     os.replace(folder.path / FORGETTING, folder.path / TOMBSTONES)
     sync_folder(folder.path)
 
 
 def as_it_was(folder: RunFolder, sources: Sources) -> Sources:
-    """The `sources` of a run with the items in their places that were forgotten since it began.
+    """The `sources` of a run with tombstones in the places of forgotten items.
 
     Raises:
         RunError: the tombstones cannot be read.
