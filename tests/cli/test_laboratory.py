@@ -76,7 +76,7 @@ def test_a_model_has_no_place_here(type_: Any) -> None:
 
 def test_a_stop_says_how_to_go_on(type_: Any, asked: Any, tmp_path: Path) -> None:
     asked(study(stop=True))
-    with pytest.raises(Stopped, match="the same command goes on"):
+    with pytest.raises(Stopped, match="the same command continues"):
         verb.reproduce("toy", seeds=1, jobs=1, out=tmp_path, quiet=True)
 
 

@@ -21,7 +21,7 @@ COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "lab
 
 
 def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
-    """Where a run's ledger lies."""
+    """Print the path of a run's ledger."""
     from stacksl.runs.storage.folder import RunFolder
 
     where = RunFolder.open(run).ledger

@@ -2,7 +2,8 @@
 
 A change is checked as a whole and then written in this order: `resolved.toml` with a mark that the
 change is pending, the list of classes, the ledger in one transaction, the state, `resolved.toml`
-without the mark. From the first write on it is in force; `pending.complete` finishes an interrupted one.
+without the mark. It is in force from the first write on, and
+`pending.complete` finishes an interrupted one.
 """
 
 from __future__ import annotations

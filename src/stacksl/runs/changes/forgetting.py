@@ -224,9 +224,7 @@ def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
     place = ask_folder(spec.settings, folder.path)
     where = "ask" if spec.settings.ask_dir is None else str(place)
 
-    checkpoints.keep_latest(
-        folder.checkpoints
-    )  # the difference of two reveals what was learnt between
+    checkpoints.keep_latest(folder.checkpoints)  # two would reveal what was learnt between
     for path in _older_model(case):
         path.unlink()
     changed = [f"{where}/{name}" for name in erase_sheets(place, marks)]
