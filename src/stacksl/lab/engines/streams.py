@@ -1,7 +1,7 @@
-"""A run over arrays whose labels are known: the compiled engine where there is one, else the loop.
+"""`run_stream`: a run over arrays with known labels, compiled where an engine exists.
 
-Nothing is posted to a ledger: the budget is kept by the clock, and each wanted label is learnt
-before the next round.
+There is no ledger: the clock enforces the budget, and each wanted label is learnt before the next
+round.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names of the rows of `drift`, and what they say."""
+"""Names of the rows of `drift`, and their meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a study is measured: each number once, kept in a file, in several processes if wished.
+"""Measurement of a study: each number once, stored in a file, by one or more processes.
 
 A study asks for the numbers it needs and raises `Wanted` where some are missing; they are measured,
 and the study asks again. What it asks for may therefore depend on earlier numbers, and a study that
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process measures at a time.
+    """A unit of measurement, run by one process.
 
     Attributes:
-        keys: what its numbers are kept under.
-        play: gives them for `args`, in the order of `keys`: a function at the top level of a
-            module, since other processes look for it by name.
+        keys: of its numbers in the store.
+        play: returns them for `args`, in the order of `keys`; a function at the top level of a
+            module, since other processes import it by name.
         args: picklable.
         name: of the job, for the line that shows progress.
     """

@@ -27,7 +27,7 @@ class Line:
         settings: what fixes it beside its data; plain values that JSON can hold.
         budget_fraction: labels that may be bought / rounds; None where no labels are bought.
         paper: the paper's numbers, by metric.
-        marks: sentences that stand beside the row.
+        marks: notes on the row.
     """
 
     row: str
@@ -109,7 +109,7 @@ def rows_of(
         line: the line.
         found: its numbers, one mapping a seed; `asked_fraction` is no metric of its own.
         settings: what fixed them, one mapping a seed; a setting that differs becomes a list.
-        paper: the paper's numbers that may stand beside them.
+        paper: the paper's numbers to compare with.
     """
     merged = _merged(settings)
     asked = _known(found, "asked_fraction")

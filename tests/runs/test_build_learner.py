@@ -1,4 +1,4 @@
-"""A run's settings reach the gate that is made of them."""
+"""The settings of a run reach the gate of its learner."""
 
 from __future__ import annotations
 

@@ -234,6 +234,6 @@ def test_other_processes_find_what_plays(name: str) -> None:
 
 
 def test_the_page_of_studies_names_their_seeds() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "studies" / "README.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "studies" / "README.md").read_text("utf-8")
     said = dict(re.findall(r"^\| \[([\w-]+)\]\(.*\| (\d+) \|$", page, flags=re.MULTILINE))
     assert said == {name: str(study.seeds) for name, study in LABORATORY.items()}
