@@ -86,7 +86,7 @@ def _moved(words: Sequence[str]) -> str | None:
 
 
 def _named(words: Sequence[str]) -> list[str]:
-    """The words with an empty name behind a --free that has none, which the parser cannot read."""
+    """The words with an empty name after a --free without one, which the parser cannot read."""
     after = [*words[1:], "--"]  # one more than no words at all
     return [
         "--free=" if word == "--free" and following.startswith("-") else word

@@ -1,4 +1,4 @@
-"""The methods of the paper's tables as settings of a run, and choices that the paper leaves open."""
+"""The methods of the paper's tables as settings, and choices that the paper leaves open."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _ids(spec: RunSpec, rows: Set[int]) -> list[str]:
 
 
 def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
-    """Lease the items of the audit whose lease was released and not renewed by a call cut off."""
+    """Renew released leases of audit items that an interrupted call did not renew."""
     gone = {game.corpus.ids[row] for row in spec.sources.forgotten}
     for bought in game.ledger.export():
         item = str(bought["item"])

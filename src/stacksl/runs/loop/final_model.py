@@ -79,7 +79,7 @@ class Source:
     def rest(self, rows: Rows, gold: Rows, without: Rows | None = None) -> Soft:
         """What the labels `gold` of `rows` say of the items never asked, those in `without` aside.
 
-        The graph is made at the first call, and again where a row came that it does not hold.
+        The graph is made at the first call, and again for rows that it does not have.
         """
         if self._graph is None or not np.isin(rows, self._graph[1]).all():
             self._graph = self._made(rows)

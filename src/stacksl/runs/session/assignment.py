@@ -268,8 +268,8 @@ def _eligible(
 ) -> Sequence[str]:
     """Who may have a row: best who is here and never had the item, else has no other slot of it.
 
-    Two answers of one annotator to one item would tell nothing of agreement, so that a second slot
-    rather waits for somebody who is away.
+    Two answers of one annotator to one item do not measure agreement, so a second slot waits for an
+    annotator who is away instead.
     """
     mine = [(slot, name) for item, slot, name in had if item == lease.item]
     anybody = {name for _, name in mine}
@@ -286,7 +286,7 @@ def _eligible(
 def answers_from(
     replies: Sequence[Reply], handed: Mapping[str, Handed], prices: Prices
 ) -> list[Answer]:
-    """Replies as answers to the leases that their rows stand for, each at its annotator's price."""
+    """Replies as answers to the leases of their rows, each at the price of its annotator."""
     found = []
     for reply in replies:
         row = handed[reply.key]

@@ -72,7 +72,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """A new folder at `path`, which must not exist, be empty, or hold a start that was cut off.
+        """A new folder at `path`, which must not exist, be empty, or hold an interrupted start.
 
         Raises:
             RunError: if it is another run's, holds other files, or cannot be written.
@@ -86,7 +86,7 @@ class RunFolder:
             raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")
         try:
             names = {each.name for each in path.iterdir()} if path.exists() else set()
-            if names and LOCK not in names:  # with it, a start that was cut off before run.toml
+            if names and LOCK not in names:  # with it, a start interrupted before run.toml
                 raise RunError(f"the folder {path} is not empty and is no run: give another --out")
             make_private(path)
             (path / LOCK).touch(mode=0o600)
@@ -270,7 +270,7 @@ def _toml(value: Any) -> str:
 
 
 def new_folder_name(root: Path, day: str, name: str) -> Path:
-    """The first free folder `root/DAY-NAME`, with a number behind it where that is taken."""
+    """The first free folder `root/DAY-NAME`, with a number appended where that is taken."""
     stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
     candidate = root / f"{day}-{stem}"
     number = 2

@@ -2,7 +2,7 @@
 
 Rows of features, the shuffled order and the rounds of the ledger refer to items by place. A
 forgotten item keeps its place under a random name, whether or not the user has deleted its row from
-the data; a salted hash of the items behind it shows which of the two is the case.
+the data; a salted hash of the items after it shows which of the two is the case.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOMBSTONES = "forgotten.json"
 T = TypeVar("T")
 
 NUMBERED = re.compile(r"(.*?)row-(\d{6,})", re.DOTALL)  # an id that is the number of a row
-AHEAD = 8  # items behind a tombstone that are compared with the file's; as many may be alike
+AHEAD = 8  # items after a tombstone that are compared with those of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Tombstone:
         place: its place among the items of that file, from 0.
         name: its id since.
         size: how many candidates it had.
-        numbered: whether its id was the number of its row: ids behind a deleted row move up.
+        numbered: whether its id was the number of its row: ids after a deleted row move up.
         ahead, mark: how many items follow before the next tombstone (at most 8), and a salted
             hash of them.
     """
@@ -141,11 +141,11 @@ class Tombstones:
         )
 
     def _marked(self, stone: Tombstone, items: Sequence[Item], places: set[int]) -> Tombstone:
-        """The stone with a mark of the items behind it in the same file."""
+        """The stone with a mark of the items after it in the same file."""
         start = stone.place + 1
         stop = next((p for p in range(start, len(items)) if p in places), len(items))
-        behind = items[start : min(stop, start + AHEAD)]
-        return replace(stone, ahead=len(behind), mark=self._mark(behind))
+        following = items[start : min(stop, start + AHEAD)]
+        return replace(stone, ahead=len(following), mark=self._mark(following))
 
     def _mark(self, items: Sequence[Item]) -> str:
         fixed = self.classes is not None
@@ -192,7 +192,7 @@ class Tombstones:
         """The items with tombstones among them, and their first ids by those in the file.
 
         Adjacent tombstones form a group: how many of its rows are still in the file is found from
-        the items behind the last one.
+        the items after the last one.
         """
         placed: list[Item] = []
         names: dict[str, str] = {}
@@ -216,8 +216,8 @@ class Tombstones:
         """How many rows of a group of tombstones are still in the file, from place `at` on."""
         last = group[-1]
         for kept in range(len(group) + 1):
-            behind = items[at + kept : at + kept + last.ahead]
-            if last.ahead and len(behind) == last.ahead and self._mark(behind) == last.mark:
+            following = items[at + kept : at + kept + last.ahead]
+            if last.ahead and len(following) == last.ahead and self._mark(following) == last.mark:
                 return kept
         return min(len(group), len(items) - at)
 
