@@ -152,5 +152,5 @@ def _expect_known(spec: RunSpec, names: Sequence[str]) -> None:
 
 def _expect_handed(ledger: Ledger, keys: set[str]) -> None:
     if unknown := sorted(keys - {row.key for row in ledger.handed()}):
-        named = ", ".join(key for key in unknown if has_form(key)) or "unknown key"
-        raise RunError(f"{named}: use a key from a sheet of this run")
+        shown = ", ".join(key for key in unknown if has_form(key))  # any other text may be data
+        raise RunError(f"unknown key {shown}".rstrip() + ": use a key from a sheet of this run")
