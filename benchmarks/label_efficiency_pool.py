@@ -40,7 +40,7 @@ from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.budget import parse_budget
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
 
 BARS = {("shuffled", "500"): 0.860, ("shuffled", "1000"): 0.893, ("rare", "0.1"): 0.71}

@@ -199,7 +199,7 @@ def _keep(path: Path | None, rows: list[Row]) -> None:
     if path is None:
         return
     import stacksl
-    from stacksl.lm.sample.questions import made_from
+    from stacksl.lm.sample.docstrings import made_from
 
     rows = sorted(rows, key=lambda r: (r["seed"], r["budget"], r["gate"]))
     about = {

@@ -42,7 +42,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import torch  # noqa: E402
 
 from stacksl.lm import TokenItem  # noqa: E402
-from stacksl.lm.scoring.paths import kv, naive, packed, padded  # noqa: E402
+from stacksl.lm.scoring.paths import naive, packed, padded  # noqa: E402
 
 BARS = {
     "forward": {"lm_eval": 3.0},
@@ -71,7 +71,6 @@ def _alone(item: TokenItem, option: tuple[int, ...]) -> TokenItem:
 
 PATHS: dict[str, Any] = {
     "packed": packed,
-    "kv": kv,
     "padded": padded,
     "naive, kept": naive_kept,
     "naive": naive,
@@ -192,9 +191,7 @@ def jobs(
     return {
         "forward": {name: bound(forward, path) for name, path in paths.items()},
         "forward_backward": {
-            name: bound(forward_backward, path)
-            for name, path in paths.items()
-            if name not in ("kv", "lm_eval")
+            name: bound(forward_backward, path) for name, path in paths.items() if name != "lm_eval"
         },
     }
 

@@ -34,7 +34,7 @@ from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.final_model import Source, make_final
 from stacksl.runs.loop.game import play
 from stacksl.runs.session.build_learner import build_learner
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 
 SHARES = (0.02, 0.05, 0.1)
 SEEDS = (1000, 1001, 1002)

@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 GENERATED = re.compile(r"<!-- (?:study|table|benchmark): .+? -->\n.*?<!-- end -->", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 OUTPUT = re.compile(r"^```text\n.*?^```$", re.DOTALL | re.MULTILINE)
-LIMIT_OF_README = 1_560
-LIMIT = 43_500
+LIMIT_OF_README = 900
+LIMIT = 36_000
 
 
 def words(text: str) -> int:

@@ -17,7 +17,7 @@ from stacksl.version import __version__
 if TYPE_CHECKING:
     from stacksl.api import Run, list_runs, prepare, run
     from stacksl.errors import StackslError
-    from stacksl.runs.settings.resolve import Settings
+    from stacksl.runs.settings.fields import Settings
     from stacksl.types import Item, Label
 
 __all__ = [
@@ -36,7 +36,7 @@ _HOME = {
     "Item": "stacksl.types",
     "Label": "stacksl.types",
     "Run": "stacksl.api",
-    "Settings": "stacksl.runs.settings.resolve",
+    "Settings": "stacksl.runs.settings.fields",
     "StackslError": "stacksl.errors",
     "list_runs": "stacksl.api",
     "prepare": "stacksl.api",

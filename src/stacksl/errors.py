@@ -26,22 +26,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "DataError",
-    "FeatureError",
-    "GateNeverOpens",
-    "LabelerError",
-    "LedgerCorrupt",
-    "LedgerError",
-    "MissingExtra",
-    "RunError",
-    "RunLocked",
-    "SettingsError",
-    "StackslError",
-    "kind_and_place",
-    "unknown_name",
-]
-
 
 class StackslError(Exception):
     """An error with a sentence for the user; the root of the tree."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["refuse_telemetry"]
-
 _REFUSALS = {"HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1"}
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["Decision", "Feedback", "Item", "Label", "Reward", "Status"]
-
 Status = Literal["wanted", "reserved", "skipped", "refused"]
 
 

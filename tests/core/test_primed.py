@@ -10,7 +10,7 @@ import pytest
 from stacksl.core.blocks import PairBlock
 from stacksl.core.gates.registry import Margin
 from stacksl.runs.session.build_learner import build_learner
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 
 ITEMS, OPTIONS = 400, 3
 

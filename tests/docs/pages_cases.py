@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.core import FOLLOWERS, GATES, SCORERS
-from stacksl.features import ENCODERS
+from stacksl.features import FEATURES
 from stacksl.lab.studies import STUDIES
 from stacksl.labelers.registry import LABELERS
 from stacksl.lm import OBJECTIVES
@@ -25,7 +25,7 @@ REGISTRIES: dict[str, Any] = {
     "scorer": SCORERS,
     "follower": FOLLOWERS,
     "labeler": LABELERS,
-    "features": ENCODERS,
+    "features": FEATURES,
     "preset": PRESETS,
     "aim": AIMS,
     "objective": OBJECTIVES,

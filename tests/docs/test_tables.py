@@ -15,7 +15,8 @@ from stacksl.lm.memory.size import Size
 from stacksl.lm.prompt.format import TEMPLATES, template
 from stacksl.runs.session.build_learner import default_scorer
 from stacksl.runs.settings.conflicts import OF_MODEL
-from stacksl.runs.settings.resolve import Settings, resolve
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import resolve
 
 from .pages_cases import PAGES, rows_under, spans
 

@@ -26,7 +26,7 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
 RUNS, LABELS, LM = "stacksl.runs", "stacksl.ledger", "stacksl.lm"
-SAVE = f"{LM}.training.checkpoint:Interim.save"
+SAVE = f"{LM}.training.checkpoint:TrainingCheckpoint.save"
 # 6 labels, refits at 1, 3 and 6; two epochs of steps of two: 2, 4 and 6 steps
 SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
 
@@ -37,8 +37,8 @@ ROUNDS = {
     "between a checkpoint's two files": (f"{RUNS}.storage.checkpoints:write_atomic", 3, "after"),
 }
 REFIT = {
-    "before its first step": (f"{LM}.training.steps:Course.run", 2, "before"),
-    "between two steps": (f"{LM}.training.optimizer:Descent.step", 4, "after"),
+    "before its first step": (f"{LM}.training.steps:TrainingSteps.run", 2, "before"),
+    "between two steps": (f"{LM}.training.optimizer:Optimizer.step", 4, "after"),
     "between a step and its checkpoint": (SAVE, 4, "before"),
     "when a training checkpoint was written": (
         SAVE,
@@ -63,12 +63,12 @@ END = {
 }
 QUICKLY = (
     "when an answer was learnt",
-    "between two steps",
     "between the adapter and its record",
     "when the ledger has the refit",
     "between its features and its row",
     "when its row is on disk",
 )
+PREDICTED = "between two steps"  # of `test_what_is_predicted_after_a_kill`
 MOMENTS = ROUNDS | REFIT | EPOCH | END
 
 
@@ -150,7 +150,7 @@ def test_every_moment_is_one_of_the_program(moment: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", [each for each in MOMENTS if each not in QUICKLY])
+@pytest.mark.parametrize("moment", [each for each in MOMENTS if each not in (*QUICKLY, PREDICTED)])
 def test_a_run_that_adapts_is_killed_elsewhere(
     worker: Worker, kind: Kind, tmp_path: Path, moment: str
 ) -> None:
@@ -178,10 +178,10 @@ def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: P
     """In every refit, once more where it went on, and in the epoch that it began."""
     out = tmp_path / "run"
     for moment in (
-        (f"{LM}.training.optimizer:Descent.step", 2, "after"),
+        (f"{LM}.training.optimizer:Optimizer.step", 2, "after"),
         (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
-        (f"{LM}.training.optimizer:Descent.step", 3, "after"),
-        (f"{LM}.training.optimizer:Descent.step", 1, "before"),
+        (f"{LM}.training.optimizer:Optimizer.step", 3, "after"),
+        (f"{LM}.training.optimizer:Optimizer.step", 1, "before"),
         (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
     ):
         assert worker.play(**kind.order(out), kill=moment)["killed"]
@@ -192,7 +192,7 @@ def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: P
 
 def test_what_is_predicted_after_a_kill(worker: Worker, kind: Kind, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    expect_resumed(worker, kind, out, MOMENTS["between two steps"])
+    expect_resumed(worker, kind, out, MOMENTS[PREDICTED])
     mine, reference = Run.open(out), Run.open(kind.reference)
     assert [*mine.predict(kind.test)] == [*reference.predict(kind.test)]
     assert facts(out)["rounds"] == facts(kind.reference)["rounds"]

@@ -69,7 +69,7 @@ def watch():
             return inner(self, items)
         setattr(likelihood.Likelihood, name, outer)
 
-    def step(self, number, inner=descent.Descent.step):
+    def step(self, number, inner=descent.Optimizer.step):
         nonlocal steps
         inner(self, number)
         steps += 1
@@ -81,7 +81,7 @@ def watch():
 
     told("sums")
     told("sums_and_states")
-    descent.Descent.step = step
+    descent.Optimizer.step = step
 
 words = sys.orig_argv
 if "WITNESS" in os.environ and "-m" in words and words[words.index("-m") + 1] == "stacksl":

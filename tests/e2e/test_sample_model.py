@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,21 @@ pytest.importorskip("peft")
 SMALL = {**OF_SAMPLE, "adapt": "lora", "epochs": 1, "state_dim": 32}
 
 
-def choices(**training: Any) -> ModelChoices:
-    given = {"learning_rate": 5e-4, **training}
-    return ModelChoices(
-        "sample",
-        template="{prompt}",
-        normalisation="pmi",
-        temperature=1.0,
-        batch_tokens=512,
-        training=TrainSettings(**given),
+@pytest.fixture(scope="module")
+def loaded() -> LanguageModel:
+    """The model, loaded once."""
+    choices = ModelChoices(
+        "sample", template="{prompt}", normalisation="pmi", temperature=1.0, batch_tokens=512
     )
+    return LanguageModel(choices)
+
+
+def trained_by(loaded: LanguageModel, **training: Any) -> LanguageModel:
+    """The base model again, to be trained by these settings."""
+    loaded.reset()
+    settings = TrainSettings(**{"learning_rate": 5e-4, **training})
+    loaded.choices = replace(loaded.choices, training=settings)
+    return loaded
 
 
 def right(model: LanguageModel, data: Dataset, count: int) -> np.ndarray:
@@ -53,9 +59,11 @@ def data() -> tuple[Dataset, Dataset]:
     return questions()
 
 
-def test_the_base_model_knows_something(data: tuple[Dataset, Dataset]) -> None:
+def test_the_base_model_knows_something(
+    data: tuple[Dataset, Dataset], loaded: LanguageModel
+) -> None:
     """Chance is a quarter; three standard errors of 200 questions at chance are .092."""
-    hits = right(LanguageModel(choices()), data[1], 200)
+    hits = right(trained_by(loaded), data[1], 200)
     assert hits.mean() > 0.25 + 3 * (0.25 * 0.75 / 200) ** 0.5
 
 
@@ -63,7 +71,7 @@ def test_a_run_on_it_keeps_its_budget_and_hands_over_an_adapter(
     data: tuple[Dataset, Dataset], tmp_path: Path
 ) -> None:
     train, test = data
-    items, held = list(train.items[:60]), list(test.items[:20])
+    items, held = list(train.items[:40]), list(test.items[:20])
     run = stacksl.run(
         items,
         {item.id: train.answers[item.id] for item in items},
@@ -80,32 +88,35 @@ def test_a_run_on_it_keeps_its_budget_and_hands_over_an_adapter(
     assert "apache-2.0" in (run.path / "model" / "README.md").read_text()
 
 
-def test_the_kl_term_holds_the_policy_near_its_reference(data: tuple[Dataset, Dataset]) -> None:
-    drift = {}
+def test_the_kl_term_holds_the_policy_near_its_reference(
+    data: tuple[Dataset, Dataset], loaded: LanguageModel
+) -> None:
+    drift, lessons = {}, bought(trained_by(loaded), data[0], 12)
     for weight in (0.0, 10.0):
-        model = LanguageModel(choices(kl_weight=weight, epochs=3, clip="none"))
-        drift[weight] = model.refit(bought(model, data[0], 24), 24, None, None).kl
+        model = trained_by(loaded, kl_weight=weight, epochs=3, clip="none")
+        drift[weight] = model.refit(lessons, 12, None, None).kl
     assert drift[10.0] < 0.5 * drift[0.0]
 
 
-def test_objectives_train_different_adapters(data: tuple[Dataset, Dataset]) -> None:
-    prints, losses = set(), []
+def test_objectives_train_different_adapters(
+    data: tuple[Dataset, Dataset], loaded: LanguageModel
+) -> None:
+    prints, losses, lessons = set(), [], bought(trained_by(loaded), data[0], 8)
     for objective in ("stacksl", "ce", "sft"):
-        model = LanguageModel(choices(objective=objective, epochs=2))
-        trained = model.refit(bought(model, data[0], 16), 16, None, None)
-        losses.append(trained.loss)
-        prints.add(model.stage.adapter.fingerprint())
+        model = trained_by(loaded, objective=objective, epochs=2)
+        losses.append(model.refit(lessons, 8, None, None).loss)
+        prints.add(model.worker.adapter.fingerprint())
     assert len(prints) == 3
     assert np.isfinite(losses).all()
 
 
 @pytest.mark.slow
-def test_accuracy_rises_with_labels(data: tuple[Dataset, Dataset]) -> None:
+def test_accuracy_rises_with_labels(data: tuple[Dataset, Dataset], loaded: LanguageModel) -> None:
     """With 500 labels more questions are won than lost against the base.
 
     The sign test asks for a one-sided p below .025: 1.96 standard errors of the difference.
     """
-    model = LanguageModel(choices(epochs=3))
+    model = trained_by(loaded, epochs=3)
     before = right(model, data[1], len(data[1].items))
     model.refit(bought(model, data[0], 500), 500, None, None)
     after = right(model, data[1], len(data[1].items))

@@ -16,7 +16,8 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.lm import TokenItem
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.loading import load
-from stacksl.lm.training.adapters import Adapter, LoraSettings
+from stacksl.lm.training.adapters import Adapter
+from stacksl.lm.training.lora import LoraSettings
 
 from .adapter_cases import KINDS, SMALL, same, scores, train
 

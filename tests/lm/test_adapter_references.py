@@ -8,7 +8,8 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.lm import TokenItem
-from stacksl.lm.training.adapters import Adapter, LoraSettings
+from stacksl.lm.training.adapters import Adapter
+from stacksl.lm.training.lora import LoraSettings
 
 from .adapter_cases import SMALL, same, scores, train
 

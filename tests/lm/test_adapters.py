@@ -10,7 +10,8 @@ import pytest
 
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.lm import Likelihood, TokenItem
-from stacksl.lm.training.adapters import Adapter, LoraSettings
+from stacksl.lm.training.adapters import Adapter
+from stacksl.lm.training.lora import LoraSettings
 
 from .adapter_cases import KINDS, SMALL, same, scores, train
 
@@ -194,7 +195,7 @@ def test_what_is_wrong_is_said(open_model: Any, tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match="there is no reference yet"):
             call()
     adapter.add_reference()
-    with pytest.raises(SettingsError, match="ema_decay is from 0 to 1, and 1.5 came"):
+    with pytest.raises(SettingsError, match="ema_decay must be from 0 to 1, got 1.5"):
         adapter.move_reference(1.5)
     with pytest.raises(RunError, match="there is no folder"):
         adapter.load(tmp_path / "none")
@@ -209,11 +210,11 @@ def test_what_is_wrong_is_said(open_model: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"rank": 0}, "lora_rank is a whole number from 1 up, and 0 came"),
-        ({"alpha": 0.0}, "lora_alpha is a finite number above 0"),
-        ({"alpha": float("nan")}, "lora_alpha is a finite number above 0"),
-        ({"dropout": 1.0}, "lora_dropout is from 0 to below 1"),
-        ({"targets": ()}, "lora_targets names at least one linear layer"),
+        ({"rank": 0}, "lora_rank must be an integer >= 1, got 0"),
+        ({"alpha": 0.0}, "lora_alpha must be a finite number > 0"),
+        ({"alpha": float("nan")}, "lora_alpha must be a finite number > 0"),
+        ({"dropout": 1.0}, "lora_dropout must be >= 0 and < 1"),
+        ({"targets": ()}, "lora_targets must name at least one linear layer"),
     ],
 )
 def test_settings_out_of_range_are_refused(values: dict[str, Any], words: str) -> None:

@@ -5,30 +5,33 @@ This file is also the program that the processes run: `main` below.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacksl.errors import FeatureError, RunError, SettingsError, StackslError
-from stacksl.lm.distributed import ALONE, Crew, blocks, crew, serve
+from stacksl.lm.distributed import ALONE, Distributed, blocks, connect, serve
 
 pytest.importorskip("accelerate")
 
-LIMIT = 120  # seconds; a crew that hangs is a failure
+LIMIT = 120  # seconds; processes that hang are a failure
 PIECES = 5
 
 
-class Hands:
+class Target:
     """A target: the same lines on every rank."""
 
-    def __init__(self, mine: Crew) -> None:
-        self.crew = mine
+    def __init__(self, mine: Distributed) -> None:
+        self.processes = mine
         self.calls = 0
 
     def squares(self, numbers: list[int]) -> dict[str, Any]:
@@ -36,10 +39,10 @@ class Hands:
         self.calls += 1
         pieces = blocks(len(numbers), 3)
         done = [
-            (self.crew.rank, [numbers[i] ** 2 for i in pieces[piece]])
-            for piece in self.crew.share(len(pieces))
+            (self.processes.rank, [numbers[i] ** 2 for i in pieces[piece]])
+            for piece in self.processes.share(len(pieces))
         ]
-        found = self.crew.gather(done)
+        found = self.processes.gather(done)
         return {
             "ranks": [rank for rank, _ in found],
             "squares": [square for _, part in found for square in part],
@@ -49,30 +52,30 @@ class Hands:
         """Sums of tensors of several shapes and kinds, and the same kinds afterwards."""
         import torch
 
-        share = torch.tensor([1.0, 10.0]) * (self.crew.rank + 1)
-        half = torch.full((2, 2), 0.5 + self.crew.rank, dtype=torch.bfloat16)
-        turned = torch.arange(6.0).view(2, 3).t() + self.crew.rank  # not contiguous
+        share = torch.tensor([1.0, 10.0]) * (self.processes.rank + 1)
+        half = torch.full((2, 2), 0.5 + self.processes.rank, dtype=torch.bfloat16)
+        turned = torch.arange(6.0).view(2, 3).t() + self.processes.rank  # not contiguous
         trained = torch.nn.Parameter(torch.tensor([2.0]))
         tensors = [share, half, turned, trained]
-        self.crew.total(tensors)
-        self.crew.total([])
+        self.processes.total(tensors)
+        self.processes.total([])
         return [[str(each.dtype), each.tolist()] for each in tensors]
 
     def nested(self) -> int:
         """A shared call inside a shared call."""
-        found = self.crew.together(self, "seat")
-        return int(sum(self.crew.gather([found])))
+        found = self.processes.together(self, "seat")
+        return int(sum(self.processes.gather([found])))
 
     def seat(self) -> int:
-        return self.crew.rank + 1
+        return self.processes.rank + 1
 
     def fail(self, ranks: list[int], kind: str, midway: bool) -> None:
         """Raise on some ranks while the others go on to exchange numbers."""
         if midway:
-            self.crew.gather([0])
-        if self.crew.rank in ranks:
+            self.processes.gather([0])
+        if self.processes.rank in ranks:
             kinds = {"features": FeatureError, "settings": SettingsError, "bug": KeyError}
-            raise kinds[kind](f"rank {self.crew.rank} cannot go on")
+            raise kinds[kind](f"rank {self.processes.rank} cannot go on")
         self.sums()
 
     def stubborn(self) -> None:
@@ -80,69 +83,114 @@ class Hands:
         try:
             self.fail([1], "features", midway=True)
         except StackslError:
-            if self.crew.rank:
+            if self.processes.rank:
                 raise
-            self.crew.gather([1])
+            self.processes.gather([1])
 
     def die(self) -> None:
-        if self.crew.rank == 1:
+        if self.processes.rank == 1:
             os._exit(9)
-        self.crew.gather([0])
+        self.processes.gather([0])
 
 
-def told(hands: Hands, method: str, *args: Any) -> list[str]:
+def outcome(target: Target, method: str, *args: Any) -> list[str]:
     """The class and the sentence that a shared call ends with."""
     try:
-        hands.crew.together(hands, method, *args)
+        target.processes.together(target, method, *args)
     except Exception as error:
         return [type(error).__name__, str(error)]
     return ["none", ""]
 
 
-def facts(hands: Hands) -> dict[str, Any]:
-    together = hands.crew.together
+def facts(target: Target) -> dict[str, Any]:
+    together = target.processes.together
     return {
-        "size": hands.crew.size,
-        "device": hands.crew.device,
-        "squares": together(hands, "squares", list(range(14))),
-        "sums": together(hands, "sums"),
-        "nested": together(hands, "nested"),
-        "worker": told(hands, "fail", [1], "features", False),
-        "midway": told(hands, "fail", [1], "settings", True),
-        "first": told(hands, "fail", [0], "settings", False),
-        "both": told(hands, "fail", [0, 1], "bug", True),
-        "bug": told(hands, "fail", [1], "bug", False),
-        "unknown": told(hands, "nowhere"),
-        "stubborn": told(hands, "stubborn"),
-        "after": together(hands, "squares", [1, 2, 3, 4]),
+        "size": target.processes.size,
+        "device": target.processes.device,
+        "squares": together(target, "squares", list(range(14))),
+        "sums": together(target, "sums"),
+        "nested": together(target, "nested"),
+        "worker": outcome(target, "fail", [1], "features", False),
+        "midway": outcome(target, "fail", [1], "settings", True),
+        "first": outcome(target, "fail", [0], "settings", False),
+        "both": outcome(target, "fail", [0, 1], "bug", True),
+        "bug": outcome(target, "fail", [1], "bug", False),
+        "unknown": outcome(target, "nowhere"),
+        "stubborn": outcome(target, "stubborn"),
+        "after": together(target, "squares", [1, 2, 3, 4]),
     }
 
 
-def main(job: str, folder: Path) -> None:
-    mine = crew("cpu")
-    hands = Hands(mine)
+def play(job: str, folder: Path) -> None:
+    """What one rank does."""
+    mine = connect("cpu")
+    target = Target(mine)
     if mine.rank:
-        serve(mine, hands)
+        serve(mine, target)
     else:
-        found: dict[str, Any] = {}
-        found.update(facts(hands) if job == "facts" else {"error": told(hands, "die")})
+        found = facts(target) if job == "facts" else {"error": outcome(target, "die")}
         mine.close()
-        found["alone"] = hands.squares([5, 6, 7, 8])
-        (folder / "facts.json").write_text(json.dumps(found))
-    (folder / f"rank-{mine.rank}").write_text(str(hands.calls))
+        found["alone"] = target.squares([5, 6, 7, 8])
+        (folder / f"{job}.json").write_text(json.dumps(found))
+    (folder / f"{job}-{mine.rank}").write_text(str(target.calls))
+
+
+def fork(job: str, rank: int, port: int, folder: Path) -> int:
+    """A process of two, as torchrun would start it, with its streams in files."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        for number, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(folder / f"{job}-{rank}.{name}", os.O_CREAT | os.O_WRONLY), number)
+        place = {"WORLD_SIZE": 2, "RANK": rank, "LOCAL_RANK": rank, "MASTER_PORT": port}
+        os.environ.update({name: str(value) for name, value in place.items()})
+        os.environ["MASTER_ADDR"] = "127.0.0.1"
+        play(job, folder)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main(folder: Path) -> None:
+    """Every job by two processes; they are forked, so that the libraries are loaded once."""
+    import accelerate  # noqa: F401
+
+    codes = {}
+    for job in ("facts", "die"):
+        port = _free_port()
+        pids = [fork(job, rank, port, folder) for rank in (0, 1)]
+        codes[job] = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    (folder / "codes.json").write_text(json.dumps(codes))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("crew")
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    started = _start([*launcher, __file__, "facts", str(folder)], {})
-    stdout, stderr = _end(started)
-    assert started.returncode == 0, stderr
-    assert stdout == ""
-    found = json.loads((folder / "facts.json").read_text())
-    found["stderr"] = stderr
-    found["calls"] = [(folder / f"rank-{rank}").read_text() for rank in (0, 1)]
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which both jobs left their files."""
+    folder = tmp_path_factory.mktemp("processes")
+    words = [sys.executable, __file__, str(folder)]
+    started = subprocess.Popen(words, env=_environment(), start_new_session=True)
+    try:
+        assert started.wait(timeout=LIMIT) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)  # what hangs of it
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(played: Path) -> dict[str, Any]:
+    said = {name: (played / f"facts-{name}").read_text() for name in ("0.err", "1.err")}
+    assert json.loads((played / "codes.json").read_text())["facts"] == [0, 0], said
+    assert not (played / "facts-0.out").read_text()
+    found = json.loads((played / "facts.json").read_text())
+    found["stderr"] = "".join(said.values())
+    found["calls"] = [(played / f"facts-{rank}").read_text() for rank in (0, 1)]
     return dict(found)
 
 
@@ -153,7 +201,7 @@ def test_two_processes_take_turns_at_the_blocks(found: dict[str, Any]) -> None:
         "ranks": [0, 1, 0, 1, 0],
         "squares": [n * n for n in range(14)],
     }
-    assert found["calls"] == ["3", "2"]  # the last one is rank 0's own, after the crew was closed
+    assert found["calls"] == ["3", "2"]  # the last one is rank 0's own, after closing
 
 
 def test_tensors_are_summed_in_place(found: dict[str, Any]) -> None:
@@ -177,8 +225,8 @@ def test_a_shared_call_inside_another_is_a_plain_call(found: dict[str, Any]) -> 
         ("first", "SettingsError", "rank 0 cannot go on"),
         ("both", "KeyError", "'rank 0 cannot go on'"),
         ("bug", "StackslError", "process 2 of 2 failed: KeyError: 'rank 1 cannot go on'"),
-        ("unknown", "AttributeError", "'Hands' object has no attribute 'nowhere'"),
-        ("stubborn", "RunError", "the crew was left after a failed call: start the run again"),
+        ("unknown", "AttributeError", "'Target' object has no attribute 'nowhere'"),
+        ("stubborn", "RunError", "a shared call has failed on this rank: start the run again"),
     ],
 )
 def test_an_error_on_any_rank_comes_out_on_the_first(
@@ -187,46 +235,40 @@ def test_an_error_on_any_rank_comes_out_on_the_first(
     assert found[case] == [kind, sentence]
 
 
-def test_the_crew_goes_on_after_errors_and_ends_quietly(found: dict[str, Any]) -> None:
+def test_calls_go_on_after_errors_and_end_quietly(found: dict[str, Any]) -> None:
     assert found["after"] == {"ranks": [0, 1], "squares": [1, 4, 9, 16]}
     assert "Traceback" not in found["stderr"]
 
 
-def test_a_closed_crew_is_alone(found: dict[str, Any]) -> None:
+def test_a_closed_process_is_alone(found: dict[str, Any]) -> None:
     assert found["alone"] == {"ranks": [0, 0], "squares": [25, 36, 49, 64]}
 
 
-def test_a_process_that_dies_ends_the_others_with_a_sentence(tmp_path: Path) -> None:
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-    started = [
-        _start([__file__, "die", str(tmp_path)], {**place, "RANK": rank, "LOCAL_RANK": rank})
-        for rank in ("0", "1")
-    ]
-    said = [_end(process)[1] for process in started]
-    assert [process.returncode for process in started] == [0, 9], said
-    kind, sentence = json.loads((tmp_path / "facts.json").read_text())["error"]
+def test_a_process_that_dies_ends_the_others_with_a_sentence(played: Path) -> None:
+    assert json.loads((played / "codes.json").read_text())["die"] == [0, 9]
+    kind, sentence = json.loads((played / "die.json").read_text())["error"]
     assert kind == RunError.__name__
     assert sentence.startswith("another process of this run has ended")
 
 
 def test_one_process_is_alone_and_loads_no_torch() -> None:
     code = (
-        "import sys; from stacksl.lm.distributed import ALONE, crew; "
-        "assert crew() is ALONE and ALONE.size == 1; "
+        "import os, sys; from stacksl.lm.distributed import ALONE, connect; "
+        "assert connect() is ALONE and ALONE.size == 1; "
+        "os.environ.update(RANK='0', WORLD_SIZE='1'); assert connect() is ALONE; "
         "assert not {'torch', 'accelerate'} & set(sys.modules)"
     )
-    for place in ({}, {"RANK": "0", "WORLD_SIZE": "1"}):
-        subprocess.run([sys.executable, "-c", code], env={**_environment(), **place}, check=True)
+    subprocess.run([sys.executable, "-c", code], env=_environment(), check=True)
 
 
 def test_alone_shares_everything() -> None:
-    hands = Hands(ALONE)
-    found = ALONE.together(hands, "squares", list(range(14)))
+    target = Target(ALONE)
+    found = ALONE.together(target, "squares", list(range(14)))
     assert found == {"ranks": [0] * PIECES, "squares": [n * n for n in range(14)]}
     assert ALONE.receive() is None
     assert ALONE.gather(["a"]) == ["a"]
     with pytest.raises(KeyError):
-        ALONE.together(hands, "fail", [0], "bug", False)
+        ALONE.together(target, "fail", [0], "bug", False)
     ALONE.close()
     assert list(ALONE.share(2)) == [0, 1]
 
@@ -245,26 +287,6 @@ def test_blocks_cover_everything_once(n: int, size: int) -> None:
     assert all(len(block) == size for block in cut[:-1])
 
 
-def _start(arguments: list[str], place: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        env={**_environment(), **place},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What it said on both streams; it is ended where it hangs."""
-    try:
-        return process.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # torchrun ends its children then, and kills them half a minute later
-        process.communicate()
-        raise
-
-
 def _environment() -> dict[str, str]:
     left = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
     kept = {name: value for name, value in os.environ.items() if name not in left}
@@ -278,4 +300,4 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]))

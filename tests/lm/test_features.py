@@ -91,7 +91,7 @@ def test_the_dimension_is_at_most_the_states() -> None:
     made.fit(make_states(40))
     assert made.dim == 12
     assert made.transform(make_states(1))[0].shape == (2, 12)
-    with pytest.raises(SettingsError, match="from 1 up, and 0 came"):
+    with pytest.raises(SettingsError, match=">= 1, got 0"):
         StateMap(0)
 
 
@@ -151,5 +151,5 @@ def test_states_that_do_not_fit_are_refused_by_name() -> None:
         StateMap(2).fit(states)
     with pytest.raises(FeatureError, match="call fit first"):
         StateMap(2).transform(states)
-    with pytest.raises(FeatureError, match="none came"):
+    with pytest.raises(FeatureError, match="got none"):
         StateMap(2).fit([])

@@ -74,7 +74,7 @@ def test_naive_is_the_definition(make_model: Any, kind: str, items: list[TokenIt
 
 
 @pytest.mark.parametrize("packing", PACKINGS.values(), ids=PACKINGS)
-@pytest.mark.parametrize("path", ["packed", "kv", "padded"])
+@pytest.mark.parametrize("path", ["packed", "padded"])
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])
 def test_scores_are_the_naive_ones(
     make_model: Any, kind: str, path: str, packing: Packing, items: list[TokenItem]
@@ -171,7 +171,7 @@ def test_eager_attention_behind_our_back_is_not_packed(
         likelihood.sums(items)
         model.set_attn_implementation("eager")
         values = torch.cat(likelihood.sums(items))
-        assert likelihood.used == {"without": "kv"}
+        assert likelihood.used == {"without": "padded"}
         assert_same([values], [scores(model, items, "naive")])
 
 
@@ -197,7 +197,6 @@ def test_windows_and_states_go_the_padded_way(
     model = make_model(kind)
     likelihood = Likelihood(model)
     assert unfit(model, "packed")
-    assert unfit(model, "kv")
     assert_same([torch.cat(likelihood.sums(items)).detach()],
                 [scores(model, items, "naive").detach()], 5e-5)  # fmt: skip
     assert likelihood.used == {"with": "padded"}
@@ -238,7 +237,7 @@ def test_a_wrong_path_is_caught_on_the_first_batch(
     model = make_model("qwen3")
     likelihood = Likelihood(model)
     with torch.no_grad():
-        with pytest.warns(UserWarning, match="'packed' does not hold .* 'kv' is tried"):
+        with pytest.warns(UserWarning, match="'packed' does not hold .* 'padded' is tried"):
             got = torch.cat(likelihood.sums(items))
         assert_same([got], [scores(model, items, "naive")])
         with pytest.raises(SettingsError, match="take 'auto'"):
@@ -255,18 +254,7 @@ def test_a_path_that_breaks_is_left_with_a_warning(
     likelihood = Likelihood(make_model("qwen3"))
     with pytest.warns(UserWarning, match="no kernel"):
         likelihood.sums(items)
-    assert likelihood.used == {"with": "padded"}  # a cache carries no gradients
-
-
-def test_kv_is_refused_where_gradients_or_checkpointing_are(
-    make_model: Any, items: list[TokenItem]
-) -> None:
-    model = make_model("qwen3")
-    with pytest.raises(SettingsError, match="no gradients"):
-        Likelihood(model, path="kv").sums(items)
-    checkpointed(model)
-    model.train()
-    assert "checkpointing" in str(unfit(model, "kv"))
+    assert likelihood.used == {"with": "padded"}
 
 
 def test_the_check_leaves_every_module_in_its_mode(make_model: Any, items: list[TokenItem]) -> None:
@@ -312,12 +300,13 @@ def test_a_real_model_prefers_what_it_was_trained_on(with_lora: Any, stories: Pa
     item = Item("lily", "Once upon a time there was a girl named Lily. She liked to run", endings)
     rows = made.items([PromptFormat("{prompt}").render(item)])
     with torch.no_grad():
-        paths = {path: scores(model, rows, path) for path in ("naive", "packed", "kv", "padded")}
+        paths = {path: scores(model, rows, path) for path in ("naive", "packed", "padded")}
     for values in paths.values():
         assert_same([values], [paths["naive"]])
         assert int((values / torch.tensor([len(o) for o in rows[0].options])).argmax()) == 0
     adapted = with_lora(model)
-    assert_same(*(gradients(adapted, rows, path) for path in ("packed", "naive")))
+    both = [gradients(adapted, rows, path) for path in ("packed", "naive")]
+    assert_same(*both, within=5e-5)  # sums of float32 products, in another order
 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

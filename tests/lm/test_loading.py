@@ -297,7 +297,7 @@ def test_other_kinds_of_models_are_refused(make_model: Any, tokenizer: Any, tmp_
         ("./nowhere", "is not a folder that there is"),
         ("/no/such/folder", "is not a folder that there is"),
         ("", "is not a folder that there is"),
-        (__file__, "is a file: give the folder that it lies in"),
+        (__file__, "is a file: give the folder that holds it"),
         (
             "nobody/nothing",
             "is neither a folder nor in the cache .*, and HF_HUB_OFFLINE is set: give a folder, "

@@ -42,7 +42,7 @@ def test_gradients_pass_through() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
 def test_a_temperature_is_above_zero(temperature: float) -> None:
-    with pytest.raises(SettingsError, match="above 0"):
+    with pytest.raises(SettingsError, match="finite number > 0"):
         normalised(SUMS, [ROW], temperature=temperature)
 
 
@@ -76,7 +76,7 @@ def test_options_of_one_length_score_their_sums_at_the_own_temperature(kind: Any
 
 def test_the_own_temperature_needs_items_and_a_known_name() -> None:
     assert own_temperature("sum", []) == 1.0
-    with pytest.raises(SettingsError, match="no items came"):
+    with pytest.raises(SettingsError, match="got no items"):
         own_temperature("token_mean", [])
     with pytest.raises(SettingsError, match="did you mean 'char_mean'"):
         own_temperature("charmean", [ROW])  # type: ignore[arg-type]

@@ -7,9 +7,11 @@ the highest sum is the fullest moment. The model is made inside, so its weights 
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,15 @@ import pytest
 from stacksl.errors import SettingsError
 from stacksl.lm import Likelihood, ModelChoices, Packing, TokenItem
 from stacksl.lm.loading import Loaded
-from stacksl.lm.memory.size import Memory, Size, free_bytes, plan, require_room
+from stacksl.lm.memory.meta import Memory, bound
+from stacksl.lm.memory.size import Size, expect_fit, free_bytes, plan, require_room
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.lora import LoraSettings
-from stacksl.lm.training.refit import Example, TrainSettings, train
+from stacksl.lm.training.objectives import Example
+from stacksl.lm.training.recipe import TrainSettings
+from stacksl.lm.training.refit import train
+
+from ..runs.lm_cases import questions, tiny_model
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 tf = pytest.importorskip("transformers", reason="transformers is not installed (the extra lm)")
@@ -29,6 +36,7 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 NEAR = 0.15
 VOCABULARY = 600
+LAYERS = 4
 LONGEST = 25  # items of one step, so that the longest ones meet there
 DUE = (5, 10)
 
@@ -38,7 +46,7 @@ def config(kind: str = "qwen3", **changes: Any) -> Any:
         "vocab_size": VOCABULARY,
         "hidden_size": 64,
         "intermediate_size": 160,
-        "num_hidden_layers": 4,
+        "num_hidden_layers": LAYERS,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": 16,
@@ -88,7 +96,7 @@ def attached(of: Any, chosen: ModelChoices) -> tuple[Adapter, Likelihood]:
 
 def scored(of: Any, items: list[TokenItem], chosen: ModelChoices) -> None:
     _, likelihood = attached(of, chosen)
-    for start in range(0, len(items), 32):  # as `Stage` does
+    for start in range(0, len(items), 32):  # as `Worker` does
         likelihood.sums_and_states(items[start : start + 32])
 
 
@@ -141,12 +149,18 @@ MARKED = [
 ]
 
 
+@cache
+def planned(case: str) -> Size:
+    make, changes = CASES[case]
+    return plan(make(), rows(), choices(**changes), DUE)
+
+
 @pytest.mark.parametrize("case", MARKED)
 def test_scoring_is_as_large_as_planned(case: str, tmp_path: Path) -> None:
     make, changes = CASES[case]
     chosen, items = choices(**changes), rows()
     expected = fullest(lambda: scored(make(), items, chosen), tmp_path)
-    size = plan(make(), items, chosen, DUE)
+    size = planned(case)
     assert size.scoring.total == pytest.approx(expected, rel=NEAR)
 
 
@@ -155,7 +169,7 @@ def test_training_is_as_large_as_planned(case: str, tmp_path: Path) -> None:
     make, changes = CASES[case]
     chosen, items = choices(**changes), rows()
     expected = fullest(lambda: trained(make(), items, chosen), tmp_path)
-    size = plan(make(), items, chosen, DUE)
+    size = planned(case)
     assert size.training.total == pytest.approx(expected, rel=NEAR)
 
 
@@ -165,12 +179,12 @@ def size() -> Size:
 
 
 def test_parts_are_those_of_the_shapes(size: Size) -> None:
-    """Counted by hand: embeddings, four layers, norms; LoRA of rank 16 on the seven matrices."""
+    """Counted by hand: embeddings, layers, norms; LoRA of rank 16 on the seven matrices."""
     attention = 64 * 64 + 2 * 64 * 32 + 64 * 64
     layer = attention + 3 * 64 * 160 + 2 * 64 + 2 * 16
-    assert size.parameters == VOCABULARY * 64 + 4 * layer + 64
+    assert size.parameters == VOCABULARY * 64 + LAYERS * layer + 64
     shapes = [(64, 64), (64, 32), (64, 32), (64, 64), (64, 160), (64, 160), (160, 64)]
-    assert size.moving == 4 * sum(16 * (a + b) for a, b in shapes)
+    assert size.moving == LAYERS * sum(16 * (a + b) for a, b in shapes)
     assert size.training.weights - 4 * size.parameters in range(1, 200)  # the rotary table
     assert size.training.adapter == 2 * 4 * size.moving  # with the copy it is reset to
     assert size.training.gradients == 4 * size.moving
@@ -188,10 +202,9 @@ def test_disk_is_that_of_the_tensors(size: Size) -> None:
     assert size.disk.run == size.disk.adapters + size.disk.checkpoint + size.disk.features
 
 
-def test_smaller_batches_and_checkpointing_need_less() -> None:
-    whole = plan(config(), rows(), choices(), DUE).training
+def test_smaller_batches_and_checkpointing_need_less(size: Size) -> None:
+    whole, again = size.training, planned("checkpointing").training
     small = plan(config(), rows(), choices(batch_tokens=200), DUE).training
-    again = plan(config(), rows(), choices(training={"checkpointing": True}), DUE).training
     assert small.total < 0.5 * whole.total
     assert again.total < 0.6 * whole.total
 
@@ -207,6 +220,40 @@ def test_a_run_that_fits_is_let_through(size: Size) -> None:
     require_room(size, int(size.memory / 0.9) + 1)
     with pytest.raises(SettingsError, match="more than 90 % of the"):
         require_room(size, int(size.memory / 0.9) - 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "changes"),
+    [
+        (config, {"normalisation": "pmi", "lora": LoraSettings(rank=64)}),
+        (lambda: config("llama", num_attention_heads=32, num_key_value_heads=32),
+         {"adapt": "full", "training": {"save_every": 1}}),
+        (lambda: config(vocab_size=20_000),
+         {"dtype": "bfloat16", "batch_tokens": 200, "training": {"reference": "ema"}}),
+    ],
+    ids=["two passes", "full, many heads", "many tokens"],
+)  # fmt: skip
+def test_the_bound_is_above_the_count(make: Callable[[], Any], changes: dict[str, Any]) -> None:
+    chosen, items = choices(**changes), rows()
+    found = plan(make(), items, chosen, DUE).memory
+    assert found < bound(make(), items, chosen) < 20 * found
+
+
+def test_nothing_is_counted_where_memory_is_ample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny_model(tmp_path / "model")
+    chosen, items = replace(choices(), model=str(folder)), questions(8)[0]
+    with pytest.raises(SettingsError, match="more than 90 % of the"):
+        expect_fit(chosen, items, DUE, 10_000)
+    monkeypatch.setattr("stacksl.lm.memory.size.count", None)  # a call would be a TypeError
+    expect_fit(chosen, items, DUE, 2**40)
+    with pytest.raises(SettingsError, match="no linear layer"):
+        expect_fit(replace(chosen, lora=LoraSettings(targets=("x",))), items, DUE, 2**40)
+
+
+def test_a_bound_is_of_packed_rows() -> None:
+    assert bound(config("mistral", sliding_window=16), rows(2), choices()) == math.inf
 
 
 def test_a_refusal_says_what_to_change(size: Size) -> None:
@@ -229,7 +276,7 @@ def test_a_refusal_of_weights_that_do_not_fit(size: Size) -> None:
 
 
 def test_no_items_and_a_path_that_does_not_fit() -> None:
-    with pytest.raises(SettingsError, match="none came"):
+    with pytest.raises(SettingsError, match="got none"):
         plan(config(), [], choices(), DUE)
     with pytest.raises(SettingsError, match="'packed' does not fit"):
         plan(config("mistral", sliding_window=16), rows(2), choices(path="packed"), DUE)

@@ -11,8 +11,8 @@ import pytest
 
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.training.refit import Example
-from stacksl.lm.worker import BLOCK, Stage
+from stacksl.lm.training.objectives import Example
+from stacksl.lm.worker import BLOCK, Worker
 
 from .conftest import make_items
 
@@ -28,9 +28,9 @@ def folder(make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFac
     return made
 
 
-def opened(folder: Path, **changes: Any) -> Stage:
+def opened(folder: Path, **changes: Any) -> Worker:
     choices = ModelChoices(str(folder), device="cpu", lora=LoraSettings(rank=2))
-    stage = Stage()
+    stage = Worker()
     stage.open(replace(choices, **changes), 0)
     return stage
 
@@ -61,7 +61,7 @@ def test_an_items_numbers_do_not_depend_on_the_number_of_processes(folder: Path)
     whole = stage.sums(items)
     assert len(whole) == len(items)
     for rank, blocks in ((0, (0, 2)), (1, (1,))):
-        stage.crew = Half(rank)  # type: ignore[assignment]
+        stage.processes = Half(rank)  # type: ignore[assignment]
         mine = stage.sums(items)
         expected = [each for b in blocks for each in whole[b * BLOCK : (b + 1) * BLOCK]]
         assert len(mine) == len(expected)
@@ -104,7 +104,7 @@ def test_every_refit_begins_at_the_initial_weights(folder: Path, tmp_path: Path)
 
 def test_how_far_a_refit_is_is_told_on_the_first_process(folder: Path) -> None:
     stage, told = opened(folder), []
-    stage.tell = lambda done, total: told.append((done, total))
+    stage.progress = lambda done, total: told.append((done, total))
     stage.train(examples(), TrainSettings(objective="ce", epochs=2, batch_size=3), 0, 1, None)
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
 

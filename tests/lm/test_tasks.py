@@ -13,7 +13,8 @@ import pytest
 
 from stacksl.errors import DataError, RunError
 from stacksl.lm import NORMALISATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalised
-from stacksl.lm.export.folder import About, model_arguments, write_model
+from stacksl.lm.export.about import About, model_arguments
+from stacksl.lm.export.folder import write_model
 from stacksl.lm.export.tasks import METRICS, Task, command, write_task
 from stacksl.types import Item
 
@@ -185,7 +186,8 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
     import torch
 
     from stacksl.lm.loading import load
-    from stacksl.lm.training.adapters import Adapter, LoraSettings
+    from stacksl.lm.training.adapters import Adapter
+    from stacksl.lm.training.lora import LoraSettings
 
     loaded = load(str(base), device="cpu", dtype="float32")
     adapter = Adapter.attach(loaded, "lora", LoraSettings(rank=4), seed=1)

@@ -111,7 +111,7 @@ def test_prompts_give_way_to_the_longest_option(tokenizer: Any) -> None:
     assert row.span == 12
     with pytest.raises(DataError, match="no room for a prompt in the model's 3 positions"):
         Tokenizing(tokenizer, Limits(positions=3)).items([prompt_of("values", " the mean of two")])
-    with pytest.raises(SettingsError, match="max_len_prompt .* 0 came"):
+    with pytest.raises(SettingsError, match="max_len_prompt .* got 0"):
         Limits(max_len_prompt=0)
 
 

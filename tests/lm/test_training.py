@@ -10,7 +10,8 @@ from stacksl.core import losses
 from stacksl.errors import SettingsError
 from stacksl.lm import Likelihood, Packing, normalised
 from stacksl.lm.scoring.paths import naive
-from stacksl.lm.training.refit import TrainSettings, train
+from stacksl.lm.training.recipe import TrainSettings
+from stacksl.lm.training.refit import train
 
 from .training_cases import FAST, attached, made, moved, recorded, same
 

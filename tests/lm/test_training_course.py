@@ -7,9 +7,9 @@ import pytest
 
 from stacksl.errors import RunError
 from stacksl.lm import Likelihood, Packing
-from stacksl.lm.training.optimizer import Descent, rate
+from stacksl.lm.training.optimizer import Optimizer, rate
 from stacksl.lm.training.refit import train
-from stacksl.lm.training.steps import Course
+from stacksl.lm.training.steps import TrainingSteps
 
 from .training_cases import FAST, attached, made, moved, recorded, same
 
@@ -49,10 +49,10 @@ def test_the_ranks_gradients_add_up_to_those_of_one_process(monkeypatch, make_mo
     steps = recorded(monkeypatch)
     train(adapter, likelihood, examples, settings, seed=0, key=1)
     ranks = [OneOfTwo(0), OneOfTwo(1)]
-    monkeypatch.setattr(Course, "_note", lambda *_: None)
+    monkeypatch.setattr(TrainingSteps, "_note", lambda *_: None)
     for rank in ranks:
         rank.gather = lambda results, rank=rank: _padded_for_two(rank, results)
-        train(adapter, likelihood, examples, settings, seed=0, key=1, crew=rank)
+        train(adapter, likelihood, examples, settings, seed=0, key=1, processes=rank)
     assert ranks[0].pieces > 0
     assert ranks[1].pieces > 0
     for first, second, wanted in zip(ranks[0].gradients, ranks[1].gradients, steps[0], strict=True):
@@ -96,12 +96,14 @@ def test_a_killed_refit_goes_on_bit_for_bit(name, make_model, items, tmp_path):
 
     adapter.reset()
     with pytest.raises(Killed):
-        train(adapter, likelihood, examples, settings, seed=3, key=2, folder=tmp_path, tell=kill)
+        train(
+            adapter, likelihood, examples, settings, seed=3, key=2, folder=tmp_path, progress=kill
+        )
     told = []
     adapter.reset()
     again = train(
         adapter, likelihood, examples, settings, seed=3, key=2, folder=tmp_path,
-        tell=lambda done, total: told.append(done),
+        progress=lambda done, total: told.append(done),
     )  # fmt: skip
     assert told[0] == whole.steps - whole.steps % 2 - (1 if whole.steps % 2 else 2) + 1
     assert same(expected, adapter.state())
@@ -120,7 +122,7 @@ def test_a_checkpoint_of_other_arguments_is_not_ours(adapter, items, tmp_path):
         adapter.reset()
         told = []
         arguments = {"examples": examples, "settings": settings, **given, **changes}
-        train(adapter, likelihood, tell=lambda done, _: told.append(done), **arguments)
+        train(adapter, likelihood, progress=lambda done, _: told.append(done), **arguments)
         return len(told)
 
     whole = steps()
@@ -203,7 +205,7 @@ def test_the_rate_rises_to_one_and_falls_towards_zero():
 def test_only_matrices_decay():
     matrix = torch.nn.Parameter(torch.ones(2, 2))
     scale = torch.nn.Parameter(torch.ones(2))
-    descent = Descent(
+    descent = Optimizer(
         [matrix, scale], 1, learning_rate=0.1, warmup_share=0.0, weight_decay=0.5, max_grad_norm=1.0
     )
     descent.step(0)  # without any gradient

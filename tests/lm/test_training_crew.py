@@ -24,13 +24,13 @@ LIMIT = 120  # seconds; processes that hang are a failure
 class Refits:
     """A target of shared calls: one tiny model a process, the same on all."""
 
-    def __init__(self, crew: Any) -> None:
+    def __init__(self, processes: Any) -> None:
         from conftest import make_items, random_model  # type: ignore[import-not-found]
         from training_cases import FAST, attached, made
 
         from stacksl.lm import Likelihood, Packing
 
-        self.crew = crew
+        self.processes = processes
         self.adapter = attached(random_model("qwen3"), dropout=0.2)
         self.settings = replace(FAST, batch_size=5, learning_rate=1e-3, save_every=2)
         self.examples = made(self.adapter, make_items(), self.settings, skips={2})
@@ -43,14 +43,14 @@ class Refits:
         from stacksl.lm.training.refit import train
 
         def tell(done: int, _total: int) -> None:
-            if done == until and self.crew.rank == 0:
+            if done == until and self.processes.rank == 0:
                 raise RunError("cut off")
 
         self.adapter.reset()
         place = None if folder is None else Path(folder)
         found = train(
             self.adapter, self.likelihood, self.examples, self.settings,
-            seed=0, key=1, folder=place, tell=tell, crew=self.crew,
+            seed=0, key=1, folder=place, progress=tell, processes=self.processes,
         )  # fmt: skip
         weights = {name: each.tolist() for name, each in self.adapter.state().items()}
         return [found.steps, found.loss, found.kl, found.tokens, weights]
@@ -58,9 +58,9 @@ class Refits:
 
 def main(folder: Path) -> None:
     from stacksl.errors import RunError
-    from stacksl.lm.distributed import crew, serve
+    from stacksl.lm.distributed import connect, serve
 
-    mine = crew("cpu")
+    mine = connect("cpu")
     target = Refits(mine)
     if mine.rank:
         serve(mine, target)

@@ -2,8 +2,9 @@
 
 from stacksl.lm import Likelihood, LoraSettings, normalised
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.training.optimizer import Descent
-from stacksl.lm.training.refit import Example, TrainSettings
+from stacksl.lm.training.objectives import Example
+from stacksl.lm.training.optimizer import Optimizer
+from stacksl.lm.training.recipe import TrainSettings
 
 FAST = TrainSettings(learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
 
@@ -72,7 +73,7 @@ def recorded(monkeypatch):
         steps.append([gradient.clone() for gradient in self.gradients()])
         self.drop()
 
-    monkeypatch.setattr(Descent, "step", step)
+    monkeypatch.setattr(Optimizer, "step", step)
     return steps
 
 

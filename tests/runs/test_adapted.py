@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.errors import LabelerError, RunError, SettingsError, StackslError
+from stacksl.errors import LabelerError, RunError, StackslError
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.lm import NORMALISATIONS
 from stacksl.models.adapted import AdaptedModel, is_adapted
 from stacksl.models.metrics import macro_f1, wilson
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
-from stacksl.runs.settings.resolve import Settings
 
 from .lm_cases import QUICK, Corpus, questions, tiny_model
 
@@ -148,7 +148,7 @@ def test_full_fine_tuning_is_read_back_as_it_ended(
         (last,) = [row.payload for row in ledger.rows() if row.event == "refit"]
     model = made.model
     assert isinstance(model, AdaptedModel)
-    adapter = model.model.stage.adapter
+    adapter = model.model.worker.adapter
     assert adapter.fingerprint() == last["weights"], "nothing that was learnt is rounded"
     assert {str(each.dtype) for each in adapter.parameters()} == {"torch.float32"}
     assert made.evaluate(*corpus)["n"] == 12
@@ -180,7 +180,6 @@ def test_what_is_recorded_goes_before_what_is_set() -> None:
     assert choices.template == "{prompt}"
     fresh = choices_of(settings, {})
     assert (fresh.path, fresh.dtype, fresh.threads) == ("auto", "auto", None)
-    assert choices_of(settings, {"lm_path": "kv"}).path == "auto", "it has no gradients"
 
 
 class Leaving(OracleLabeler):
@@ -235,9 +234,3 @@ def test_a_resumed_run_says_where_it_computes_otherwise(
     (told,) = [each for each in made.status()["warnings"] if "torch" in each]
     assert told.startswith("this run began with torch's threads at 3 and continues with 1")
     assert made.folder.read_toml("resolved.toml")["lm_threads"] == 3, "what was stays on record"
-
-
-def test_a_path_without_gradients_is_refused_before_anything_is_bought(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="'kv' has no gradients"):
-        run(*questions(4), out=tmp_path / "run", model="m", path="kv")
-    assert not (tmp_path / "run").exists()

@@ -12,7 +12,8 @@ from stacksl.core import GATES
 from stacksl.core.gates.rules import GateState
 from stacksl.errors import SettingsError
 from stacksl.runs.session.build_learner import build_learner
-from stacksl.runs.settings.resolve import Settings, resolve, settings_type
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import resolve, settings_type
 from stacksl.runs.spec import RunSpec
 
 

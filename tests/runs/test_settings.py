@@ -7,7 +7,8 @@ import pytest
 from stacksl.core import GATES
 from stacksl.errors import SettingsError
 from stacksl.runs.session.build_learner import default_scorer
-from stacksl.runs.settings.resolve import Settings, resolve
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import resolve
 
 
 def test_a_flag_is_over_the_config_over_the_preset_over_the_aim_over_the_default() -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import SettingsError
 from stacksl.runs.settings.budget import Budget, parse_budget
-from stacksl.runs.settings.resolve import Resolved, Settings, resolve
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from stacksl.labelers.protocol import Labeler
     from stacksl.runs.items.sources import Sources
     from stacksl.runs.loop.progress import Progress
-
-__all__ = ["Plan", "prepare", "run"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.session.answering import Received
 
-__all__ = ["Run", "list_runs"]
-
 _Text = TypeVar("_Text", str, str | Path)
 
 
@@ -52,11 +50,18 @@ class Run:
 
     @property
     def model(self) -> Model | AdaptedModel:
-        """The model that came out."""
+        """The model that came out.
+
+        Raises:
+            RunError: there is none yet, or it is damaged.
+            SettingsError: a plugin of the run cannot be imported.
+        """
         from stacksl.models.adapted import AdaptedModel, is_adapted
         from stacksl.models.linear import Model
+        from stacksl.runs.settings.plugins import load_plugins
 
         folder = self.folder.model
+        load_plugins(self.folder.read_toml("resolved.toml").get("plugins"))
         return AdaptedModel.load(folder) if is_adapted(folder) else Model.load(folder)
 
     @property

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-__all__ = ["PhaseClock", "Step", "describe", "encoding", "live"]
-
 
 class Stopped(KeyboardInterrupt):
     """Ctrl-C, with a sentence such as the command that continues the run."""

@@ -9,8 +9,6 @@ import os
 import sys
 from collections.abc import Callable
 
-__all__ = ["in_crew"]
-
 
 def in_crew(play: Callable[[], int]) -> int:
     """The exit code of `play`, which only the first of several processes runs.
@@ -23,21 +21,21 @@ def in_crew(play: Callable[[], int]) -> int:
     from stacksl.errors import StackslError
 
     try:
-        from stacksl.lm.distributed import present_crew, serve
-        from stacksl.lm.worker import Stage
+        from stacksl.lm.distributed import current_processes, serve
+        from stacksl.lm.worker import Worker
 
-        crew = present_crew()
+        processes = current_processes()
     except StackslError as error:
         return _unformed(str(error), 2)
     except KeyboardInterrupt:
         return _unformed("stopped; nothing was changed", 130)
-    if crew.rank > 0:
-        serve(crew, Stage(crew))
+    if processes.rank > 0:
+        serve(processes, Worker(processes))
         return 0
     try:
         return play()
     finally:
-        crew.close()
+        processes.close()
 
 
 def _unformed(sentence: str, code: int) -> int:

@@ -65,6 +65,7 @@ from stacksl.core.gates.registry import (
     require_ranking,
 )
 from stacksl.core.learner import Learner, LLFStackSL, StackSL
+from stacksl.core.parts import PARTS, Part
 from stacksl.core.rng import generator, uniforms
 from stacksl.core.scorers import (
     SCORERS,
@@ -85,6 +86,7 @@ __all__ = [
     "LUCB",
     "ONE_HOT_PACE",
     "PAPER_RANGES",
+    "PARTS",
     "RECIPES",
     "SCORERS",
     "Always",
@@ -112,6 +114,7 @@ __all__ = [
     "Margin",
     "PairBlock",
     "PairFeatures",
+    "Part",
     "Random",
     "Recipe",
     "Scorer",

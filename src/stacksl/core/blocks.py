@@ -15,17 +15,6 @@ from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError
 
-__all__ = [
-    "Array",
-    "Block",
-    "Inputs",
-    "PairBlock",
-    "PairFeatures",
-    "SharedBlock",
-    "SharedFeatures",
-    "joined",
-]
-
 Array: TypeAlias = NDArray[np.float64]
 
 

@@ -18,23 +18,6 @@ if TYPE_CHECKING:
     from stacksl.core.blocks import Array, Inputs
     from stacksl.core.scorers.bounds import Bounds
 
-__all__ = [
-    "PAPER_RANGES",
-    "RECIPES",
-    "GateScale",
-    "Range",
-    "Recipe",
-    "adjusted_kl_weight",
-    "calibrate_gate_scale",
-    "clip_at_median",
-    "clip_at_quantile",
-    "gate_scale_warning",
-    "range_warnings",
-    "recipe",
-    "warmup_length",
-    "warmup_spreads",
-]
-
 CAP = 0.9
 """The largest c, as a share of the smallest warm-up spread (DESIGN D7)."""
 

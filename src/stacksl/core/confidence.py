@@ -11,8 +11,6 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 
-__all__ = ["ConfidenceSet", "norms", "pair_norms", "radius"]
-
 _CHUNK = 64  # rows of one rank-k update: the small system stays small, the matrix is read once
 
 

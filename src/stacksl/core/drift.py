@@ -17,15 +17,6 @@ from stacksl.types import Feedback, Label
 if TYPE_CHECKING:
     from stacksl.core.scorers import Scorer
 
-__all__ = [
-    "DriftGuard",
-    "advanced",
-    "alarmed",
-    "label_surprise",
-    "reward_surprise",
-    "surprise",
-]
-
 TIE = 1e-9  # relative: on the boundary itself engines would differ by rounding (DESIGN D17)
 
 

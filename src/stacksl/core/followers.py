@@ -11,17 +11,6 @@ import numpy as np
 from stacksl.core.blocks import Array, Inputs
 from stacksl.errors import SettingsError, unknown_name
 
-__all__ = [
-    "FOLLOWERS",
-    "Follower",
-    "Given",
-    "Hard",
-    "Scores",
-    "gold_outside",
-    "loss_set",
-    "make_follower",
-]
-
 
 class Scores(Protocol):
     """What a follower needs of a scorer: the score of every candidate of an item, (K,)."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from stacksl.core.blocks import Array, Inputs
     from stacksl.core.scorers import Bounds, Scorer
 
-__all__ = ["LLFStackSL", "Learner", "StackSL"]
-
 _REASONS = {-1: "spent", 0: "gate", 1: "must"}
 
 

@@ -14,8 +14,6 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.core.gates.rules import TIE
 
-__all__ = ["Reading", "above", "clip", "cross_entropy", "kl", "log_softmax", "softmax"]
-
 Reading = Literal["none", "literal", "scale"]
 
 

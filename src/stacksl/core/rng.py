@@ -8,8 +8,6 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 
-__all__ = ["generator", "uniforms"]
-
 
 def _key(seed: int, purpose: str, keys: tuple[int, ...]) -> int:
     """A 128-bit Philox key: the BLAKE2b hash of seed, purpose and keys, the same everywhere."""

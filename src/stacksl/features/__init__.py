@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from stacksl.errors import FeatureError, unknown_name
 from stacksl.features.encoders import Encoder
@@ -13,31 +14,36 @@ from stacksl.features.hashing import HashingEncoder
 from stacksl.features.maps import FeatureMap, TextMap
 from stacksl.features.sentences import SentenceEncoder
 
-__all__ = ["ENCODERS", "Encoder", "FeatureMap", "make_features"]
+__all__ = ["FEATURES", "Encoder", "FeatureMap", "TextMap", "make_features"]
+
+Classes: TypeAlias = tuple[str, ...] | None
 
 
-def _hashing(name: str) -> Encoder:
+def _hashing(name: str, classes: Classes) -> FeatureMap:
     """Word and character n-grams, TF-IDF, and the leading directions of the run's own texts."""
     if name:
         raise FeatureError(f"features 'hashing' take no name and got '{name}': write hashing")
-    return HashingEncoder()
+    return TextMap(HashingEncoder(), classes)
 
 
-def _sentences(name: str) -> Encoder:
+def _sentences(name: str, classes: Classes) -> FeatureMap:
     """`sentences:NAME_OR_DIR`: any encoder that sentence-transformers loads, with its pooling."""
     if not name:
         raise FeatureError(
             "features 'sentences' need a name: write sentences:minilm, sentences:FOLDER or a name "
             "on the hub after the colon"
         )
-    return SentenceEncoder(name)
+    return TextMap(SentenceEncoder(name), classes)
 
 
-ENCODERS: dict[str, Callable[[str], Encoder]] = {"hashing": _hashing, "sentences": _sentences}
-"""What may stand before the colon of a spec, with what makes its encoder from the rest."""
+FEATURES: dict[str, Callable[[str, Classes], FeatureMap]] = {
+    "hashing": _hashing,
+    "sentences": _sentences,
+}
+"""What may stand before the colon of a spec, with what makes its map from the rest and classes."""
 
 
-def make_features(spec: str, *, classes: tuple[str, ...] | None, seed: int = 0) -> FeatureMap:
+def make_features(spec: str, *, classes: Classes, seed: int = 0) -> FeatureMap:
     """The feature map that `spec` names: class features with `classes`, pair features without.
 
     Args:
@@ -55,6 +61,6 @@ def make_features(spec: str, *, classes: tuple[str, ...] | None, seed: int = 0) 
     257
     """
     kind, _, name = spec.partition(":")
-    if kind not in ENCODERS:
-        raise unknown_name("features", kind, ENCODERS)
-    return TextMap(ENCODERS[kind](name), classes)
+    if kind not in FEATURES:
+        raise unknown_name("features", kind, FEATURES)
+    return FEATURES[kind](name, classes)

@@ -8,8 +8,6 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Encoder", "Progress", "Vectors", "readable"]
-
 Progress: TypeAlias = Callable[[int, int], None]
 Vectors: TypeAlias = NDArray[np.float32]
 

@@ -19,8 +19,6 @@ from stacksl.errors import FeatureError
 from stacksl.features.encoders import Progress, Vectors, readable
 from stacksl.features.subspace import ENTRY_BITS, leading_subspace
 
-__all__ = ["HashingEncoder"]
-
 _BUCKETS = 2**18  # for words and for characters each
 _CHUNK = 2048  # texts at a time
 _MOST_TEXTS = 2**15  # texts that are fitted on; more are thinned by their hash

@@ -15,8 +15,6 @@ from stacksl.features.encoders import Encoder, Progress
 from stacksl.features.rows import ClassRows, PairRows, Rows
 from stacksl.types import Item
 
-__all__ = ["FeatureMap", "TextMap"]
-
 _ROWS_AT_ONCE = 4096
 
 
@@ -46,6 +44,10 @@ class FeatureMap(Protocol):
     @property
     def truncated(self) -> int:
         """How many distinct texts the encoder cut so far."""
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether any words have features: then the names of classes have, too."""
 
     def fit(self, items: Sequence[Item]) -> None:
         """Learn what can be learnt from unlabelled `items`, never from test items."""
@@ -79,6 +81,8 @@ class TextMap:
     them they are `PairRows` and it gives a `PairBlock` (ΣK, d); the number of candidates may differ
     from item to item. A text is encoded once, however many items share it.
     """
+
+    reads_text = True
 
     def __init__(self, encoder: Encoder, classes: tuple[str, ...] | None) -> None:
         self.encoder = encoder

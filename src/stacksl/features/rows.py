@@ -17,8 +17,6 @@ from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
 from stacksl.features.encoders import Vectors
 from stacksl.types import Item
 
-__all__ = ["ClassRows", "PairRows", "Rows"]
-
 _BITS = 24  # products are rounded to multiples of 2^-24 before they are summed
 _PAIRS_AT_ONCE = 4096
 

@@ -20,8 +20,6 @@ from stacksl.features.cache import Entry, VectorCache, text_key
 from stacksl.features.encoders import Progress, Vectors, readable
 from stacksl.features.weights import find_weights, folder_hash
 
-__all__ = ["SentenceEncoder"]
-
 _ROWS = 16  # of every batch; the first is the filler that sets its length
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 2**15)
 _KEPT_AT_ONCE = 512  # texts between two writes to the cache

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 
-__all__ = ["ENTRY_BITS", "leading_subspace"]
-
 ENTRY_BITS = 14  # entries of the matrix are integers of absolute value at most 2^14
 _BLOCK_BITS = 18  # 2^14 entries x 2^18 x 2^15 rows, and (2^18)^2 x 2^15 rows, stay below 2^53
 _FACTOR_BITS = 22

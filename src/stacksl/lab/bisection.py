@@ -23,15 +23,6 @@ if TYPE_CHECKING:
     from stacksl.core.blocks import Array
     from stacksl.lab.engines import StreamResult
 
-__all__ = [
-    "LEVELS",
-    "BudgetLevel",
-    "bracket_level",
-    "calibrate_to_budget",
-    "simulated_stream",
-    "voluntary",
-]
-
 LEVELS: Mapping[str, str] = {
     "adpo": "level",
     "width": "scale",

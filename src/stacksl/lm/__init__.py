@@ -5,7 +5,7 @@ Importing this loads neither torch nor transformers; using a model does (the ext
 
 from __future__ import annotations
 
-from stacksl.lm.distributed import ALONE, Crew
+from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.model import LanguageModel, Lesson
 from stacksl.lm.prompt.format import PROTOCOLS, TEMPLATES, Prompt, PromptFormat, Protocol, template
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
@@ -13,9 +13,10 @@ from stacksl.lm.scoring.likelihood import PATHS, Likelihood, Path, unfit
 from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, normalised
 from stacksl.lm.scoring.packing import Packed, Packing, pack
 from stacksl.lm.settings import ModelChoices
-from stacksl.lm.training.adapters import LoraSettings
+from stacksl.lm.training.lora import LoraSettings
 from stacksl.lm.training.objectives import OBJECTIVES
-from stacksl.lm.training.refit import Trained, TrainSettings
+from stacksl.lm.training.recipe import TrainSettings
+from stacksl.lm.training.refit import Trained
 
 __all__ = [
     "ALONE",
@@ -24,8 +25,8 @@ __all__ = [
     "PATHS",
     "PROTOCOLS",
     "TEMPLATES",
-    "Crew",
     "Cuts",
+    "Distributed",
     "LanguageModel",
     "Lesson",
     "Likelihood",

@@ -1,20 +1,20 @@
-"""Several processes on one run: the first plays it, the others lend their hands.
+"""Several processes of one run: the first one plays it, the others compute with it.
 
 Started by ``torchrun --nproc-per-node N -m stacksl ...``, every process has a rank. Rank 0 alone
-holds the ledger, the lock and the labeler. Whenever it has work for all it makes a *shared call*:
-the name of a method and its arguments go to every rank, each runs it on a target of its own, and
-inside it the ranks share pieces of work whose cut does not depend on how many ranks there are::
+holds the ledger, the lock and the labeler. Work for all ranks is a *shared call*: the name of a
+method and its arguments go to every rank, each runs it on a target of its own, and inside it the
+ranks share pieces of work whose cut does not depend on how many ranks there are::
 
     rank 0                                          every other rank
-    crew.together(target, "scores", items)          serve(crew, target)
+    processes.together(target, "scores", items)     serve(processes, target)
         pieces = blocks(len(items), 64)                 the same method, the same lines
-        for b in crew.share(len(pieces)): ...
-        crew.gather(results)
+        for b in processes.share(len(pieces)): ...
+        processes.gather(results)
 
 No rank waits for one that has failed: before anything is exchanged, and at the end of every shared
-call, the ranks tell one another whether all is well, and where it is not all leave the call. A
-method must therefore let go of errors that come out of `gather` and `total`, and must not swallow
-on one rank an error that another could have escaped.
+call, the ranks exchange whether any of them has failed, and if so all leave the call. A method must
+therefore not catch errors of `gather` and `total`, and must not catch on one rank an error that
+another rank could have raised.
 """
 
 from __future__ import annotations
@@ -33,24 +33,22 @@ from stacksl import errors
 from stacksl.errors import MissingExtra, RunError, StackslError
 from stacksl.lm.scoring.paths import load_torch
 
-__all__ = ["ALONE", "Crew", "blocks", "crew", "present_crew", "serve"]
-
 Tensor: TypeAlias = Any
 Call: TypeAlias = tuple[str, tuple[Any, ...]]
 Fault: TypeAlias = tuple[str, str]  # the class of a StackslError and its sentence
 T = TypeVar("T")
 
-_PATIENCE_DAYS = 365  # a rank may wait that long for the next call: rank 0 may wait for a person
+_TIMEOUT_DAYS = 365  # a rank may wait that long for the next call: rank 0 may wait for a person
 
 
-class Crew:
+class Distributed:
     """The processes of one run, seen from one of them.
 
     Attributes:
         rank: this process, from 0.
         size: how many there are.
-        device: the device of this process, as torch names it (`cuda:1`, `cpu`); None for a crew of
-            one, which takes the device that the settings name.
+        device: the device of this process, as torch names it (`cuda:1`, `cpu`); None for one
+            process, which takes the device of the settings.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class Crew:
         self.device = device
         self._link = link
         self._inside = False
-        self._owing = True  # the others still wait to hear how this rank fared
+        self._owing = True  # the others still wait for the outcome of this rank
         self._midway = False  # in a call that the ranks have not left together
 
     def share(self, n: int) -> range:
@@ -126,7 +124,7 @@ class Crew:
         return self.run(target, method, args)
 
     def receive(self) -> Call | None:
-        """Wait for the next shared call, without a limit; None once rank 0 has closed the crew."""
+        """Wait for the next shared call, without a limit; None once rank 0 has closed."""
         return None if self._link is None else self._link.send(None)
 
     def run(self, target: Any, method: str, args: tuple[Any, ...]) -> Any:
@@ -145,12 +143,12 @@ class Crew:
     def close(self) -> None:
         """Release the other ranks and leave them; to be called once by each, in any case.
 
-        Rank 0 says good-bye, unless it was interrupted inside a shared call: the others then wait
-        for numbers, and see by the lost connection that it is over.
+        Rank 0 sends the end, unless it was interrupted inside a shared call: the others then wait
+        for numbers, and the lost connection ends them.
         """
         link, self._link = self._link, None
         if link is not None:
-            link.close(a_word=self.rank == 0 and not self._midway)
+            link.close(send_end=self.rank == 0 and not self._midway)
 
     def _agreed(self, target: Any, method: str, args: tuple[Any, ...]) -> Any:
         try:
@@ -163,9 +161,9 @@ class Crew:
             raise
 
     def _settle(self, error: Exception | None) -> None:
-        """Tell the others how this rank fares, and leave the call where any rank has failed."""
+        """Exchange the outcome of every rank, and leave the call where any rank has failed."""
         if self._link is None or not self._owing:
-            raise RunError("the crew was left after a failed call: start the run again") from error
+            raise RunError("a shared call has failed on this rank: start the run again") from error
         try:
             faults = self._link.faults(None if error is None else self._fault(error))
         except StackslError:
@@ -189,12 +187,12 @@ class Crew:
         return "StackslError", f"process {self.rank + 1} of {self.size} failed: {kind}: {error}"
 
 
-ALONE = Crew()
-"""The crew of one: shares are everything, gathering and adding up do nothing."""
+ALONE = Distributed()
+"""A run of one process: its share is everything, gathering and adding up do nothing."""
 
 
-def crew(device: str = "auto") -> Crew:
-    """The crew that torchrun's environment describes; `ALONE` where it describes one process.
+def connect(device: str = "auto") -> Distributed:
+    """The processes that torchrun's environment describes; `ALONE` where it describes one.
 
     torch and accelerate are loaded only where there is more than one.
 
@@ -214,31 +212,31 @@ def crew(device: str = "auto") -> Crew:
         raise MissingExtra.of("a run of several processes", "lm") from None
     on_cpu = device == "cpu" or (device == "auto" and not torch.cuda.is_available())
     with _linked():
-        state = PartialState(cpu=on_cpu, timeout=_patience())
+        state = PartialState(cpu=on_cpu, timeout=_timeout())
         place = "cpu" if on_cpu else str(state.device)
-        return Crew(state.process_index, state.num_processes, place, _Link(state))
+        return Distributed(state.process_index, state.num_processes, place, _Link(state))
 
 
 @cache
-def present_crew() -> Crew:
-    """The crew of this process, formed once: `crew` with the device that is there."""
-    return crew()
+def current_processes() -> Distributed:
+    """The processes of this run, connected once, with the device that is there."""
+    return connect()
 
 
-def serve(crew: Crew, target: Any) -> None:
-    """Lend this rank to rank 0: run every shared call on `target` until the crew is closed.
+def serve(processes: Distributed, target: Any) -> None:
+    """Run every shared call of rank 0 on `target` until rank 0 closes.
 
-    Says nothing and raises nothing: what goes wrong comes out on rank 0. An interrupt from the
+    Prints nothing and raises nothing: rank 0 raises the errors of all. An interrupt from the
     keyboard is rank 0's to handle.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     with warnings.catch_warnings(), suppress(StackslError):
         warnings.simplefilter("ignore")
-        while (call := crew.receive()) is not None:
+        while (call := processes.receive()) is not None:
             with suppress(Exception):
-                crew.run(target, *call)
-    crew.close()
+                processes.run(target, *call)
+    processes.close()
 
 
 def blocks(n: int, size: int) -> list[range]:
@@ -251,7 +249,7 @@ def blocks(n: int, size: int) -> list[range]:
 
 
 class _Link:
-    """What passes between the ranks. Words go through gloo on the CPU, whatever the device.
+    """What passes between the ranks. Objects go through gloo on the CPU, on every device.
 
     gloo sleeps while it waits, and notices at once when a process at the other end dies.
     """
@@ -261,15 +259,15 @@ class _Link:
 
         self._dist = distributed
         self._state = state
-        self._words = None  # the default group
+        self._objects = None  # the default group
         if distributed.get_backend() != "gloo":
-            self._words = distributed.new_group(backend="gloo", timeout=_patience())
+            self._objects = distributed.new_group(backend="gloo", timeout=_timeout())
 
     def send(self, call: Call | None) -> Call | None:
         """Rank 0's `call` on every rank."""
         box: list[Any] = [None if call is None else pickle.dumps(call)]
         with _linked():
-            self._dist.broadcast_object_list(box, src=0, group=self._words)
+            self._dist.broadcast_object_list(box, src=0, group=self._objects)
         return None if box[0] is None else pickle.loads(box[0])
 
     def faults(self, fault: Fault | None) -> list[Fault | None]:
@@ -277,14 +275,14 @@ class _Link:
         torch = load_torch()
         flag = torch.tensor([fault is not None], dtype=torch.int32)
         with _linked():
-            self._dist.all_reduce(flag, group=self._words)
+            self._dist.all_reduce(flag, group=self._objects)
         return self.gather(fault) if flag.item() else []
 
     def gather(self, mine: T) -> list[T]:
         """Every rank's object, by rank."""
         parts: list[Any] = [None] * self._dist.get_world_size()
         with _linked():
-            self._dist.all_gather_object(parts, mine, group=self._words)
+            self._dist.all_gather_object(parts, mine, group=self._objects)
         return parts
 
     def total(self, tensors: Sequence[Tensor]) -> None:
@@ -292,7 +290,7 @@ class _Link:
         torch = load_torch()
         wide = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
         flat = torch.cat([tensor.detach().reshape(-1).to(wide) for tensor in tensors])
-        group = self._words if flat.device.type == "cpu" else None
+        group = self._objects if flat.device.type == "cpu" else None
         with _linked():
             self._dist.all_reduce(flat, group=group)
         pieces = flat.split([tensor.numel() for tensor in tensors])
@@ -300,10 +298,10 @@ class _Link:
             for tensor, piece in zip(tensors, pieces, strict=True):
                 tensor.copy_(piece.view_as(tensor))
 
-    def close(self, *, a_word: bool) -> None:
-        """Take the link down, after `a_word` to those who serve that it is over."""
+    def close(self, *, send_end: bool) -> None:
+        """Take the link down; with `send_end` the ranks that serve end first."""
         with suppress(StackslError):
-            if a_word:
+            if send_end:
                 self.send(None)
         with suppress(RuntimeError):
             self._state.destroy_process_group()
@@ -323,7 +321,7 @@ def _linked() -> Iterator[None]:
         ) from error
 
 
-def _patience() -> Any:
+def _timeout() -> Any:
     from datetime import timedelta
 
-    return timedelta(days=_PATIENCE_DAYS)
+    return timedelta(days=_TIMEOUT_DAYS)

@@ -20,8 +20,6 @@ from stacksl.lm.reading import (
 )
 from stacksl.lm.scoring.paths import Tensor, load_torch
 
-__all__ = ["DTYPES", "SAMPLE", "Loaded", "hash_tensors", "load", "model_fingerprint"]
-
 SAMPLE = Path(__file__).parent / "sample"
 """The folder of the model named `sample`."""
 
@@ -41,7 +39,7 @@ class Loaded:
         name: as it was asked for.
         source: the absolute folder or the hub name that transformers was given.
         revision: the commit on the hub, None for a folder.
-        fingerprint: hex BLAKE2b of the configuration and every tensor; the folder it lies in and
+        fingerprint: hex BLAKE2b of the configuration and every tensor; the folder it is in and
             a dtype that holds the same numbers change nothing.
         licence: as the model's README or configuration names it, None where neither does.
         positions: tokens it reads at once, None where its configuration knows no bound.
@@ -123,7 +121,7 @@ def _source(name: str) -> str:
     if name and folder.is_dir():
         return os.path.abspath(folder)
     if folder.is_file():
-        raise SettingsError(f"model '{name}' is a file: give the folder that it lies in")
+        raise SettingsError(f"model '{name}' is a file: give the folder that holds it")
     if not name or name[0] in "./~" or "\\" in name or name.count("/") > 1:
         raise SettingsError(
             f"model '{name}' is not a folder that there is: give the folder of a model, or its "
@@ -165,7 +163,7 @@ def _dtype(torch: Any, place: str, dtype: str) -> str:
 
 
 def _commit(source: str) -> str | None:
-    """The commit whose files the cache now holds, from the folder that they lie in."""
+    """The commit whose files the cache now holds, from the folder that they are in."""
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(source, "config.json")

@@ -1,4 +1,4 @@
-"""A language model with its adapter, as a run holds it: items in, features, scores, refits out.
+"""A language model with its adapter as a run uses it: items to features and scores, and refits.
 
 It is a feature map like any other (`features.FeatureMap`): `transform` gives, for every option, its
 pooled state φ(z, x) and the model's own score as the offset beside it (DESIGN D12). What it gives
@@ -19,22 +19,22 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.losses import softmax
 from stacksl.errors import FeatureError
-from stacksl.lm.distributed import ALONE, Crew
+from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
-from stacksl.lm.scoring.features import StateMap, own_temperature
-from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation
+from stacksl.lm.scoring.features import StateMap
+from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors, own_temperature
 from stacksl.lm.settings import ModelChoices
-from stacksl.lm.training.refit import Example, Trained, TrainSettings
-from stacksl.lm.worker import BLOCK, Stage
+from stacksl.lm.training.objectives import Example
+from stacksl.lm.training.recipe import TrainSettings
+from stacksl.lm.training.refit import Trained
+from stacksl.lm.worker import BLOCK, Worker
 from stacksl.types import Item
-
-__all__ = ["LanguageModel", "Lesson"]
 
 Progress = Callable[[int, int], None]
 
 _FITTED = 512  # unlabelled items on which the directions of states are fixed, evenly spread
-_CHUNK = 8 * BLOCK  # items between two words on how far it is
+_CHUNK = 8 * BLOCK  # items between two calls of `progress`
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +52,30 @@ class Lesson:
 
 
 class LanguageModel:
-    """A causal language model under an adapter, read and trained by all processes of a run.
+    """A causal language model under an adapter, run and trained by all processes of a run.
 
     Args:
         choices: which model, how it is asked and trained.
         seed: of the adapter's initial weights and of every refit's order.
-        crew: the processes of the run.
+        processes: the processes of the run.
 
     Raises:
-        SettingsError, FeatureError, MissingExtra: the model cannot be had or used.
+        SettingsError, FeatureError, MissingExtra: the model cannot be loaded or used.
 
     Source: DESIGN D10 to D13.
     """
 
-    def __init__(self, choices: ModelChoices, *, seed: int = 0, crew: Crew = ALONE) -> None:
+    reads_text = True
+
+    def __init__(
+        self, choices: ModelChoices, *, seed: int = 0, processes: Distributed = ALONE
+    ) -> None:
         self.choices = choices
         self.seed = seed
-        self._crew = crew
-        self._stage = Stage(crew)
-        crew.together(self._stage, "open", choices, seed)
-        loaded = self._stage.loaded
+        self._processes = processes
+        self._worker = Worker(processes)
+        processes.together(self._worker, "open", choices, seed)
+        loaded = self._worker.loaded
         self._format = PromptFormat(
             choices.template, choices.protocol, loaded.tokenizer if choices.chat else None
         )
@@ -105,13 +109,13 @@ class LanguageModel:
         asked = replace(
             self.choices,
             model="",
-            dtype=self._stage.loaded.dtype,
+            dtype=self._worker.loaded.dtype,
             training=TrainSettings(),
             **same,
         )
         parts = (
             self.base_fingerprint,
-            self._stage.adapter.fingerprint(),
+            self._worker.adapter.fingerprint(),
             repr(asked),
             repr(self._temperature),
             self._map.fingerprint,
@@ -121,7 +125,7 @@ class LanguageModel:
     @property
     def base_fingerprint(self) -> str:
         """A hash of the base weights alone."""
-        return self._stage.loaded.fingerprint
+        return self._worker.loaded.fingerprint
 
     @property
     def truncated(self) -> int:
@@ -192,7 +196,7 @@ class LanguageModel:
     # --- the adapter -------------------------------------------------------------------------
 
     def refit(
-        self, bought: Sequence[Lesson], key: int, folder: Path | None, tell: Progress | None
+        self, bought: Sequence[Lesson], key: int, folder: Path | None, progress: Progress | None
     ) -> Trained:
         """Train the adapter from its initial weights on `bought`; `key` with the seed fixes all.
 
@@ -200,7 +204,7 @@ class LanguageModel:
             bought: labels, in their order, and terms without a label.
             key: of this refit's order and dropout.
             folder: where training checkpoints go; called again it goes on from the last.
-            tell: told (done, total) optimiser steps.
+            progress: called with (done, total) optimiser steps.
         """
         examples = self._examples(bought)
         settings = replace(
@@ -208,36 +212,36 @@ class LanguageModel:
             normalisation=self.choices.normalisation,
             temperature=self.temperature,
         )
-        self._stage.tell = tell
-        trained: Trained = self._crew.together(
-            self._stage, "train", examples, settings, self.seed, key, folder
+        self._worker.progress = progress
+        trained: Trained = self._processes.together(
+            self._worker, "train", examples, settings, self.seed, key, folder
         )
         return trained
 
     def save(self, folder: Path) -> str:
         """Write the adapter as it is into `folder`; its fingerprint."""
-        self._stage.adapter.save(folder)
-        return self._stage.adapter.fingerprint()
+        self._worker.adapter.save(folder)
+        return self._worker.adapter.fingerprint()
 
     def take(self, folder: Path) -> str:
         """Take the adapter that `save` wrote; its fingerprint."""
-        self._crew.together(self._stage, "take", folder)
-        return self._stage.adapter.fingerprint()
+        self._processes.together(self._worker, "take", folder)
+        return self._worker.adapter.fingerprint()
 
     def reset(self) -> None:
         """Take the initial adapter: the model is the base model again."""
-        self._crew.together(self._stage, "reset")
+        self._processes.together(self._worker, "reset")
 
     @property
-    def stage(self) -> Stage:
-        """This process's model, for those who write it out."""
-        return self._stage
+    def worker(self) -> Worker:
+        """The model of this process, for writing it out."""
+        return self._worker
 
     def facts(self) -> dict[str, Any]:
         """How it was computed: what a resumed run must have alike, for `resolved.toml`."""
         from stacksl.lm.scoring.paths import load_torch
 
-        loaded, used = self._stage.loaded, self._stage.likelihood.used
+        loaded, used = self._worker.loaded, self._worker.likelihood.used
         path = {"lm_path": used["states"]} if "states" in used else {}
         return {
             "lm_base": self.base_fingerprint,
@@ -246,7 +250,7 @@ class LanguageModel:
             "lm_dtype": loaded.dtype,
             **path,
             "lm_threads": load_torch().get_num_threads(),
-            "lm_processes": self._crew.size,
+            "lm_processes": self._processes.size,
             "lm_temperature": self.temperature,
             "lm_template": self.choices.template,
         }
@@ -263,7 +267,7 @@ class LanguageModel:
         return self._tokenizing.items([self._format.render_alone(item) for item in items])
 
     def _together(self, method: str, rows: Sequence[TokenItem]) -> list[Any]:
-        found: list[Any] = self._crew.together(self._stage, method, rows)
+        found: list[Any] = self._processes.together(self._worker, method, rows)
         return found
 
     def _chunked(
@@ -287,7 +291,7 @@ class LanguageModel:
         if kind == "pmi":
             return [a - b for a, b in zip(sums, self._own_sums(items), strict=True)]
         rows = self._rows(items)
-        return [each / _divisors(row, kind) for each, row in zip(sums, rows, strict=True)]
+        return [each / np.array(divisors(row, kind)) for each, row in zip(sums, rows, strict=True)]
 
     def _own_sums(self, items: Sequence[Item]) -> list[Array]:
         """Log p(option) behind nothing; options that several items share are scored once."""
@@ -305,14 +309,6 @@ class LanguageModel:
             Example(row, own, each.label, each.candidates, each.reference)
             for each, row, own in zip(bought, self._rows(items), alone, strict=True)
         ]
-
-
-def _divisors(row: TokenItem, kind: Normalisation) -> Array:
-    if kind == "token_mean":
-        return np.array([float(len(option)) for option in row.options])
-    if kind == "char_mean":
-        return np.array([float(length) for length in row.lengths])
-    return np.ones(len(row.options))
 
 
 def _spread(count: int, wanted: int) -> Iterator[int]:

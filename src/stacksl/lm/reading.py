@@ -1,7 +1,7 @@
 """A model's files through transformers: configuration, tokenizer, weights, licence.
 
-Whatever a foreign folder or the hub makes transformers raise becomes one sentence. Code that comes
-with a model is never run.
+Every error of transformers on a folder or on the hub becomes one sentence. Code that is part of a
+model is never run.
 """
 
 from __future__ import annotations
@@ -17,17 +17,6 @@ from typing import Any, TypeAlias
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.telemetry import refuse_telemetry
-
-__all__ = [
-    "first_line",
-    "load_transformers",
-    "quiet",
-    "read_config",
-    "read_licence",
-    "read_tokenizer",
-    "read_weights",
-    "still_random",
-]
 
 Tensor: TypeAlias = Any
 _SHOWN = 3  # names of tensors in a message
@@ -63,7 +52,7 @@ def read_config(name: str, source: str) -> Any:
     try:
         with quiet():
             config = tf.AutoConfig.from_pretrained(source, trust_remote_code=False)
-    except Exception as error:  # whatever a foreign file makes the loader raise
+    except Exception as error:  # a foreign file can make the loader raise anything
         raise _no_config(name, source, error) from error
     if getattr(config, "is_encoder_decoder", False):
         raise SettingsError(
@@ -149,7 +138,7 @@ def read_licence(source: str, config: Any, revision: str | None = None) -> str |
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without transformers' bars, tables and warnings: what matters becomes an error of ours."""
+    """Without transformers' bars, tables and warnings: failures become errors of this package."""
     from transformers.utils import logging
 
     hub: Any = import_module("huggingface_hub.utils")

@@ -7,10 +7,8 @@ from typing import Literal
 
 from stacksl.lm.prompt.format import Protocol
 from stacksl.lm.scoring.normalise import Normalisation
-from stacksl.lm.training.adapters import LoraSettings
-from stacksl.lm.training.refit import TrainSettings
-
-__all__ = ["ModelChoices"]
+from stacksl.lm.training.lora import LoraSettings
+from stacksl.lm.training.recipe import TrainSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What every process of a run does with its copy of the model: score, take states, train.
+"""The model of one process of a run: scores, states, training.
 
 Items are cut into blocks at fixed positions of the list given, so that the items beside an item,
 and with them its last bits, are the same for any number of processes.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.lm.distributed import ALONE, Crew, blocks
+from stacksl.lm.distributed import ALONE, Distributed, blocks
 from stacksl.lm.loading import Loaded, load
 from stacksl.lm.memory.errors import within_memory
 from stacksl.lm.prompt.tokens import TokenItem
@@ -22,24 +22,24 @@ from stacksl.lm.scoring.packing import Packing
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import Adapter
-from stacksl.lm.training.refit import Example, Trained, TrainSettings, train
-
-__all__ = ["BLOCK", "Stage"]
+from stacksl.lm.training.objectives import Example
+from stacksl.lm.training.recipe import TrainSettings
+from stacksl.lm.training.refit import Trained, train
 
 BLOCK = 32  # items scored side by side
 
 
-class Stage:
+class Worker:
     """One process's model with its adapter; every method is run by all processes at once.
 
     Attributes:
-        crew: the processes.
-        tell: told (done, total) steps of a refit, on the first process alone.
+        processes: the processes.
+        progress: called with (done, total) steps of a refit, on the first process alone.
     """
 
-    def __init__(self, crew: Crew = ALONE) -> None:
-        self.crew = crew
-        self.tell: Callable[[int, int], None] | None = None
+    def __init__(self, processes: Distributed = ALONE) -> None:
+        self.processes = processes
+        self.progress: Callable[[int, int], None] | None = None
         self.loaded: Loaded
         self.adapter: Adapter
         self.likelihood: Likelihood
@@ -47,8 +47,8 @@ class Stage:
     def open(self, choices: ModelChoices, seed: int) -> None:
         """Load the model and attach what is to be trained."""
         device = choices.device
-        if device != "cpu" and self.crew.device is not None:
-            device = self.crew.device
+        if device != "cpu" and self.processes.device is not None:
+            device = self.processes.device
         if choices.threads is not None:
             load_torch().set_num_threads(choices.threads)
         self.loaded = load(choices.model, device=device, dtype=choices.dtype)
@@ -86,7 +86,7 @@ class Stage:
     ) -> Trained:
         """Train from the initial weights on `examples`; see `training.train`."""
         self.adapter.reset()
-        first = self.crew.rank == 0
+        first = self.processes.rank == 0
         return train(
             self.adapter,
             self.likelihood,
@@ -95,8 +95,8 @@ class Stage:
             seed=seed,
             key=key,
             folder=folder,
-            tell=self.tell if first else None,
-            crew=self.crew,
+            progress=self.progress if first else None,
+            processes=self.processes,
         )
 
     def reset(self) -> None:
@@ -111,8 +111,8 @@ class Stage:
         self, items: Sequence[TokenItem], work: Callable[[Sequence[TokenItem]], list[Any]]
     ) -> list[Any]:
         pieces = blocks(len(items), BLOCK)
-        mine = [work([items[i] for i in pieces[b]]) for b in self.crew.share(len(pieces))]
-        return [result for piece in self.crew.gather(mine) for result in piece]
+        mine = [work([items[i] for i in pieces[b]]) for b in self.processes.share(len(pieces))]
+        return [result for piece in self.processes.gather(mine) for result in piece]
 
 
 def _numbers(tensor: Any) -> Array:

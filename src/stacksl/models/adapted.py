@@ -13,8 +13,9 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import DataError, RunError
-from stacksl.lm import ALONE, Crew, LanguageModel, LoraSettings, ModelChoices
-from stacksl.lm.export.folder import ABOUT, About, expect_whole, read_about, write_model
+from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
+from stacksl.lm.export.about import About
+from stacksl.lm.export.folder import ABOUT, expect_whole, read_about, write_model
 from stacksl.types import Item
 
 CHUNK = 256  # items predicted at a time
@@ -97,7 +98,7 @@ class AdaptedModel:
 
     def about(self) -> About:
         """What it was made from and for."""
-        choices, loaded = self.model.choices, self.model.stage.loaded
+        choices, loaded = self.model.choices, self.model.worker.loaded
         return About(
             name=choices.model,
             source=loaded.source,
@@ -120,10 +121,10 @@ class AdaptedModel:
 
     def save(self, folder: Path, facts: Mapping[str, Any], test: Dataset | None = None) -> None:
         """Hand the model over into `folder`; `facts` go on its card, `test` becomes a task."""
-        write_model(folder, self.model.stage.adapter, self.about(), facts, test)
+        write_model(folder, self.model.worker.adapter, self.about(), facts, test)
 
     @classmethod
-    def load(cls, folder: Path, *, device: str = "auto", crew: Crew = ALONE) -> AdaptedModel:
+    def load(cls, folder: Path, *, device: str = "auto") -> AdaptedModel:
         """The model that `save` wrote.
 
         Raises:
@@ -145,7 +146,7 @@ class AdaptedModel:
             dtype=about.dtype if about.kind == "lora" else "float32",  # all that moves is float32
             lora=_lora_of(folder) if about.kind == "lora" else LoraSettings(),
         )
-        model = LanguageModel(choices, crew=crew)
+        model = LanguageModel(choices)
         if about.kind == "lora":
             if model.base_fingerprint != about.fingerprint:
                 raise RunError(

@@ -18,19 +18,6 @@ from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
 from stacksl.models.metrics import calibration_bins, wilson
 
-__all__ = [
-    "NO_ANSWER",
-    "SMALLEST",
-    "Audit",
-    "Audited",
-    "Verdict",
-    "audit_size",
-    "default_size",
-    "draw",
-    "expected_width",
-    "judge_audit",
-]
-
 SMALLEST = 80  # labels of a budget below which an audit would take more than it tells
 NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
 

@@ -21,8 +21,6 @@ from stacksl.models.metrics import calibration_bins, confusions, macro_f1, wilso
 
 UNKNOWN = -1  # the gold index of a label outside the model's classes
 
-__all__ = ["Evaluation", "Point", "Tested", "evaluate", "judge", "judge_scores", "point"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:

@@ -19,13 +19,13 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.files.atomic import write_atomic
 from stacksl.runs.items.sources import CLASSES, More, Sources, given_classes, load, with_more
 from stacksl.runs.settings.budget import Budget
-from stacksl.runs.settings.resolve import Resolved, Settings, resolve, settings_type
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.plugins import load_plugins, plugin_versions
+from stacksl.runs.settings.resolve import Resolved, resolve, settings_type
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.tombstones import as_it_was
 from stacksl.types import Item
 from stacksl.version import __version__
-
-__all__ = ["PENDING", "REOPEN", "RunSpec", "Terms", "content", "versions"]
 
 PENDING = "pending"  # prefix in `resolved.toml` of a change that is not in the ledger yet
 REOPEN = "pending_reopen"
@@ -120,10 +120,9 @@ class RunSpec:
             counted["money_micro"] = self.budget.money
         found = {f"column_{role}": name for role, name in self.dataset.columns.items()}
         origin = {f"origin_{name}": where for name, where in self.resolved.origin.items()}
+        everything |= {**counted, **found, **versions(self.settings.plugins), **origin}
         self.folder.write_toml(
-            "resolved.toml",
-            {**facts, **preset, **everything, **counted, **found, **versions(), **origin},
-            "everything this run was made with",
+            "resolved.toml", {**facts, **preset, **everything}, "everything this run was made with"
         )
         self.folder.write_toml(
             "run.toml", {**facts, **self.resolved.explicit()}, "what differs from the defaults"
@@ -135,9 +134,11 @@ class RunSpec:
 
         Raises:
             RunError: if the settings cannot be read.
+            SettingsError: a plugin of the run cannot be imported.
             DataError: if the data file is missing.
         """
         table = folder.read_toml("resolved.toml")
+        load_plugins(table.get("plugins"))
         try:
             kind = settings_type(table["gate"])
             values = {k: table[k] for k in kind.model_fields if k in table}
@@ -240,7 +241,7 @@ class RunSpec:
         return [
             f"this run began with {name.removeprefix('version_')} {table[name]} and continues with"
             f" {now}: its numbers may differ from an undisturbed run's"
-            for name, now in versions().items()
+            for name, now in versions(self.settings.plugins).items()
             if name in table and table[name] != now
         ]
 
@@ -314,8 +315,8 @@ def content(item: Item, answer: int | None = None) -> str:
     return "\x1e".join((item.prompt, *item.candidates, *known))
 
 
-def versions() -> dict[str, str]:
-    """The versions that results depend on: Python, stacksl and the numeric libraries."""
+def versions(plugins: str | None) -> dict[str, str]:
+    """The versions that results depend on: Python, stacksl, libraries and the `plugins`."""
     found = {
         "version_python": ".".join(str(part) for part in sys.version_info[:3]),
         "version_stacksl": __version__,
@@ -325,4 +326,4 @@ def versions() -> dict[str, str]:
             found[f"version_{name}"] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return found | ({"version_plugins": plugin_versions(plugins)} if plugins else {})

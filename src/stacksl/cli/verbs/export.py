@@ -13,10 +13,8 @@ from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.lm.export.folder import About
+    from stacksl.lm.export.about import About
     from stacksl.lm.export.tasks import Task
-
-__all__ = ["export"]
 
 Merge = Annotated[
     Path | None,
@@ -80,7 +78,8 @@ def _task(
     merge: Path | None,
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
-    from stacksl.lm.export.folder import model_arguments, tokenizer_of
+    from stacksl.lm.export.about import model_arguments
+    from stacksl.lm.export.folder import tokenizer_of
     from stacksl.lm.export.tasks import command, write_task
     from stacksl.runs.items.sources import read_again
 

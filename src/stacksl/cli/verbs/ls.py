@@ -14,8 +14,6 @@ from stacksl.cli.printing import as_json, count, facts, share, spent, table
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import plural
 
-__all__ = ["KINDS", "ls", "report", "status"]
-
 Kind = Annotated[
     str,
     typer.Argument(
@@ -169,7 +167,8 @@ def _gates() -> dict[str, str]:
 
 
 def _settings() -> dict[str, str]:
-    from stacksl.runs.settings.resolve import Settings, known_settings, owners_of
+    from stacksl.runs.settings.fields import Settings
+    from stacksl.runs.settings.resolve import known_settings, owners_of
 
     about = {name: field.description or "" for name, field in Settings.model_fields.items()}
     own = (name for name in known_settings() if name not in about)
@@ -205,9 +204,9 @@ def _labelers() -> dict[str, str]:
 
 
 def _features() -> dict[str, str]:
-    from stacksl.features import ENCODERS
+    from stacksl.features import FEATURES
 
-    return _first_lines(ENCODERS, "stacksl.features")
+    return _first_lines(FEATURES, "stacksl.features")
 
 
 def _objectives() -> dict[str, str]:

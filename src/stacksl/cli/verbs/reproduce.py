@@ -208,7 +208,7 @@ def _cannot_draw(folder: Path, fault: OSError) -> RunError:
 def _pairs(pairs: Sequence[str]) -> list[tuple[str, Any]]:
     """Settings written NAME=VALUE, those of `run --set`."""
     from stacksl.cli.verbs.run import setting_of
-    from stacksl.runs.settings.resolve import Settings
+    from stacksl.runs.settings.fields import Settings
 
     found = [setting_of(text) for text in pairs]
     for name, _ in found:

@@ -17,8 +17,6 @@ from stacksl.errors import RunError, SettingsError
 if TYPE_CHECKING:
     from stacksl.data import Dataset
 
-__all__ = ["evaluate", "predict", "refit"]
-
 PredictOut = Annotated[
     Path | None,
     typer.Option("--out", metavar="F", help="Write the lines to this file instead of stdout."),

@@ -241,20 +241,25 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
     `status` is that of the run, where it is known already.
     """
     result = run_facts(run, status)
-    return _waiting(run.path, result) if result["sheets"] else _shown(run.path, result)
+    return _waiting(run, result) if result["state"] == "waiting" else _shown(run.path, result)
 
 
-def _waiting(folder: Path, result: dict[str, Any]) -> str:
-    path = word(folder)
+def _waiting(run: Run, result: dict[str, Any]) -> str:
+    path = word(run.path)
     lines = facts(
         [
             ("Run", f"{result['run']}, {result['state']} for answers"),
             ("Labels", _promised(result)),
             ("Cost", spent(result["money"])),
-            *((f"{plural(sheet['open'], 'row')} in", sheet["file"]) for sheet in result["sheets"]),
+            *(
+                (f"{plural(sheet['open'], 'row')} in", sheet["file"])
+                for sheet in result["sheets"] or ()
+            ),
         ]
     )
-    return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
+    if run.folder.read_toml("resolved.toml")["labeler"] == "file":
+        return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
+    return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
 
 
 def _shown(folder: Path, result: dict[str, Any]) -> str:

@@ -52,8 +52,7 @@ def size(
     from stacksl.api import prepare
     from stacksl.cli.verbs.run import setting_of
     from stacksl.labelers.oracle import OracleLabeler
-    from stacksl.lm.memory.forecast import CALIBRATION, forecast
-    from stacksl.lm.memory.size import free_bytes
+    from stacksl.lm.memory.size import CALIBRATION, forecast, free_bytes
     from stacksl.runs.loop.language_trainer import due_at
     from stacksl.runs.settings.language import choices_of
     from stacksl.runs.settings.resolve import resolve

@@ -15,8 +15,6 @@ from stacksl.errors import SettingsError
 if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
 
-__all__ = ["DGS", "LUCB"]
-
 
 @final
 @dataclass(frozen=True, slots=True)

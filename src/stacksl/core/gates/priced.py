@@ -18,8 +18,6 @@ from stacksl.errors import SettingsError
 if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
 
-__all__ = ["Avoided", "Contested", "Entropy", "Information", "Priced", "contested_score"]
-
 
 class Priced:
     """The rule of the priced gates: ask iff g exceeds the price U r^(1 − a/f).

@@ -19,24 +19,6 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 
-__all__ = [
-    "Clock",
-    "GateState",
-    "adpo_measure",
-    "adpo_statistic",
-    "adpo_threshold",
-    "contested_statistic",
-    "forced",
-    "llf_statistic",
-    "llf_threshold",
-    "margin_advance",
-    "margin_statistic",
-    "peak",
-    "price",
-    "random_statistic",
-    "uniform_statistic",
-]
-
 GateState = tuple[float, float, float]
 
 TIE = 1e-9  # of the largest absolute bound, within which values tie: DESIGN D17

@@ -11,8 +11,6 @@ from stacksl.core.gates.rules import Clock, GateState
 if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
 
-__all__ = ["AT_REST", "Always", "First", "Random", "Uniform"]
-
 AT_REST: GateState = (0.0, 0.0, 0.0)
 """The state of a gate that keeps none, and of a price before round 1."""
 

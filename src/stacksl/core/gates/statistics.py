@@ -13,15 +13,6 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.core.gates.rules import Clock
 
-__all__ = [
-    "avoided_statistic",
-    "dgs_statistic",
-    "entropy_statistic",
-    "lucb_statistic",
-    "width_statistic",
-    "width_threshold",
-]
-
 _FAR = 40.0  # standard deviations at which the normal density is 0 to a float
 _ROOT = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)

@@ -15,8 +15,6 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 
-__all__ = ["FEWEST", "Threshold", "auroc", "best_threshold", "stands_for"]
-
 FEWEST = 10  # of either kind, below which a threshold would be that of a few items
 _GROUPS = 5  # of bought items, each standing for the items about as sure
 _CLEAR = 2.0  # standard errors above 1/2 from which the probability tells the kinds apart

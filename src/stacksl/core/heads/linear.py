@@ -15,8 +15,6 @@ from stacksl.core.losses import softmax
 from stacksl.core.scorers.rows import all_scores
 from stacksl.errors import FeatureError
 
-__all__ = ["ClassHead", "Head", "PairHead", "refit", "restore_head"]
-
 _CLASSES, _PAIRS = 0, 1
 
 

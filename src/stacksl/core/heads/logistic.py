@@ -19,19 +19,6 @@ from stacksl.core.blocks import Array
 from stacksl.core.heads.soft import Soft, SoftLoss
 from stacksl.core.rng import generator
 
-__all__ = [
-    "CHOICES",
-    "DEFAULT",
-    "ENOUGH",
-    "Fit",
-    "Strength",
-    "choose_strength",
-    "fit_classes",
-    "fit_pairs",
-    "folds_of",
-    "plain",
-]
-
 DEFAULT = 20.0
 CHOICES = (1.0, 5.0, 20.0, 100.0)
 ENOUGH = 60

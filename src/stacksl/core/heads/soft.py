@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array
 from stacksl.errors import FeatureError
 
-__all__ = ["Soft", "SoftLoss", "together"]
-
 Floats: TypeAlias = NDArray[np.float32]
 
 _AT_ONCE = 4096  # rows of a matrix product: the policy of a block stays small

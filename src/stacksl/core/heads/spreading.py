@@ -18,8 +18,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALPHA", "NAME_SEED", "NEIGHBOURS", "Graph", "neighbour_graph", "spread"]
-
 NEIGHBOURS = 15
 ALPHA = 0.9
 STEPS = 40

@@ -12,8 +12,6 @@ from stacksl.core.blocks import Array
 from stacksl.core.gates.rules import TIE
 from stacksl.errors import SettingsError
 
-__all__ = ["Action", "Bounds", "assemble", "tie_argmax"]
-
 Action = Literal["greedy", "ucb", "asked"]
 
 

@@ -29,8 +29,6 @@ from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.core.scorers.tracking import ClassBlocks, NoMatrix, OneMatrix, Tracker
 from stacksl.types import Feedback
 
-__all__ = ["GradientScorer"]
-
 _WINDOW = 200  # losses that the clip level is a quantile of
 _ENOUGH = 20  # losses before that quantile means anything
 _QUANTILE = 0.95

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, Inputs, PairFeatures, SharedFeatures
-from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
-from stacksl.core.heads.linear import Head, refit
-from stacksl.core.heads.logistic import Fit
+from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
+from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.losses import cross_entropy, softmax
+from stacksl.core.scorers.base import LinearScorer
 from stacksl.core.scorers.bounds import Bounds, assemble
 from stacksl.core.scorers.rows import (
-    all_scores,
     current_radius,
     gold_position,
     label_of,
     pick,
     presented_rows,
     presented_scores,
-    state_of,
-    take_state,
 )
 from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.types import Feedback
 
-__all__ = ["ClassNewton", "PairNewton"]
 
-
-class PairNewton:
+class PairNewton(LinearScorer):
     """`newton` on pair features: θ ← θ − (H + F(θ))⁻¹g, then H ← H + F(θ), θ and g being (d,).
 
     For a label over its loss set, g = Σ π_x φ_x − φ_gold is the gradient of its cross-entropy and
@@ -49,21 +40,7 @@ class PairNewton:
     name = "newton"
 
     def __init__(self, dim: int, settings: ScorerSettings, seed: int) -> None:
-        self.settings = settings
-        self.seed = seed
-        self.dim = dim
-        self.theta: Array = np.zeros(dim)
-        self.confidence = ConfidenceSet.empty(dim, settings.ridge)
-        self.rounds = 0
-
-    @property
-    def learnt(self) -> int:
-        """Labels that entered H."""
-        return self.confidence.learnt
-
-    def scores(self, inputs: Inputs) -> Array:
-        """offset_x + θᵀφ(z, x) of all K candidates."""
-        return all_scores(self.theta, inputs)
+        super().__init__((dim,), settings, seed)
 
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
@@ -115,24 +92,6 @@ class PairNewton:
             rows = presented_rows(inputs, presented)
             self.confidence.update(self._factors(inputs, presented, rows), labels=0)
 
-    def refit(
-        self,
-        block: Block,
-        labels: NDArray[np.int64],
-        tune: bool = True,
-        fit: Fit | None = None,
-    ) -> Head | None:
-        """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
-        return refit(block, labels, self.theta, self.seed, tune, fit)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that a step changes, as copies."""
-        return state_of(self.theta, self.confidence, self.rounds)
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the scorer that gave `state`, bit for bit."""
-        self.theta, self.rounds = take_state(state, self.theta, self.confidence)
-
     def _factors(self, inputs: PairFeatures, presented: tuple[int, ...], rows: Array) -> Array:
         # F = UᵀU with the rows sqrt(π_x)·(φ_x − μ) of U.
         policy = softmax(presented_scores(self.theta, inputs, presented, rows))
@@ -161,7 +120,7 @@ def _information(rows: Array, images: Array, policy: Array) -> float:
     return max(float(policy @ np.einsum("ij,ij->i", apart, against)) - common, 0.0)
 
 
-class ClassNewton:
+class ClassNewton(LinearScorer):
     """`newton` on class heads, H bounded from above by one (d, d) matrix; θ is (K, d).
 
     The Fisher information of a label, (diag π − ππᵀ) ⊗ hhᵀ, is at most ½P ⊗ hhᵀ with
@@ -184,22 +143,8 @@ class ClassNewton:
     name = "newton"
 
     def __init__(self, dim: int, classes: int, settings: ScorerSettings, seed: int) -> None:
-        self.settings = settings
-        self.seed = seed
-        self.dim = dim
+        super().__init__((classes, dim), settings, seed)
         self.classes = classes
-        self.theta: Array = np.zeros((classes, dim))
-        self.confidence = ConfidenceSet.empty(dim, settings.ridge)
-        self.rounds = 0
-
-    @property
-    def learnt(self) -> int:
-        """Labels that entered M."""
-        return self.confidence.learnt
-
-    def scores(self, inputs: Inputs) -> Array:
-        """θ_xᵀh of all K classes."""
-        return all_scores(self.theta, inputs)
 
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
@@ -247,24 +192,6 @@ class ClassNewton:
         self.rounds += 1
         if self.settings.track == "all":
             self._inform(inputs, labels=0)
-
-    def refit(
-        self,
-        block: Block,
-        labels: NDArray[np.int64],
-        tune: bool = True,
-        fit: Fit | None = None,
-    ) -> Head | None:
-        """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
-        return refit(block, labels, self.theta, self.seed, tune, fit)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that a step changes, as copies."""
-        return state_of(self.theta, self.confidence, self.rounds)
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the scorer that gave `state`, bit for bit."""
-        self.theta, self.rounds = take_state(state, self.theta, self.confidence)
 
     def _inform(self, inputs: Inputs, labels: int) -> None:
         assert isinstance(inputs, SharedFeatures)

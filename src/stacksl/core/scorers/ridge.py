@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, Inputs, PairFeatures, SharedFeatures
-from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
+from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.rules import TIE
-from stacksl.core.heads.linear import Head, refit
+from stacksl.core.heads.linear import Head
 from stacksl.core.heads.logistic import Fit
 from stacksl.core.losses import softmax
+from stacksl.core.scorers.base import LinearScorer
 from stacksl.core.scorers.bounds import Bounds, assemble
 from stacksl.core.scorers.rows import (
-    all_scores,
     current_radius,
     gold_position,
     label_of,
@@ -25,15 +25,11 @@ from stacksl.core.scorers.rows import (
     presented_rows,
     refuse_offset,
     restored,
-    state_of,
-    take_state,
 )
 from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.core.scorers.tracking import class_pair_widths
 from stacksl.errors import SettingsError
 from stacksl.types import Feedback, Label
-
-__all__ = ["ClassRidge", "PairRidge", "shares"]
 
 _NOTHING, _LABELS, _REWARDS = 0, 1, 2
 
@@ -54,7 +50,7 @@ def shares(scores: Array) -> Array:
     return share
 
 
-class PairRidge:
+class PairRidge(LinearScorer):
     """`ridge` on pair features: θ̂ = V⁻¹b with V = ridge·I + Σ φφᵀ and b = Σ y·φ, both (d,).
 
     A label puts every row of its loss set into V and b with its one-hot target (y = 1 for the
@@ -71,24 +67,14 @@ class PairRidge:
     name = "ridge"
 
     def __init__(self, dim: int, settings: ScorerSettings, seed: int) -> None:
-        self.settings = settings
-        self.seed = seed
-        self.dim = dim
-        self.theta: Array = np.zeros(dim)
+        super().__init__((dim,), settings, seed)
         self.moment: Array = np.zeros(dim)
-        self.confidence = ConfidenceSet.empty(dim, settings.ridge)
-        self.rounds = 0
         self._fed = _NOTHING
-
-    @property
-    def learnt(self) -> int:
-        """Labels (or rewards) that entered V."""
-        return self.confidence.learnt
 
     def scores(self, inputs: Inputs) -> Array:
         """θ̂ᵀφ(z, x) of all K candidates."""
         refuse_offset(inputs, self.name)
-        return all_scores(self.theta, inputs)
+        return super().scores(inputs)
 
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
@@ -150,24 +136,19 @@ class PairRidge:
     ) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
         refuse_offset(block, self.name)
-        return refit(block, labels, self.theta, self.seed, tune, fit)
+        return super().refit(block, labels, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
-        return {
-            "theta": self.theta.copy(),
-            "moment": self.moment.copy(),
-            "gram_inv": self.confidence.gram_inv.copy(),
-            "counts": np.array([self.learnt, self.rounds, self._fed], dtype=np.int64),
-        }
+        counts = np.array([self.learnt, self.rounds, self._fed], dtype=np.int64)
+        return {**super().state(), "moment": self.moment.copy(), "counts": counts}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Be as the scorer that gave `state`, bit for bit."""
-        self.theta = restored(state, "theta", self.theta)
         self.moment = restored(state, "moment", self.moment)
-        self.confidence.gram_inv = restored(state, "gram_inv", self.confidence.gram_inv)
         counts = restored(state, "counts", np.zeros(3, dtype=np.int64))
-        self.confidence.learnt, self.rounds, self._fed = (int(count) for count in counts)
+        super().restore({**state, "counts": counts[:2]})
+        self._fed = int(counts[2])
 
     def _note(self, feedback: Feedback) -> None:
         kind = _LABELS if isinstance(feedback, Label) else _REWARDS
@@ -179,7 +160,7 @@ class PairRidge:
         self._fed = kind
 
 
-class ClassRidge:
+class ClassRidge(LinearScorer):
     """`ridge` on class heads: one-hot regressions θ̂_x = A⁻¹ Σ y_x·h that share one Gram matrix.
 
     With φ(z, x) = e_x ⊗ h and all K rows of a label entering V, V is I_K ⊗ A with
@@ -197,21 +178,7 @@ class ClassRidge:
     name = "ridge"
 
     def __init__(self, dim: int, classes: int, settings: ScorerSettings, seed: int) -> None:
-        self.settings = settings
-        self.seed = seed
-        self.dim = dim
-        self.theta: Array = np.zeros((classes, dim))
-        self.confidence = ConfidenceSet.empty(dim, settings.ridge)
-        self.rounds = 0
-
-    @property
-    def learnt(self) -> int:
-        """Labels that entered A."""
-        return self.confidence.learnt
-
-    def scores(self, inputs: Inputs) -> Array:
-        """θ̂_xᵀh of all K classes."""
-        return all_scores(self.theta, inputs)
+        super().__init__((classes, dim), settings, seed)
 
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
@@ -253,24 +220,6 @@ class ClassRidge:
         self.rounds += 1
         if self.settings.track == "all":
             self._regress(inputs, None, labels=0)
-
-    def refit(
-        self,
-        block: Block,
-        labels: NDArray[np.int64],
-        tune: bool = True,
-        fit: Fit | None = None,
-    ) -> Head | None:
-        """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
-        return refit(block, labels, self.theta, self.seed, tune, fit)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that a step changes, as copies."""
-        return state_of(self.theta, self.confidence, self.rounds)
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Be as the scorer that gave `state`, bit for bit."""
-        self.theta, self.rounds = take_state(state, self.theta, self.confidence)
 
     def _regress(self, inputs: Inputs, gold: int | None, labels: int) -> None:
         assert isinstance(inputs, SharedFeatures)

@@ -10,25 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, Inputs, PairBlock, PairFeatures, SharedFeatures
-from stacksl.core.confidence import ConfidenceSet, radius
+from stacksl.core.confidence import radius
 from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.errors import FeatureError, SettingsError
 from stacksl.types import Feedback, Label
-
-__all__ = [
-    "add_rows",
-    "all_scores",
-    "current_radius",
-    "gold_position",
-    "label_of",
-    "pick",
-    "presented_rows",
-    "presented_scores",
-    "refuse_offset",
-    "restored",
-    "state_of",
-    "take_state",
-]
 
 
 def all_scores(theta: Array, inputs: Inputs) -> Array:
@@ -139,27 +124,6 @@ def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -
             "use the scorer and the feature map it was saved with"
         )
     return np.array(state[name], dtype=like.dtype)
-
-
-def state_of(theta: Array, confidence: ConfidenceSet, rounds: int) -> dict[str, NDArray[Any]]:
-    """What a scorer of θ, one matrix and a count of rounds is, as copies."""
-    counts = np.array([confidence.learnt, rounds], dtype=np.int64)
-    return {"theta": theta.copy(), "gram_inv": confidence.gram_inv.copy(), "counts": counts}
-
-
-def take_state(
-    state: Mapping[str, NDArray[Any]], theta: Array, confidence: ConfidenceSet
-) -> tuple[Array, int]:
-    """θ, of the shape of `theta`, and the rounds of a `state_of`; `confidence` becomes as it was.
-
-    Raises:
-        FeatureError: if the state is of a scorer with other dimensions.
-    """
-    theta = restored(state, "theta", theta)
-    confidence.gram_inv = restored(state, "gram_inv", confidence.gram_inv)
-    learnt, rounds = restored(state, "counts", np.zeros(2, dtype=np.int64))
-    confidence.learnt = int(learnt)
-    return theta, int(rounds)
 
 
 @lru_cache(maxsize=64)

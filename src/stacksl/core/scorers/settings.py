@@ -10,8 +10,6 @@ from stacksl.core.losses import Reading
 from stacksl.core.scorers.bounds import Action
 from stacksl.errors import SettingsError
 
-__all__ = ["RadiusCounts", "Reference", "ScorerSettings", "Track"]
-
 Reference = Literal["frozen", "ema", "previous"]
 Track = Literal["labelled", "all", "theta"]
 RadiusCounts = Literal["learnt", "rounds"]

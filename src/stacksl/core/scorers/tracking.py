@@ -13,8 +13,6 @@ from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
 from stacksl.core.scorers.rows import presented_rows, restored
 
-__all__ = ["ClassBlocks", "NoMatrix", "OneMatrix", "Tracker", "Widths", "class_pair_widths"]
-
 Widths: TypeAlias = tuple[Array, Callable[[int], Array]]
 """The (m,) widths, and a function from a position to the (m,) pair widths against it."""
 

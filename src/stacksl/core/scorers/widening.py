@@ -7,8 +7,6 @@ import numpy as np
 from stacksl.core.scorers import Scorer, make_scorer
 from stacksl.errors import SettingsError
 
-__all__ = ["widened"]
-
 _BY_CLASS = ("theta", "reference")  # the arrays with a row for each class
 
 

@@ -15,7 +15,7 @@ from stacksl.errors import DataError, SettingsError, StackslError
 from stacksl.lab.language.paper import SIZES, SUBJECTS
 from stacksl.lab.language.tasks import Setup, Task, only
 from stacksl.runs.items.intake import OF_SAMPLE
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
 
 EXAMPLES = 5

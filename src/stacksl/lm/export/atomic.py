@@ -1,4 +1,4 @@
-"""A folder that is there whole or not at all, whatever happens while it is written."""
+"""A folder that is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pathlib import Path
 from secrets import token_hex
 
 from stacksl.errors import RunError
-
-__all__ = ["whole_folder"]
 
 _MARKS = ("adapter_config.json", "config.json")  # a folder with one of them may be replaced
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from stacksl.lm.export.folder import About
-
-__all__ = ["card_text"]
+from stacksl.lm.export.about import About, model_arguments
+from stacksl.lm.export.tasks import shell
 
 _MEANING = (
     "Gate scores are calibrated, not proofs of anything: every refit of the adapter moves the"
@@ -23,8 +21,8 @@ def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -
 
     Args:
         about: what the weights were made from and for.
-        facts: what there is to tell of the run; what is absent or None is left out, save for
-            `accuracy`, whose absence is said:
+        facts: facts of the run; what is absent or None is left out, but for `accuracy`, whose
+            absence is stated:
 
             - `data`: what it was trained on, a name.
             - `budget`, `bought`: labels; `gate`, `objective`: names.
@@ -146,8 +144,8 @@ def _labels(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _result(about: About, facts: Mapping[str, Any]) -> list[str]:
     if facts.get("accuracy") is None:
         audit = int(facts.get("audit") or 0)
-        told = f"{audit} labels were kept to measure it: the run's report has its accuracy."
-        return ["## Result", "", told if audit else "Its accuracy was not measured."]
+        kept = f"{audit} labels were kept to measure it: the run's report has its accuracy."
+        return ["## Result", "", kept if audit else "Its accuracy was not measured."]
     rows: dict[str, Any] = {"Test items": facts.get("n")}
     rows[f"Accuracy by {about.normalisation}"] = facts["accuracy"]
     rows["The same of the base"] = facts.get("base_accuracy")
@@ -169,9 +167,6 @@ def _evaluating(about: About, tasks: Iterable[str], merged: bool) -> list[str]:
     lines = ["## Evaluate with lm-eval", ""]
     names = ",".join(tasks)
     if names and not merged:
-        from stacksl.lm.export.folder import model_arguments
-        from stacksl.lm.export.tasks import shell
-
         line = shell(model_arguments(about, "."), names.split(","), "lm_eval")
         lines += ["In this folder:", "", "```sh", line, "```", ""]
     return [

@@ -1,7 +1,7 @@
-"""What leaves a run when a language model was adapted: a folder that PEFT or transformers loads.
+"""The export of an adapted language model: a folder that PEFT or transformers loads.
 
-`lm.json` beside the weights says what they were made for: the base, the prompt, the scores. No
-line of ours is needed to load the weights; `lm.json` is for scoring with them as the run did.
+`lm.json` beside the weights says what they were made for: the base, the prompt, the scores. The
+weights load without this package; `lm.json` is for scoring with them as the run did.
 """
 
 from __future__ import annotations
@@ -10,20 +10,17 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import MissingExtra, RunError
 from stacksl.files import formats
+from stacksl.lm.export.about import About
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.export.card import card_text
 from stacksl.lm.export.tasks import write_task
-from stacksl.lm.prompt.format import PromptFormat, Protocol
-from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.reading import quiet, read_tokenizer
-from stacksl.lm.scoring.normalise import Normalisation
-from stacksl.version import __version__
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -33,60 +30,7 @@ if TYPE_CHECKING:
 ABOUT = "lm.json"
 FILES = "files"  # of lm.json: the SHA-256 of each file that decides a score, by name
 _REMEDY = "restore the folder from a copy, or delete it and `stacksl resume` makes it again"
-TOLD = "card.json"  # what the card was made of, for the card of a merged model
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """What an adapted model was made from and for: the content of `lm.json`.
-
-    Attributes:
-        name, source, revision: the base as it was named, and where `from_pretrained` finds it: a
-            hub name or an absolute folder.
-        fingerprint: of the base's weights, in hex.
-        licence: the base's, where it says one.
-        kind: `lora` for an adapter beside the base, `full` for a whole model.
-        protocol, template, chat: how an item is put to the model; `template` is the text itself.
-        normalisation, temperature: how log-likelihoods become scores.
-        max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
-        dtype: the one the run computed in.
-        classes: the fixed label set; None where items bring their own options.
-        columns: how a file of items is read.
-        stacksl: the version that wrote the file.
-    """
-
-    name: str
-    source: str
-    fingerprint: str
-    kind: Literal["lora", "full"]
-    protocol: Protocol
-    template: str
-    normalisation: Normalisation
-    temperature: float
-    dtype: str
-    chat: bool = False
-    revision: str | None = None
-    licence: str | None = None
-    max_len_prompt: int | None = None
-    max_len_choice: int | None = None
-    positions: int | None = None
-    classes: tuple[str, ...] | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    stacksl: str = __version__
-
-    @property
-    def base(self) -> str:
-        """What to load the base by: `name` where it is one of ours, which moves with us."""
-        return self.name if self.name == "sample" else self.source
-
-    @property
-    def limits(self) -> Limits:
-        """How long token rows may be."""
-        return Limits(self.max_len_prompt, self.max_len_choice, self.positions)
-
-    def form(self, tokenizer: Any) -> PromptFormat:
-        """How items are put to the model; `tokenizer` is the base's, for its chat form."""
-        return PromptFormat(self.template, self.protocol, tokenizer if self.chat else None)
+FACTS = "card.json"  # what the card was made of, for the card of a merged model
 
 
 def write_model(
@@ -102,7 +46,7 @@ def write_model(
         folder: absent, empty, or a model's, which is then replaced.
         adapter: what was trained.
         about: what it was made from and for.
-        facts: what the card tells of the run; see `card_text`.
+        facts: of the run, for the card; see `card_text`.
         test: items with answers to leave as a task of lm-eval in the folder's `lm_eval`.
 
     Raises:
@@ -124,7 +68,7 @@ def write_model(
         if about.kind == "lora":
             _name_base(folder / "adapter_config.json", about)
         _write(folder / "README.md", card_text(about, facts))
-        _write(folder / TOLD, _as_json(facts))
+        _write(folder / FACTS, _as_json(facts))
         table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
         _write(folder / ABOUT, formats.to_json({**table, FILES: _digests(folder)}))
     except OSError as fault:
@@ -180,7 +124,7 @@ def _digests(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file of `folder`, but for card and description."""
     found = {}
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name not in ("README.md", TOLD, ABOUT):
+        if path.is_file() and path.name not in ("README.md", FACTS, ABOUT):
             with path.open("rb") as file:
                 found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
@@ -204,7 +148,7 @@ def merge(folder: Path, out: Path) -> Path:
     expect_whole(folder)
     expect_empty(out)
     loaded = _whole(folder, about)
-    facts = _told(folder)
+    facts = _facts(folder)
     with whole_folder(out) as draft, quiet():
         loaded.model.save_pretrained(draft)
         loaded.tokenizer.save_pretrained(draft)
@@ -225,25 +169,12 @@ def tokenizer_of(folder: Path, about: About) -> Any:
     """The tokenizer of the adapted model in `folder`: the base's own.
 
     Raises:
-        SettingsError: it cannot be had.
+        SettingsError: it cannot be loaded.
         MissingExtra: transformers is not installed.
     """
     if about.kind == "full":
         return read_tokenizer(str(folder), str(folder.absolute()))
     return read_tokenizer(about.name, about.source, about.revision)
-
-
-def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
-    """What lm-eval's `--model_args` takes to score with the adapted model of `folder`."""
-    found: dict[str, str | bool] = {"pretrained": str(folder)}
-    if about.kind == "lora":
-        found = {"pretrained": about.source, "peft": str(folder)}
-        if about.revision is not None:
-            found["revision"] = about.revision
-    found["dtype"] = about.dtype
-    if about.chat:  # the chat template has written every special token
-        found["add_bos_token"] = False
-    return found
 
 
 def _whole(folder: Path, about: About) -> Loaded:
@@ -275,10 +206,10 @@ def _name_base(path: Path, about: About) -> None:
     _write(path, _as_json(config))
 
 
-def _told(folder: Path) -> dict[str, Any]:
-    """The facts that the card in `folder` was made of; none where they are gone."""
+def _facts(folder: Path) -> dict[str, Any]:
+    """The facts that the card in `folder` was made of; none where the file is missing."""
     try:
-        found = json.loads((folder / TOLD).read_text(encoding="utf-8"))
+        found = json.loads((folder / FACTS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""Items as a task of lm-eval, so that a model's numbers can be had without us.
+"""Items as a task of lm-eval, so that a model can be evaluated without this package.
 
 Two tasks over the same items. `stacksl_NAME` has lm-eval's own metrics: `acc` is our `sum`,
 `acc_norm` our `char_mean`, `acc_mutual_info` our `pmi`. `stacksl_NAME_token_mean` has the fourth
@@ -22,8 +22,6 @@ from stacksl.lm.prompt.format import Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, Tokenizing
 from stacksl.types import Item
 from stacksl.version import __version__
-
-__all__ = ["METRICS", "Task", "command", "shell", "write_task"]
 
 METRICS = '''"""What the tasks beside this file need: their items, and the token mean."""
 
@@ -111,7 +109,7 @@ def write_task(
         limits: the run's, only to count what they cut.
 
     Raises:
-        DataError: no item has an answer, or an item's options cannot be told apart.
+        DataError: no item has an answer, or two options of an item are alike.
         RunError: the folder cannot be written.
     """
     asked = [item for item in items if item.id in answers]
@@ -146,7 +144,7 @@ def command(task: Task, arguments: Mapping[str, str | bool]) -> str:
 
 
 def shell(arguments: Mapping[str, str | bool], names: Sequence[str], folder: Path | str) -> str:
-    """The line that scores a model on the tasks `names`, whose files lie in `folder`."""
+    """The line that scores a model on the tasks `names`, whose files are in `folder`."""
     values = list(arguments.values())
     plain = all(isinstance(each, bool) or re.fullmatch(r"[\w./:@+-]+", each) for each in values)
     given = (

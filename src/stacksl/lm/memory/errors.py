@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from stacksl.errors import RunError
 from stacksl.lm.scoring.paths import load_torch
 
-__all__ = ["within_memory"]
-
 
 @contextmanager
 def within_memory(what: str, *, checkpointing: bool = True) -> Iterator[None]:

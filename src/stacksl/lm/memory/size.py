@@ -1,4 +1,4 @@
-"""What a run with a language model needs, before it has loaded one weight: memory, disk, time."""
+"""Memory, disk and time that a run with a language model needs, without loading its weights."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from stacksl.errors import SettingsError
-from stacksl.lm.memory.footprint import Memory, memories, row_tokens, way
-from stacksl.lm.memory.meta import empty_model
-from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.distributed import blocks
+from stacksl.lm.loading import _dtype, _place, _positions, _source
+from stacksl.lm.memory.meta import FLOAT, Counted, Memory, bound, count, row_tokens
+from stacksl.lm.prompt.format import PromptFormat
+from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
+from stacksl.lm.reading import load_transformers, read_config, read_tokenizer
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
-
-__all__ = ["Disk", "Memory", "Size", "free_bytes", "plan", "require_room"]
+from stacksl.lm.training.objectives import Example
+from stacksl.lm.worker import BLOCK, Worker
+from stacksl.types import Item
 
 SHARE = 0.9  # of the free memory, at most, that a run may plan for
-_FLOAT = 4  # bytes of what moves, whatever the base computes in
+CALIBRATION = 10.0  # seconds, at most, that a calibration may take
+_SCORING = 0.4  # of it, at most, for scoring
+_BACKWARD = 4.0  # passes forward that a token of training costs at most, before it was timed
 _NARROWED = 512  # tokens of a pass, the fewest that a message suggests
 
 
@@ -86,6 +93,58 @@ class Size:
         return max(self.scoring.total, self.training.total)
 
 
+def forecast(
+    choices: ModelChoices, items: Sequence[Item], due: Sequence[int], seconds: float | None = None
+) -> Size:
+    """The size of a run over `items`; no weights are loaded unless it is timed.
+
+    Args:
+        choices: the model, how it is asked and trained.
+        items: what is to be scored.
+        due: the labels that each refit trains on; the last is the budget.
+        seconds: how long scoring and training may be tried out; None leaves the times out.
+
+    Raises:
+        SettingsError: there is no such model, device or dtype, or no items.
+        DataError: an item cannot be made into tokens.
+        MissingExtra: torch, transformers or peft is not installed.
+    """
+    config, rows, settled = _prepared(choices, items)
+    size = plan(config, rows, settled, due)
+    return size if seconds is None else _timed(size, rows, settled, due, seconds)
+
+
+def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int], free: int) -> None:
+    """Refuse a run over `items` that would fill the memory; nothing is counted where it is ample.
+
+    Args:
+        choices, items, due: as `forecast` takes them.
+        free: bytes that are free, before any weight was loaded.
+
+    Raises:
+        SettingsError, DataError, MissingExtra: as `forecast` and `require_room`.
+    """
+    config, rows, settled = _prepared(choices, items)
+    if not rows or bound(config, rows, settled) > SHARE * free:
+        require_room(plan(config, rows, settled, due), free)
+
+
+def _prepared(
+    choices: ModelChoices, items: Sequence[Item]
+) -> tuple[Any, list[TokenItem], ModelChoices]:
+    """The model's configuration, the token rows of `items`, and the device and dtype chosen."""
+    torch = load_torch()
+    load_transformers()
+    place = _place(torch, choices.device)
+    settled = replace(choices, device=place, dtype=_dtype(torch, place, choices.dtype))
+    source = _source(choices.model)
+    config = read_config(choices.model, source)
+    tokenizer = read_tokenizer(choices.model, source)
+    form = PromptFormat(choices.template, choices.protocol, tokenizer if choices.chat else None)
+    limits = Limits(choices.max_len_prompt, choices.max_len_choice, _positions(config))
+    return config, Tokenizing(tokenizer, limits).items(list(map(form.render, items))), settled
+
+
 def plan(
     config: Any,
     items: Sequence[TokenItem],
@@ -93,9 +152,6 @@ def plan(
     due: Sequence[int],
 ) -> Size:
     """The size of a run, from the model's configuration and the lengths of token rows.
-
-    The largest batch that scoring will meet and the largest that a training step can meet are run
-    through the model without weights or contents (`phantom`), and the bytes alive are counted.
 
     Args:
         config: the model's configuration, of transformers.
@@ -108,33 +164,29 @@ def plan(
         MissingExtra: torch, transformers or peft is not installed.
     """
     if not items:
-        raise SettingsError("the size of a run comes from its items, and none came: give a file")
+        raise SettingsError("the size of a run is computed from its items, got none: give a file")
     dtype = "float32" if choices.dtype == "auto" else choices.dtype
-    lora = choices.lora if choices.adapt == "lora" else None
-    model = empty_model(config, dtype, lora)
-    size = Size(
-        parameters=sum(p.numel() for n, p in model.named_parameters() if "lora_" not in n),
-        moving=sum(p.numel() for p in model.parameters() if p.requires_grad),
+    counted = count(config, items, replace(choices, dtype=dtype))
+    return Size(
+        parameters=counted.parameters,
+        moving=counted.moving,
         items=len(items),
         labels=due[-1],
         tokens=sum(map(row_tokens, items)),
         longest=max(map(row_tokens, items)),
-        path=way(model, choices.path),
+        path=counted.path,
         dtype=dtype,
         batch_tokens=choices.batch_tokens,
         checkpointing=choices.training.checkpointing,
-        scoring=Memory(0),
-        training=Memory(0),
-        disk=Disk(0, 0, 0, 0),
+        scoring=counted.scoring,
+        training=counted.training,
+        disk=_disk(config, items, choices, counted, len(due)),
     )
-    scoring, training = memories(model, config, items, choices)
-    disk = _disk(config, items, choices, size, len(due))
-    return replace(size, scoring=scoring, training=training, disk=disk)
 
 
 def free_bytes() -> int:
     """Memory that this process could still take, within the limit set on its group if any."""
-    psutil = import_module("psutil")  # comes with accelerate
+    psutil = import_module("psutil")  # a dependency of accelerate
     free = int(psutil.virtual_memory().available)
     group = Path("/sys/fs/cgroup")
     try:
@@ -185,17 +237,17 @@ def _advice(size: Size, room: float) -> str:
 
 
 def _disk(
-    config: Any, items: Sequence[TokenItem], choices: ModelChoices, size: Size, refits: int
+    config: Any, items: Sequence[TokenItem], choices: ModelChoices, counted: Counted, refits: int
 ) -> Disk:
     torch, text = load_torch(), config.get_text_config()
     kept = getattr(config, "dtype", None) or torch.float32
     kept = getattr(torch, kept) if isinstance(kept, str) else kept
     dim = min(choices.state_dim, int(text.hidden_size))
     options = sum(len(item.options) for item in items)
-    moved = _FLOAT * size.moving
+    moved = FLOAT * counted.moving
     return Disk(
-        weights=size.parameters * kept.itemsize,
-        features=(1 + refits) * options * (_FLOAT * dim + 8),
+        weights=counted.parameters * kept.itemsize,
+        features=(1 + refits) * options * (FLOAT * dim + 8),
         adapters=(1 + refits) * moved,
         checkpoint=3 * moved if choices.training.save_every else 0,
     )
@@ -203,3 +255,83 @@ def _disk(
 
 def _gigabytes(count: float) -> str:
     return f"{count / 1e9:.3g} GB" if count >= 1e7 else f"{count / 1e6:.3g} MB"
+
+
+def _timed(
+    size: Size, rows: Sequence[TokenItem], choices: ModelChoices, due: Sequence[int], seconds: float
+) -> Size:
+    """The size with the times that a few batches of the run took."""
+    worker = Worker()
+    worker.open(choices, 0)
+    ordered = sorted(rows, key=row_tokens)
+    begun = monotonic()
+    worker.states(ordered[:1])  # the first pass is checked against the naive one, and warms up
+    end = begun + _SCORING * seconds
+    per_token = _scoring_pace(worker, ordered, end)
+    scoring = per_token * size.tokens
+    pace = _training_pace(worker, ordered, choices, per_token, begun + seconds)
+    tokens = sum(map(row_tokens, rows)) / len(rows)
+    training = pace * tokens * choices.training.epochs * sum(due)
+    return replace(size, scoring_seconds=scoring, training_seconds=training)
+
+
+def _scoring_pace(worker: Worker, ordered: Sequence[TokenItem], end: float) -> float:
+    """Seconds a token of scoring: over blocks of all lengths, as many as there is time for.
+
+    A pass has a cost of its own, so that of one item overstates a block: what is timed doubles.
+    """
+    pace = _seconds(worker, ordered[:1])
+    size = 2
+    while size < BLOCK and _fits(ordered[:size], pace, end):
+        pace = _seconds(worker, ordered[:size])
+        size *= 2
+    pieces = blocks(len(ordered), BLOCK)
+    spread = sorted(range(len(pieces)), key=lambda number: (number * 7) % len(pieces))
+    spent, tokens = 0.0, 0
+    for number in spread:
+        block = [ordered[i] for i in pieces[number]]
+        if _fits(block, pace, end):
+            cost = sum(map(row_tokens, block))
+            spent += cost * _seconds(worker, block)
+            tokens += cost
+            pace = spent / tokens
+    return pace
+
+
+def _fits(block: Sequence[TokenItem], pace: float, end: float) -> bool:
+    return monotonic() + pace * sum(map(row_tokens, block)) <= end
+
+
+def _seconds(worker: Worker, block: Sequence[TokenItem]) -> float:
+    """Seconds a token of one block."""
+    begun = monotonic()
+    worker.states(block)
+    return (monotonic() - begun) / sum(map(row_tokens, block))
+
+
+def _training_pace(
+    worker: Worker,
+    ordered: Sequence[TokenItem],
+    choices: ModelChoices,
+    per_token: float,
+    end: float,
+) -> float:
+    """Seconds a token of training, the optimiser included: steps on items of middling length."""
+    size = choices.training.batch_size
+    middle = max(0, (len(ordered) - size) // 2)
+    several = ordered[middle : middle + size]
+    room = (end - monotonic()) / (_BACKWARD * per_token)
+    group = several if sum(map(row_tokens, several)) <= room else ordered[:1]
+    settings = replace(choices.training, epochs=1, save_every=0)
+    found: list[float] = []
+    while True:
+        begun = monotonic()
+        found.append(worker.train([_example(i) for i in group], settings, 0, 0, None).seconds)
+        if monotonic() + 1.5 * (monotonic() - begun) > end:
+            return min(found) / sum(map(row_tokens, group))
+
+
+def _example(item: TokenItem) -> Example:
+    count = len(item.options)
+    alone = replace(item, prompt=item.prompt[:1], spans=None)
+    return Example(item, alone, 0, tuple(range(count)), (0.0,) * count)

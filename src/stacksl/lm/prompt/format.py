@@ -16,17 +16,6 @@ from typing import Any, Literal, TypeAlias
 from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
-__all__ = [
-    "PROTOCOLS",
-    "TEMPLATES",
-    "PmiContext",
-    "Prompt",
-    "PromptFormat",
-    "Protocol",
-    "Span",
-    "template",
-]
-
 Protocol: TypeAlias = Literal["letter", "option"]
 PmiContext: TypeAlias = Literal["empty", "template"]
 Span: TypeAlias = tuple[int, int]
@@ -55,7 +44,7 @@ class Prompt:
         lengths: the characters of each continuation without the delimiter (`char_mean`'s divisor).
         opened: `text` already begins with the special tokens that the tokenizer would add.
         spans: for `letter`, where in `text` each candidate's own text stands, as (start, stop) in
-            characters; empty where a chat template changed the text, so that it cannot be told.
+            characters; empty where a chat template changed the text, so that it is not known.
             None for `option`.
     """
 

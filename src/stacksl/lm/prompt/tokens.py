@@ -13,8 +13,6 @@ from typing import Any
 from stacksl.errors import DataError, SettingsError
 from stacksl.lm.prompt.format import Prompt, Span
 
-__all__ = ["Cuts", "Limits", "TokenItem", "Tokenizing"]
-
 
 @dataclass(frozen=True, slots=True)
 class TokenItem:
@@ -33,7 +31,7 @@ class TokenItem:
             (start, stop); one that the limits cut in part keeps its rest. None for `option`, and
             where any of them is `lost`.
         lost: whether the text of a candidate should have tokens in the prompt and has none left,
-            or its tokens cannot be told: the options' own tokens then stand for all of them.
+            or its tokens are not known: the options' own tokens then stand for all of them.
     """
 
     id: str
@@ -78,7 +76,7 @@ class Limits:
         for name in ("max_len_prompt", "max_len_choice", "positions"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise SettingsError(f"{name} is a number of tokens from 1 up, and {value} came")
+                raise SettingsError(f"{name} must be a number of tokens >= 1, got {value}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +101,13 @@ class Cuts:
         )
 
     def __str__(self) -> str:
-        said = (
+        text = (
             f"{self.prompts} of {self.items} prompts lost their start and {self.options} options "
             f"their end to the limits; {self.joined} items share a token across the boundary"
         )
         if not self.lost:
-            return said
-        return f"{said}; in {self.lost} items not every candidate's text is left in the prompt"
+            return text
+        return f"{text}; in {self.lost} items not every candidate's text is left in the prompt"
 
 
 class Tokenizing:
@@ -166,7 +164,7 @@ class Tokenizing:
         return cut
 
     def _head(self, text: str, prompt: Prompt) -> tuple[list[int], tuple[Span, ...] | None]:
-        """The context's tokens, and which hold the candidates' texts (empty: not to be told)."""
+        """The context's tokens, and which hold the candidates' texts (empty: not known)."""
         if not prompt.spans or not getattr(self._tokenizer, "is_fast", False):
             head = self._encode([text])[0] if text else []
             return head, None if prompt.spans is None else ()

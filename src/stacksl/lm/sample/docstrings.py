@@ -1,7 +1,7 @@
 """What installed libraries say of their own functions and classes, read without importing them.
 
 Everything comes from the syntax trees of a library's own `.py` files, so nothing is run, nothing
-warns, and the outcome hangs on the installed version alone.
+warns, and the result depends on the installed version alone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from typing import Literal, TypeAlias
 
 from stacksl.errors import DataError
 
-__all__ = ["LIBRARIES", "Described", "Kind", "described", "made_from"]
-
 Kind: TypeAlias = Literal["def", "class"]
 
 LIBRARIES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn"}
@@ -30,7 +28,7 @@ _LEFT_OUT = {
     "tests", "_test_common", "_examples", "_build_utils", "_pyinstaller",
     "externals", "_lib", "_external", "distutils", "_inspect.py",
 }  # fmt: skip
-_HEADING = re.compile(r"[^\n]+\n\s*[-=]{3,}\s*(\n|$)")  # of a section: no sentence came before
+_HEADING = re.compile(r"[^\n]+\n\s*[-=]{3,}\s*(\n|$)")  # of a section: without a sentence before it
 _REGISTRARS = {"add_newdoc", "_add_newdoc", "add_docstring"}
 
 
@@ -62,7 +60,7 @@ def described(package: str) -> Iterator[Described]:
 
     Left out are names that begin with an underscore, methods of such classes, and what has no
     docstring. Compiled functions come from the files that register their docstrings
-    (`add_newdoc`). A name comes as often as it is defined.
+    (`add_newdoc`). A name is given as often as it is defined.
 
     Raises:
         DataError: the package is not installed.

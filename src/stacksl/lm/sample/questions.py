@@ -20,8 +20,6 @@ from stacksl.errors import DataError, MissingExtra
 from stacksl.lm.sample.docstrings import LIBRARIES, Described, described, made_from
 from stacksl.types import Item
 
-__all__ = ["TEMPLATE", "give_away", "made_from", "questions"]
-
 TEMPLATE = "plain"
 """The template the questions are made for: their prompts are finished as they are."""
 
@@ -86,7 +84,7 @@ def _bare(text: str) -> str:
 
 
 def _once(found: Iterable[Described]) -> list[Described]:
-    """The usable ones; of a name or a sentence that comes again, the first."""
+    """The usable ones; of a name or a sentence that is repeated, the first."""
     names, sentences, kept = set(), set(), []
     for one in found:
         fits = _SHORTEST <= len(one.sentence) <= _LONGEST
@@ -139,7 +137,7 @@ def _hash(name: str) -> int:
 
 
 def _draw(name: str) -> float:
-    """A number in [0, 1) that hangs on the name alone."""
+    """A number in [0, 1) that depends on the name alone."""
     return _hash(name) / 2.0**64
 
 

@@ -1,8 +1,8 @@
 """φ of a language model: pooled states of an item's options to rows of norm 1.
 
-Where the states of all items point the same way, only what sets an item's options apart from one
-another can tell which is right: states are centred per item, then projected to the directions in
-which options differ most on unlabelled items.
+The states of all items point nearly the same way, and only the differences between an item's
+options say which is right: states are centred per item, then projected to the directions in which
+options differ most on unlabelled items.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.lm.scoring.normalise import own_temperature
-
-__all__ = ["StateMap", "own_temperature"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.float32]
@@ -49,7 +46,7 @@ class StateMap:
 
     def __init__(self, dim: int = 128) -> None:
         if dim < 1:
-            raise SettingsError(f"features have a dimension from 1 up, and {dim} came")
+            raise SettingsError(f"features must have a dimension >= 1, got {dim}")
         self._asked = dim
         self._basis: Array | None = None
         self._usual = 0.0
@@ -69,7 +66,7 @@ class StateMap:
         return digest.hexdigest()
 
     def fit(self, states: Sequence[NDArray[Any]], ids: Sequence[str] | None = None) -> None:
-        """Fix the directions on unlabelled items: at most 4,000 of them, evenly spread.
+        """Fit the directions on unlabelled items: at most 4,000 of them, evenly spread.
 
         Args:
             states: an array (K, h) an item.
@@ -79,7 +76,9 @@ class StateMap:
             FeatureError: no items, a state that is not finite, or states of unlike sizes.
         """
         if not len(states):
-            raise FeatureError("features are fixed on unlabelled items, and none came: give some")
+            raise FeatureError(
+                "features are fitted on unlabelled items, got none: give at least one item"
+            )
         count = min(len(states), _MOST_ITEMS)
         chosen = [number * len(states) // count for number in range(count)]
         size = np.shape(states[chosen[0]])[-1]
@@ -141,8 +140,8 @@ class StateMap:
 
     def _rows(self, projected: Array) -> Rows:
         norms = np.sqrt(np.einsum("ij,ij->i", projected, projected))[:, None]
-        told = norms > _NOTHING * self._usual
-        return np.where(told, projected / np.where(told, norms, 1.0), 0.0).astype(np.float32)
+        own = norms > _NOTHING * self._usual
+        return np.where(own, projected / np.where(own, norms, 1.0), 0.0).astype(np.float32)
 
     def _fitted(self) -> Array:
         if self._basis is None:

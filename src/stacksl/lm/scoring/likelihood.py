@@ -1,4 +1,4 @@
-"""log p(option | prompt), and states, by the fastest path that is right for the model at hand.
+"""log p(option | prompt), and states, by the fastest path that is right for the model.
 
 The path is chosen from the model's configuration and then checked: the first items are scored by
 the naive path too, and where the two differ a slower path takes over, with a warning.
@@ -7,8 +7,7 @@ the naive path too, and where the two differ a slower path takes over, with a wa
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -20,20 +19,17 @@ from stacksl.lm.scoring.paths import (
     Tensor,
     accepts,
     attention,
-    checkpoints,
-    kv,
+    evaluating,
     load_torch,
     naive,
     packed,
     padded,
 )
-from stacksl.lm.scoring.states import Read, kv_states, naive_states, packed_states, padded_states
+from stacksl.lm.scoring.states import Read, naive_states, packed_states, padded_states
 
-__all__ = ["PATHS", "Likelihood", "Path", "unfit"]
-
-Path: TypeAlias = Literal["packed", "kv", "padded", "naive"]
+Path: TypeAlias = Literal["packed", "padded", "naive"]
 Use: TypeAlias = Literal["without", "with", "states"]
-PATHS: tuple[Path, ...] = ("packed", "kv", "padded", "naive")
+PATHS: tuple[Path, ...] = ("packed", "padded", "naive")
 """Every path, the fastest first."""
 
 _CHECKED = 4  # items of the first batch that are scored both ways
@@ -89,7 +85,7 @@ class Likelihood:
 
         Raises:
             FeatureError: the model gives numbers that are not finite.
-            SettingsError: a named path differs from the naive one, or needs no gradients.
+            SettingsError: a named path differs from the naive one.
         """
         use: Use = "with" if load_torch().is_grad_enabled() else "without"
         return [value for value, _ in self._read(items, use)]
@@ -112,7 +108,7 @@ class Likelihood:
             FeatureError: the model gives numbers that are not finite, or no hidden states.
             SettingsError: a named path differs from the naive one.
         """
-        with load_torch().no_grad(), _still(self.model):
+        with load_torch().no_grad(), evaluating(self.model):
             read = self._read(items, "states")
         return [value for value, _ in read], [state for _, state in read]
 
@@ -131,33 +127,40 @@ class Likelihood:
 
     def _batch(self, rows: Rows, use: Use) -> list[Read]:
         while True:
-            path = self._choice(grad=use == "with")
+            path = self.path
             if (path, use == "states") in self._checked or self._holds(path, rows, use):
                 self.used[use] = path
-                return self._run(path, use)(self.model, rows)
+                return self.reader(path, use)(self.model, rows)
 
-    def _choice(self, grad: bool) -> Path:
+    @property
+    def path(self) -> Path:
+        """The fastest path that the configuration allows and no check has ruled out.
+
+        Raises:
+            SettingsError: the named path does not fit the model any more.
+        """
         reasons = []
         for path in self._left:
-            reason = unfit(self.model, path, grad=grad)
+            reason = unfit(self.model, path)
             if reason is None:
                 return path
             reasons.append(reason)
         raise SettingsError(f"scoring path '{self._left[0]}' does not fit: {reasons[0]}")
 
-    def _run(self, path: Path, use: Use) -> Callable[[Any, Rows], list[Read]]:
+    def reader(self, path: Path, use: Use) -> Callable[[Any, Rows], list[Read]]:
+        """The function of (model, rows) that takes a path, unchecked; states are None but for
+        `states`.
+        """
         most = self.packing.batch_tokens
         if use == "states":
             states: dict[Path, Callable[[Any, Rows], list[Read]]] = {
                 "packed": packed_states,
-                "kv": kv_states,
                 "padded": partial(padded_states, batch_tokens=most),
                 "naive": naive_states,
             }
             return states[path]
         runs: dict[Path, Callable[[Any, Rows], list[Tensor]]] = {
             "packed": packed,
-            "kv": kv,
             "padded": partial(padded, batch_tokens=most),
             "naive": naive,
         }
@@ -166,8 +169,8 @@ class Likelihood:
     def _holds(self, path: Path, rows: Rows, use: Use) -> bool:
         """Check a path against the naive one; drop it where it fails."""
         some = _first(rows, _CHECKED)
-        with load_torch().no_grad(), _still(self.model):
-            expected = self._run("naive", use)(self.model, some)
+        with load_torch().no_grad(), evaluating(self.model):
+            expected = self.reader("naive", use)(self.model, some)
             if not all(
                 each.isfinite().all() for both in expected for each in both if each is not None
             ):
@@ -191,7 +194,7 @@ class Likelihood:
 
     def _fault(self, path: Path, rows: Rows, use: Use, expected: list[Read]) -> str | None:
         try:
-            got = self._run(path, use)(self.model, rows)
+            got = self.reader(path, use)(self.model, rows)
         except load_torch().OutOfMemoryError:
             raise
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -225,20 +228,17 @@ def _states_off(got: list[Read], expected: list[Read], half: bool) -> float:
     return float(gaps.mean() if half else gaps.max())
 
 
-def unfit(model: Any, path: Path, *, grad: bool = False) -> str | None:
+def unfit(model: Any, path: Path) -> str | None:
     """Why the model's configuration rules out a path, or None where it does not.
 
     Args:
         model: the model.
         path: the path.
-        grad: whether gradients are wanted.
     """
     if path in ("padded", "naive"):
         return None
     if reason := _not_plain(model):
         return reason
-    if path == "kv":
-        return _no_cache(model, grad)
     if attention(model) != "sdpa":
         return f"its attention '{attention(model)}' takes no mask of ours"
     for argument in ("position_ids", "logits_to_keep"):
@@ -262,14 +262,6 @@ def _not_plain(model: Any) -> str | None:
     return None
 
 
-def _no_cache(model: Any, grad: bool) -> str | None:
-    if grad:
-        return "a cache carries no gradients"
-    if model.training and checkpoints(model):
-        return "gradient checkpointing leaves no cache"
-    return None if accepts(model, "past_key_values") else "its forward pass takes no cache"
-
-
 def _use_sdpa(model: Any) -> None:
     if attention(model) == "sdpa" or not hasattr(model, "set_attn_implementation"):
         return
@@ -287,15 +279,3 @@ def _first(rows: Rows, count: int) -> list[list[TokenItem]]:
         if room > 0:
             found.append(list(row[:room]))
     return found
-
-
-@contextmanager
-def _still(model: Any) -> Iterator[None]:
-    """Without dropout, then every module as it was."""
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in before:
-            module.training = training

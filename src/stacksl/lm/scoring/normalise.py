@@ -14,8 +14,6 @@ from typing import Any, Literal, TypeAlias
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.lm.prompt.tokens import TokenItem
 
-__all__ = ["NORMALISATIONS", "Normalisation", "check_scale", "normalised", "own_temperature"]
-
 Tensor: TypeAlias = Any
 Normalisation: TypeAlias = Literal["token_mean", "sum", "char_mean", "pmi"]
 
@@ -58,10 +56,10 @@ def normalised(
             raise SettingsError("pmi needs the log-likelihoods of the options alone: give `alone`")
         pairs = zip(sums, alone, strict=True)
         return [(value - own.to(value.device)) / temperature for value, own in pairs]
-    divisors = [_divisors(item, kind) for item in items]
+    lengths = [divisors(item, kind) for item in items]
     return [
         value / (value.new_tensor(each) * temperature)
-        for value, each in zip(sums, divisors, strict=True)
+        for value, each in zip(sums, lengths, strict=True)
     ]
 
 
@@ -85,10 +83,10 @@ def own_temperature(kind: Normalisation, items: Sequence[TokenItem]) -> float:
     check_scale(kind, 1.0)
     if kind in ("sum", "pmi"):
         return 1.0
-    shares = [1.0 / each for item in items for each in _divisors(item, kind)]
+    shares = [1.0 / each for item in items for each in divisors(item, kind)]
     if not shares:
         raise SettingsError(
-            f"the temperature of '{kind}' comes from the lengths of options, and no items came: "
+            f"the temperature of '{kind}' is computed from the lengths of options, got no items: "
             "give a temperature, or items"
         )
     return math.fsum(shares) / len(shares)
@@ -103,10 +101,11 @@ def check_scale(kind: str, temperature: float) -> None:
     if kind not in NORMALISATIONS:
         raise unknown_name("normalisation", kind, NORMALISATIONS)
     if not (temperature > 0 and math.isfinite(temperature)):
-        raise SettingsError(f"a temperature is a finite number above 0, and {temperature} came")
+        raise SettingsError(f"temperature must be a finite number > 0, got {temperature}")
 
 
-def _divisors(item: TokenItem, kind: Normalisation) -> list[float]:
+def divisors(item: TokenItem, kind: Normalisation) -> list[float]:
+    """What the log-likelihood of each option is divided by; 1 for `sum` and `pmi`."""
     if kind == "token_mean":
         return [float(len(option)) for option in item.options]
     if kind == "char_mean":

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from stacksl.lm.prompt.tokens import TokenItem
 
-__all__ = ["Packed", "Packing", "pack"]
-
 Ints = NDArray[np.int64]
 _PADDING = 0  # any id: no token sees it, and it is not scored
 
@@ -31,7 +29,7 @@ class Packed:
         positions: (R, S) position of each token in its own sequence.
         mask: (R, S, S) whether the token in the row's column [q] sees that in column [c].
         keep: (C,) the columns whose logits are needed, in rising order.
-        rows: (n,) the row each option lies in.
+        rows: (n,) the row of each option.
         heads: (n,) the column in which the prompt of each option begins.
         slots: (n, L) index into `keep` of the column that predicts each token of each option.
         targets: (n, L) those tokens.

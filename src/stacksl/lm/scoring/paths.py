@@ -1,13 +1,14 @@
-"""Four ways to the same numbers: log p(option | prompt), summed over the option's tokens.
+"""Three ways to the same numbers: log p(option | prompt), summed over the option's tokens.
 
 Each takes a causal model of transformers and items, and gives one float32 tensor (k,) an item.
-Logits are cast to float32 before the log-softmax, whatever the model computes in.
+Logits are cast to float32 before the log-softmax, in every dtype of the model.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,26 +18,6 @@ from stacksl.errors import MissingExtra, SettingsError
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import Ints, Packed, pack
 from stacksl.telemetry import refuse_telemetry
-
-__all__ = [
-    "Pair",
-    "Rows",
-    "Tensor",
-    "accepts",
-    "attention",
-    "checkpoints",
-    "chunks",
-    "inner",
-    "kv",
-    "kv_item",
-    "load_torch",
-    "naive",
-    "packed",
-    "packed_batch",
-    "padded",
-    "padded_batch",
-    "split",
-]
 
 Tensor: TypeAlias = Any
 Rows: TypeAlias = Sequence[Sequence[TokenItem]]
@@ -67,7 +48,7 @@ def packed_batch(model: Any, batch: Packed) -> list[Tensor]:
 
     Raises:
         SettingsError: the model's attention is not `sdpa`. `eager` would add the boolean mask to
-            the scores as 0 and 1, and be wrong without a word.
+            the scores as 0 and 1, and be wrong without an error.
     """
     if attention(model) != "sdpa":
         raise SettingsError(
@@ -87,11 +68,6 @@ def packed_batch(model: Any, batch: Packed) -> list[Tensor]:
     return split(_sums(logits, flat, batch.targets, batch.valid), batch.counts)
 
 
-def kv(model: Any, rows: Rows) -> list[Tensor]:
-    """The prompt once into a cache, the cache repeated for the options. No gradients."""
-    return [kv_item(model, item) for row in rows for item in row]
-
-
 def padded(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[Tensor]:
     """Every option behind its own copy of the prompt, padded on the right, in batches.
 
@@ -99,7 +75,7 @@ def padded(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[Tensor]:
 
     Args:
         model: the model.
-        rows: the items; how they share rows means nothing here.
+        rows: the items; how they share rows has no effect here.
         batch_tokens: sequences x longest sequence of a batch is at most this.
     """
     torch = load_torch()
@@ -143,32 +119,21 @@ def checkpoints(model: Any) -> bool:
     return False
 
 
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """The model without dropout; afterwards every module is in its former mode."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
+
+
 def inner(model: Any) -> Any:
     """The model inside an adapter, or the model."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
-
-
-def kv_item(model: Any, item: TokenItem, *, with_last: bool = False) -> Tensor:
-    """Σ log p (k,) of one item by two passes; the second reads whole options if `with_last`."""
-    torch = load_torch()
-    size, width = len(item.options), item.longest - (not with_last)
-    prompt = torch.tensor([item.prompt], device=model.device)
-    out = model(input_ids=prompt, use_cache=True, **_kept(model, len(item.prompt) - 1))
-    logits = out.logits[:, -1:].expand(size, 1, -1)
-    if width:
-        out.past_key_values.batch_repeat_interleave(size)
-        ids, _, _ = _filled([_body(option, with_last) for option in item.options])
-        places = torch.arange(len(item.prompt), len(item.prompt) + width, device=model.device)
-        more = model(
-            input_ids=torch.from_numpy(ids).to(model.device),
-            position_ids=places.expand(size, width),
-            past_key_values=out.past_key_values,
-            use_cache=True,
-        ).logits
-        logits = torch.cat([logits, more], dim=1)
-    targets, valid, steps = _filled(item.options)
-    flat = np.arange(size)[:, None] * logits.shape[1] + steps
-    return _sums(logits, flat, targets, valid)
 
 
 def padded_batch(model: Any, pairs: list[Pair], *, with_last: bool = False) -> Tensor:

@@ -2,7 +2,7 @@
 
 The pooled state of an option is the mean of the model's last hidden states, those behind its last
 norm, over the option's tokens; in protocol `letter` over the tokens of the option's text inside the
-prompt (`TokenItem.spans`). The four ways are those of `paths`, except that every option's last
+prompt (`TokenItem.spans`). The three ways are those of `paths`, except that every option's last
 token is read too: an option of one token would have no state otherwise. The states are taken from
 the decoder while it makes the logits, so no logits are made for their sake.
 """
@@ -23,15 +23,12 @@ from stacksl.lm.scoring.paths import (
     Tensor,
     chunks,
     inner,
-    kv_item,
     load_torch,
     naive,
     packed_batch,
     padded_batch,
     split,
 )
-
-__all__ = ["Read", "kv_states", "naive_states", "packed_states", "padded_states"]
 
 Read: TypeAlias = tuple[Tensor, Tensor]
 """What is read of an item: log p(option | prompt) (k,) and the pooled states (k, hidden)."""
@@ -59,11 +56,6 @@ def packed_states(model: Any, rows: Rows) -> list[Read]:
     ]
     states = _pooled(seen[0], list(zip(batch.rows.tolist(), columns, strict=True)))
     return list(zip(sums, split(states, batch.counts), strict=True))
-
-
-def kv_states(model: Any, rows: Rows) -> list[Read]:
-    """The prompt once into a cache, the whole options behind it; see `paths.kv`."""
-    return [_kv_item(model, item) for row in rows for item in row]
 
 
 def padded_states(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[Read]:
@@ -94,17 +86,6 @@ def naive_states(model: Any, rows: Rows) -> list[Read]:
         pairs = zip(seen, _columns(item), strict=True)
         found.append((sums, torch.cat([_pooled(state, [(0, own)]) for state, own in pairs])))
     return found
-
-
-def _kv_item(model: Any, item: TokenItem) -> Read:
-    with _watched(model) as seen:
-        sums = kv_item(model, item, with_last=True)
-    prompt, options = seen
-    columns = _columns(item)
-    if item.spans is not None:
-        return sums, _pooled(prompt, [(0, own) for own in columns])
-    start = len(item.prompt)
-    return sums, _pooled(options, [(row, own - start) for row, own in enumerate(columns)])
 
 
 def _columns(item: TokenItem) -> list[Ints]:

@@ -12,11 +12,9 @@ from stacksl.errors import RunError, SettingsError, unknown_name
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.loading import Loaded, hash_tensors, model_fingerprint
 from stacksl.lm.reading import quiet, read_config, read_weights, still_random
-from stacksl.lm.scoring.paths import Tensor, checkpoints, load_torch
+from stacksl.lm.scoring.paths import Tensor, checkpoints, evaluating, load_torch
 from stacksl.lm.training.lora import POLICY, LoraSettings, lora_model
 from stacksl.lm.training.reference import SecondAdapter
-
-__all__ = ["KINDS", "Adapter", "Kind", "LoraSettings"]
 
 Kind: TypeAlias = Literal["lora", "full"]
 KINDS: tuple[Kind, ...] = ("lora", "full")
@@ -26,9 +24,9 @@ _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
 class Adapter:
-    """The trainable part of a language model: it can be kept, put back, saved and started anew.
+    """The trainable part of a language model: it can be kept, restored, saved and reset.
 
-    Made by `attach`. All that moves is float32, whatever the base computes in.
+    Made by `attach`. All that is trained is float32, in every dtype of the base.
 
     Attributes:
         kind: `lora` or `full`.
@@ -137,7 +135,7 @@ class Adapter:
                 "the base model is gone once all of its weights have moved: score it before "
                 "training, or take adapt 'lora'"
             )
-        with load_torch().no_grad(), _evaluating(self.model):
+        with load_torch().no_grad(), evaluating(self.model):
             if self.kind == "full":
                 yield
             else:
@@ -183,7 +181,7 @@ class Adapter:
     def reference(self) -> Iterator[None]:
         """The model under the reference's weights, without gradients or dropout."""
         second = self._has_second()
-        with load_torch().no_grad(), _evaluating(self.model), second.active():
+        with load_torch().no_grad(), evaluating(self.model), second.active():
             yield
 
     def save(self, folder: Path) -> None:
@@ -298,15 +296,3 @@ def _check_shape(folder: Path, own: Any) -> None:
             f"LORA of rank {wanted[1]} and alpha {wanted[2]:g} was expected: give the matching "
             "settings"
         )
-
-
-@contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
-    """Without dropout, then every module as it was."""
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in before:
-            module.training = training

@@ -1,4 +1,4 @@
-"""What a refit leaves on its way, so that a killed one goes on where it was."""
+"""The training checkpoint of a refit, from which a killed one goes on."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ Tensor: TypeAlias = Any
 _FILE = "training.safetensors"
 
 
-class Interim:
+class TrainingCheckpoint:
     """The last training checkpoint in a folder: one safetensors file with JSON in its header.
 
-    One file holds tensors and facts, so that no kill can part them; it replaces the one before it
-    at once.
+    Tensors and facts are in one file, which replaces the previous one atomically.
 
     Args:
         folder: where; None keeps nothing.
         arguments: a fingerprint of what the refit was called with. A checkpoint of other arguments
-            is not ours.
+            is ignored.
     """
 
     def __init__(self, folder: Path | None, arguments: str) -> None:

@@ -12,8 +12,6 @@ from stacksl.lm.loading import Loaded
 from stacksl.lm.reading import first_line, quiet, still_random
 from stacksl.lm.scoring.paths import Tensor, load_torch
 
-__all__ = ["POLICY", "LoraSettings", "linear_layers", "load_peft", "lora_model"]
-
 POLICY = "default"  # PEFT's own name for an adapter; a folder loads by itself under this one alone
 
 
@@ -41,14 +39,14 @@ class LoraSettings:
 
     def __post_init__(self) -> None:
         if self.rank < 1:
-            raise SettingsError(f"lora_rank is a whole number from 1 up, and {self.rank} came")
+            raise SettingsError(f"lora_rank must be an integer >= 1, got {self.rank}")
         if not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise SettingsError(f"lora_alpha is a finite number above 0, and {self.alpha} came")
+            raise SettingsError(f"lora_alpha must be a finite number > 0, got {self.alpha}")
         if not 0 <= self.dropout < 1:
-            raise SettingsError(f"lora_dropout is from 0 to below 1, and {self.dropout} came")
+            raise SettingsError(f"lora_dropout must be >= 0 and < 1, got {self.dropout}")
         if self.targets is not None and not self.targets:
             raise SettingsError(
-                "lora_targets names at least one linear layer, and none came: leave it out for all"
+                "lora_targets must name at least one linear layer, got none: leave it out for all"
             )
 
 
@@ -82,9 +80,9 @@ def lora_model(loaded: Loaded, settings: LoraSettings, seed: int) -> Any:
     """The model within PEFT, with an adapter that changes nothing yet.
 
     A is uniform on ±1/sqrt(in), drawn for each layer from (seed, its name) alone, so that it is the
-    same on every device and beside any other layers; B is 0. Both are float32 whatever the base
-    computes in: a step of AdamW is some 1e-4 of a weight, and bfloat16 rounds what is below 4e-3 of
-    it away. The model is changed in place.
+    same on every device and beside any other layers; B is 0. Both are float32 in every
+    dtype of the base: a step of AdamW is some 1e-4 of a weight, and bfloat16 rounds away what is
+    below 4e-3 of it. The model is changed in place.
 
     Raises:
         SettingsError: a target that no linear layer has, or a model that carries an adapter.

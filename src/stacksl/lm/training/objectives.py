@@ -19,8 +19,6 @@ from stacksl.errors import SettingsError, unknown_name
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.paths import load_torch
 
-__all__ = ["OBJECTIVES", "ClipWindow", "Example", "Part", "clip", "cross_entropy", "kl", "part"]
-
 Tensor: TypeAlias = Any
 
 OBJECTIVES: dict[str, str] = {
@@ -178,7 +176,7 @@ class ClipWindow:
     Args:
         level: ρ in nats, or None.
         multiple: ρ as a multiple of the median, or None.
-        losses: what came before.
+        losses: those before.
 
     Source: the paper's "Loss Clipping ρ".
     """

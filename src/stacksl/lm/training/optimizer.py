@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from stacksl.errors import RunError
 from stacksl.lm.scoring.paths import load_torch
 
-__all__ = ["NOT_FINITE", "Descent", "rate"]
-
 Tensor: TypeAlias = Any
 
 NOT_FINITE = (
@@ -40,7 +38,7 @@ def rate(step: int, total: int, warmup_share: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * (step - warmup) / (total - warmup)))
 
 
-class Descent:
+class Optimizer:
     """AdamW (Loshchilov and Hutter 2019) over the parameters.
 
     Weight decay is on matrices alone: with LoRA on A and B, whose product it draws to 0 and so the
@@ -110,7 +108,7 @@ class Descent:
         self._adam.zero_grad(set_to_none=True)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that a step changes besides the parameters, as copies on the CPU."""
+        """What a step changes besides the parameters, as copies on the CPU."""
         return {
             f"{number}.{name}": self._adam.state[parameter][name].detach().cpu().clone()
             for number, parameter in enumerate(self._moving)
@@ -118,7 +116,7 @@ class Descent:
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Be as the descent that gave `tensors`; the parameters are restored apart."""
+        """Restore what `tensors` gave; the parameters are restored separately."""
         for number, parameter in enumerate(self._moving):
             moments = {name: tensors[f"{number}.{name}"].clone() for name in _MOMENTS}
             self._adam.state[parameter] = {

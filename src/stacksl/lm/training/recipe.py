@@ -12,8 +12,6 @@ from stacksl.errors import SettingsError
 from stacksl.lm.scoring.normalise import Normalisation, check_scale
 from stacksl.lm.training.objectives import OBJECTIVES
 
-__all__ = ["Reference", "TrainSettings"]
-
 Reference: TypeAlias = Literal["frozen", "ema", "previous"]
 
 

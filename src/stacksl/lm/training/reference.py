@@ -11,8 +11,6 @@ from stacksl.lm.reading import quiet, still_random
 from stacksl.lm.scoring.paths import Tensor, load_torch
 from stacksl.lm.training.lora import POLICY
 
-__all__ = ["SecondAdapter"]
-
 REFERENCE = "reference"
 
 
@@ -38,7 +36,7 @@ class SecondAdapter:
         self._pairs = {name: (own[names[name]], tensor) for name, tensor in policy.items()}
         for mine, theirs in self._pairs.values():
             mine.data = mine.data.to(theirs.dtype)
-        self._hand_back()
+        self._train_policy_alone()
         self.move(0.0)
 
     def move(self, decay: float) -> None:
@@ -48,7 +46,7 @@ class SecondAdapter:
             SettingsError: a decay outside 0 to 1.
         """
         if not 0 <= decay <= 1:
-            raise SettingsError(f"ema_decay is from 0 to 1, and {decay} came")
+            raise SettingsError(f"ema_decay must be from 0 to 1, got {decay}")
         with load_torch().no_grad():
             for mine, policy in self._pairs.values():
                 if decay == 0:
@@ -64,7 +62,7 @@ class SecondAdapter:
             yield
         finally:
             self._model.set_adapter(POLICY)
-            self._hand_back()
+            self._train_policy_alone()
 
     def state(self) -> dict[str, Tensor]:
         """Copies of the tensors on the CPU, under the policy's names."""
@@ -76,7 +74,7 @@ class SecondAdapter:
             for name, (mine, _) in self._pairs.items():
                 mine.copy_(state[name])
 
-    def _hand_back(self) -> None:
+    def _train_policy_alone(self) -> None:
         """Gradients for the policy alone: PEFT gives them to whichever adapter is active."""
         for mine, policy in self._pairs.values():
             mine.requires_grad_(False)

@@ -1,4 +1,4 @@
-"""A refit of the adapter: its steps, what it came to, and how it goes on."""
+"""A refit of the adapter, which goes on from its last checkpoint where it was cut off."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stacksl.errors import SettingsError
-from stacksl.lm.distributed import ALONE, Crew
+from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.training.checkpoint import Interim
+from stacksl.lm.training.checkpoint import TrainingCheckpoint
 from stacksl.lm.training.objectives import Example, part
-from stacksl.lm.training.recipe import Reference, TrainSettings
-from stacksl.lm.training.steps import Course
+from stacksl.lm.training.recipe import TrainSettings
+from stacksl.lm.training.steps import TrainingSteps
 
 if TYPE_CHECKING:
     from stacksl.lm.training.adapters import Adapter
 
-__all__ = ["Example", "Reference", "TrainSettings", "Trained", "train"]
-
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a refit came to.
+    """The result of a refit.
 
     Attributes:
         steps: of the optimiser.
@@ -63,8 +61,8 @@ def train(
     seed: int,
     key: int,
     folder: Path | None = None,
-    tell: Callable[[int, int], None] | None = None,
-    crew: Crew | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    processes: Distributed | None = None,
 ) -> Trained:
     """Train the adapter from its present weights on the examples; leaves the model in `eval`.
 
@@ -85,9 +83,9 @@ def train(
         key: the number of the refit.
         folder: where training checkpoints go. Called again with the same arguments and the same
             weights to begin with, the refit goes on from the last one, bit for bit on the CPU.
-        tell: called with (steps done, steps in all) after every step.
-        crew: the processes that share the work, each with the same arguments; every one of them
-            reads `folder`, the first writes it.
+        progress: called with (steps done, steps in all) after every step.
+        processes: those that share the work, each with the same arguments; every one reads
+            `folder`, the first writes it.
 
     Raises:
         RunError: numbers that are not finite, or no memory left; the last checkpoint is kept.
@@ -100,14 +98,14 @@ def train(
         for each in examples
         if each.gold is not None or settings.pulls
     ]
-    course = Course(adapter, likelihood, parts, settings, (seed, key), crew or ALONE)
+    steps = TrainingSteps(adapter, likelihood, parts, settings, (seed, key), processes or ALONE)
     if not parts:
-        return _trained(course)
+        return _trained(steps)
     with _training(adapter, settings.checkpointing):
-        interim = Interim(folder, course.arguments())
-        course.begin(interim.last())
-        course.run(interim, tell)
-    return _trained(course)
+        checkpoint = TrainingCheckpoint(folder, steps.arguments())
+        steps.begin(checkpoint.last())
+        steps.run(checkpoint, progress)
+    return _trained(steps)
 
 
 def _check(adapter: Adapter, examples: Sequence[Example], settings: TrainSettings) -> None:
@@ -142,11 +140,11 @@ def _training(adapter: Adapter, checkpointing: bool) -> Iterator[None]:
                 parameter.grad = None
 
 
-def _trained(course: Course) -> Trained:
-    now = course.now
+def _trained(steps: TrainingSteps) -> Trained:
+    now = steps.now
     return Trained(
         steps=now.step,
-        examples=len(course.parts),
+        examples=len(steps.parts),
         loss=_mean(now.losses),
         kl=_mean(now.kls),
         clipped=now.clipped / max(1, now.labels),

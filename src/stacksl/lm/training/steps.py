@@ -1,4 +1,4 @@
-"""The steps of a refit: who is next, the gradient of a step, what it saw, where it stands."""
+"""The training steps of a refit: order, gradient, clip window, KL weight, checkpoints."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from stacksl.core.calibration import adjusted_kl_weight
 from stacksl.core.losses import clip as clip_value
 from stacksl.core.rng import generator
 from stacksl.errors import RunError
-from stacksl.lm.distributed import Crew
+from stacksl.lm.distributed import Distributed
 from stacksl.lm.memory.errors import within_memory
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.normalise import normalised
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.training.checkpoint import Interim
+from stacksl.lm.training.checkpoint import TrainingCheckpoint
 from stacksl.lm.training.objectives import ClipWindow, Part, clip, cross_entropy, kl
-from stacksl.lm.training.optimizer import NOT_FINITE, Descent
+from stacksl.lm.training.optimizer import NOT_FINITE, Optimizer
 from stacksl.lm.training.recipe import TrainSettings
 
 if TYPE_CHECKING:
     from stacksl.lm.training.adapters import Adapter
 
-__all__ = ["Course", "Progress"]
 
 Tensor: TypeAlias = Any
 Seen: TypeAlias = tuple[float | None, float | None]  # loss and KL of an example, where it has them
@@ -38,7 +37,7 @@ _LEAST_WEIGHT = 1e-6  # of an adjusted KL weight: 0 could not grow
 
 @dataclass(slots=True)
 class Progress:
-    """Where a refit stands, besides its tensors; plain numbers, as JSON keeps them exactly."""
+    """The state of a refit besides its tensors; plain numbers, which JSON keeps exactly."""
 
     step: int = 0
     kl_weight: float = 0.0
@@ -52,8 +51,8 @@ class Progress:
     kls: list[float] = field(default_factory=list)  # of this epoch
 
 
-class Course:
-    """One refit on its way."""
+class TrainingSteps:
+    """The steps of one refit."""
 
     def __init__(
         self,
@@ -62,14 +61,14 @@ class Course:
         parts: Sequence[Part],
         settings: TrainSettings,
         keys: tuple[int, int],
-        crew: Crew,
+        processes: Distributed,
     ) -> None:
         self.adapter = adapter
         self.likelihood = likelihood
         self.parts = parts
         self.settings = settings
         self.keys = keys
-        self.crew = crew
+        self.processes = processes
         self.an_epoch = math.ceil(len(parts) / settings.batch_size)
         self.total = settings.epochs * self.an_epoch
         self.now = Progress(kl_weight=settings.kl_weight)
@@ -84,9 +83,9 @@ class Course:
         return blake2b(repr(whole).encode(), digest_size=16).hexdigest()
 
     def begin(self, last: tuple[dict[str, Tensor], dict[str, Any]] | None) -> None:
-        """Set up optimiser and reference, and be where the last checkpoint was."""
+        """Set up optimiser and reference, and restore the last checkpoint if there is one."""
         given = self.settings
-        self.descent = Descent(
+        self.optimizer = Optimizer(
             self.adapter.parameters(),
             self.total,
             learning_rate=given.learning_rate,
@@ -104,10 +103,12 @@ class Course:
         if self.moving:
             self.adapter.restore_reference(_under("reference", tensors))
         self.adapter.restore(_under("adapter", tensors))
-        self.descent.restore(_under("descent", tensors))
+        self.optimizer.restore(_under("descent", tensors))
 
-    def run(self, interim: Interim, tell: Callable[[int, int], None] | None) -> None:
-        """Take the steps that are left."""
+    def run(
+        self, checkpoint: TrainingCheckpoint, progress: Callable[[int, int], None] | None
+    ) -> None:
+        """Take the remaining steps."""
         started = monotonic() - self.now.seconds
         while self.now.step < self.total:
             what = f"take step {self.now.step + 1} of the training"
@@ -115,10 +116,10 @@ class Course:
                 self._step()
             self.now.seconds = monotonic() - started
             every = self.settings.save_every
-            if every and self.now.step % every == 0 and self.crew.rank == 0:
-                self._save(interim)
-            if tell is not None:
-                tell(self.now.step, self.total)
+            if every and self.now.step % every == 0 and self.processes.rank == 0:
+                self._save(checkpoint)
+            if progress is not None:
+                progress(self.now.step, self.total)
 
     def _step(self) -> None:
         chosen = self._chosen()
@@ -127,17 +128,17 @@ class Course:
         if self.moving and self.settings.reference == "previous":
             self.adapter.move_reference(0.0)
         mine = []
-        for number in self.crew.share(len(groups)):
+        for number in self.processes.share(len(groups)):
             self._reseed(number)
             group = [chosen[index] for index in groups[number]]
             mine.append(self._backward(group, level, len(chosen)))
-        found = self.crew.gather(mine)
+        found = self.processes.gather(mine)
         order = [index for group in groups for index in group]
         flat = [seen for group in found for seen in group]
         seen = [pair for _, pair in sorted(zip(order, flat, strict=True), key=lambda each: each[0])]
         self._refuse_not_finite(seen)
-        self.crew.total(self.descent.gradients())
-        self.descent.step(self.now.step)
+        self.processes.total(self.optimizer.gradients())
+        self.optimizer.step(self.now.step)
         if self.moving and self.settings.reference == "ema":
             self.adapter.move_reference(self.settings.ema_decay)
         self._note(seen, level)
@@ -145,7 +146,7 @@ class Course:
         self.now.step += 1
 
     def _chosen(self) -> list[Part]:
-        """The parts of the step at hand, from the order of its epoch."""
+        """The parts of the next step, from the order of its epoch."""
         epoch, place = divmod(self.now.step, self.an_epoch)
         if place == 0:
             self.now.losses, self.now.cut, self.now.kls = [], [], []
@@ -155,7 +156,7 @@ class Course:
         return [self.parts[int(index)] for index in places]
 
     def _reseed(self, number: int) -> None:
-        """Dropout of a micro-batch from its own number, whichever process it falls to."""
+        """Dropout of a micro-batch from its own number, in every process the same."""
         torch = load_torch()
         draw = generator(self.keys[0], "lm dropout", self.keys[1], self.now.step, number)
         key, device = int(draw.integers(2**62)), self.adapter.model.device
@@ -228,7 +229,7 @@ class Course:
                 raise RunError(NOT_FINITE.format(what="a loss", **place))
 
     def _note(self, seen: Sequence[Seen], level: float) -> None:
-        """Take in what a step saw: clip window, KL weight, the means of the epoch."""
+        """Update after a step: clip window, KL weight, the means of the epoch."""
         losses = [loss for loss, _ in seen if loss is not None]
         kls = [pull for _, pull in seen if pull is not None]
         if self.settings.clips != "none":
@@ -248,17 +249,17 @@ class Course:
                 self.now.kl_weight, max(0.0, observed), target, most=most
             )
 
-    def _save(self, interim: Interim) -> None:
+    def _save(self, checkpoint: TrainingCheckpoint) -> None:
         weights = self.adapter.state()
         if not all(bool(each.isfinite().all()) for each in weights.values()):
             place = {"step": self.now.step, "total": self.total}
             raise RunError(NOT_FINITE.format(what="a weight", **place))  # never go on from these
         tensors = {f"adapter/{name}": each for name, each in weights.items()}
-        tensors |= {f"descent/{name}": each for name, each in self.descent.tensors().items()}
+        tensors |= {f"descent/{name}": each for name, each in self.optimizer.tensors().items()}
         if self.moving:
             second = self.adapter.reference_state()
             tensors |= {f"reference/{name}": each for name, each in second.items()}
-        interim.save(tensors, asdict(self.now))
+        checkpoint.save(tensors, asdict(self.now))
 
 
 def _under(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -18,8 +18,6 @@ from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.spec import RunSpec
 
-__all__ = ["card_facts", "epochs_of", "policies", "save_and_test", "training_of"]
-
 
 def save_and_test(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
     """Write the last adapter into `model/` and test the base, every refit and the last one."""

@@ -98,7 +98,8 @@ def facts_of(
         gold_outside=seen.outside if spec.settings.follower != "given" else None,
         settings=_settings(spec, game),
         versions=tuple(
-            Named(name.removeprefix("version_"), value) for name, value in versions().items()
+            Named(name.removeprefix("version_"), value)
+            for name, value in versions(spec.settings.plugins).items()
         ),
         fingerprints=_fingerprints(game, features),
         warnings=tuple(state["warnings"]),
@@ -120,7 +121,7 @@ def _data(spec: RunSpec) -> f.DataCard:
         columns=tuple(Named(role, name) for role, name in sorted(dataset.columns.items())),
         rejected=tuple(Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(dataset.rejected),
-        python=versions()["version_python"],
+        python=versions(None)["version_python"],
         source="Python's own reference documentation (pydoc_data)."
         if spec.data == "sample"
         else "",

@@ -34,8 +34,6 @@ from stacksl.runs.storage.tables import write_metrics, write_rounds
 if TYPE_CHECKING:
     from stacksl.report.facts import Facts
 
-__all__ = ["finish", "refit_with_audit", "write_pages"]
-
 CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
 FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
 MANY = 3000

@@ -11,7 +11,7 @@ from typing import Any
 from stacksl.data import Dataset
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
-from stacksl.lm.export.folder import About
+from stacksl.lm.export.about import About
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.reference import REFERENCE
 from stacksl.models.adapted import AdaptedModel
@@ -34,7 +34,7 @@ def language_facts(
 ) -> f.LanguageModel:
     """The facts of the language `model` of a run; `tested` has the results of its test file."""
     about = AdaptedModel(model, spec.dataset.classes, spec.dataset.columns).about()
-    adapter = model.stage.adapter
+    adapter = model.worker.adapter
     trained = sum(int(p.numel()) for p in adapter.parameters())
     total = sum(
         int(weights.numel())
@@ -125,7 +125,7 @@ def _cuts(spec: RunSpec, model: LanguageModel, about: About) -> tuple[f.Cut, ...
 
 
 def _cut(where: str, dataset: Dataset, model: LanguageModel, about: About) -> f.Cut:
-    tokenizer = model.stage.loaded.tokenizer
+    tokenizer = model.worker.loaded.tokenizer
     form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
     cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
     return f.Cut(where, cuts.items, cuts.prompts, cuts.options, cuts.lost)

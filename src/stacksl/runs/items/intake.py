@@ -11,8 +11,6 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
-__all__ = ["absolute", "answered", "for_file", "for_model", "in_memory", "like", "warnings_of_test"]
-
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
     "model": "sample",

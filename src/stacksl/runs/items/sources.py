@@ -10,24 +10,9 @@ from typing import Literal, Protocol
 
 from stacksl.data import Classes, Dataset, read, read_classes, sample
 from stacksl.errors import DataError
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
-
-__all__ = [
-    "CLASSES",
-    "QUESTIONS",
-    "SAMPLE",
-    "More",
-    "Reading",
-    "Sources",
-    "given_classes",
-    "load",
-    "load_owned",
-    "load_test",
-    "read_again",
-    "with_more",
-]
 
 SAMPLE = "sample"  # names the built-in sample as data
 QUESTIONS = "questions"  # names the questions of the sample language model as data

@@ -12,7 +12,8 @@ from typing import IO
 from stacksl.data import Classes, Dataset
 from stacksl.errors import DataError, SettingsError
 from stacksl.runs.items.sources import load
-from stacksl.runs.settings.resolve import Resolved, Settings
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import Resolved
 
 STDIN = "-"  # the data source that is standard input
 

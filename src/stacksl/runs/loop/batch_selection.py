@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Block, PairBlock
 from stacksl.core.scorers import Head
 
-__all__ = ["TWIN", "margins", "spread_out"]
-
 TWIN = 0.8  # cosine from which two items count as near-duplicates
 
 _AT_ONCE = 1024  # rows scored at a time

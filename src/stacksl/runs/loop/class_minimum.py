@@ -15,8 +15,6 @@ import numpy as np
 from stacksl.core.blocks import Block
 from stacksl.core.scorers import Head
 
-__all__ = ["MOST", "rare_picks", "share_of"]
-
 MOST = 0.5  # share of a batch for rare classes at most: the rest is ranked over all classes
 
 _AT_ONCE = 1024  # rows scored at a time

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import SharedBlock
-from stacksl.features import FeatureMap
+from stacksl.features import FeatureMap, make_features
 from stacksl.files import arrays
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
@@ -48,10 +48,14 @@ def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | No
     """The rows of the run's class names, (K, d), written to disk when they are first made.
 
     Without `features`, as in a replay, they are read. None where names take no part: they are
-    turned off, items bring their own options, or a language model is adapted.
+    turned off, items bring their own options, or what makes the features reads no text or is a
+    language model.
     """
-    classes = spec.dataset.classes
-    if not spec.settings.names or spec.settings.adapts or classes is None:
+    classes, settings = spec.dataset.classes, spec.settings
+    if not settings.names or settings.adapts or classes is None:
+        return None
+    made_by = features or make_features(settings.features, classes=classes)
+    if not made_by.reads_text:
         return None
     kept = spec.folder.features / FILE
     if features is None:

@@ -22,8 +22,6 @@ from stacksl.core.heads.spreading import Graph, neighbour_graph, spread
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer
 
-__all__ = ["KINDS", "Kind", "Made", "Source", "beside_names", "make_final"]
-
 Kind = Literal["plain", "names", "names and graph"]
 KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")
 

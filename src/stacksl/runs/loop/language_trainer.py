@@ -23,7 +23,7 @@ from stacksl.features.epochs import Epochs
 from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
-from stacksl.lm.distributed import present_crew
+from stacksl.lm.distributed import current_processes
 from stacksl.runs.loop.adapters import Adapters, read_record
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
@@ -33,8 +33,6 @@ from stacksl.runs.settings.conflicts import refit_shares
 from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Label
-
-__all__ = ["LanguageTrainer", "changed_facts", "due_at", "language_model"]
 
 KEY = "adaptation"  # of the checkpoint's array
 COMPUTED = {
@@ -61,7 +59,7 @@ def language_model(spec: RunSpec) -> LanguageModel:
     """The language model of a run, by its settings and its recorded facts."""
     recorded = spec.folder.read_toml("resolved.toml")
     choices = choices_of(spec.settings, recorded)
-    return LanguageModel(choices, seed=spec.settings.seed, crew=present_crew())
+    return LanguageModel(choices, seed=spec.settings.seed, processes=current_processes())
 
 
 def changed_facts(spec: RunSpec, model: LanguageModel) -> list[str]:

@@ -23,8 +23,6 @@ from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_name
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report, silent
 
-__all__ = ["LinearTrainer", "linear_trainer"]
-
 Bought = Sequence[tuple[int, int, int]]
 
 PREFIX = "head."

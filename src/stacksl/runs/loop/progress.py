@@ -7,14 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from stacksl.runs.loop.game import Game
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision
-
-__all__ = ["Progress", "Report", "Watch", "checkpoint", "silent", "throttled"]
 
 OFTEN = 0.1  # seconds between two reports of progress
 
@@ -93,10 +89,8 @@ class Watch:
 
 
 def checkpoint(folder: RunFolder, game: Game) -> None:
-    """Write learner and trainer as they are now, and the ledger's head they belong to."""
+    """Write the game's state as it is now, and the ledger's head that it belongs to."""
     game.ledger.flush()  # the ledger is on disk before any checkpoint that names it
     count, tip = game.ledger.head
-    learner = game.learner
-    state = {name: np.asarray(array) for name, array in learner.state().items()}
-    state |= game.trainer.state()
-    checkpoints.save(folder.checkpoints, checkpoints.Checkpoint(count, tip, learner.round, state))
+    saved = checkpoints.Checkpoint(count, tip, game.learner.round, game.state())
+    checkpoints.save(folder.checkpoints, saved)

@@ -14,8 +14,6 @@ from stacksl.lm import Lesson
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.spec import RunSpec
 
-__all__ = ["labels_hash", "loss_set_of", "training_examples"]
-
 
 def training_examples(
     spec: RunSpec, examples: Examples, ledger: LedgerReader, follower: Follower, base: PairBlock

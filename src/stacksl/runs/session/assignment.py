@@ -30,21 +30,9 @@ from stacksl.labelers.sheets import (
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
 from stacksl.runs.settings.budget import Prices, parse_prices
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
-
-__all__ = [
-    "AWAY",
-    "FILE",
-    "SheetLabeler",
-    "Sheets",
-    "annotators_of",
-    "answers_from",
-    "ask_folder",
-    "away_from",
-    "expect_free",
-]
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
 AWAY = "annotators_away"  # key of `resolved.toml`

@@ -22,7 +22,7 @@ from stacksl.core.gates.rules import margin_statistic
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.errors import unknown_name
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 
 
 def default_scorer(classes: int | None) -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stacksl.runs.loop.language_trainer import due_at
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
-from stacksl.runs.settings.resolve import Settings
 from stacksl.types import Item
-
-__all__ = ["expect_room"]
 
 
 def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
@@ -19,14 +17,13 @@ def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
         SettingsError: it needs more than nine tenths of what is free; the sentence says what to
             set, or the model cannot be had.
     """
-    from stacksl.lm.distributed import present_crew
-    from stacksl.lm.memory.forecast import forecast
-    from stacksl.lm.memory.size import free_bytes, require_room
+    from stacksl.lm.distributed import current_processes
+    from stacksl.lm.memory.size import expect_fit, free_bytes
     from stacksl.lm.scoring.paths import load_torch
 
     if settings.device == "auto" and load_torch().cuda.is_available():
         return
     if settings.device not in ("auto", "cpu"):
         return
-    found = forecast(choices_of(settings, {}), items, due_at(settings.refit_at, labels), None)
-    require_room(found, free_bytes() // present_crew().size)  # every process holds a whole model
+    free = free_bytes() // current_processes().size  # every process holds a whole model
+    expect_fit(choices_of(settings, {}), items, due_at(settings.refit_at, labels), free)

@@ -16,8 +16,6 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.session.unreplayable import UnreplayableRounds
 from stacksl.types import Decision
 
-__all__ = ["replay"]
-
 
 def replay(
     rows: Iterable[Row],

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.learner import Learner
+from stacksl.core.parts import make_parts
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
@@ -192,6 +193,7 @@ class Session(Game):
             examples=examples,
             trainer=trainer_of(spec, examples, learner, ledger, features, report),
             batches=batches_of(spec),
+            parts=make_parts(spec.settings.parts),
             features=features,
             report=report,
         )
@@ -291,8 +293,7 @@ class Session(Game):
         if saved is not None:
             if self.spec.sources.began is not None:
                 widen_to(saved.count, self)
-            self.learner.restore(saved.arrays)
-            self.trainer.restore(saved.arrays)
+            self.set_state(saved.arrays)
         self.replay(after=0 if saved is None else saved.count)
         return warnings
 
@@ -308,8 +309,7 @@ class Session(Game):
         saved = checkpoints.at(self.spec.folder.checkpoints, seq)
         if saved is None:
             return False
-        self.learner.restore(saved.arrays)
-        self.trainer.restore(saved.arrays)
+        self.set_state(saved.arrays)
         return True
 
     def compare_with_saved(self) -> None:

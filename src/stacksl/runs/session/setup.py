@@ -33,20 +33,6 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.tombstones import Tombstones
 
-__all__ = [
-    "batches_of",
-    "cut_texts",
-    "feature_map",
-    "features_again",
-    "features_of",
-    "initial_learner",
-    "labeler_of",
-    "ledger_of",
-    "note_model",
-    "sheet_labeler",
-    "trainer_of",
-]
-
 
 def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learner, list[str]]:
     """The learner of a run before round 1 and before any item was forgotten, and its warnings."""

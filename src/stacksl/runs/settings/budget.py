@@ -11,16 +11,6 @@ from fractions import Fraction
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, money
 
-__all__ = [
-    "MICRO",
-    "Budget",
-    "Prices",
-    "budget_mistake",
-    "micro_units",
-    "parse_budget",
-    "parse_prices",
-]
-
 WIDEST = 15  # digits before or after the point of a number that can be meant
 MANY = 10**WIDEST  # items, more than any file has
 

@@ -27,16 +27,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def unknown_names(settings: Settings) -> list[str]:
     """A sentence for each name that no registry has, and for a budget that is none."""
     from stacksl.core.followers import FOLLOWERS
+    from stacksl.core.parts import PARTS, named_parts
     from stacksl.core.scorers import SCORERS
-    from stacksl.features import ENCODERS
+    from stacksl.features import FEATURES
     from stacksl.labelers.registry import LABELERS
 
     named: list[tuple[str, str | None, Any]] = [
         ("gate", settings.gate, GATES),
         ("follower", settings.follower, FOLLOWERS),
         ("scorer", settings.scorer, SCORERS),
-        ("features", settings.features.partition(":")[0], ENCODERS),
+        ("features", settings.features.partition(":")[0], FEATURES),
         ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file"]),
+        *(("part", name, PARTS) for name in named_parts(settings.parts)),
     ]
     found = [
         f"unknown {kind} '{name}'{nearest(name, known) or ':'} known:"
@@ -199,11 +201,6 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
             )
     if settings.adapt == "full":
         found += _of_full(settings, explicit)
-    if settings.path == "kv":
-        found.append(
-            "the scoring path 'kv' has no gradients to train with: give --path auto, packed or"
-            " padded"
-        )
     if refit_shares(settings.refit_at) is None:
         found.append(
             "refit_at should be shares of the budget above 0 and up to 1, rising, with commas"

@@ -277,7 +277,7 @@ class Settings(BaseModel):
     max_len_choice: Annotated[int | None, _MODEL] = Field(
         None, ge=1, description="Tokens of an option at most."
     )
-    path: Annotated[Literal["auto", "packed", "kv", "padded", "naive"], _MODEL] = Field(
+    path: Annotated[Literal["auto", "packed", "padded", "naive"], _MODEL] = Field(
         "auto", description="How options are scored; auto checks the fastest against naive."
     )
     batch_tokens: Annotated[int, _MODEL] = Field(
@@ -328,6 +328,15 @@ class Settings(BaseModel):
 
     # the run itself
     checkpoint_every: int = Field(1000, ge=1, description="Rounds between checkpoints.")
+    plugins: str | None = Field(
+        None,
+        description="Modules of your own with gates, labelers or other parts; commas between.",
+    )
+    parts: str | None = Field(
+        None,
+        description="Parts of your own that learn from each label and are kept in checkpoints; "
+        "commas between.",
+    )
 
     @property
     def adapts(self) -> bool:

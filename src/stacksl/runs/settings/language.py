@@ -7,14 +7,11 @@ from typing import Any
 
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.prompt.format import template
-from stacksl.runs.settings.resolve import Settings
+from stacksl.runs.settings.fields import Settings
 
 
 def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
     """What `settings` say of a language model; what a run `recorded` of itself goes before it.
-
-    The path `kv` is the exception: it has no gradients, so a refit under that name would be
-    refused, and `auto` comes to it again.
 
     Raises:
         SettingsError: a template or a value that there is not.
@@ -32,7 +29,7 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         max_len_choice=settings.max_len_choice,
         device=settings.device,
         dtype=str(recorded.get("lm_dtype", settings.dtype)),
-        path=settings.path if path == "kv" else path,
+        path=path,
         batch_tokens=settings.batch_tokens,
         state_dim=settings.state_dim,
         lora=_lora(settings),

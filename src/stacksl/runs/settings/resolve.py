@@ -17,9 +17,8 @@ from stacksl.core.gates.registry import GATES
 from stacksl.errors import SettingsError
 from stacksl.runs.settings.conflicts import conflicts, nearest, unknown_names, with_gate
 from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.plugins import load_plugins
 from stacksl.runs.settings.presets import AIMS, PRESETS
-
-__all__ = ["Resolved", "Settings", "known_settings", "owners_of", "resolve", "settings_type"]
 
 
 def settings_type(gate: object) -> type[Settings]:
@@ -98,7 +97,8 @@ def resolve(
 
     Raises:
         SettingsError: naming every mistake at once: unknown names (with the nearest match), values
-            out of range, and settings that do not go together.
+            out of range, and settings that do not go together. A plugin that cannot be imported
+            is named alone.
     """
     given = {k: v for k, v in (flags or {}).items() if v is not None}
     table = dict(config or {})
@@ -109,6 +109,7 @@ def resolve(
     aim = next((str(layer["aim"]) for _, layer in layers if "aim" in layer), "model")
     layers.append(("aim", AIMS.get(aim, {})))
     merged, origin = _merge(layers)
+    load_plugins(merged.get("plugins"))  # a gate's fields are settings
     if merged.get("model") is not None or merged.get("adapt") is not None:
         _for_model(merged, origin)
     settings = _validated(merged, mistakes)

@@ -13,8 +13,6 @@ from stacksl.labelers.protocol import Labeler
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import TIMES, RunFolder, State
 
-__all__ = ["Record", "begin", "expect_labeler", "now", "unique"]
-
 
 def begin(folder: RunFolder, warnings: Sequence[str], labeler: Labeler | None) -> None:
     """Write the first state of a run, before its `run.toml`.

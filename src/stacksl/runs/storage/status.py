@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import LedgerError
-from stacksl.runs.settings.budget import MICRO
+from stacksl.report.wording import MICRO
 from stacksl.runs.storage.folder import RunFolder, read_facts
 
 if TYPE_CHECKING:

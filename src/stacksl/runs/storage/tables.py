@@ -14,8 +14,6 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.runs.loop.examples import Examples
 from stacksl.types import Decision
 
-__all__ = ["write_metrics", "write_rounds"]
-
 GROUP = 4096  # rounds written at a time
 COLUMNS = (
     "round", "item", "choice", "statistic", "threshold", "reason", "score", "lower", "upper",

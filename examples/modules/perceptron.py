@@ -1,0 +1,66 @@
+"""A scorer of your own, played by
+
+PYTHONPATH=examples/modules stacksl run --scorer perceptron --set plugins=perceptron
+"""
+
+import numpy as np
+
+from stacksl.core import SCORERS
+from stacksl.core.confidence import radius
+from stacksl.core.heads.linear import refit
+from stacksl.core.losses import softmax
+from stacksl.core.scorers.bounds import assemble
+from stacksl.core.scorers.rows import add_rows, all_scores, label_of, pick, restored
+from stacksl.core.scorers.tracking import ClassBlocks, OneMatrix
+
+
+class Perceptron:
+    """θ ← θ + φ(z, gold) − φ(z, best) whenever another presented candidate scores best."""
+
+    name = "perceptron"
+
+    def __init__(self, dim, classes, settings, seed):
+        self.dim, self.settings, self.seed, self.learnt = dim, settings, seed, 0
+        self.theta = np.zeros(dim if classes is None else (classes, dim))
+        make = OneMatrix if classes is None else ClassBlocks
+        self.tracker = make(dim, settings.ridge)
+
+    def scores(self, inputs):
+        return all_scores(self.theta, inputs)
+
+    def bounds(self, inputs, presented, scores=None):
+        found = pick(self.scores(inputs) if scores is None else scores, presented)
+        widths, against = self.tracker.widths(inputs, presented)
+        s = self.settings
+        reach = radius(s.noise, self.theta.size, self.learnt, s.ridge, s.delta, s.norm_bound)
+        return assemble(
+            presented, found, softmax(found), widths, against, reach, self.dim, s.action
+        )
+
+    def step(self, inputs, presented, choice, feedback):
+        if feedback is None:
+            return
+        gold = label_of(feedback, self.name).index
+        best = presented[int(np.argmax(pick(self.scores(inputs), presented)))]
+        if best != gold:
+            add_rows(self.theta, inputs, (gold, best), np.array([1.0, -1.0]))
+        self.tracker.add(inputs, choice)
+        self.learnt += 1
+
+    def skip(self, inputs, presented, choice):
+        pass
+
+    def refit(self, block, labels, tune=True, fit=None):
+        return refit(block, labels, self.theta, self.seed, tune, fit)
+
+    def state(self):
+        counts = np.array([self.learnt], dtype=np.int64)
+        return {"theta": self.theta.copy(), "counts": counts, **self.tracker.state()}
+
+    def restore(self, state):
+        self.theta = restored(state, "theta", self.theta)
+        self.learnt = int(state["counts"][0])
+        self.tracker.restore(state)
+
+
+SCORERS["perceptron"] = Perceptron

@@ -1,0 +1,79 @@
+"""What an adapted language model was made from and for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from stacksl import __version__
+from stacksl.lm.prompt.format import PromptFormat, Protocol
+from stacksl.lm.prompt.tokens import Limits
+from stacksl.lm.scoring.normalise import Normalisation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What an adapted model was made from and for: the content of `lm.json`.
+
+    Attributes:
+        name, source, revision: the base as it was named, and where `from_pretrained` finds it: a
+            hub name or an absolute folder.
+        fingerprint: of the base's weights, in hex.
+        licence: the base's, where it says one.
+        kind: `lora` for an adapter beside the base, `full` for a whole model.
+        protocol, template, chat: how an item is put to the model; `template` is the text itself.
+        normalisation, temperature: how log-likelihoods become scores.
+        max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
+        dtype: the one the run computed in.
+        classes: the fixed label set; None where items bring their own options.
+        columns: how a file of items is read.
+        stacksl: the version that wrote the file.
+    """
+
+    name: str
+    source: str
+    fingerprint: str
+    kind: Literal["lora", "full"]
+    protocol: Protocol
+    template: str
+    normalisation: Normalisation
+    temperature: float
+    dtype: str
+    chat: bool = False
+    revision: str | None = None
+    licence: str | None = None
+    max_len_prompt: int | None = None
+    max_len_choice: int | None = None
+    positions: int | None = None
+    classes: tuple[str, ...] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    stacksl: str = __version__
+
+    @property
+    def base(self) -> str:
+        """What to load the base by: `name` where it is one of ours, which moves with us."""
+        return self.name if self.name == "sample" else self.source
+
+    @property
+    def limits(self) -> Limits:
+        """How long token rows may be."""
+        return Limits(self.max_len_prompt, self.max_len_choice, self.positions)
+
+    def form(self, tokenizer: Any) -> PromptFormat:
+        """How items are put to the model; `tokenizer` is the base's, for its chat form."""
+        return PromptFormat(self.template, self.protocol, tokenizer if self.chat else None)
+
+
+def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
+    """What lm-eval's `--model_args` takes to score with the adapted model of `folder`."""
+    found: dict[str, str | bool] = {"pretrained": str(folder)}
+    if about.kind == "lora":
+        found = {"pretrained": about.source, "peft": str(folder)}
+        if about.revision is not None:
+            found["revision"] = about.revision
+    found["dtype"] = about.dtype
+    if about.chat:  # the chat template has written every special token
+        found["add_bos_token"] = False
+    return found
