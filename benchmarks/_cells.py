@@ -15,7 +15,7 @@ class Cell:
     """One row of a study: a world, a learner, and which numbers are taken.
 
     `settings` are the scorer's (S is ‖θ*‖ unless given), `gate` a name with `parameters`; `preset`
-    takes the players of `stacksl run` instead. `labels` is B, or a share of T below 1.
+    takes the learner of `stacksl run` instead. `labels` is B, or a share of T below 1.
     """
 
     row: str

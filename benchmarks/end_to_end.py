@@ -79,7 +79,7 @@ def job_of(rounds: int, folder: Path) -> Any:
     ]
     plan = prepare(items, gold, out=folder, settings={"budget": BUDGET})
     run = RunFolder.create(plan.out)
-    spec = RunSpec(run, plan.resolved, plan.stock, plan.budget, "memory", None)
+    spec = RunSpec(run, plan.resolved, plan.sources, plan.budget, "memory", None)
     spec.write()
     features = make_features("hashing", classes=None, seed=0)
     features.fit(items[:500])

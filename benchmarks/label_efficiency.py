@@ -30,12 +30,13 @@ import numpy as np
 
 from stacksl import __version__
 from stacksl.core.blocks import Block
+from stacksl.core.learner import Learner
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.data import Dataset, read
 from stacksl.features import make_features
 from stacksl.runs.items.roles import order_of
-from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.types import Label
@@ -120,13 +121,13 @@ def _thinned(rows: list[int], rare: set[int], world: World, rng: np.random.Gener
 
 
 def measure(cell: Cell, world: World) -> dict[str, Any]:
-    """Play one cell with the players of `stacksl run`, refit, and test the final model."""
+    """Play one cell with the learner of `stacksl run`, refit, and test the final model."""
     order = order_for(cell, world)
     labels = parse_budget(cell.budget, len(order), None).labels
     settings = Settings(gate=cell.gate, seed=cell.seed, budget=cell.budget)
-    players = assemble(settings, world.block, order, labels)
-    bought = buy(players, world, order)
-    head = players.learner.scorer.refit(world.block.take(bought), world.answers[bought])
+    learner, _ = build_learner(settings, world.block, order, labels)
+    bought = buy(learner, world, order)
+    head = learner.scorer.refit(world.block.take(bought), world.answers[bought])
     if head is None:
         raise SystemExit(f"{cell}: fewer than two classes were bought")
     predicted = np.argmax(np.asarray(head.probabilities(world.test)), axis=1)
@@ -144,12 +145,12 @@ def measure(cell: Cell, world: World) -> dict[str, Any]:
     }
 
 
-def buy(players: Any, world: World, order: list[int]) -> list[int]:
+def buy(learner: Learner, world: World, order: list[int]) -> list[int]:
     """The rows whose labels the learner buys in one pass, answered at once."""
-    learner, bought = players.learner, []
+    bought: list[int] = []
     for row in order:
         inputs = [world.block[row]]
-        presented = players.follower.respond(inputs, learner.scorer)
+        presented = learner.follower.respond(inputs, learner.scorer)
         decision = learner.decide([str(row)], inputs, presented, asked=len(bought))[0]
         if decision.status == "wanted":
             decision = decision.reserved()

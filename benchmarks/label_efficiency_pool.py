@@ -38,7 +38,7 @@ from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
-from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
@@ -98,11 +98,11 @@ def game_of(
     names: np.ndarray | None,
     folder: Path,
 ) -> Game:
-    """The players over the rows of a stream, in its order, with the answers at hand."""
+    """The game over the rows of a stream, in its order, with the answers at hand."""
     block = world.block.take(rows)
     assert isinstance(block, SharedBlock)
     settings = Settings(mode="pool", gate=cell.gate, seed=cell.seed, budget=cell.budget)
-    players = assemble(settings, block, list(range(len(rows))), labels)
+    learner, _ = build_learner(settings, block, list(range(len(rows))), labels)
     ids = [str(row) for row in rows]
     answers = {name: int(world.answers[row]) for name, row in zip(ids, rows, strict=True)}
     sizes = dict.fromkeys(ids, world.classes)
@@ -111,10 +111,10 @@ def game_of(
     examples = Examples(Corpus.of([Item(name, "", ()) for name in ids]), block)
     return Game(
         ledger=ledger,
-        learner=players.learner,
+        learner=learner,
         labeler=OracleLabeler(answers, sizes),
         examples=examples,
-        trainer=LinearTrainer(examples, players.learner, ledger, names, cell.seed),
+        trainer=LinearTrainer(examples, learner, ledger, names, cell.seed),
     )
 
 

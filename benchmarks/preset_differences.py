@@ -43,7 +43,7 @@ from stacksl.core import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Decision
 
@@ -59,9 +59,8 @@ def learner_of(cell: Cell, world: World, seed: int) -> tuple[Learner, bool]:
         preset = flags.pop("preset", None)
         settings = resolve(flags, preset=preset).settings
         every = np.arange(world.horizon)
-        return assemble(
-            settings, world.block(every), every.tolist(), budget
-        ).learner, settings.refit
+        learner, _ = build_learner(settings, world.block(every), every.tolist(), budget)
+        return learner, settings.refit
     bound = 1.0 if world.truth is None else float(np.linalg.norm(world.truth))
     wanted = ScorerSettings(**{"norm_bound": bound, **cell.settings})
     dim = int(world.rows.shape[-1])

@@ -33,7 +33,7 @@ from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.final_model import Source, make_final
 from stacksl.runs.loop.game import play
-from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.fields import Settings
 
 SHARES = (0.02, 0.05, 0.1)
@@ -68,8 +68,10 @@ def bought(
     """The rows whose labels are bought, in the order in which they were, and the online scorer."""
     rows = list(range(len(world.answers)))
     if mode == "stream":
-        players = assemble(Settings(seed=seed, budget=str(labels)), world.block, rows, labels)
-        return np.array(buy(players, world, rows)), players.learner.scorer
+        learner, _ = build_learner(
+            Settings(seed=seed, budget=str(labels)), world.block, rows, labels
+        )
+        return np.array(buy(learner, world, rows)), learner.scorer
     with tempfile.TemporaryDirectory() as folder:
         cell = Cell("shuffled", "margin", str(labels), seed)
         game = game_of(cell, world, rows, labels, names, Path(folder))

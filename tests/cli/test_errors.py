@@ -53,7 +53,7 @@ def test_ctrl_c_says_how_to_go_on(stacksl, api) -> None:
     api.fail = KeyboardInterrupt()
     said = stacksl("run", "--quiet")
     assert said.code == 130
-    assert said.err.endswith(f"stacksl: stopped; go on with: stacksl resume {api.out}\n")
+    assert said.err.endswith(f"stacksl: stopped; continue with: stacksl resume {api.out}\n")
 
 
 def test_a_run_that_stopped_itself_ends_like_ctrl_c(stacksl, api) -> None:

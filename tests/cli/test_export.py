@@ -144,7 +144,7 @@ def test_a_merged_model_is_what_the_command_then_scores(stacksl, run, items, tmp
 def test_what_cannot_be_done_is_one_sentence(stacksl, run, tmp_path) -> None:
     said = stacksl("export", run)
     assert said.code == 2
-    assert "add --merge OUT for one model, or --task FILE OUT" in said.err
+    assert "give --merge OUT for one model, or --task FILE OUT" in said.err
     said = stacksl("export", run, "--task", tmp_path / "gone.csv", tmp_path / "out")
     assert said.code == 2
     assert "there is no file" in said.err

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from stacksl.cli.live import Stopped
 from stacksl.cli.verbs import reproduce as verb
 from stacksl.errors import RunError, SettingsError
-from stacksl.lab import streams as lab
 from stacksl.lab.streams.trial import StreamStudy, Trial
+from stacksl.lab.studies import LABORATORY
 from stacksl.lab.study.rows import KEYS
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
@@ -76,7 +76,7 @@ def test_a_model_has_no_place_here(type_: Any) -> None:
 
 def test_a_stop_says_how_to_go_on(type_: Any, asked: Any, tmp_path: Path) -> None:
     asked(study(stop=True))
-    with pytest.raises(Stopped, match="the same command goes on"):
+    with pytest.raises(Stopped, match="the same command continues"):
         verb.reproduce("toy", seeds=1, jobs=1, out=tmp_path, quiet=True)
 
 
@@ -127,7 +127,7 @@ def test_regret_draws_vector_and_picture(tmp_path: Path) -> None:
     from stacksl.lab.figures.style import save
     from stacksl.lab.study.rows import Row
 
-    drawing = lab.LABORATORY["regret"].figures
+    drawing = LABORATORY["regret"].figures
     assert drawing is not None
     rows = [Row("regret", n, "regret_per_round", 0.01, 0.001, 3, paper=0.02) for n in "ab"]
     paths = save(drawing(rows), tmp_path)

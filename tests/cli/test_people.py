@@ -193,7 +193,7 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     assert stacksl("change", "run", "--items", more).code == 2, "the run has the file"
     assert stacksl("ledger", "replay", "run").code == 0
     said = stacksl("change", "run", "--budget", "21", "--later", "--yes")
-    assert said.out.endswith("go on with: stacksl resume run\n")
+    assert said.out.endswith("continue with: stacksl resume run\n")
 
 
 def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_ctrl_c_says_how_to_go_on(played: list[Any], monkeypatch: Any, tmp_path:
 
     monkeypatch.setattr(verb, "_tell", stop)
     with pytest.raises(
-        BaseException, match=r"1 new measurements are kept .* the same command goes on"
+        BaseException, match=r"1 new measurements are kept .* the same command continues"
     ) as stopped:
         verb.reproduce("kl", seeds=1, out=tmp_path / "out")
     assert isinstance(stopped.value, KeyboardInterrupt)

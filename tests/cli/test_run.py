@@ -91,7 +91,7 @@ def test_a_dry_run_says_labels_and_cost_and_starts_nothing(stacksl, api) -> None
 def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Both ends are a terminal; the list holds what will be answered."""
     answers: list[str] = []
-    monkeypatch.setattr("stacksl.cli.verbs.run.somebody_is_there", lambda: True)
+    monkeypatch.setattr("stacksl.cli.verbs.run.is_interactive", lambda: True)
 
     def confirm(text: str, *, abort: bool, err: bool) -> bool:
         assert abort

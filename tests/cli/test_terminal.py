@@ -41,7 +41,7 @@ def test_ctrl_c_and_resume_end_as_if_nothing_had_happened(
         said = stacksl("run", data, "--budget", "20", "--out", cut)
     assert said.code == 130
     assert said.out == ""
-    assert said.err.endswith(f"stacksl: stopped; go on with: stacksl resume {cut}\n")
+    assert said.err.endswith(f"stacksl: stopped; continue with: stacksl resume {cut}\n")
     assert "stopped" in stacksl("status", cut).out
     moved = data.rename(tmp_path / "moved.csv")
     assert stacksl("resume", cut, "--quiet").code == 2, "its file is gone"

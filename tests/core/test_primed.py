@@ -9,7 +9,7 @@ import pytest
 
 from stacksl.core.blocks import PairBlock
 from stacksl.core.gates.registry import Margin
-from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.fields import Settings
 
 ITEMS, OPTIONS = 400, 3
@@ -49,8 +49,7 @@ def test_a_run_spreads_its_labels_though_the_first_item_has_a_wide_margin() -> N
     scores[0] = [30.0, 0.0, 0.0]
     known = block(rng, scores)
     order, budget = list(range(ITEMS)), 40
-    players = assemble(Settings(scorer="newton"), known, order, budget)
-    learner = players.learner
+    learner, _ = build_learner(Settings(scorer="newton"), known, order, budget)
     asked: list[int] = []
     for row in order:
         inputs = [known[row]]
@@ -67,5 +66,5 @@ def test_a_run_spreads_its_labels_though_the_first_item_has_a_wide_margin() -> N
 
 def test_a_scorer_that_knows_nothing_yet_is_left_to_its_first_item() -> None:
     unknown = block(np.random.default_rng(5), None)
-    players = assemble(Settings(scorer="newton"), unknown, list(range(ITEMS)), 40)
-    assert players.learner.gate_state == Margin().start()
+    learner, _ = build_learner(Settings(scorer="newton"), unknown, list(range(ITEMS)), 40)
+    assert learner.gate_state == Margin().start()

@@ -232,5 +232,5 @@ def test_a_resumed_run_says_where_it_computes_otherwise(
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     made.resume(labeler=labeler)
     (told,) = [each for each in made.status()["warnings"] if "torch" in each]
-    assert told.startswith("this run began with torch's threads at 3 and goes on with 1")
+    assert told.startswith("this run began with torch's threads at 3 and continues with 1")
     assert made.folder.read_toml("resolved.toml")["lm_threads"] == 3, "what was stays on record"

@@ -221,7 +221,7 @@ def test_who_is_away_gets_no_rows_until_they_are_back(tmp_path: Path) -> None:
         assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
         answer_all(waiting)
     assert waiting.people(away="ben") == 0, "there is none left to free"
-    with pytest.raises(RunError, match="somebody must be left"):
+    with pytest.raises(RunError, match="an annotator left to answer"):
         waiting.people(away="anna")
     waiting.people(back="ben")
     answer_all(waiting)
@@ -252,7 +252,7 @@ def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> No
 
 def test_a_slip_sends_nobody_away(tmp_path: Path) -> None:
     waiting = begin(tmp_path, annotators="anna,ben")
-    with pytest.raises(RunError, match="no row of this run"):
+    with pytest.raises(RunError, match="unknown key"):
         waiting.people(away="ben", keys=["k7f3-q"])
     assert open_rows(waiting) == {"0001-anna.csv": 3, "0001-ben.csv": 3}
     answer_all(waiting)
@@ -329,7 +329,7 @@ def test_what_cannot_be_freed_is_a_sentence(tmp_path: Path) -> None:
     waiting = begin(tmp_path)
     with pytest.raises(RunError, match="no annotator of this run"):
         waiting.people(free="carl")
-    with pytest.raises(RunError, match="k7f3-q: no row of this run"):
+    with pytest.raises(RunError, match="unknown key k7f3-q: use a key"):
         waiting.people(keys=["k7f3-q"])
     path, rows = first_sheet(waiting)
     waiting.answer(fill(path))

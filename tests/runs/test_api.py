@@ -170,13 +170,13 @@ def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
 
 
 def test_status_before_the_first_round(tmp_path, monkeypatch) -> None:
-    from stacksl.runs.session import setup as seating
+    from stacksl.runs.session import setup
 
     def cut(*words: object) -> None:
         raise KeyboardInterrupt
 
     items, answers = class_items(20)
-    monkeypatch.setattr(seating, "assemble", cut)
+    monkeypatch.setattr(setup, "build_learner", cut)
     with pytest.raises(KeyboardInterrupt):
         run(items, answers, budget=4, out=tmp_path / "run")
     monkeypatch.undo()
@@ -206,7 +206,11 @@ def test_the_report_is_written_again_from_its_facts(classes, spoil) -> None:
         ([1, 2], {}, "list of"),
         ([Item("a", "x", CLASSES)] * 2, {"a": 1}, "some are repeated"),
         ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], [0], "as many answers, not 1"),
-        ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], {"c": 0}, "no item has this id"),
+        (
+            [Item("a", "x", CLASSES), Item("b", "y", CLASSES)],
+            {"c": 0},
+            "answers for ids of the items",
+        ),
         ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], [0, 3], "an index from 0 to 2"),
     ],
 )

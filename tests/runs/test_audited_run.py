@@ -193,7 +193,7 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
 def test_without_an_audit_there_is_nothing_to_refit_with(caught: Caught, tmp_path: Path) -> None:
     made = run(ITEMS, ANSWERS, budget=40, out=tmp_path / "run")
     spec, game, features, *_ = caught[0]
-    with pytest.raises(RunError, match="no audit with labels"):
+    with pytest.raises(RunError, match="an audit with labels to train on, got none"):
         refit_with_audit(spec, game, features, None)
     assert "accuracy on new items is not known" in (made.path / "README.md").read_text()
     assert json.loads((made.path / "facts.json").read_text())["audit"] is None

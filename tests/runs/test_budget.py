@@ -148,7 +148,7 @@ def test_prices_by_name_that_are_none(text: str, hint: str) -> None:
     ("settings", "hint"),
     [
         ({"price": "anna=3,ben=2"}, "--labeler file"),
-        ({"price": "anna=3,ben=2", "labeler": "file"}, "for anna, ben"),
+        ({"price": "anna=3,ben=2", "labeler": "file"}, "got anna, ben"),
         ({"price": "anna=3", "labeler": "file", "annotators": "anna,ben"}, "annotators anna, ben"),
         ({"price": "anna=3,ben=x", "labeler": "file", "annotators": "anna,ben"}, "such as 2.50"),
     ],

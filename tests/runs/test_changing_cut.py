@@ -188,9 +188,9 @@ def test_an_annotator_who_joins_gets_new_rows_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "added", "words"),
     [
-        ({"price": "anna=3,ben=2", "annotators": "anna,ben"}, {"carl": "4"}, "does not suffice"),
+        ({"price": "anna=3,ben=2", "annotators": "anna,ben"}, {"carl": "4"}, "give a lower price"),
         ({"price": "anna=3,ben=2", "annotators": "anna,ben"}, {"carl": None}, "carl=PRICE"),
-        ({"price": "3"}, {"ben": "3.01"}, "does not suffice"),
+        ({"price": "3"}, {"ben": "3.01"}, "give a lower price"),
         ({}, {"ben": "3"}, "should have no price"),
         ({}, {"anna": None}, "different names"),
         ({}, {"b/n": None}, "different names"),

@@ -11,7 +11,7 @@ from stacksl.api import Run, prepare
 from stacksl.core import GATES
 from stacksl.core.gates.rules import GateState
 from stacksl.errors import SettingsError
-from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import resolve, settings_type
 from stacksl.runs.spec import RunSpec
@@ -56,8 +56,8 @@ def unsure(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_run_with_a_new_gate_s_setting_is_played_and_read_again(unsure, tmp_path) -> None:
     given = {"gate": unsure, "level": "0.25", "ridge": 0.5, "budget": 4, "features": "hashing"}
     plan = prepare(settings=given, out=tmp_path / "run")
-    players = assemble(plan.settings, _block(), list(range(10)), 4)
-    assert players.learner.gate == Unsure(level=0.25, ridge=0.5)
+    learner, _ = build_learner(plan.settings, _block(), list(range(10)), 4)
+    assert learner.gate == Unsure(level=0.25, ridge=0.5)
     run = plan.start()
     assert Run.open(run.path).folder.read_toml("run.toml")["level"] == 0.25
     again = RunSpec.open(run.folder)

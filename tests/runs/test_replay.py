@@ -84,7 +84,7 @@ def test_a_decision_that_differs_is_named(played, tmp_path, edit) -> None:
         value = (rows[spot].payload["choice"] + 1) % 3
     rows[spot] = replace(rows[spot], payload={**rows[spot].payload, name: value})
     other = fresh(played, tmp_path / "b", budget=9)
-    with pytest.raises(RunError, match=r"round 17 was recorded as .* but is .*resolved\.toml"):
+    with pytest.raises(RunError, match=r"round 17 was .* but the replay got .*resolved\.toml"):
         replay(rows, other, after=0, compare=True)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stacksl.api.stored import Run
     from stacksl.data import Dataset
     from stacksl.labelers.protocol import Labeler
-    from stacksl.runs.items.sources import Stock
+    from stacksl.runs.items.sources import Sources
     from stacksl.runs.loop.progress import Progress
 
 
@@ -32,7 +32,7 @@ class Plan:
     was checked and suffices.
     """
 
-    stock: Stock
+    sources: Sources
     resolved: Resolved
     budget: Budget
     out: Path
@@ -51,12 +51,12 @@ class Plan:
     @property
     def dataset(self) -> Dataset:
         """The items to choose from."""
-        return self.stock.pool
+        return self.sources.pool
 
     @property
     def test(self) -> Dataset | None:
         """The test set of the final model."""
-        return self.stock.test
+        return self.sources.test
 
     @property
     def audit(self) -> int:
@@ -75,7 +75,7 @@ class Plan:
     @property
     def rounds(self) -> int:
         """The items to be seen."""
-        return len(self.stock.dataset.items) - len(self.stock.aside)
+        return len(self.sources.dataset.items) - len(self.sources.aside)
 
     @property
     def money(self) -> int | None:
@@ -120,7 +120,7 @@ class Plan:
             if test is None and self.test is not None:
                 test = _keep(self.test, folder.path / "test.jsonl")
             spec = RunSpec(
-                folder, self.resolved, self.stock, self.budget, data, test, audit=self.audit
+                folder, self.resolved, self.sources, self.budget, data, test, audit=self.audit
             )
             if self.dataset.rejected:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
@@ -165,29 +165,29 @@ def prepare(
     if wanted.rounds is not None and data != STDIN:
         raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
     source, test_source = _sources(data, test, wanted)
-    stock = _stock(data, answers, test, wanted)
-    dataset = stock.pool
+    sources = _read_sources(data, answers, test, wanted)
+    dataset = sources.pool
     if not wanted.adapts:  # refused early
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
-    rounds = len(stock.dataset.items) - len(stock.aside)
+    rounds = len(sources.dataset.items) - len(sources.aside)
     budget = parse_budget(wanted.budget, rounds, wanted.price)
     if data is not None and source is not None:
         resolved = for_file(resolved, dataset, budget.labels)
         wanted = resolved.settings
     advice = _recipe_advice(resolved.preset, budget.labels / rounds)
     if labeler is None:
-        _check_labeler(wanted, stock)
+        _check_labeler(wanted, sources)
     _check_pool(wanted, dataset, budget.labels)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
     plan = Plan(
-        stock,
+        sources,
         resolved,
         budget,
         folder,
         _absolute(source),
         _absolute(test_source),
         labeler,
-        (*dataset.warnings, *warnings_of_test(dataset, stock.test), *resolved.warnings, *advice),
+        (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings, *advice),
         named=out is not None,
     )
     _ = plan.audit  # refused early
@@ -204,27 +204,27 @@ def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str 
     return source, own if data is None and test is None else _path(test)
 
 
-def _stock(data: Any, answers: Any, test: Any, settings: Settings) -> Stock:
-    """The items of `prepare`'s arguments, those to test on, and those whose labels are owned."""
+def _read_sources(data: Any, answers: Any, test: Any, settings: Settings) -> Sources:
+    """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
     from stacksl.runs.items.intake import answered, in_memory, like
-    from stacksl.runs.items.sources import Stock, given_classes, load, load_owned, load_test
+    from stacksl.runs.items.sources import Sources, given_classes, load, load_owned, load_test
     from stacksl.runs.items.spool import STDIN, spooled
 
     source, held = _sources(data, test, settings)
     classes = given_classes(None, settings)
     if source is not None:
-        stock = load(source, held, settings, classes=classes)
+        sources = load(source, held, settings, classes=classes)
     else:
         pool = spooled(settings, classes) if data == STDIN else in_memory(data, answers)
         tested = None if held is None else load_test(held, pool, settings)
         owned = load_owned(settings.owned, pool, settings)
-        stock = Stock.of(pool, tested, owned, () if classes is None else classes.descriptions)
+        sources = Sources.of(pool, tested, owned, () if classes is None else classes.descriptions)
     if test is not None and held is None:
         pair = isinstance(test, tuple) and len(test) == 2
-        stock = replace(stock, test=in_memory(*test) if pair else in_memory(test, None))
-    if stock.test is not None:
-        stock = replace(stock, test=answered(like(stock.test, stock.pool.classes)))
-    return stock
+        sources = replace(sources, test=in_memory(*test) if pair else in_memory(test, None))
+    if sources.test is not None:
+        sources = replace(sources, test=answered(like(sources.test, sources.pool.classes)))
+    return sources
 
 
 def run(
@@ -302,15 +302,15 @@ def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
     return find(Path("runs"), date.today().isoformat(), name)
 
 
-def _check_labeler(settings: Settings, stock: Stock) -> None:
+def _check_labeler(settings: Settings, sources: Sources) -> None:
     from stacksl.labelers.registry import make_labeler
     from stacksl.runs.session.assignment import FILE, expect_free
 
     if settings.labeler == FILE:
         expect_free(settings)
         return
-    answers = stock.dataset.answers
-    make_labeler(settings.labeler, answers=answers, sizes=stock.sizes, seed=settings.seed)
+    answers = sources.dataset.answers
+    make_labeler(settings.labeler, answers=answers, sizes=sources.sizes, seed=settings.seed)
 
 
 def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:

@@ -97,8 +97,8 @@ def _assemble() -> None:
         first, _, second = verb.partition(" ")
         if second and first not in groups:
             groups[first] = _group(first, panel)
-        home = groups[first] if second else app
-        home.command(
+        parent = groups[first] if second else app
+        parent.command(
             second or first,
             cls=options.command_class(function),
             help=prose(function.__doc__),

@@ -6,7 +6,7 @@ code  meaning
 0     done
 1     a fault of ours; the sentence asks to report it with ``--debug``
 2     what was asked cannot be done: one sentence says what to do instead
-130   stopped with Ctrl-C; the sentence holds the command that goes on
+130   stopped with Ctrl-C; the sentence has the command that continues
 141   whoever read stdout went away (``stacksl predict ... | head``)
 ====  ==========================================================================
 """
@@ -24,12 +24,12 @@ import typer
 
 from stacksl.errors import StackslError, kind_and_place
 
-# the root of the usage errors, whether typer carries click inside itself or imports it
+# the root of the usage errors, whether typer includes click or imports it
 _ClickException: type[Any] = typer.BadParameter.__mro__[2]
 
 
 def settle_streams() -> None:
-    """Make stdin, stdout and stderr take whatever comes.
+    """Make stdin, stdout and stderr accept any text.
 
     A stream that was closed (``>&-``) becomes the null device, whose number no file of a run can
     then be given. What an encoding cannot write (``LANG=C``) is escaped.
@@ -47,8 +47,8 @@ def call(words: Sequence[str]) -> int:
 
     Nothing is raised, and a traceback is printed only where the words hold ``--debug``.
     """
-    if told := _moved(words):
-        return _say(told, 2)
+    if sentence := _moved(words):
+        return _say(sentence, 2)
     try:
         code = _invoke(_named(words))
         sys.stdout.flush()
@@ -76,7 +76,7 @@ _MOVED = {
 
 
 def _moved(words: Sequence[str]) -> str | None:
-    """What to type instead of a verb of earlier versions; None for any other."""
+    """The message for a verb of earlier versions; None for any other."""
     first = words[0] if words else ""
     if first in _MOVED:
         return f"there is no verb '{first}' any more: use `{_MOVED[first]}`"
@@ -86,7 +86,7 @@ def _moved(words: Sequence[str]) -> str | None:
 
 
 def _named(words: Sequence[str]) -> list[str]:
-    """The words with an empty name behind a --free that has none, which the parser cannot read."""
+    """The words with an empty name after a --free without one, which the parser cannot read."""
     after = [*words[1:], "--"]  # one more than no words at all
     return [
         "--free=" if word == "--free" and following.startswith("-") else word
@@ -129,7 +129,7 @@ def _failed(error: Exception, *, debug: bool) -> int:
 
 
 def _system_sentence(error: OSError) -> str:
-    """What the system refused, as one sentence."""
+    """An error of the operating system, as one sentence."""
     where = f" '{error.filename}'" if error.filename else ""
     return (
         f"the system refused{where}: {error.strerror or error}; check the path and the free space"
@@ -149,5 +149,5 @@ def _one_line(text: str) -> str:
 
 
 def _silence_stdout() -> None:
-    """Points stdout at nothing, so that the flush at exit cannot fail a second time."""
+    """Redirect stdout to the null device, so that the flush at exit cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -43,7 +43,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "answer": (
         ("Take what a colleague filled in:", "stacksl answer runs/first sheets/0001.csv"),
         (
-            "Of several, with what came of them as JSON:",
+            "Of several, with the result as JSON:",
             "stacksl answer runs/first 0001-anna.csv 0001-ben.csv --json",
         ),
     ),
@@ -80,7 +80,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "refit": (
         (
-            "The audit has told its number; now let it teach:",
+            "Train on the audit's labels after its result was shown:",
             "stacksl refit runs/first --with-audit",
         ),
         ("For a script:", "stacksl refit runs/first --with-audit --json"),
@@ -135,7 +135,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "status": (
-        ("Where a run stands, also while it is running:", "stacksl status runs/first"),
+        ("The status of a run, also while it is running:", "stacksl status runs/first"),
         ("For a script:", "stacksl status runs/first --json"),
     ),
     "report": (
@@ -156,7 +156,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         ("Is the test set really unseen?", "stacksl data check train.csv --against test.csv"),
     ),
-    "ledger path": (("Where the ledger lies:", "stacksl ledger path runs/first"),),
+    "ledger path": (("The path of the ledger:", "stacksl ledger path runs/first"),),
     "ledger verify": (
         ("Was any row edited or cut?", "stacksl ledger verify runs/first"),
         ("For a script (exit code 2 where it was):", "stacksl ledger verify runs/first --json"),

@@ -1,4 +1,4 @@
-"""What is shown while a run works: one living line on a terminal, elsewhere now and then a line.
+"""Progress of a run: an updated line on a terminal, elsewhere a line from time to time.
 
 The line says where the run is, the labels spent of the budget, the accuracy so far before each
 label was seen, how open the gate is, and the time left. It goes to stderr.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C at a moment when there is something to say, such as how to go on."""
+    """Ctrl-C, with a sentence such as the command that continues the run."""
 
 
 PHASES = {
@@ -32,19 +32,19 @@ PHASES = {
 
 
 class Step(Protocol):
-    """What a run tells while it works (`stacksl.runs.loop.progress.Progress`)."""
+    """The progress of a run (`stacksl.runs.loop.progress.Progress`)."""
 
     @property
     def phase(self) -> str:
-        """What it is doing: a key of `PHASES`."""
+        """The phase: a key of `PHASES`."""
 
     @property
     def done(self) -> int:
-        """Items, rounds or steps behind it."""
+        """Items, rounds or steps done."""
 
     @property
     def total(self) -> int:
-        """Items, rounds or steps there are in this phase."""
+        """Items, rounds or steps of this phase in all."""
 
     @property
     def spent(self) -> int:
@@ -52,7 +52,7 @@ class Step(Protocol):
 
     @property
     def budget(self) -> int:
-        """Labels that may be spent."""
+        """The budget in labels."""
 
     @property
     def accuracy(self) -> float | None:
@@ -60,7 +60,7 @@ class Step(Protocol):
 
     @property
     def openness(self) -> float | None:
-        """How open the gate is: the share of recent rounds that it asked."""
+        """The share of recent rounds in which the gate asked."""
 
 
 Show = Callable[[Step], None]
@@ -112,7 +112,7 @@ class Encoding:
 
 
 def encoding(show: Show | None) -> Callable[[int, int], None] | None:
-    """A function of (done, total) that shows how far the features are."""
+    """A function of (done, total) that shows the progress of features."""
     return None if show is None else lambda done, total: show(Encoding(done, total))
 
 

@@ -34,7 +34,7 @@ READING = ("format", "prompt_column", "label_column")
 
 Verb = TypeVar("Verb", bound=Callable[..., None])
 
-_UsageError: type[Any] = typer.BadParameter.__mro__[1]  # typer may carry click inside itself
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]  # typer may include its own copy of click
 
 
 def takes(*names: str) -> Callable[[Verb], Verb]:
@@ -129,7 +129,7 @@ def _place(parameter: Any) -> int:
 
 
 def _refuse_setting(option: str, words: list[str]) -> None:
-    """Say how the setting is given that somebody typed as an `option`."""
+    """The message for a setting that was typed as an `option` but has none."""
     from stacksl.runs.settings.resolve import known_settings
 
     name = option.lstrip("-").replace("-", "_")

@@ -1,4 +1,4 @@
-"""How results look: JSON for scripts, aligned facts for people."""
+"""Formats of results: JSON for scripts, aligned facts for people."""
 
 from __future__ import annotations
 

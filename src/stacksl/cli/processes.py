@@ -1,4 +1,4 @@
-"""Several processes of one command: the first plays it, the others compute with it.
+"""Several processes of one command: the first runs it, the others serve its calls of the model.
 
 torchrun --nproc-per-node 2 -m stacksl run train.jsonl --model ...
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 def in_crew(play: Callable[[], int]) -> int:
     """The exit code of `play`, which only the first of several processes runs.
 
-    The others serve it until it is done, whatever the command; torch is loaded only where there
+    The others serve it until it is done; torch is loaded only where there
     is more than one process.
     """
     if int(os.environ.get("WORLD_SIZE") or "1") < 2:
@@ -39,7 +39,7 @@ def in_crew(play: Callable[[], int]) -> int:
 
 
 def _unformed(sentence: str, code: int) -> int:
-    """The exit code of a process that never met the others; the first one says why."""
+    """The exit code of a process that could not join the others; the first one prints why."""
     if os.environ.get("RANK", "0") == "0":
         print(f"stacksl: {sentence}", file=sys.stderr)
     return code

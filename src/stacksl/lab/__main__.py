@@ -1,7 +1,7 @@
-"""`python -m stacksl.lab DIR`: the tables in DIR/*.md as the records in DIR/results.
+"""`python -m stacksl.lab DIR`: writes the tables in DIR/*.md from the records in DIR/results.
 
 A record is what `stacksl reproduce STUDY --json` prints, kept as `results/NAME.json`; its table
-stands in a page between `<!-- study: NAME -->` and `<!-- end -->`.
+is in a page between `<!-- study: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A gate's level by bisection, so that the labels it asks for come to the budget (DESIGN D16).
 
-The gate is played on a simulated stream, over and over, at levels that close in on the one where
-it stops to spend the budget of its own accord. Nothing is bought.
+The gate is run on a simulated stream at levels that converge to the one where its own rule asks for
+exactly the budget. Nothing is bought.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def calibrate_to_budget(
 
     Args:
         gate: a name in `LEVELS`.
-        play: plays a gate under this budget on a stream that stands for the one to come, such as
+        play: plays a gate under this budget on a stream like the one to come, such as
             a `simulated_stream` of warm-up items, from the same start every time.
         budget: B.
         tolerance: the share of the budget that may be missing just above the level.
@@ -186,7 +186,7 @@ def simulated_stream(
     labels: bool = False,
     seed: int = 0,
 ) -> tuple[Array, NDArray[Any]]:
-    """A stream made of warm-up items alone: `horizon` of them drawn anew, and made-up answers.
+    """A stream made of warm-up items alone: `horizon` of them, drawn again, with simulated answers.
 
     The answers follow a θ drawn uniformly on the sphere of radius `norm_bound`: what the scorer
     believes before round 1, and no label is bought for it.

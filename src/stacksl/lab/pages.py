@@ -1,4 +1,4 @@
-"""The tables on the pages of the documentation, made again from the records of the studies."""
+"""Tables on the pages of the documentation, generated from the records of the studies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _shown_as_its_study(rows: Sequence[Row]) -> str:
 def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
     """`text` with its tables as the records have them.
 
-    A table stands between `<!-- study: NAME -->` and `<!-- end -->`, NAME being that of a record,
+    A table is between `<!-- study: NAME -->` and `<!-- end -->`, NAME being that of a record,
     or `laboratory`, which all records make.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The paper's tables, each made again by one command: `STUDIES` by name.
+"""The studies by name, `STUDIES`: one command reproduces each table of the paper.
 
 A study is a claim and the lines of a table; numbers that are missing are measured, and rows of one
 JSON schema are made of them (`rows.KEYS`). There are two kinds: `LANGUAGE` adapts language models

@@ -1,7 +1,7 @@
-"""The specification of a run: all that is known before its first round, and how it is read back.
+"""The specification of a run: all that is known before its first round.
 
-`run.toml` holds what differs from the defaults, `resolved.toml` every setting with its origin,
-where the data came from, and the versions.
+`run.toml` has the settings that differ from the defaults; `resolved.toml` has every setting with
+its origin, the place of the data, and the versions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from stacksl.data import Classes, Dataset, write_classes
 from stacksl.errors import RunError, SettingsError
 from stacksl.files.atomic import write_atomic
-from stacksl.runs.items.sources import CLASSES, More, Stock, given_classes, load, with_more
+from stacksl.runs.items.sources import CLASSES, More, Sources, given_classes, load, with_more
 from stacksl.runs.settings.budget import Budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.plugins import load_plugins, plugin_versions
@@ -27,14 +27,14 @@ from stacksl.runs.storage.tombstones import as_it_was
 from stacksl.types import Item
 from stacksl.version import __version__
 
-PENDING = "pending"  # in `resolved.toml`: a change that is not recorded yet; its names begin so
+PENDING = "pending"  # prefix in `resolved.toml` of a change that is not in the ledger yet
 REOPEN = "pending_reopen"
 
 CHANGEABLE = {
     "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
     "weight_decay",
 }  # fmt: skip
-"""What a run may change on the way: how its refits are trained."""
+"""Settings that may change during a run: how its refits are trained."""
 
 CLASSES_DIGEST = "classes_sha256"  # in `resolved.toml`: of the file of classes
 
@@ -46,10 +46,10 @@ LIBRARIES = (
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a run may spend after its budget was changed.
+    """The budget of a run after a change.
 
-    `labels` in all, `money` in micro-units (None where only labels count), and how many labels each
-    `audits` takes: a new one where the last had been shown.
+    `labels` in all, `money` in micro-units (None where only labels count), and the labels of each
+    audit in `audits`: a new audit is drawn where the last result was shown.
     """
 
     labels: int
@@ -64,18 +64,18 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """One run to be made, resumed or looked at.
+    """One run: settings with their origin, items, budget and folder.
 
-    `data` and `test` name the sources: a path, or `sample`; in-memory items are written into the
-    run's folder first and are then files like any other. `budget` and `audit` (how many of its
-    labels measure the final model) are those the run began with, `more` the files that came since
-    and `now` what it may spend by now, where that was changed. With `pending` the last change is
-    still to be recorded, and with `reopen` it asks again for items answered with no class.
+    `data` and `test_source` name the sources: a path, or `sample`; items made in Python are written
+    into the run's folder and read from there. `budget` and `audit` (the labels that measure the
+    final model) are those at the start of the run, `more` the files added since, and `now` the
+    changed budget, if any. With `pending` the last change is not in the ledger yet, and with
+    `reopen` that change buys one more label of items answered with no class.
     """
 
     folder: RunFolder
     resolved: Resolved
-    stock: Stock
+    sources: Sources
     budget: Budget
     data: str
     test_source: str | None
@@ -87,7 +87,7 @@ class RunSpec:
 
     @property
     def terms(self) -> Terms:
-        """What the run may spend by now."""
+        """The current budget."""
         return self.now or Terms(self.budget.labels, self.budget.money, (self.audit,))
 
     @property
@@ -97,18 +97,18 @@ class RunSpec:
 
     @property
     def dataset(self) -> Dataset:
-        """All items of the run: see `Stock`."""
-        return self.stock.dataset
+        """All items of the run; see `Sources`."""
+        return self.sources.dataset
 
     @property
     def test(self) -> Dataset | None:
-        """What the final model is tested on."""
-        return self.stock.test
+        """The test set of the final model."""
+        return self.sources.test
 
     def write(self) -> None:
         """Write `run.toml` and `resolved.toml`, and the classes that were given."""
-        if self.settings.classes is not None and self.stock.classes is not None:
-            write_atomic(self.folder.path / CLASSES, write_classes(self.stock.classes))
+        if self.settings.classes is not None and self.sources.classes is not None:
+            write_atomic(self.folder.path / CLASSES, write_classes(self.sources.classes))
         facts: dict[str, Any] = {"data": self.data}
         if self.test_source is not None:
             facts["test"] = self.test_source
@@ -130,12 +130,12 @@ class RunSpec:
 
     @classmethod
     def open(cls, folder: RunFolder, data: str | None = None) -> RunSpec:
-        """The spec of an existing run; `data` says where its file lies now, if it was moved.
+        """The spec of an existing run; `data` is the new path of its file, if that was moved.
 
         Raises:
             RunError: if the settings cannot be read.
             SettingsError: a plugin of the run cannot be imported.
-            DataError: if the data file is gone.
+            DataError: if the data file is missing.
         """
         table = folder.read_toml("resolved.toml")
         load_plugins(table.get("plugins"))
@@ -160,24 +160,24 @@ class RunSpec:
         _expect_classes(folder, table)
         kept = given_classes(folder, settings)
         classes = _began(kept, table)
-        stock = load(source, held, settings, columns=columns, classes=classes, warn=False)
-        stock = stock if kept is None else stock.grown(kept)
-        stock = stock.joined_by(_pending_classes(table, stock.classes))
+        sources = load(source, held, settings, columns=columns, classes=classes, warn=False)
+        sources = sources if kept is None else sources.with_classes(kept)
+        sources = sources.with_added_classes(_pending_classes(table, sources.classes))
         resolved = Resolved(settings, origin, table.get("preset"))
         more = tuple(_more(table))
         for each in more:
-            stock = with_more(stock, each, settings)
-        stock = as_it_was(folder, stock)
+            sources = with_more(sources, each, settings)
+        sources = as_it_was(folder, sources)
         audit = int(table.get("audit_labels", 0))
         now = _terms(table)
         pending = bool(table.get(PENDING)), bool(table.get(REOPEN))
-        return cls(folder, resolved, stock, budget, source, held, audit, more, now, *pending)
+        return cls(folder, resolved, sources, budget, source, held, audit, more, now, *pending)
 
     def announce_classes(self, text: str) -> None:
-        """Say in `resolved.toml` what the file of classes is to have next.
+        """Add the digest of the next file of classes to `resolved.toml`.
 
-        Until it is written the present one counts as well, so that a kill between the two files
-        loses nothing.
+        The digest of the present file stays valid until the next one is written, so that a kill
+        between the two writes loses nothing.
         """
         table = self.folder.read_toml("resolved.toml")
         known = str(table.get(CLASSES_DIGEST, "")).split(",")
@@ -187,14 +187,14 @@ class RunSpec:
             self.folder.write_toml("resolved.toml", table, "everything this run was made with")
 
     def note(self, facts: Mapping[str, Any]) -> None:
-        """Add `facts` on how the run computes to `resolved.toml`; those known stay as they are."""
+        """Add `facts` on how the run computes to `resolved.toml`; known ones are not changed."""
         table = self.folder.read_toml("resolved.toml")
         if facts.keys() - table.keys():
             everything = {**facts, **table}
             self.folder.write_toml("resolved.toml", everything, "everything this run was made with")
 
     def with_training(self, settings: Mapping[str, Any]) -> Settings:
-        """The run's settings with other ones of training.
+        """The run's settings with changed settings of training.
 
         Raises:
             SettingsError: a setting that a run cannot change once it has begun, or a wrong value.
@@ -210,11 +210,11 @@ class RunSpec:
         return self.settings.model_copy(update={name: getattr(resolved, name) for name in settings})
 
     def changed(self, settings: Mapping[str, Any]) -> tuple[RunSpec, list[str]]:
-        """This spec with other settings of training, and a sentence for each that differs.
+        """This spec with changed settings of training, and a warning for each change.
 
-        The labels bought so far stay what they are, so that those which were paid for survive a
-        refit that ran out of memory or diverged; which ones are bought next depends on the model
-        that comes of it. `resolved.toml` is written again: to be called by who holds the run.
+        The bought labels are kept, so that a refit which ran out of memory or diverged loses none;
+        later purchases depend on the new model. The caller must hold the run's lock, since
+        `resolved.toml` is written.
 
         Raises:
             SettingsError: see `with_training`.
@@ -236,10 +236,10 @@ class RunSpec:
         return replace(self, resolved=Resolved(values, origin, self.resolved.preset)), said
 
     def changed_versions(self) -> list[str]:
-        """A sentence for each library that is not the one the run began with."""
+        """A warning for each library whose version differs from that at the start of the run."""
         table = self.folder.read_toml("resolved.toml")
         return [
-            f"this run began with {name.removeprefix('version_')} {table[name]} and goes on with"
+            f"this run began with {name.removeprefix('version_')} {table[name]} and continues with"
             f" {now}: its numbers may differ from an undisturbed run's"
             for name, now in versions(self.settings.plugins).items()
             if name in table and table[name] != now
@@ -253,7 +253,7 @@ def _classes_digest(folder: RunFolder) -> str:
 
 
 def _expect_classes(folder: RunFolder, table: Mapping[str, Any]) -> None:
-    """Hold that a run's file of classes is the one it wrote.
+    """Check that the file of classes is the one that the run wrote.
 
     Raises:
         RunError: it is not.
@@ -266,7 +266,7 @@ def _expect_classes(folder: RunFolder, table: Mapping[str, Any]) -> None:
 
 
 def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
-    """Of the classes in a run's folder those it began with: some may have been added since."""
+    """The classes at the start of the run, of those in its folder."""
     first = table.get("classes_began")
     if kept is None or first is None:
         return kept
@@ -274,7 +274,7 @@ def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
 
 
 def _pending_classes(table: Mapping[str, Any], known: Classes | None) -> dict[str, str]:
-    """The classes, with their descriptions, that a change adds and the list does not have yet."""
+    """The classes of a pending change that the file does not have yet, with descriptions."""
     if f"{PENDING}_class_1" not in table or known is None:
         return {}
     missing = int(table["classes_now"]) - len(known.names)
@@ -284,7 +284,7 @@ def _pending_classes(table: Mapping[str, Any], known: Classes | None) -> dict[st
 
 
 def _more(table: Mapping[str, Any]) -> Iterator[More]:
-    """The files that came after the run had begun, in their order."""
+    """The files added after the run began, in their order."""
     number = 1
     while (path := table.get(f"more_{number}")) is not None:
         owned = table[f"more_{number}_kind"] == "owned"
@@ -308,15 +308,15 @@ def _beside(folder: RunFolder, source: str) -> str:
 def content(item: Item, answer: int | None = None) -> str:
     """The canonical text by which the ledger recognises an item at resume.
 
-    It holds the `answer` where the labeler reads it from the file: a changed one would mix two
-    truths in one run. Only a salted hash of it is kept.
+    It includes the `answer` where the labeler reads it from the file, so that a changed answer is
+    detected. Only a salted hash of the text is stored.
     """
     known = () if answer is None else (f"\x1d{answer}",)
     return "\x1e".join((item.prompt, *item.candidates, *known))
 
 
 def versions(plugins: str | None) -> dict[str, str]:
-    """The versions that decide bits: of Python, stacksl, numeric libraries and the `plugins`."""
+    """The versions that results depend on: Python, stacksl, libraries and the `plugins`."""
     found = {
         "version_python": ".".join(str(part) for part in sys.version_info[:3]),
         "version_stacksl": __version__,

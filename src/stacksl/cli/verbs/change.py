@@ -1,4 +1,4 @@
-"""`stacksl change`: another budget, more items, labels, classes or annotators in a begun run."""
+"""`stacksl change`: a new budget, more items, labels, classes or annotators for a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, dollars
-from stacksl.cli.verbs.run import shown_run, somebody_is_there, word
+from stacksl.cli.verbs.run import is_interactive, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, plural
 
@@ -40,17 +40,18 @@ Description = Annotated[
     typer.Option(metavar="D", help="What a class means, in the order of --add-class."),
 ]
 Reopen = Annotated[
-    bool, typer.Option("--reopen", help="Buy labels anew where the answer was none of these.")
+    bool, typer.Option("--reopen", help="Buy one more label where the answer was none of these.")
 ]
 AddAnnotator = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME[=PRICE]",
-        help="A person who answers by file, too; gets rows that are handed out from now on.",
+        help="One more person who answers by file, and gets rows assigned from now on.",
     ),
 ]
 Later = Annotated[
-    bool, typer.Option("--later", help="Record the change; `stacksl resume` goes on with it.")
+    bool,
+    typer.Option("--later", help="Record the change only; `stacksl resume` continues the run."),
 ]
 
 
@@ -71,11 +72,11 @@ def change(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Change a run that has begun, and go on with it.
+    """Change a run that has begun, and continue it.
 
     The options may be combined. They are checked together, before anything is written, and
     recorded in one transaction. A budget is never below what is spent; where the run had finished,
-    some of the labels added measure the model anew, since the first audit has been seen.
+    some of the labels added are a new audit, since the result of the first has been seen.
 
     Answers of none of these whose right text names an added class are learnt as it, and cost
     nothing. The others were given without it: with --reopen one more label of each of their items
@@ -95,8 +96,12 @@ def change(
     }
     offered = opened.change(**wanted, dry_run=True)
     if dry_run:
-        told = replace(offered, measured=0)  # what an audit's answers say is told at the end
-        print(as_json({"run": run, **_facts(told, reopen)}) if json else _told(told, wanted, run))
+        shown = replace(offered, measured=0)  # what an audit's answers say is shown at the end
+        print(
+            as_json({"run": run, **_facts(shown, reopen)})
+            if json
+            else _described(shown, wanted, run)
+        )
         return
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
@@ -108,8 +113,8 @@ def change(
     if json:
         print(as_json({**opened.status(), **_facts(found, reopen)}))
         return
-    said = f"go on with: stacksl resume {word(run)}" if later else shown_run(opened)
-    print(f"{_told(found, wanted, run)}\n\n{said}")
+    said = f"continue with: stacksl resume {word(run)}" if later else shown_run(opened)
+    print(f"{_described(found, wanted, run)}\n\n{said}")
 
 
 def _classes(names: list[str], descriptions: list[str]) -> dict[str, str]:
@@ -129,7 +134,7 @@ def _annotator(text: str) -> tuple[str, str | None]:
 
 
 def _agree(offered: Outcome, reopen: bool, yes: bool) -> None:
-    """Say what may be bought for how much and, on a terminal, ask.
+    """Print what may be bought at which cost and, on a terminal, ask for consent.
 
     Raises:
         typer.Abort: if the answer is no.
@@ -142,7 +147,7 @@ def _agree(offered: Outcome, reopen: bool, yes: bool) -> None:
         bought.append(f"{_again(offered)} at most, within the budget")
     for line in bought:
         print(line, file=sys.stderr)
-    if bought and not yes and somebody_is_there():
+    if bought and not yes and is_interactive():
         typer.confirm("Buy them?", abort=True, err=True)
 
 
@@ -167,8 +172,8 @@ def _facts(found: Outcome, reopen: bool) -> dict[str, Any]:
     }
 
 
-def _told(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
-    """What the change comes to, a line for each part of it."""
+def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
+    """The effect of the change, a line for each part of it."""
     lines = []
     if wanted["budget"] is not None:
         lines.append(f"the budget is {plural(found.labels, 'label')} in all")

@@ -54,7 +54,7 @@ def export(
 
     if merge is None and task is None:
         raise SettingsError(
-            "export should be told what to write, but nothing was given: add --merge OUT for one"
+            "expected something to write, got nothing: give --merge OUT for one"
             " model, or --task FILE OUT for a task of lm-eval"
         )
     opened = Run.open(run)
@@ -101,8 +101,8 @@ def _task(
         for name in ("peft", "revision"):
             arguments.pop(name, None)
         arguments["pretrained"] = str(merge.absolute())
-    told = {"folder": written.folder, "names": written.names, "items": written.items}
-    return {"task": told, "command": command(written, arguments)}
+    task = {"folder": written.folder, "names": written.names, "items": written.items}
+    return {"task": task, "command": command(written, arguments)}
 
 
 def _left_out(task: Task, rejected: int) -> list[str]:

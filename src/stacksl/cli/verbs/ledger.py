@@ -21,7 +21,7 @@ COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "lab
 
 
 def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
-    """Where a run's ledger lies."""
+    """Print the path of a run's ledger."""
     from stacksl.runs.storage.folder import RunFolder
 
     where = RunFolder.open(run).ledger
@@ -43,7 +43,7 @@ def verify(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """Check that no row of the ledger was edited and no tail cut off.
+    """Check that no row of the ledger was edited and none is missing at its end.
 
     Every row carries the hash of the one before. Checkpoints, facts, report and card of the run
     carry the ledger's length and last hash, and so does its head, which is printed: keep it

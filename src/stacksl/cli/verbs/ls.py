@@ -1,4 +1,4 @@
-"""`stacksl status`, `stacksl report` and `stacksl ls`: what there is, and where it stands."""
+"""`stacksl status`, `stacksl report` and `stacksl ls`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Kind = Annotated[
     ),
 ]
 Folder = Annotated[
-    Path, typer.Option("--folder", metavar="DIR", help="Where the runs lie.", show_default=True)
+    Path, typer.Option("--folder", metavar="DIR", help="The folder of the runs.", show_default=True)
 ]
 
 NoText = Annotated[
-    bool, typer.Option("--no-text", help="Leave out whatever the data say, to forward the report.")
+    bool, typer.Option("--no-text", help="Leave out all texts of the data, to forward the report.")
 ]
 ClassNames = Annotated[
     bool, typer.Option("--class-names", help="With --no-text: keep the names of the classes.")
@@ -38,7 +38,7 @@ ClassNames = Annotated[
 def status(
     run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
 ) -> None:
-    """Where a run stands: its state, rounds, labels and money.
+    """The status of a run: its state, rounds, labels and money.
 
     It only reads, so it may be asked while the run is going on.
     """
@@ -71,7 +71,7 @@ def _shown(result: Mapping[str, Any]) -> str:
 
 
 def _labels(result: Mapping[str, Any]) -> str:
-    """What became of the budget; an answer that teaches nothing is paid, but not learnt."""
+    """The spent budget; an answer without a label is paid, but not learnt."""
     measuring = result["spent"] - result["asked"]
     bought = f"{count(result['spent'])} of {count(result['budget'])}"
     parts = [f"{bought} bought"]
@@ -140,7 +140,7 @@ def _row(each: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _first_lines(known: Mapping[str, Any], package: str = "") -> dict[str, str]:
-    """Each name with the first sentence of what it stands for.
+    """Each name with the first sentence of its description.
 
     A function without a word of its own only picks one of the classes of a module: that module
     of the `package` whose name is the registry's, and then its docstring is the one.

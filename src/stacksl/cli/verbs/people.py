@@ -40,11 +40,11 @@ def answer(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Take answers from filled-in sheets, learn from them, and write the next sheet.
+    """Read answers from filled-in sheets, learn from them, and write the next sheet.
 
     Sheets may come late, in part, twice, or contradict each other: every answer is paid for once,
-    and nothing that was accepted is lost. A cell that is not understood is named with its file,
-    row and column, the rest is taken all the same, and the exit code is 2.
+    and nothing that was accepted is lost. A cell that cannot be read is named with its file, row
+    and column, all other cells are entered, and the exit code is 2.
     """
     from stacksl.api import Run
 
@@ -76,17 +76,17 @@ def people(
     ] = None,
     drop: Annotated[
         bool,
-        typer.Option("--drop", help="Buy other items instead of handing freed rows out again."),
+        typer.Option("--drop", help="Buy other items instead of assigning freed rows again."),
     ] = False,
     wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Who answers: rows open and answered, and who is away; free rows that nobody will answer.
+    """List annotators with their open and answered rows; free rows for others to answer.
 
-    Freed rows are handed out anew. An answer that still arrives on an old sheet counts, as long as
-    nobody else has given one. Rows that measure the model are handed out again even with --drop.
+    Freed rows are assigned again. An answer that still arrives on an old sheet counts, unless
+    another one was given before. Rows that measure the model are assigned again even with --drop.
     """
     from stacksl.api import Run
 
@@ -136,12 +136,12 @@ def _shown(run: Run, received: Received) -> str:
     lines = facts(
         [
             ("Accepted", ", ".join(said) or "none that is new"),
-            ("Came before", count(received.repeated) if received.repeated else None),
+            ("Repeated", count(received.repeated) if received.repeated else None),
             (
                 "Contradict or late",
                 f"{count(received.disputed)}, kept but not paid" if received.disputed else None,
             ),
-            ("Not understood", count(len(received.faults)) if received.faults else None),
+            ("Not readable", count(len(received.faults)) if received.faults else None),
             ("Still empty", count(received.empty) if received.empty else None),
             ("Predicted before", f"{right} of {total} right" if total else None),
         ]

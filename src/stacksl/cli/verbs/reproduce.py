@@ -94,8 +94,8 @@ def reproduce(
     """Make a table of the paper again: its whole grid, its numbers beside ours.
 
     Without --model and --data the sample model is measured on its own questions, in a table of
-    its own. What was measured is kept, so a command that was stopped goes on where it was. Numbers
-    of the paper stand only beside its own model on its own data. Studies of synthetic streams take
+    its own. Measurements are kept, so a command that was stopped continues where it was. Numbers of
+    the paper are shown only beside its own model on its own data. Studies of synthetic streams take
     no model and no data.
     """
     from stacksl.lab.streams.trial import StreamStudy
@@ -150,7 +150,7 @@ def _measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:
     except KeyboardInterrupt as stop:
         raise Stopped(
             f"stopped; {len(bench.store) - before} new measurements are kept in"
-            f" {bench.store.path}: the same command goes on"
+            f" {bench.store.path}: the same command continues"
         ) from stop
     finally:
         if not quiet and sys.stderr.isatty():

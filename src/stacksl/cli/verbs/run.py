@@ -77,15 +77,15 @@ def resume(
     run: options.RunFolder,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where the run's data lies now, if it was moved."),
+        typer.Option(metavar="FILE", help="The path of the run's data, if it was moved."),
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Train otherwise from here on, such as batch_tokens=1024 after a refit that ran "
-            "out of memory.",
+            help="Change a setting of training from here on, such as batch_tokens=1024 after a "
+            "refit that ran out of memory.",
         ),
     ] = None,
     wait: options.Wait = options.PATIENCE,
@@ -93,11 +93,11 @@ def resume(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Go on with a run that was stopped, killed or is waiting.
+    """Resume a run that was stopped, killed or is waiting.
 
     It ends as the undisturbed run would have: the same purchases, the same model. A finished run
-    is left as it is, unless `change --later` has given it more to do. With --set a language model
-    is trained otherwise from here on, and the report says so; no label is bought twice.
+    is left as it is, unless `change --later` has changed it. With --set a language model
+    is trained with other settings from here on, and the report says so; no label is bought twice.
     """
     from stacksl.api import Run
 
@@ -113,10 +113,10 @@ def resume(
 
 
 def _killed(run: Run) -> str:
-    """What to say of a run that ended without a word."""
+    """The warning about a run that was killed."""
     adapts = "model" in run.folder.read_toml("resolved.toml")
     more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
-    return f"this run was killed, or the machine went down; it goes on where it was{more}"
+    return f"this run was killed, or the machine went down; it continues where it was{more}"
 
 
 def setting_of(text: str) -> tuple[str, Any]:
@@ -151,26 +151,26 @@ def _config(path: Path | None) -> dict[str, Any]:
 
 
 def _expected(plan: Plan) -> str:
-    """What the run will tell of its model, and what that takes of the budget."""
+    """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
 
     return expected_width(plan.audit, plan.labels)
 
 
 def _agree(plan: Plan, yes: bool) -> None:
-    """Say what will be bought for how much and, on a terminal, ask.
+    """Print what will be bought at which cost and, on a terminal, ask for consent.
 
     Raises:
         typer.Abort: if the answer is no.
     """
     bought = f"{count(plan.labels)} labels for {dollars(plan.money)} at most"
     print(bought, file=sys.stderr)
-    if not yes and somebody_is_there():
+    if not yes and is_interactive():
         typer.confirm("Buy them?", abort=True, err=True)
 
 
-def somebody_is_there() -> bool:
-    """Whether a person can be asked."""
+def is_interactive() -> bool:
+    """Whether standard input and standard error are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -214,12 +214,12 @@ def _shown_plan(plan: Plan) -> str:
 
 def _stopped(folder: Path) -> Stopped:
     if (folder / "run.toml").exists():
-        return Stopped(f"stopped; go on with: stacksl resume {word(folder)}")
+        return Stopped(f"stopped; continue with: stacksl resume {word(folder)}")
     return Stopped("stopped before the run began; nothing was bought")
 
 
 def run_facts(run: Run, status: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a run came to, as the JSON of `run` and `resume`."""
+    """The result of a run, as the JSON of `run` and `resume`."""
     return {
         **(run.status() if status is None else status),
         "report": run.path / "report.html",
@@ -228,7 +228,7 @@ def run_facts(run: Run, status: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def _finish(run: Run, json: bool) -> None:
-    """Print what the run came to; one that was stopped ends the call as Ctrl-C does."""
+    """Print the result of a run; a stopped one ends the call as Ctrl-C does."""
     result = run_facts(run)
     if result["state"] == "stopped":
         raise _stopped(run.path)
@@ -236,7 +236,7 @@ def _finish(run: Run, json: bool) -> None:
 
 
 def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
-    """What a run came to, or what it waits for, with the commands that go on.
+    """The result of a run, or what it waits for, with the next commands.
 
     `status` is that of the run, where it is known already.
     """
@@ -307,7 +307,7 @@ def _left_over(folder: Path, result: dict[str, Any]) -> str | None:
 
 
 def _promised(result: dict[str, Any]) -> str:
-    """The labels so far; those that measure the model are promised from the start."""
+    """The labels so far; those of the audit are reserved from the start."""
     labels = f"{count(result['spent'])} of {count(result['budget'])}"
     return f"{labels} asked, answered or promised{_measuring(result)}"
 

@@ -1,4 +1,4 @@
-"""Compiled loops over array streams: the same decisions as `learner`, without its steps.
+"""Compiled loops over array streams: with the same decisions as `Learner`.
 
 What numba compiles is in modules that only `run_stream` loads, at its first use.
 """

@@ -51,7 +51,7 @@ def stamp(*modules: ModuleType) -> int:
 
     numba keeps an entry point's machine code, with that of all it calls, until the entry point's
     own file changes. Its cache is also keyed by the closure, so that a change of any module in
-    the stamp, or of this one, compiles it anew.
+    the stamp, or of this one, compiles it again.
     """
     files = [__file__, *(str(module.__file__) for module in modules)]
     texts = b"".join(Path(file).read_bytes() for file in files)

@@ -1,7 +1,7 @@
 """Decisions of a round: the action, the gate's statistic, threshold and next state.
 
-Every gate's arithmetic is that of `rules` and `measures`, compiled unchanged and dispatched on the
-gate's code.
+The arithmetic of a gate is that of `rules` and `statistics`, compiled unchanged and dispatched on
+the code of the gate.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import numpy as np
 
 from stacksl.core import confidence
 from stacksl.core.blocks import Array
-from stacksl.core.gates import rules
-from stacksl.core.gates import statistics as measures
+from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.lab.engines.compiling import allocating, compiled
 from stacksl.lab.engines.loop_state import LEARNT, ROUNDS, Certificates, Memory
@@ -32,11 +31,11 @@ _peak = allocating(rules.peak)
 _adpo_statistic = allocating(rules.adpo_statistic)
 _adpo_threshold = allocating(rules.adpo_threshold)
 _adpo_measure = allocating(rules.adpo_measure)
-_lucb_statistic = allocating(measures.lucb_statistic)
-_width_statistic = allocating(measures.width_statistic)
-_width_threshold = allocating(measures.width_threshold)
-_dgs_statistic = allocating(measures.dgs_statistic)
-_avoided_statistic = allocating(measures.avoided_statistic)
+_lucb_statistic = allocating(statistics.lucb_statistic)
+_width_statistic = allocating(statistics.width_statistic)
+_width_threshold = allocating(statistics.width_threshold)
+_dgs_statistic = allocating(statistics.dgs_statistic)
+_avoided_statistic = allocating(statistics.avoided_statistic)
 _radius = allocating(confidence.radius)
 
 RANDOM, UNIFORM, LLF, MARGIN, CONTESTED, ADPO = 1, 2, 3, 4, 5, 6  # the gates' codes
@@ -184,7 +183,7 @@ def statistic(
 ) -> float:
     """The gate's g (score units); NaN where it is made of widths and they are.
 
-    `from_policy` is that of `entropy` and `information`, in nats (`informing.policy_statistic`).
+    `from_policy` is that of `entropy` and `information`, in nats (see `policy_statistics`).
     """
     if plan.gate == RANDOM:
         return _random_statistic(clock)

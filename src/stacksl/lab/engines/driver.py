@@ -1,4 +1,4 @@
-"""The compiled engines from outside: what their loops are given, chunk by chunk."""
+"""Calls of the compiled engines: their arguments, chunk by chunk."""
 
 from __future__ import annotations
 

@@ -9,15 +9,17 @@ from numpy.typing import NDArray
 
 from stacksl.core import confidence, drift, losses
 from stacksl.core.blocks import Array
-from stacksl.core.gates import rules
-from stacksl.core.gates import statistics as measures
+from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock
-from stacksl.lab.engines import algebra, learning
-from stacksl.lab.engines import decide as judging
-from stacksl.lab.engines import gradient as descent
-from stacksl.lab.engines import loop_state as rooms
-from stacksl.lab.engines import plan as plans
-from stacksl.lab.engines import policy_statistics as informing
+from stacksl.lab.engines import (
+    algebra,
+    decide,
+    gradient,
+    learning,
+    loop_state,
+    plan,
+    policy_statistics,
+)
 from stacksl.lab.engines.compiling import compiled, kept, stamp
 from stacksl.lab.engines.loop_state import ASKED, Certificates, Memory, Space
 from stacksl.lab.engines.plan import THETA, Plan
@@ -47,16 +49,16 @@ def _play(
     for i in range(len(phi)):
         t = start + i
         clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
-        verdict = judging.forced(clock, plan.exact_spend)
+        verdict = decide.forced(clock, plan.exact_spend)
         if not _show(memory, space, out, phi[i], follows, t):
             return t
         rows = space.rows if follows else phi[i]
         choice, fresh = _decide(plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t)
-        asks = judging.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
+        asks = decide.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
         if asks and plan.asked_choice:
             choice, fresh = _change(plan, memory, space, out, rows, fresh, t), True
-        if judging.steadies(plan, asks, verdict):
-            descent.gradient_step(plan, memory, space, rows, none)
+        if decide.steadies(plan, asks, verdict):
+            gradient.gradient_step(plan, memory, space, rows, none)
         if asks:
             gold, reward = _answer(space, labels, rewards, utilities, i, choice, follows)
             _take(plan, memory, space, out, rows, choice, gold, reward, fresh, guarded, t)
@@ -80,21 +82,21 @@ def _decide(
     t: int,
 ) -> tuple[int, bool]:
     """The action, and whether the images in `space` were computed; writes the certificate."""
-    reach = judging.reach_of(plan, memory)
+    reach = decide.reach_of(plan, memory)
     fresh = plan.track != THETA and (
-        judging.needs_widths(plan, verdict)
-        or judging.in_doubt(plan, space.scores, judging.longest(rows), reach)
+        decide.needs_widths(plan, verdict)
+        or decide.in_doubt(plan, space.scores, decide.longest(rows), reach)
     )
     if fresh:
         algebra.images(memory.gram_inv, rows, space.products)
         algebra.norms(rows, space.products, space.widths)
-    choice = judging.action_of(plan.ucb, space.scores, space.widths, reach, fresh, space.values)
+    choice = decide.action_of(plan.ucb, space.scores, space.widths, reach, fresh, space.values)
     if fresh and (plan.certificates or plan.by_pairs):
         algebra.pair_norms(rows, space.products, choice, space.pairs)
-    judging.certify(plan, out, space.scores, space.widths, space.pairs, reach, choice, t)
-    if judging.known(plan, verdict):
-        from_policy = informing.policy_statistic(plan, space, rows, choice, rewarded)
-        out.statistics[t] = judging.statistic(
+    decide.certify(plan, out, space.scores, space.widths, space.pairs, reach, choice, t)
+    if decide.known(plan, verdict):
+        from_policy = policy_statistics.policy_statistic(plan, space, rows, choice, rewarded)
+        out.statistics[t] = decide.statistic(
             plan, clock, space.scores, space.widths, space.pairs, reach, choice, from_policy
         )
     return choice, fresh
@@ -108,8 +110,8 @@ def _change(
     if not fresh:
         algebra.images(memory.gram_inv, rows, space.products)
         algebra.norms(rows, space.products, space.widths)
-    reach = judging.reach_of(plan, memory)
-    return judging.change_to_asked(plan, out, space.scores, space.widths, reach, space.values, t)
+    reach = decide.reach_of(plan, memory)
+    return decide.change_to_asked(plan, out, space.scores, space.widths, reach, space.values, t)
 
 
 @compiled
@@ -145,7 +147,7 @@ def _show(
     """
     everyone = space.everyone if follows else space.scores
     algebra.project(phi, memory.theta, everyone)
-    if not judging.all_finite(everyone):
+    if not decide.all_finite(everyone):
         return False
     if follows:
         _present(space, out, phi, t)
@@ -263,16 +265,16 @@ def _entry(mark: int, plain: bool) -> Any:
 _MARK = stamp(
     algebra,
     confidence,
-    descent,
+    decide,
     drift,
-    informing,
-    judging,
+    gradient,
     learning,
+    loop_state,
     losses,
-    measures,
-    plans,
-    rooms,
+    plan,
+    policy_statistics,
     rules,
+    statistics,
 )
 play_plain = _entry(_MARK, plain=True)
 play_changing = _entry(_MARK, plain=False)

@@ -1,4 +1,4 @@
-"""The gradient step of `sgd` on the scores of one item, and what it remembers of its losses."""
+"""The gradient step of `sgd` on the scores of one item, and its window of losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terms of a stream's run, checked, and the same as the constants of a compiled loop."""
+"""The parameters of a run over a stream, checked, and as constants of a compiled loop."""
 
 from __future__ import annotations
 

@@ -7,14 +7,13 @@ import math
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.core.gates import rules
-from stacksl.core.gates import statistics as measures
+from stacksl.core.gates import rules, statistics
 from stacksl.lab.engines.compiling import allocating, compiled, summed
 from stacksl.lab.engines.decide import ENTROPY, INFORMATION
 from stacksl.lab.engines.loop_state import Space
 from stacksl.lab.engines.plan import NEWTON, RIDGE, Plan
 
-_entropy_statistic = allocating(measures.entropy_statistic)
+_entropy_statistic = allocating(statistics.entropy_statistic)
 
 _PER_LN2 = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # its last 32 bits are 0, so that k times it is exact

@@ -15,14 +15,9 @@ from numpy.typing import NDArray
 
 from stacksl.core import confidence
 from stacksl.core.blocks import Array
-from stacksl.core.gates import rules
-from stacksl.core.gates import statistics as measures
+from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock
-from stacksl.lab.engines import algebra
-from stacksl.lab.engines import decide as judging
-from stacksl.lab.engines import loop_state as rooms
-from stacksl.lab.engines import plan as plans
-from stacksl.lab.engines import policy_statistics as informing
+from stacksl.lab.engines import algebra, decide, loop_state, plan, policy_statistics
 from stacksl.lab.engines.compiling import compiled, kept, stamp, summed
 from stacksl.lab.engines.loop_state import ASKED, LEARNT, ROUNDS, Certificates, Heads, Memory
 from stacksl.lab.engines.plan import ALL, Plan
@@ -43,19 +38,19 @@ def _decide(
 ) -> float:
     """The action with its certificate; gives ‖h‖² in A⁻¹, or −1 where it was not computed."""
     scores = heads.scores
-    reach = judging.reach_of(plan, memory)
+    reach = decide.reach_of(plan, memory)
     square = -1.0
-    if judging.needs_widths(plan, verdict) or judging.in_doubt(plan, scores, _square(h), reach):
+    if decide.needs_widths(plan, verdict) or decide.in_doubt(plan, scores, _square(h), reach):
         square = max(_image(memory.gram_inv, h, heads.image), 0.0)
-        judging.fill(heads.widths, math.sqrt(square))
+        decide.fill(heads.widths, math.sqrt(square))
     fresh = square >= 0.0
-    choice = judging.action_of(plan.ucb, scores, heads.widths, reach, fresh, heads.values)
+    choice = decide.action_of(plan.ucb, scores, heads.widths, reach, fresh, heads.values)
     if fresh:
-        judging.fill(heads.pairs, _SQRT2 * heads.widths[0])
+        decide.fill(heads.pairs, _SQRT2 * heads.widths[0])
         heads.pairs[choice] = 0.0
-    judging.certify(plan, out, scores, heads.widths, heads.pairs, reach, choice, t)
-    if judging.known(plan, verdict):
-        out.statistics[t] = judging.statistic(
+    decide.certify(plan, out, scores, heads.widths, heads.pairs, reach, choice, t)
+    if decide.known(plan, verdict):
+        out.statistics[t] = decide.statistic(
             plan,
             clock,
             scores,
@@ -63,7 +58,7 @@ def _decide(
             heads.pairs,
             reach,
             choice,
-            informing.heads_statistic(plan, scores, heads.values, square),
+            policy_statistics.heads_statistic(plan, scores, heads.values, square),
         )
     return square
 
@@ -188,12 +183,12 @@ def _entry(mark: int) -> Any:
             t = start + i
             h = features[i]
             clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
-            verdict = judging.forced(clock, plan.exact_spend)
+            verdict = decide.forced(clock, plan.exact_spend)
             _project_heads(memory.theta, h, heads.scores)
-            if not judging.all_finite(heads.scores):
+            if not decide.all_finite(heads.scores):
                 return t
             square = _decide(plan, memory, heads, out, h, clock, verdict, t)
-            asks = judging.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
+            asks = decide.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
             memory.counts[ROUNDS] += 1
             if asks:
                 memory.counts[ASKED] += 1
@@ -206,4 +201,6 @@ def _entry(mark: int) -> Any:
     return play
 
 
-play_classes = _entry(stamp(algebra, confidence, informing, judging, measures, plans, rooms, rules))
+play_classes = _entry(
+    stamp(algebra, confidence, decide, loop_state, plan, policy_statistics, rules, statistics)
+)

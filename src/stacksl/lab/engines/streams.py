@@ -1,7 +1,7 @@
-"""A run over arrays whose labels are known: the compiled engine where there is one, else the loop.
+"""`run_stream`: a run over arrays with known labels, compiled where an engine exists.
 
-Nothing is posted to a ledger: the budget is kept by the clock, and each wanted label is learnt
-before the next round.
+There is no ledger: the clock enforces the budget, and each wanted label is learnt before the next
+round.
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ def run_stream(
             f" '{gate.name}': take engine 'auto' or 'loop'"
         )
     with _blas().limit(limits=1, user_api="blas"):
-        return _player(compiled and engine != "loop")(stream, terms)
+        return _engine(compiled and engine != "loop")(stream, terms)
 
 
-def _player(compiled: bool) -> Callable[[Stream, Terms], StreamResult]:
+def _engine(compiled: bool) -> Callable[[Stream, Terms], StreamResult]:
     """What plays a stream; the compiled loops are loaded here, at their first use."""
     if compiled:
         from stacksl.lab.engines.driver import play as compiled_play

@@ -31,7 +31,7 @@ def layout(rows: Sequence[Row]) -> str:
     """Two tables for each share of wrong labels, the numbers and their changes; then the verdict.
 
     The paper's numbers are of a language model, and the stream was made to have such losses, so
-    that none stands beside its rows.
+    that its rows have none.
     """
     parts = []
     for share in dict.fromkeys(row.settings["share"] for row in rows):

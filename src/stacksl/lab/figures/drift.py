@@ -22,8 +22,8 @@ def _cases(rows: Sequence[Row], metric: str) -> dict[Case, Row]:
     return {case_of(row.row): row for row in rows if row.metric == metric}
 
 
-def _player(row: Row) -> str:
-    return case_of(row.row).player
+def _learner(row: Row) -> str:
+    return case_of(row.row).learner
 
 
 def _kind(row: Row) -> str:
@@ -32,7 +32,7 @@ def _kind(row: Row) -> str:
 
 def _alarmed(rows: Sequence[Row]) -> str:
     lines = [
-        (_player(row), _count(row), _share(row), f"{row.settings['alarms'] / row.seeds:.2f}")
+        (_learner(row), _count(row), _share(row), f"{row.settings['alarms'] / row.seeds:.2f}")
         for row in rows
         if row.metric == "runs_with_a_false_alarm"
     ]
@@ -53,7 +53,7 @@ def _by_stream(rows: Sequence[Row]) -> str:
     """Mean alarms a run while θ* had not moved."""
     title = "**False alarms a run, by stream** (`concept`: before its change)"
     found = [row for row in rows if row.metric == "false_alarms"]
-    return f"{title}\n\n" + pivot(found, _player, _kind, lambda row: f"{row.value:.2f}")
+    return f"{title}\n\n" + pivot(found, _learner, _kind, lambda row: f"{row.value:.2f}")
 
 
 def _change(rows: Sequence[Row]) -> str:
@@ -62,7 +62,7 @@ def _change(rows: Sequence[Row]) -> str:
         _cases(rows, name) for name in ("runs_alarmed_before", "delay_rounds", "delay_labels")
     )
     lines = [
-        (case.player, _count(row), _share(row), _count(before[case]), _share(before[case]),
+        (case.learner, _count(row), _share(row), _count(before[case]), _share(before[case]),
          *(estimate(delay.get(case), ".0f") or "never" for delay in (rounds, labels)))
         for case, row in _cases(rows, "runs_alarmed_after").items()
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def _regret(rows: Sequence[Row]) -> str:
 
     title = "Regret a round on the way: without a reset × 1000; with one, over that without"
     plain = [row for row in rows if row.metric == "regret_per_round"]
-    return pivot(plain, _player, _kind, cell, title=title)
+    return pivot(plain, _learner, _kind, cell, title=title)
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:

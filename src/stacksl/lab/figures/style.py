@@ -80,7 +80,7 @@ def dots(
         ax: the axes.
         series: rows by the label of their series.
         names: the heights, from the top down; written on the left where `named`.
-        name_of: at which of them a row stands.
+        name_of: the name of a row among them.
         ends: of a row's interval.
         named: see `names`.
     """

@@ -1,4 +1,4 @@
-"""From a setting to the cell it means, and from results to rows of one seed."""
+"""From settings to cells, and from results to rows of one seed."""
 
 from __future__ import annotations
 

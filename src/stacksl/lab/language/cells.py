@@ -1,4 +1,4 @@
-"""A setting is a row as it is asked for; a cell is the one measurement that it means."""
+"""Settings, the rows that a study asks for, and cells, the measurements behind them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Setting(Line):
         items: N, the items of the stream at most; None for all there are.
         task: the set of questions; None for the first.
         shots: labelled examples in the prompt of a base row; None where there is a run.
-        permuted: whether the order of options is drawn anew (a control).
+        permuted: whether the order of options is drawn again (a control).
         chosen: whether kl_weight and k are those chosen on held-out bought labels.
         twin: the setting whose result this row takes where that bought what `first` buys.
     """
@@ -54,7 +54,7 @@ class Cell:
         items: how many items the stream has at most; None for all.
         held: measured on labels of its own budget that were kept out of training, never on the
             test set: how kl_weight and k are chosen.
-        permuted: the options of every item stand in an order drawn by the seed.
+        permuted: the options of every item are in an order drawn by the seed.
         shots: the labelled examples in the prompt of a base row; None for a run.
     """
 

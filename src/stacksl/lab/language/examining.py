@@ -1,4 +1,4 @@
-"""The base model as it is: no labels bought, some labelled examples in the prompt."""
+"""The base model without training: no labels bought, labelled examples in the prompt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def examine(
 ) -> Result:
     """Accuracy and macro-F1 of the base model on `test`, with `examples` before every question.
 
-    Examples stand in front, each with its answer, with an empty line between two of them. Where
+    Examples precede it, each with its answer, with an empty line between two of them. Where
     any prompt exceeds what the model reads at once, there is no number but a reason.
 
     Raises:

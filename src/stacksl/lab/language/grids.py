@@ -59,7 +59,7 @@ def baselines(study: str, settings: Mapping[str, Any], llf: Setting) -> list[Set
 
 
 def permutation(setup: Setup, protocol: str, *settings: Setting) -> list[Setting]:
-    """Controls: the same rows with the options of every item in an order drawn anew.
+    """Controls: the same rows with the options of every item in an order drawn again.
 
     Only where the order is seen: in protocol `letter`. By options alone no score depends on it.
     """

@@ -1,4 +1,4 @@
-"""The methods of the paper's tables as settings of a run, and what the paper leaves open."""
+"""The methods of the paper's tables as settings, and choices that the paper leaves open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MLE: Mapping[str, Any] = {"gate": "always", **LATE}
 """Every label, one fit."""
 
 BASELINES = ("random", "first", "margin", "contested", "adpo")
-"""Gates that stand beside LLF-StackSL at equal labels."""
+"""Gates compared with LLF-StackSL at equal labels."""
 
 _BLIND = ("always", "first", "random", "uniform")
 

@@ -1,4 +1,4 @@
-"""The paper's numbers, cell by cell, the sizes of its sets, and the cells that cannot be right.
+"""The paper's numbers, cell by cell, the sizes of its sets, and its inconsistent cells.
 
 Source: paper, section "Experiments", the tables label_efficiency, kl_sweep, hardneg_sweep,
 qwen4b_results, mc_results, subject_results and clipping.

@@ -1,4 +1,4 @@
-"""Where a study's questions and its model come from: official files, the hub, or the sample."""
+"""Questions and model of a study: official files, the hub, or the sample."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stacksl.types import Item
 
 EXAMPLES = 5
 SMALL = (29, 16, 11)
-"""Items of the three small streams that stand in for MMLU's subjects on the sample's questions."""
+"""Items of the three small streams that replace MMLU's subjects on the sample's questions."""
 
 SAMPLE_SETTINGS: Mapping[str, Any] = {
     "protocol": "option",

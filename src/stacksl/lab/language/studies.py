@@ -1,4 +1,4 @@
-"""Studies that adapt a language model: what is run, and the numbers it brings."""
+"""Studies that adapt a language model: their runs and their numbers."""
 
 from __future__ import annotations
 

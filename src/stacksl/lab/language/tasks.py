@@ -1,4 +1,4 @@
-"""What a study is played on: sets of questions to label and to test on, and a model."""
+"""The data of a study: questions to label and to test on, and a model."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Setup:
 
     Attributes:
         model: a name or folder, as `--model` takes it.
-        tasks: the first is MedQA (or what stands in for it), the others are MMLU's subjects.
+        tasks: the first is MedQA (or its replacement), the others are MMLU's subjects.
         settings: settings of every run, over those of the studies.
-        papers: whether the paper's numbers may stand beside these: its model on its data.
+        papers: whether the paper's numbers are comparable: its model on its data.
         fingerprint: of the model's files.
         absent: why nothing can be measured, the same words on every machine; None where the model
             can be loaded. `fault` is what the loader said, for the user alone.

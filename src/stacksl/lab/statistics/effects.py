@@ -1,4 +1,4 @@
-"""What is measured of a sweep: one number a seed, above 0 where what is claimed is so."""
+"""Effects of a sweep: one number for each seed, above 0 where the claim holds."""
 
 from __future__ import annotations
 

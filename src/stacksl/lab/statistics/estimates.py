@@ -1,4 +1,4 @@
-"""The estimates during a stream, and what follows from them: errors and certificates."""
+"""Estimates during a stream, with their errors and certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard errors of what is made of several rows' means: ratios, slopes, the worst of some."""
+"""Standard errors of functions of several means: ratios, slopes, maxima."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clipping`: mean and largest loss with and without ρ, and what clipping does to the model."""
+"""`clipping`: mean and largest loss with and without ρ, and the effect on the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`complexity`: time and memory of a run against d, K, B and T, and how they grow.
+"""`complexity`: growth of time and memory of a run with d, K, B and T.
 
 One of the four is varied at a time, the others stay at `BASE`. A time is the median of `REPEATS`
 runs of the same stream, after one that warms up; it belongs to the machine that measured it, and
@@ -111,7 +111,7 @@ def _row(kind: str, axis: str, value: int) -> str:
 
 
 def trials(quick: bool) -> Sequence[Trial]:
-    """One stream for each size; a size that several sweeps share stands in each of them."""
+    """One stream for each size; a size that several sweeps share is in each of them."""
     base, sweeps = (QUICK_BASE, QUICK_SWEEPS) if quick else (BASE, SWEEPS)
     found = []
     for axis, values in sweeps.items():

@@ -1,4 +1,4 @@
-"""`coverage`: do the confidence sets hold θ*, and does the certificate bound the regret?"""
+"""`coverage`: whether confidence sets contain θ*, and certificates bound the regret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`drift`: the guarded reset: its false alarms, how late it comes, and what it is worth."""
+"""`drift`: false alarms, delays and benefit of the guarded reset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of the rows of `drift`, and what they say."""
+"""Names of the rows of `drift`, and their meaning."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Case:
         return f"{self.guard} · {self.gate} · {self.kind} · {self.feedback} · {self.budget:g}"
 
     @property
-    def player(self) -> str:
+    def learner(self) -> str:
         """Everything but the stream's kind."""
         return f"{self.guard} · {self.gate} · {self.feedback} · {self.budget:g}"
 

@@ -1,4 +1,4 @@
-"""`learners`: what each learner makes of the same labels, the first B of a stationary stream."""
+"""`learners`: regret of each learner on the same labels, the first B of a stationary stream."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Estimates after each label: the exact fit, and forms of gradient steps stronger than `sgd`.
 
-The exact fit is the conditional logit, fitted anew at growing counts.
+The exact fit is the conditional logit, fitted again at growing counts.
 """
 
 from __future__ import annotations

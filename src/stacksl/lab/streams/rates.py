@@ -1,4 +1,4 @@
-"""`rates`: how regret grows with T and falls with B where it does, and where nothing shows.
+"""`rates`: growth of regret with T and its decrease with B.
 
 Rows are named `pairs: GATE, B, T` on the instance of the lower bound, `cube: ACTION, ‖θ*‖, T` on
 the hypercube and `iid: ACTION, T` on the stationary stream; the last two buy every label.

@@ -1,4 +1,4 @@
-"""What a sentence of the paper's parameter section is tested by: sweeps and their effects."""
+"""Sweeps and effects that test a sentence of the paper's parameter section."""
 
 from __future__ import annotations
 

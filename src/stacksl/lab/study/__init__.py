@@ -1,1 +1,1 @@
-"""What every study has in common: lines, kept numbers, processes, rows and tables."""
+"""What every study has in common: lines, stored numbers, processes, rows and tables."""

@@ -1,4 +1,4 @@
-"""How a study is measured: each number once, kept in a file, in several processes if wished.
+"""Measurement of a study: each number once, stored in a file, by one or more processes.
 
 A study asks for the numbers it needs and raises `Wanted` where some are missing; they are measured,
 and the study asks again. What it asks for may therefore depend on earlier numbers, and a study that
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one process measures at a time.
+    """A unit of measurement, run by one process.
 
     Attributes:
-        keys: what its numbers are kept under.
-        play: gives them for `args`, in the order of `keys`: a function at the top level of a
-            module, since other processes look for it by name.
+        keys: of its numbers in the store.
+        play: returns them for `args`, in the order of `keys`; a function at the top level of a
+            module, since other processes import it by name.
         args: picklable.
         name: of the job, for the line that shows progress.
     """
@@ -55,7 +55,7 @@ class Pace:
     seconds_left: float
 
 
-Tell: TypeAlias = Callable[[Pace], None]
+OnProgress: TypeAlias = Callable[[Pace], None]
 """Called after each job."""
 
 
@@ -73,7 +73,7 @@ class Bench:
     jobs: int = 1
     quick: bool = False
 
-    def measured(self, ask: Callable[[], T], tell: Tell | None = None) -> T:
+    def measured(self, ask: Callable[[], T], on_progress: OnProgress | None = None) -> T:
         """What `ask` gives once everything it wants is measured.
 
         Processes end at once when anything is raised here, Ctrl-C above all.
@@ -85,18 +85,18 @@ class Bench:
             try:
                 return ask()
             except Wanted as wanted:
-                self._measure(wanted.jobs, tell)
+                self._measure(wanted.jobs, on_progress)
 
-    def _measure(self, wanted: Iterable[Job], tell: Tell | None) -> None:
+    def _measure(self, wanted: Iterable[Job], on_progress: OnProgress | None) -> None:
         jobs = list({job.keys: job for job in wanted}.values())
         self.store.put({})  # a file that cannot be written is found before the work, not after it
         start = time.monotonic()
         with closing(self._played(jobs)) as played:
             for done, (job, found) in enumerate(played, 1):
                 self.store.put(dict(zip(job.keys, found, strict=True)))
-                if tell is not None:
+                if on_progress is not None:
                     left = (time.monotonic() - start) / done * (len(jobs) - done)
-                    tell(Pace(done, len(jobs), job, left))
+                    on_progress(Pace(done, len(jobs), job, left))
 
     def _played(self, jobs: Sequence[Job]) -> Generator[tuple[Job, Sequence[Found]], None, None]:
         if self.jobs == 1 or len(jobs) < 2:

@@ -18,7 +18,7 @@ class Claim:
 
     Attributes:
         claim: what the paper says.
-        measured: our sentence; {study|row|metric} stands for a record's number with its 95 %
+        measured: our sentence; {study|row|metric} is replaced by a record's number with its 95 %
             half-width, {study|row|metric|2} for the same with two decimals.
         verdict: what to make of it.
         study: whose page says more.

@@ -1,4 +1,4 @@
-"""The program text that numbers depend on: numbers of another text are measured anew."""
+"""The program text that numbers depend on: after an edit they are measured again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = "drawing"
 def program_files(root: Path = PACKAGE) -> list[Path]:
     """The files that any number may depend on, of the package in the folder `root`.
 
-    Every study depends on all of them: an edit of one study measures the others anew, which takes
+    Every study depends on all of them: an edit of one study measures the others again, which takes
     minutes, and nothing can be overlooked.
     """
     files = [file for part in _PARTS for file in (root / part, *(root / part).rglob("*.py"))]

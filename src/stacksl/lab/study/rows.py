@@ -31,7 +31,7 @@ class Row:
     """One number of a table, with what it was measured under.
 
     Attributes:
-        study, row, metric: where it stands.
+        study, row, metric: its place.
         settings: everything that fixes it, and under `marks` what a reader must know of it.
         value: the mean over seeds; None where it was not measured.
         se: its standard error; None where there is none.

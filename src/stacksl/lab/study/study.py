@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stacksl.lab.study.bench import Bench, Tell
+from stacksl.lab.study.bench import Bench, OnProgress
 from stacksl.lab.study.rows import Row, pooled
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.tables import markdown
@@ -27,7 +27,7 @@ class Line:
         settings: what fixes it beside its data; plain values that JSON can hold.
         budget_fraction: labels that may be bought / rounds; None where no labels are bought.
         paper: the paper's numbers, by metric.
-        marks: sentences that stand beside the row.
+        marks: notes on the row.
     """
 
     row: str
@@ -68,9 +68,11 @@ class Study(ABC):
     table: Callable[[Sequence[Row]], str] | None = field(default=None, kw_only=True)
     figures: Figures | None = field(default=None, kw_only=True)
 
-    def reproduce(self, bench: Bench, seeds: Sequence[int], tell: Tell | None = None) -> list[Row]:
+    def reproduce(
+        self, bench: Bench, seeds: Sequence[int], on_progress: OnProgress | None = None
+    ) -> list[Row]:
         """The rows of the table, what is missing measured first; errors as in `Bench.measured`."""
-        return bench.measured(lambda: self.rows(bench, seeds), tell)
+        return bench.measured(lambda: self.rows(bench, seeds), on_progress)
 
     @abstractmethod
     def rows(self, bench: Bench, seeds: Sequence[int]) -> list[Row]:
@@ -107,7 +109,7 @@ def rows_of(
         line: the line.
         found: its numbers, one mapping a seed; `asked_fraction` is no metric of its own.
         settings: what fixed them, one mapping a seed; a setting that differs becomes a list.
-        paper: the paper's numbers that may stand beside them.
+        paper: the paper's numbers to compare with.
     """
     merged = _merged(settings)
     asked = _known(found, "asked_fraction")

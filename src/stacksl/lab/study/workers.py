@@ -1,4 +1,4 @@
-"""Worker processes: each has one call at a time, and none outlives its caller."""
+"""Worker processes with one call at a time, which end with their caller."""
 
 from __future__ import annotations
 

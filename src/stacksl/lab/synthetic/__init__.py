@@ -1,1 +1,1 @@
-"""Synthetic streams, and playing them."""
+"""Synthetic streams, and runs over them."""

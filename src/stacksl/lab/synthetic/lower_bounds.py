@@ -1,4 +1,4 @@
-"""Streams on which rates can be measured: their gaps shrink with the labels, so regret grows on.
+"""Streams of the lower bounds: their gaps shrink with the labels, so that rates can be measured.
 
 `pairs`: round t shows ±e_i, i uniform in 1..d, and |θ*_i| = σ√(d/B) with random signs. For every
 learner that buys at most B labels E R(T) ≥ `LOWER_ANY` · σT√(d/B), and where which rounds are
@@ -96,7 +96,7 @@ def blind_regret(labels: int, rounds: int, dim: int, gate: str) -> float:
     chance 1/d under `first`, of B each with chance (t − 1)/(Td) under `random`, where the labels
     are taken as drawn with replacement. The sum over t is by the midpoints of at most 400 parts.
 
-    Source: docs/theory.md, Theorem C.1 and what stands below it.
+    Source: docs/theory.md, Theorem C.1 and the text below it.
     """
     gap, start = 2.0 * NOISE * math.sqrt(dim / labels), min(labels, rounds)
     if gate == "first":

@@ -1,4 +1,4 @@
-"""A stream played under a gate, and its regret."""
+"""Runs over synthetic streams under a gate, and their regret."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A class that is added in the middle of a run: what it takes to go on with one more.
+"""Classes that are added during a run.
 
-`classes.csv` in the run's folder has the classes, the ledger's `class_added` rows say since when.
-Everything else follows from the rows: replayed, they widen the learner where it was widened first.
+`classes.csv` in the run's folder has the classes; a `class_added` row of the ledger notes when each
+was added. A replay of those rows widens the learner at the same place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Named:
 
 
 def in_common(text: str) -> str:
-    """A name as it is compared: whatever its case, and with single spaces.
+    """A name in the form that is compared: without case, and with single spaces.
 
     >>> in_common("  Lost\\n CARD ")
     'lost card'
@@ -37,28 +37,28 @@ def in_common(text: str) -> str:
 def named(ledger: LedgerReader, classes: Mapping[str, int]) -> list[Named]:
     """The accepted none-of-these that name one of the `classes`: name in common form, to index.
 
-    A right text that came behind its answer counts as well; of several the first that names one.
+    A right text given after its answer counts as well; of several, the first that names a class.
     """
-    stands = {
+    none = {
         (str(row["item"]), row["slot"]): str(row["purpose"])
         for row in ledger.export()
         if row["state"] == "answered" and row["said"] == "none"
     }
     found: dict[tuple[str, int], Named] = {}
-    for answer in ledger.texts() if stands else ():
+    for answer in ledger.texts() if none else ():
         key = (answer.item, answer.slot)
         index = classes.get(in_common(answer.text or ""))
-        if key in stands and answer.said == "none" and index is not None:
-            one = Named(*key, index, answer.labeler, stands[key])
+        if key in none and answer.said == "none" and index is not None:
+            one = Named(*key, index, answer.labeler, none[key])
             found.setdefault(key, one)
     return list(found.values())
 
 
-def answered_none(ledger: LedgerReader, *, anew: bool) -> list[str]:
-    """The items to train on that nobody named a candidate for, and that were answered with none.
+def answered_none(ledger: LedgerReader, *, adding: bool) -> list[str]:
+    """Training items answered with none of the classes and with no candidate.
 
-    Items that are open, or that were asked for once more since the last class was added, are not
-    among them; `anew` counts a class that is still to be added.
+    Items that are open, or that were asked again since the last class was added, are left out; with
+    `adding` a class that is still to be added counts as the last one.
     """
     asked, last = _asked_at(ledger)
     groups: dict[str, list[Mapping[str, object]]] = {}
@@ -68,14 +68,14 @@ def answered_none(ledger: LedgerReader, *, anew: bool) -> list[str]:
     return [
         item
         for item, rows in groups.items()
-        if (anew or asked[item] < last)
+        if (adding or asked[item] < last)
         and any(row["said"] == "none" for row in rows)
         and not any(row["state"] == "open" or row["answer"] is not None for row in rows)
     ]
 
 
 def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
-    """The ledger's row of each item's last lease, and that of the last class; none forgotten."""
+    """The row of each item's last lease, without forgotten items, and that of the last class."""
     asked: dict[str, int] = {}
     last = 0
     for row in ledger.rows():
@@ -87,8 +87,8 @@ def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
 
 
 def learn_named(spec: RunSpec, game: Game) -> None:
-    """Learn the answers that name a class which was added: old sheets do not offer it."""
-    if spec.stock.began is None:
+    """Learn the answers that name an added class, which older sheets do not offer."""
+    if spec.sources.began is None:
         return
     for each in named(game.ledger, added_classes(spec)):
         lesson = game.ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
@@ -97,15 +97,15 @@ def learn_named(spec: RunSpec, game: Game) -> None:
 
 
 def added_classes(spec: RunSpec) -> dict[str, int]:
-    """The classes that were added, in common form, with their indices."""
-    began, classes = spec.stock.began, spec.dataset.classes or ()
+    """The added classes, in common form, with their indices."""
+    began, classes = spec.sources.began, spec.dataset.classes or ()
     if began is None:
         return {}
     return {in_common(name): n for n, name in enumerate(classes) if n >= len(began)}
 
 
 def widen_to(count: int, game: Game) -> None:
-    """Let a game have the classes there were after the ledger's first `count` rows."""
+    """Extend a game to the classes after the ledger's first `count` rows."""
     rows = game.ledger.rows()
     sizes = [row.payload["size"] for row in rows if row.event == "class_added" and row.seq <= count]
     if sizes:

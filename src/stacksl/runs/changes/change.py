@@ -1,8 +1,9 @@
-"""A change of a run that has begun: its budget, items, labels held elsewhere, classes, annotators.
+"""Changes of a run that has begun: budget, items, owned labels, classes, annotators.
 
-A change is checked whole and then written in this order: `resolved.toml` with the mark that it is
-pending, the list of classes, the ledger in one transaction, the state, `resolved.toml` without the
-mark. The first of these makes it the run's; `pending.complete` finishes what a kill left.
+A change is checked as a whole and then written in this order: `resolved.toml` with a mark that the
+change is pending, the list of classes, the ledger in one transaction, the state, `resolved.toml`
+without the mark. It is in force from the first write on, and
+`pending.complete` finishes an interrupted one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, in_common, named
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.items.roles import expect_items
-from stacksl.runs.items.sources import More, Stock, with_more
+from stacksl.runs.items.sources import More, Sources, with_more
 from stacksl.runs.session.assignment import FILE, annotators_of
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
@@ -30,12 +31,12 @@ from stacksl.runs.storage.folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a run is to be changed to, in any combination.
+    """A change of a run; its parts may be combined.
 
     Attributes:
         budget: labels in all, a share of the items, or money such as `$400`.
         items: files of more items to choose from.
-        owned: files of items with labels that are held already.
+        owned: files of items with labels that the user has.
         classes: names of classes to add, each with its description or "".
         reopen: buy one more label of each item that was answered with none of the classes.
         annotators: names of people to add, each with the price of an answer; None where all
@@ -52,14 +53,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a change comes to.
+    """The effect of a change.
 
     Attributes:
         labels: the budget in labels, `more` of them than before.
-        cost: micro-units that `more` may cost at most; None where the run has no price.
-        audit: labels that the change keeps for an audit of its own.
-        measures: a sentence on what measures the model under the new budget; None for nothing.
-        items, owned: how many items were added to choose from, and with labels that are held.
+        cost: the most that `more` may cost, in micro-units; None where the run has no price.
+        audit: labels reserved for a new audit.
+        measures: a sentence on the audit under the new budget; None without an audit.
+        items, owned: how many items to choose from and how many owned items were added.
         classes: how many classes there are then; None where items bring their own options.
         mapped: answers to train on whose right text names an added class: learnt, and free.
         measured: answers of the audit that name one: right from then on where the model says so.
@@ -92,7 +93,7 @@ class Outcome:
 
 
 def preview(folder: RunFolder, change: Change) -> Outcome:
-    """What a change would come to; nothing is written but a change that a kill left unfinished.
+    """The effect that a change would have; only an interrupted earlier change is written.
 
     Raises:
         StackslError: see `change_run`.
@@ -102,20 +103,20 @@ def preview(folder: RunFolder, change: Change) -> Outcome:
 
 
 def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None) -> Outcome:
-    """Record a change of a run; it takes effect when the run goes on.
+    """Record a change of a run; it takes effect when the run is resumed.
 
     Args:
         folder: the run's.
         change: checked whole before anything is written.
-        agreed: what was agreed to, if anybody was asked.
+        agreed: the effect that the user has agreed to, if asked.
 
     Raises:
         SettingsError: a value that is wrong, or that the run's budget, items or prices do not
             allow.
         DataError: a file cannot be read as the run's own was, or has ids that are taken.
         LabelerError: the answers are the file's own, and it has none for some items.
-        RunError: the run has asked nothing yet, cannot be changed so, or its answers have changed
-            since the change was agreed to.
+        RunError: the run has asked nothing yet, does not allow the change, or has taken answers
+            since the user agreed.
     """
     with _held(folder) as spec:
         with Ledger.open(folder.ledger, readonly=True) as ledger:
@@ -133,18 +134,18 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
 
 @contextmanager
 def _held(folder: RunFolder) -> Iterator[RunSpec]:
-    """The spec of a run that has begun, held by this process."""
+    """The spec of a run that has begun, under its lock."""
     if not folder.ledger.exists():
         raise RunError(
             f"the run {folder.path} has asked nothing yet, so there is nothing to change:"
-            f" `stacksl resume {folder.path}`, or start it anew"
+            f" `stacksl resume {folder.path}`, or start a new one"
         )
     with folder.locked():
         yield complete(RunSpec.open(folder))
 
 
 def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Outcome]:
-    """The spec as it is after the change, and what the change comes to."""
+    """The spec after the change, and the effect of the change."""
     if change == Change():
         raise SettingsError(
             "expected something to change, got nothing: give --budget, --items, --owned,"
@@ -205,20 +206,20 @@ def _with_file(spec: RunSpec, more: More) -> RunSpec:
     if more.path in known:
         raise RunError(
             f"the run {spec.folder.path} has the file {Path(more.path).name} already and reads it"
-            " again when it goes on: give new items a file of their own"
+            " again when it is resumed: give new items a file of their own"
         )
-    stock = with_more(spec.stock, more, spec.settings)
+    sources = with_more(spec.sources, more, spec.settings)
     if more.kind == "pool":
-        _expect_answers(spec, stock)
-    return replace(spec, stock=stock, more=(*spec.more, more))
+        _expect_answers(spec, sources)
+    return replace(spec, sources=sources, more=(*spec.more, more))
 
 
-def _expect_answers(spec: RunSpec, stock: Stock) -> None:
-    """Refuse early what the labeler of the settings cannot answer."""
+def _expect_answers(spec: RunSpec, sources: Sources) -> None:
+    """Check that the labeler of the settings can answer the new items."""
     if spec.settings.labeler == FILE or "labeler" in spec.folder.read_state():
         return
-    answers, seed = stock.dataset.answers, spec.settings.seed
-    make_labeler(spec.settings.labeler, answers=answers, sizes=stock.sizes, seed=seed)
+    answers, seed = sources.dataset.answers, spec.settings.seed
+    make_labeler(spec.settings.labeler, answers=answers, sizes=sources.sizes, seed=seed)
 
 
 # Classes --------------------------------------------------------------------------------------
@@ -233,17 +234,17 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
     if any("\t" in each or each != one_line(each).strip() for each in names):
         raise RunError(
             "a class of this run has tabs or line breaks in its name, which a list of classes"
-            " cannot hold: write each name on one line in the data, and start anew"
+            " cannot hold: write each name on one line in the data, and start a new run"
         )
     for name in added:
         _expect_new(name, {in_common(each): index for index, each in enumerate(names)})
         names.append(_tidy(name))
     tidy = {_tidy(name): _tidy(said) for name, said in added.items()}
-    return replace(spec, stock=spec.stock.joined_by(tidy))
+    return replace(spec, sources=spec.sources.with_added_classes(tidy))
 
 
 def _expect_classes(spec: RunSpec) -> None:
-    """Hold that the run has fixed classes that may become more."""
+    """Check that classes can be added to the run."""
     if spec.settings.adapts:
         raise RunError(
             "a language model's features are of the options it began with, so no class can be"
@@ -277,18 +278,18 @@ def _tidy(text: str) -> str:
 def _answers_that_name(
     spec: RunSpec, ledger: Ledger, added: bool
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Answers that name an added class: to train on, of the audit; and items named by nobody."""
+    """Answers that name an added class, to train on and of the audit; the items without one."""
     if spec.dataset.classes is None:
         return 0, 0, ()
     hits = named(ledger, added_classes(spec))
     mapped = {each.item for each in hits if each.purpose == "train"}
-    rest = answered_none(ledger, anew=added)
+    rest = answered_none(ledger, adding=added)
     measured = sum(each.purpose == "audit" for each in hits)
     return len(mapped), measured, tuple(item for item in rest if item not in mapped)
 
 
 def _expect_reopened(spec: RunSpec, found: Outcome) -> None:
-    """Hold that there is something to ask for again, and labels to buy it with."""
+    """Check that there are items to ask again, and labels left to buy."""
     if not found.again and found.mapped == 0:
         raise RunError(
             f"the run {spec.folder.path} has no item to ask for once more: items answered with none"
@@ -305,9 +306,9 @@ def _expect_reopened(spec: RunSpec, found: Outcome) -> None:
 
 
 def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
-    """The spec with more people who answer by file; each gets rows that are handed out from now on.
+    """The spec with more annotators, who get rows that are assigned from now on.
 
-    A row was promised at the highest price of those who were there before, so nobody may cost more.
+    Rows are reserved at the highest price of the present annotators, so no new one may cost more.
     """
     if not added:
         return spec
@@ -340,9 +341,8 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
     for name in added:
         if parse_prices(text).of(name) > spec.budget.price:
             raise SettingsError(
-                f"{name} should cost at most the price at which labels of this run are promised,"
-                f" the highest of the others, got {prices[name]}: the money kept for each label"
-                " does not suffice"
+                f"{name} should cost at most the price at which labels of this run are reserved,"
+                f" the highest of the others, got {prices[name]}: give a lower price"
             )
     origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
     return replace(spec, resolved=replace(spec.resolved, settings=changed, origin=origin))
@@ -360,15 +360,18 @@ def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> None:
-    """Write into `resolved.toml` what the run is to go on with; `sheets` were handed out before."""
+    """Write the pending change into `resolved.toml`; `sheets` is the number of the last sheet."""
     table = spec.folder.read_toml("resolved.toml")
     table |= {PENDING: True, REOPEN: change.reopen}
     for number, more in enumerate(wanted.more, start=1):
         table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
     if change.classes:
-        classes = wanted.stock.classes
-        assert classes is not None  # `_expect_classes` has seen to it
-        table |= {"classes_began": len(wanted.stock.began or ()), "classes_now": len(classes.names)}
+        classes = wanted.sources.classes
+        assert classes is not None  # checked by `_expect_classes`
+        table |= {
+            "classes_began": len(wanted.sources.began or ()),
+            "classes_now": len(classes.names),
+        }
         first = len(spec.dataset.classes or ())
         added = zip(classes.names[first:], classes.descriptions[first:], strict=True)
         for number, (name, said) in enumerate(added, start=1):

@@ -163,9 +163,9 @@ def rewrite(path: Path, change: Callable[[Line], Line | None]) -> bool:
 
 
 def erase_sheets(folder: Path, marks: Marks) -> list[str]:
-    """Delete the item's rows from every sheet in the folder where sheets are handed out.
+    """Delete the item's rows from every sheet in the folder of sheets.
 
-    A sheet that somebody saved there keeps its encoding, its separator and all other rows.
+    A sheet that an annotator saved there keeps its encoding, its separator and all other rows.
     """
     if not folder.is_dir():
         return []

@@ -208,8 +208,8 @@ def _begin(case: _Case) -> None:
     spec, row = case.spec, case.row
     assert row is not None
     start = catch_up(spec, case.ledger)
-    known = Tombstones.read(spec.folder) or Tombstones.over(spec.stock)
-    known = known.with_stone(spec.stock, row, case.name)
+    known = Tombstones.read(spec.folder) or Tombstones.over(spec.sources)
+    known = known.with_stone(spec.sources, row, case.name)
     known = known if known.gate_state is not None else replace(known, **start)
     known.begin(spec.folder)
 
@@ -224,7 +224,7 @@ def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
     place = ask_folder(spec.settings, folder.path)
     where = "ask" if spec.settings.ask_dir is None else str(place)
 
-    checkpoints.keep_latest(folder.checkpoints)  # the difference of two is what came between
+    checkpoints.keep_latest(folder.checkpoints)  # two would reveal what was learnt between
     for path in _older_model(case):
         path.unlink()
     changed = [f"{where}/{name}" for name in erase_sheets(place, marks)]
@@ -235,7 +235,7 @@ def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
         changed.append("the cache of text vectors")
     ids = [each.id for each in spec.dataset.items]
     ids[row] = case.name
-    erase_features(folder, spec.stock.features, row, ids)
+    erase_features(folder, spec.sources.features, row, ids)
     untouched = tuple(f"{where}/{name}" for name in left_untouched(place, marks))
     return replace(result, changed=tuple(changed), untouched=untouched)
 
@@ -318,7 +318,7 @@ def _yours(case: _Case) -> Iterator[str]:
     """A sentence for each place that the run cannot clean."""
     source = Path(case.spec.data)
     if source.is_file() and source.parent.resolve() != case.folder.path.resolve():
-        yield f"delete the row from {source}: the run goes on without it"
+        yield f"delete the row from {source}: the run continues without it"
     if case.keys:
         keys = ", ".join(sorted(case.keys))
         yield f"files of answers in other places hold its rows {keys}"

@@ -1,4 +1,4 @@
-"""Who answers a run by file: rows that are open, answered and given up, and who is away."""
+"""The annotators of a run: their open and answered rows, absences, and rows to free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stacksl.runs.storage.folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """A person who answers: rows that are open and answered, and whether they are away."""
+    """An annotator: the numbers of open and answered rows, and whether they are away."""
 
     name: str
     open: int
@@ -28,7 +28,7 @@ class Annotator:
 
 
 def people(folder: RunFolder) -> list[Annotator]:
-    """Everybody who answers a run, in the order of the settings.
+    """The annotators of a run, in the order of the settings.
 
     Raises:
         RunError: the run is not one that people answer, or it has asked nothing yet.
@@ -56,7 +56,7 @@ def free_rows(
     keys: Sequence[str] = (),
     drop: bool = False,
 ) -> int:
-    """Free rows that were handed out, so that others can answer them; how many.
+    """Free assigned rows, so that others can answer them; the number of rows.
 
     Args:
         folder: the run's.
@@ -65,9 +65,9 @@ def free_rows(
         back: annotators who get rows again.
         free: free the rows of this annotator, or with True all that are open.
         keys: free these rows alone.
-        drop: give the labels back to the budget for other items, instead of handing the rows out
-            anew. Rows of the audit are always handed out anew: leaving out what nobody wanted to
-            answer would flatter the model.
+        drop: return the labels to the budget for other items, instead of assigning the rows again.
+            Rows of the audit are always assigned again, since an audit without the items that are
+            hard to answer would overestimate the model.
 
     Raises:
         RunError: no such row is open, an annotator is unknown, or nobody would be left to answer.
@@ -79,7 +79,7 @@ def free_rows(
         _expect_known(spec, named)
         if drop and not (away or free or keys):
             raise RunError("dropping needs rows to drop: give --free, --key or --away with --drop")
-        gone = _all_away(spec, away, back)
+        absent = _all_away(spec, away, back)
         with Ledger.open(folder.ledger) as ledger:
             leases = _leases(ledger, wanted, free, away)
             if not leases and (free or keys):
@@ -88,7 +88,7 @@ def free_rows(
                     " lists the sheets that have open rows"
                 )
             if away or back:
-                _note_away(folder, gone)
+                _note_away(folder, absent)
             dropped = leases if drop else _second(ledger, leases) if away else []
             ledger.free(leases, [lease for lease in dropped if lease.purpose != "audit"])
     return len(leases)
@@ -97,7 +97,7 @@ def free_rows(
 def _leases(
     ledger: Ledger, keys: set[str], free: str | bool, away: Sequence[str]
 ) -> list[Purchase]:
-    """The open leases that are meant, in the order of their rows."""
+    """The open leases to free, in the order of their rows."""
     _expect_handed(ledger, keys)
     leases = {(p.item, p.slot, p.token): p for p in ledger.open_purchases()}
     rows = [row for row in ledger.handed() if (row.item, row.slot, row.token) in leases]
@@ -129,12 +129,13 @@ def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
 def _all_away(spec: RunSpec, away: Sequence[str], back: Sequence[str]) -> frozenset[str]:
     """Who is away, after some have left and some are back."""
     known, before = annotators_of(spec.settings.annotators), away_from(spec.folder)
-    gone = (before | set(away)) - set(back)
-    if away and gone >= set(known):
+    absent = (before | set(away)) - set(back)
+    if away and absent >= set(known):
         raise RunError(
-            f"somebody must be left to answer: of {', '.join(known)} {len(before)} are away already"
+            f"expected an annotator left to answer, got all of {', '.join(known)} away"
+            f" ({len(before)} already): leave one out of --away"
         )
-    return gone
+    return absent
 
 
 def _note_away(folder: RunFolder, away: frozenset[str]) -> None:
@@ -151,5 +152,5 @@ def _expect_known(spec: RunSpec, names: Sequence[str]) -> None:
 
 def _expect_handed(ledger: Ledger, keys: set[str]) -> None:
     if unknown := sorted(keys - {row.key for row in ledger.handed()}):
-        named = ", ".join(key for key in unknown if has_form(key)) or "unknown key"
-        raise RunError(f"{named}: no row of this run has such a key: copy keys from its sheets")
+        shown = ", ".join(key for key in unknown if has_form(key))  # any other text may be data
+        raise RunError(f"unknown key {shown}".rstrip() + ": use a key from a sheet of this run")

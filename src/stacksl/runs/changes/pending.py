@@ -1,7 +1,7 @@
-"""A change that `resolved.toml` announces, recorded: the classes, the ledger, the state, the mark.
+"""Recording of a pending change: classes, ledger, state, then the mark in `resolved.toml`.
 
-Each step may be taken again, so a run that was killed on the way takes all of them at its next
-opening. Everything that the change does to the learner follows from the ledger's rows.
+Each step may be repeated, so an interrupted change is completed when the run is opened next. The
+effect of the change on the learner follows from the ledger's rows.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.items.identity import records_of
-from stacksl.runs.items.roles import asked_by_audit, corpus_of, kept, new_owned, next_terms
+from stacksl.runs.items.roles import asked_by_audit, corpus_of, current_order, new_owned, next_terms
 from stacksl.runs.items.sources import CLASSES
 from stacksl.runs.spec import PENDING, RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
 
 def complete(spec: RunSpec) -> RunSpec:
-    """The spec with its pending change recorded; to be called by who holds the run.
+    """The spec with its pending change recorded; the caller must hold the run's lock.
 
     Raises:
         LedgerError: the data is not the run's own, or the ledger cannot be written.
     """
     if not spec.pending:
         return spec
-    if spec.stock.began is not None and spec.stock.classes is not None:
-        text = write_classes(spec.stock.classes)
+    if spec.sources.began is not None and spec.sources.classes is not None:
+        text = write_classes(spec.sources.classes)
         spec.announce_classes(text)
         write_atomic(spec.folder.path / CLASSES, text)
     with Ledger.open(spec.folder.ledger) as ledger:
@@ -41,15 +41,15 @@ def complete(spec: RunSpec) -> RunSpec:
 
 
 def record(spec: RunSpec, ledger: Ledger) -> None:
-    """Write what a change comes to into the ledger in one transaction; what is there stays."""
+    """Enter a change into the ledger in one transaction; rows already entered are kept."""
     with ledger.together():
         _enter(spec, ledger)
         corpus = corpus_of(spec)
-        order = kept(spec, ledger, corpus)
+        order = current_order(spec, ledger, corpus)
         audited = {str(row["item"]) for row in ledger.export() if row["purpose"] == "audit"}
         hits = named(ledger, added_classes(spec))
-        before = ledger.classes or len(spec.stock.began or ())
-        again = answered_none(ledger, anew=_classes(spec) > before) if spec.reopen else []
+        before = ledger.classes or len(spec.sources.began or ())
+        again = answered_none(ledger, adding=_classes(spec) > before) if spec.reopen else []
         _add_classes(spec, ledger, before)
         for each in hits:
             ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
@@ -62,15 +62,15 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
 
 
 def _enter(spec: RunSpec, ledger: Ledger) -> None:
-    """Enter the items that the ledger does not know yet, and hold all against the data."""
+    """Enter the items that are new to the ledger, and compare all items with the data."""
     records = records_of(spec)
-    later = range(spec.stock.first, len(records))
-    ledger.add_items([records[row] for row in later if row not in spec.stock.gone])
+    later = range(spec.sources.first, len(records))
+    ledger.add_items([records[row] for row in later if row not in spec.sources.forgotten])
     ledger.check_items(records)
 
 
 def _classes(spec: RunSpec) -> int:
-    return 0 if spec.stock.began is None else len(spec.dataset.classes or ())
+    return 0 if spec.sources.began is None else len(spec.dataset.classes or ())
 
 
 def _add_classes(spec: RunSpec, ledger: Ledger, before: int) -> None:
@@ -79,8 +79,8 @@ def _add_classes(spec: RunSpec, ledger: Ledger, before: int) -> None:
 
 
 def _reopen(folder: RunFolder) -> None:
-    """Let a finished run be taken up again; what its state told stays."""
+    """Mark a finished run as stopped, so that it can be resumed; its other facts are kept."""
     state = folder.read_state()
     if state.pop("state") == "finished":
-        sentence = f"the run was changed: `stacksl resume {folder.path}` goes on with it"
+        sentence = f"the run was changed: `stacksl resume {folder.path}` continues it"
         folder.write_state("stopped", **{**state, "sentence": sentence, "reopened": True})

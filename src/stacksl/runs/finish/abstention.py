@@ -1,4 +1,4 @@
-"""The threshold below which a run's final model abstains, from the none-of-these it bought."""
+"""The threshold below which the final model of a run abstains, from answers of none of these."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 
 FOLDS = 3
-SAMPLE = 20_000  # items never asked that are looked at
-CHUNK = 4096  # of them at a time
+SAMPLE = 20_000  # items never asked that are scored at most
+CHUNK = 4096  # items scored at a time
 
 
 def unnamed(ledger: LedgerReader, kinds: Sequence[str] = ("none",)) -> list[str]:
-    """The items to train on with an answer of the `kinds`, and none that named a candidate."""
+    """Training items with an answer of one of the `kinds` and no answer that names a candidate."""
     answered = [
         row for row in ledger.export() if row["state"] == "answered" and row["purpose"] == "train"
     ]
@@ -31,28 +31,28 @@ def unnamed(ledger: LedgerReader, kinds: Sequence[str] = ("none",)) -> list[str]
 
 
 def train_threshold(
-    trainer: LinearTrainer, untouched: Scorer, gone: frozenset[int] = frozenset()
+    trainer: LinearTrainer, untouched: Scorer, forgotten: frozenset[int] = frozenset()
 ) -> Threshold | None:
-    """The threshold for the final model of `trainer`; None where there can be none.
+    """The threshold for the final model of `trainer`; None with too few labels or none-of-these.
 
-    Every probability is of a model that has not seen its item: the bought labels are held out by
-    three folds, and each other item, of the none-of-these and of those never asked, is judged by
-    one of the same three. Those models have two thirds of the labels and are a little less sure
-    than the final one. How sure they are of what was never asked says what the bought stand for.
+    Every probability is from a model that was not fitted on the item: the bought labels are held
+    out in three folds, and each other item is scored by one of the three models. Those have two
+    thirds of the labels, so their probabilities are slightly lower than the final model's. The
+    probabilities of items never asked give the weights of the bought ones (`stands_for`).
 
     Args:
         trainer: with the final head.
-        untouched: a scorer that has learnt nothing.
-        gone: rows whose features are gone.
+        untouched: a scorer in its initial state.
+        forgotten: rows of forgotten items, which have no features.
     """
     examples = trainer.examples
     rows = [examples.corpus.row[item] for item in unnamed(trainer.ledger)]
-    none = np.array([row for row in rows if row not in gone], dtype=np.int64)
+    none = np.array([row for row in rows if row not in forgotten], dtype=np.int64)
     bought = np.array([row for row, _, _ in examples.bought], dtype=np.int64)
     if trainer.head is None or min(len(none), len(bought)) < FEWEST:
         return None
     rng = generator(trainer.seed, "abstain")
-    rest, each = _rest(trainer, gone, rng)
+    rest, each = _rest(trainer, forgotten, rng)
     parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, rest)]
     labelled, others, unasked = [], [], []
     for number, (_, held) in enumerate(folds_of(len(bought), trainer.seed)):
@@ -60,7 +60,7 @@ def train_threshold(
         head = trainer.without(held, mine, untouched)
         if head is None:
             return None
-        seen = np.array([row not in gone for row in bought[held].tolist()], dtype=bool)
+        seen = np.array([row not in forgotten for row in bought[held].tolist()], dtype=bool)
         labelled.append(_largest(head, trainer, bought[held][seen]))
         others.append(_largest(head, trainer, none[parts[0] == number]))
         unasked.append(_largest(head, trainer, mine))
@@ -69,12 +69,12 @@ def train_threshold(
 
 
 def _rest(
-    trainer: LinearTrainer, gone: frozenset[int], rng: np.random.Generator
+    trainer: LinearTrainer, forgotten: frozenset[int], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], float]:
-    """Rows never asked, drawn uniformly where they are many, and how many each is drawn from."""
+    """A uniform sample of the rows never asked, and the number of rows that each represents."""
     corpus = trainer.examples.corpus
     asked = {corpus.row[str(row["item"])] for row in trainer.ledger.export()}
-    passed = np.array(sorted(asked | corpus.aside() | gone), dtype=np.int64)
+    passed = np.array(sorted(asked | corpus.aside() | forgotten), dtype=np.int64)
     rest = np.setdiff1d(np.arange(len(corpus.ids)), passed)
     drawn = rest if len(rest) <= SAMPLE else np.sort(rng.permutation(rest)[:SAMPLE])
     return drawn, len(rest) / max(1, len(drawn))
@@ -88,12 +88,12 @@ def _largest(head: Head, trainer: LinearTrainer, rows: NDArray[np.int64]) -> Arr
 
 
 def words_on_threshold(found: Threshold | None, none: int, *, possible: bool) -> str:
-    """What the report says of abstaining; empty where no answer was none of these.
+    """The report's sentence on abstention; empty where no answer was none of these.
 
     Args:
         found: the threshold.
         none: the training answers that said none of these and named no class.
-        possible: whether the final model is a head that can be fitted without some of its labels.
+        possible: whether the final model is a head that can be refitted on a part of its labels.
     """
     if not none:
         return ""
@@ -104,7 +104,7 @@ def words_on_threshold(found: Threshold | None, none: int, *, possible: bool) ->
             " judged by a model that had not seen it: the probability of a labelled item is the"
             f" larger in {found.auroc:.0%} of their pairs, and the mean of the share of labels it"
             f" keeps and of none-of-these it abstains on is {found.balanced_accuracy:.0%}. In both,"
-            " each item that was bought stands for all that are about as sure."
+            " each bought item has the weight of all items of a similar probability."
         )
     if not possible:
         return "The model never abstains: this kind of final model has no threshold for it."
@@ -114,6 +114,6 @@ def words_on_threshold(found: Threshold | None, none: int, *, possible: bool) ->
             f" threshold needs {FEWEST}, and as many labels."
         )
     return (
-        f"The model never abstains: its probability does not tell the {none} items answered with"
-        " none of these from those with a label, or there are too few labels."
+        f"The model never abstains: its probability does not separate the {none} items answered"
+        " with none of these from those with a label, or there are too few labels."
     )

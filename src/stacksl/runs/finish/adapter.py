@@ -1,4 +1,4 @@
-"""The end of a run that adapted a language model: every refit tested, the last one handed over."""
+"""The end of a run that adapted a language model: every refit is tested, the last one saved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.spec import RunSpec
 
 
-def hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
+def save_and_test(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
     """Write the last adapter into `model/` and test the base, every refit and the last one."""
     trainer, model = _parts(spec, game, features)
     tested = _tested(spec, trainer, model, report)
@@ -54,17 +54,17 @@ def _tested(spec: RunSpec, trainer: LanguageTrainer, model: AdaptedModel, report
         trainer.adapters.take(number)
         done = number * len(spec.test.items)
 
-        def tell(n: int, _: int, done: int = done) -> None:
+        def on_progress(n: int, _: int, done: int = done) -> None:
             report(Progress("test", done + n, total))
 
-        last = judge_scores(model, spec.test, tell)
+        last = judge_scores(model, spec.test, on_progress)
         before = before or last
         curve.append(point(count, last[own]))
     return Tested(last[own], tuple(curve), last, before)
 
 
 def card_facts(spec: RunSpec, trainer: LanguageTrainer, tested: Tested) -> dict[str, Any]:
-    """What the model's card tells of the run that made it (`lm.export.card.card_text`)."""
+    """The facts of the run for the model's card (`lm.export.card.card_text`)."""
     evaluation = tested.evaluation
     assert isinstance(trainer.model, LanguageModel)
     choices = trainer.model.choices
@@ -91,7 +91,7 @@ def _accuracies(found: Mapping[str, Evaluation]) -> dict[str, float]:
 
 
 def training_of(choices: ModelChoices) -> dict[str, Any]:
-    """The adapter's shape and what fixes a refit, by the names that people read."""
+    """The adapter's shape and the settings of a refit, under names to show."""
     lora, recipe = choices.lora, choices.training
     shape = {
         "LoRA rank": lora.rank,

@@ -57,7 +57,7 @@ def facts_of(
     tested: Tested,
     state: Mapping[str, Any],
 ) -> f.Facts:
-    """The facts of a run as it stands; `tested` is what its test file and its audit say, if any."""
+    """The facts of a run; `tested` has the results of its test file and its audit, if any."""
     seen = Rounds.read(game.ledger.rows(), game.corpus.row)
     language = (
         language_facts(spec, game.ledger, features, tested, state)
@@ -92,7 +92,7 @@ def facts_of(
         confusions=confusion_rows(spec.dataset, tested),
         measured_on=source(tested),
         calibration=calibration(tested),
-        contested=contested(spec.stock, game, seen),
+        contested=contested(spec.sources, game, seen),
         refit=_refit_of_adapter(language) if language else _refit(spec, linear_trainer(game)),
         clipped_share=_clipped(game),
         gold_outside=seen.outside if spec.settings.follower != "given" else None,
@@ -152,7 +152,7 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
 
 
 def _owned(examples: Examples) -> int:
-    """The labels that were held before: nothing was chosen before they were seen."""
+    """The owned labels, which had no choice before."""
     return sum(choice == HELD for _, _, choice in examples.bought)
 
 
@@ -198,7 +198,7 @@ def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit | None:
 def _learnt(examples: Examples) -> str:
     owned = _owned(examples)
     bought = f"all {len(examples.bought) - owned:,} labels bought"
-    return f"{bought} and {owned:,} held before" if owned else bought
+    return f"{bought} and {owned:,} owned" if owned else bought
 
 
 def _refit_of_adapter(language: LanguageFacts) -> f.Refit:

@@ -1,4 +1,4 @@
-"""What comes after the last answer: the final model, its test, the report and the tables."""
+"""The end of a run, after the last answer: final model, test, report and tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stacksl.files.private import make_private
 from stacksl.models.audit import Audit, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested, judge, point
 from stacksl.models.linear import Model
-from stacksl.runs.finish import adapter as handing
+from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.loop.game import Game
@@ -41,20 +41,20 @@ NO_TEXT = "no-text"  # the folder of what may be forwarded
 
 
 class Outcome(NamedTuple):
-    """What is done with the final model of one kind.
+    """How a final model of one kind is saved and evaluated.
 
-    `hand_over` saves and tests it; `policies` gives its (K,) probabilities of the items in `rows`.
+    `save_and_test` saves it and runs the test; `policies` gives its (K,) probabilities of items.
     """
 
-    hand_over: Callable[[RunSpec, Game, FeatureMap, Report], Tested]
+    save_and_test: Callable[[RunSpec, Game, FeatureMap, Report], Tested]
     policies: Callable[[RunSpec, Game, FeatureMap, Sequence[int]], list[Array]]
 
 
 def outcome_of(spec: RunSpec) -> Outcome:
-    """What is done with the final model of a run."""
+    """How the final model of a run is saved and evaluated."""
     if spec.settings.adapts:
-        return Outcome(handing.hand_over, handing.policies)
-    return Outcome(_hand_over, _policies)
+        return Outcome(adapter.save_and_test, adapter.policies)
+    return Outcome(_save_and_test, _policies)
 
 
 def finish(
@@ -67,15 +67,15 @@ def finish(
 ) -> None:
     """Save, test and audit the final model, then write the report, the card and the tables.
 
-    Nothing that is written before this tells what the `audit` says.
+    No file written earlier reveals a result of the `audit`.
     """
     outcome = outcome_of(spec)
-    tested = outcome.hand_over(spec, game, features, report)
+    tested = outcome.save_and_test(spec, game, features, report)
     if audit is not None:
         ids = [game.corpus.ids[row] for row in audit.rows]
         policies = dict(zip(ids, outcome.policies(spec, game, features, audit.rows), strict=True))
-        gone = {game.corpus.ids[row] for row in spec.stock.gone}  # whose features are gone, too
-        answers = {item: said for item, said in audit.answers.items() if item not in gone}
+        forgotten = {game.corpus.ids[row] for row in spec.sources.forgotten}  # have no features
+        answers = {item: said for item, said in audit.answers.items() if item not in forgotten}
         found = judge_audit(policies, answers, passed_over=audit.passed_over)
         tested = replace(tested, audited=found)
     report(Progress("report", 0, 1))
@@ -94,16 +94,16 @@ def finish(
 
 
 def _before(folder: RunFolder) -> Facts | None:
-    """The facts of a run when it had last finished; None the first time."""
+    """The facts written when the run finished before; None the first time."""
     if not (folder.path / "facts.json").is_file():
         return None
     return read_facts(folder)
 
 
 def _continued(facts: Facts, before: Facts | None, number: int, learnt: int) -> Facts:
-    """The facts with which audit this is, whether it was shown, and whether its labels joined in.
+    """The facts with the audit's number, whether it was shown, and whether it was trained on.
 
-    They stay in the final head as long as nothing else is learnt.
+    Its labels stay in the final head until something else is learnt.
     """
     assert facts.audit is not None
     audit = replace(facts.audit, number=number, learnt=learnt, shown_at=learnt)
@@ -120,7 +120,7 @@ def _continued(facts: Facts, before: Facts | None, number: int, learnt: int) -> 
 
 
 def _made_of(facts: Facts) -> tuple[object, ...]:
-    """What a model is made of besides labels: items and classes."""
+    """What a model depends on besides labels: items and classes."""
     return facts.data.items, facts.data.classes
 
 
@@ -134,7 +134,7 @@ def _model(spec: RunSpec, game: Game, features: FeatureMap, head: Head | None) -
     return Model(features, scorer, head, spec.dataset.classes, spec.dataset.columns)
 
 
-def _hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
+def _save_and_test(spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> Tested:
     """Save the head with its feature map, and test it."""
     trainer = linear_trainer(game)
     model = _abstaining(spec, _model(spec, game, features, trainer.head), trainer)
@@ -149,26 +149,26 @@ def _hand_over(spec: RunSpec, game: Game, features: FeatureMap, report: Report) 
 
 
 def _abstaining(spec: RunSpec, model: Model, trainer: LinearTrainer) -> Model:
-    """The model with the threshold that the none-of-these have trained, if any."""
+    """The model with the abstention threshold fitted on answers of none of these, if any."""
     untouched = fresh_scorer(spec.settings, trainer.examples.block)
-    return replace(model, abstaining=train_threshold(trainer, untouched, spec.stock.gone))
+    return replace(model, abstaining=train_threshold(trainer, untouched, spec.sources.forgotten))
 
 
 def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Audit | None) -> int:
     """Fit the final head on the training and the audit's labels, and save it as the run's model.
 
-    It is made as the final model was (labels alone, with names, or with the neighbours as well).
-    What the report says of its accuracy stays that of the model before, and says so: nothing is
-    left to measure this one by.
+    It is fitted as the final model was (on labels alone, with names, or with neighbours as well).
+    The report keeps the accuracy of the model before and says so, since no unseen label is left to
+    measure the new one.
 
     Args:
         spec: a finished run.
-        game: with all that was learnt, and the final head.
-        features: the run's own, fitted.
+        game: with all learnt labels, and the final head.
+        features: the fitted feature map of the run.
         audit: with its answers.
 
     Returns:
-        How many labels of the audit it was trained on.
+        The number of labels of the audit it was fitted on.
 
     Raises:
         RunError: there is no final head, or the audit has no label.
@@ -176,27 +176,27 @@ def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Aud
     trainer = game.trainer
     if not (isinstance(trainer, LinearTrainer) and trainer.final and trainer.head is not None):
         raise RunError(
-            f"the audit's labels can join the final head of a run, but {spec.folder.path} has none:"
-            " finish it first; language models are not refitted with an audit"
+            f"expected a run with a final head to train on the audit, got {spec.folder.path}"
+            " without one: finish it first; language models are not refitted with an audit"
         )
     labels = [] if audit is None else audit.labels(game.corpus.ids)
-    more = [(row, index) for row, index in labels if row not in spec.stock.gone]
+    more = [(row, index) for row, index in labels if row not in spec.sources.forgotten]
     if not more:
         raise RunError(
-            f"the run {spec.folder.path} has no audit with labels to train on: its model was"
-            " trained on all labels it has"
+            f"expected an audit with labels to train on, got none in {spec.folder.path}: its model"
+            " was trained on all labels it has"
         )
     bought = [*game.examples.bought, *((row, index, index) for row, index in more)]
     wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
     wider.head = wider.as_if(len(bought), game.learner.scorer)
     model = _abstaining(spec, _model(spec, game, features, wider.head), wider)
-    _record_refit(spec.folder, len(more))  # first: an unrecorded model would mislead
+    _record_refit(spec.folder, len(more))  # first, so that no model is saved unrecorded
     model.save(spec.folder.model, asdict(scorer_settings(spec.settings)))
     return len(more)
 
 
 def _record_refit(folder: RunFolder, labels: int) -> None:
-    """Mark facts and pages: the model is another one than the one that was measured."""
+    """Note in facts and pages that the model is no longer the one that was measured."""
     facts = read_facts(folder)
     assert facts.audit is not None  # its labels were trained on
     marked = replace(facts, audit=replace(facts.audit, trained_on=labels))
@@ -223,9 +223,9 @@ def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = Fal
 def _curve(
     spec: RunSpec, test: Dataset, block: Block, trainer: LinearTrainer, last: Evaluation
 ) -> list[tuple[int, float, float, float]]:
-    """(labels, accuracy, low, high) of the final models that fewer labels would have made.
+    """(labels, accuracy, low, high) of final models fitted on the first labels only.
 
-    Each is fitted as the last one is, C chosen by folds, and uses no later label.
+    Each is fitted as the last one is, with C chosen by folds.
     """
     bought = len(trainer.examples.bought)
     shares = CURVE if bought <= MANY else FEWER

@@ -32,7 +32,7 @@ def language_facts(
     tested: Tested,
     state: Mapping[str, Any],
 ) -> f.LanguageModel:
-    """The facts of the language `model` of a run; `tested` is what its test file says, if any."""
+    """The facts of the language `model` of a run; `tested` has the results of its test file."""
     about = AdaptedModel(model, spec.dataset.classes, spec.dataset.columns).about()
     adapter = model.worker.adapter
     trained = sum(int(p.numel()) for p in adapter.parameters())
@@ -97,7 +97,7 @@ def _computed(spec: RunSpec, model: LanguageModel, state: Mapping[str, Any]) -> 
 
 
 def _peak_memory(device: str) -> tuple[int, bool]:
-    """The most bytes held so far, and whether they are the GPU's."""
+    """Peak memory in bytes, and whether it is the GPU's."""
     if device.startswith("cuda"):
         return int(load_torch().cuda.max_memory_allocated(device)), True
     import resource
@@ -119,7 +119,7 @@ def _shown(value: Any) -> str:
 
 
 def _cuts(spec: RunSpec, model: LanguageModel, about: About) -> tuple[f.Cut, ...]:
-    """Counted anew over all items: a resumed run has read but a part of them."""
+    """Counted over all items, since a resumed run has read only a part of them."""
     named = {"items to label": spec.dataset, "test items": spec.test}
     return tuple(_cut(where, dataset, model, about) for where, dataset in named.items() if dataset)
 

@@ -21,13 +21,13 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models.metrics import cohen_kappa
 from stacksl.report import facts as f
 from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
-from stacksl.runs.items.sources import Stock
+from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.game import Game
 from stacksl.runs.session.build_learner import width_scale
 from stacksl.runs.spec import RunSpec
 
-POINTS = 1500  # rounds kept for the figures
-LABELS = 500  # labels kept for the running accuracy
+POINTS = 1500  # rounds shown in the figures
+LABELS = 500  # labels shown of the running accuracy
 WINDOW = 50  # labels that the recent accuracy is over
 SHOWN = 12  # contested items listed
 EXCERPT = 400  # characters of a prompt
@@ -47,7 +47,7 @@ class Rounds:
         asked: whether the label was reserved.
         released: purchases given back unanswered; outside: labels that were not presented.
         changes: of the budget, in order: (rounds before it, labels, micro-units of money or None).
-        added: classes added on the way: (rounds before it, how many there were from then on).
+        added: classes added during the run: (rounds before it, number of classes from then on).
     """
 
     item: NDArray[np.int64]
@@ -173,7 +173,7 @@ def gate_score(spec: RunSpec, game: Game, seen: Rounds) -> f.GateScore | None:
     )
 
 
-def contested(stock: Stock, game: Game, seen: Rounds) -> tuple[f.Contested, ...]:
+def contested(sources: Sources, game: Game, seen: Rounds) -> tuple[f.Contested, ...]:
     """The rounds of the second half with the largest gate score (statistic without a matrix).
 
     In the first half every width is large, so that being early would count as being hard.
@@ -183,11 +183,11 @@ def contested(stock: Stock, game: Game, seen: Rounds) -> tuple[f.Contested, ...]
     scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     half = seen.rounds // 2
-    order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(stock.gone)]
+    order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(sources.forgotten)]
     found = []
-    for at in [at for at in order if seen.item[at] not in stock.gone][:SHOWN]:
+    for at in [at for at in order if seen.item[at] not in sources.forgotten][:SHOWN]:
         row = int(seen.item[at])
-        item, label = stock.dataset.items[row], labels.get(row)
+        item, label = sources.dataset.items[row], labels.get(row)
         found.append(
             f.Contested(
                 item=item.id,

@@ -1,1 +1,1 @@
-"""The items of a run, in one order, and what each of them is for."""
+"""The items of a run, in a fixed order, and the role of each."""

@@ -1,4 +1,4 @@
-"""The items of an open run in one order that never changes, and the role of each."""
+"""The items of an open run in a fixed order, and the role of each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Role(IntEnum):
     AUDIT = 1
     """Measures the final model; its answer is never learnt."""
     OWNED = 2
-    """Its label was held before, and costs nothing."""
+    """Its label was known before the run, and costs nothing."""
     DUPLICATE = 3
-    """Has the text of an owned item, so that a label would tell nothing."""
+    """Has the text of an owned item, so that its label is known."""
     ERASED = 4
-    """Was forgotten: it keeps its place, but its text and features are gone."""
+    """Was forgotten: it keeps its row, but its text and features were erased."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,13 +32,13 @@ class Corpus:
     """The items of an open run.
 
     Attributes:
-        items: in the order of the files; items that came later stand behind.
-        order: the rows that are seen, in the order in which they are; an item of a stream that has
-            passed stays in it, whatever its role is by now.
+        items: in the order of the files; added items follow.
+        order: the rows in the order of the rounds; a seen item of a stream keeps its place, also
+            when its role changes.
         roles: (n,) the `Role` of each item.
-        began: the order with which the run began: rounds were counted and the gate set by it.
+        began: the order at the start of the run, which fixed the horizon and the gate's start.
         drawn: the rows of the first audit, in the order drawn.
-        ids: of all items, and `row` the way from an id back to its row.
+        ids: of all items; `row` is the inverse, from an id to its row.
     """
 
     items: Sequence[Item]
@@ -55,7 +55,7 @@ class Corpus:
 
     @classmethod
     def of(cls, items: Sequence[Item]) -> Corpus:
-        """Items that are all to choose from, seen in their order."""
+        """A corpus whose items all have the role `POOL`, in their order."""
         rows = range(len(items))
         return cls(items, rows, np.zeros(len(items), dtype=np.int8), rows)
 
@@ -64,11 +64,11 @@ class Corpus:
         self.roles[np.fromiter(rows, dtype=np.int64)] = role
 
     def aside(self) -> frozenset[int]:
-        """The rows that no training label is bought of."""
+        """The rows of which no training label is bought."""
         return frozenset(np.flatnonzero(self.roles != Role.POOL).tolist())
 
     def unbought(self, bought: Iterable[str]) -> list[int]:
-        """The rows to choose from, in the order in which they are seen, without those `bought`."""
+        """The rows left to choose from, in order, without those `bought`."""
         free = self.roles == Role.POOL
         free[[self.row[item] for item in bought]] = False
         return [row for row in self.order if free[row]]

@@ -1,9 +1,8 @@
-"""The items of a run are those that its ledger knows: held against it once, then by one digest.
+"""Check that the items of a run are those of its ledger.
 
-The ledger has a salted hash of each item, and comparing them one by one takes a query and two
-hashes an item. So the digest of all items is kept in the run's folder beside the ledger it was held
-against, and while both are the same, nothing has to be compared. Where anything differs, the items
-are compared one by one, which names the first that differ.
+The ledger has a salted hash of each item; comparing all of them takes a query and two hashes an
+item. A digest of all items, with the ledger it was compared with, is therefore kept in the run's
+folder, and the items are compared one by one only where the digest differs.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.spec import RunSpec, content
 from stacksl.runs.storage.folder import RunFolder
 
-FILE_LABELERS = ("oracle", "noisy")  # those whose answers are the data file's own
+FILE_LABELERS = ("oracle", "noisy")  # their answers are those of the data file
 KEPT = "items.json"
 _AT_ONCE = 4096
 
 
 def records_of(spec: RunSpec) -> list[ItemRecord]:
-    """The items of a run as the ledger knows them, with the answers where those are the file's."""
+    """The items as the ledger records them, with the answers of labelers that read the file."""
     return [
         ItemRecord(item.id, content(item, answer), len(item.candidates))
-        for item, answer in spec.stock.as_begun(_answers(spec))
+        for item, answer in spec.sources.as_begun(_answers(spec))
     ]
 
 
@@ -39,10 +38,10 @@ def _answers(spec: RunSpec) -> Mapping[str, int]:
 
 
 def expect_same_items(spec: RunSpec, ledger: Ledger) -> None:
-    """Hold the items of a run against those of its ledger.
+    """Compare the items of a run with those of its ledger.
 
     Raises:
-        LedgerError: items differ, are gone or are new.
+        LedgerError: items differ, are missing or are new.
     """
     kept = _kept(spec.folder)
     if kept is not None and kept == _seal(spec, ledger, kept["salt"]):
@@ -52,18 +51,18 @@ def expect_same_items(spec: RunSpec, ledger: Ledger) -> None:
 
 
 def seal(spec: RunSpec, ledger: Ledger) -> None:
-    """Keep the digest of the items, which are those of the ledger."""
+    """Write the digest of the items, which were compared with the ledger."""
     sealed = _seal(spec, ledger, os.urandom(16).hex())
     write_atomic(spec.folder.path / KEPT, json.dumps(sealed))
 
 
 def unseal(folder: RunFolder) -> None:
-    """Drop the digest, which would tell of an item that is to be forgotten."""
+    """Delete the digest, which depends on an item that is to be forgotten."""
     (folder.path / KEPT).unlink(missing_ok=True)
 
 
 def _kept(folder: RunFolder) -> dict[str, str] | None:
-    """The digest in the run's folder; None where there is none that can be read."""
+    """The digest in the run's folder; None where it is missing or unreadable."""
     try:
         kept = json.loads((folder.path / KEPT).read_bytes())
         return kept if bytes.fromhex(kept["salt"]) else None
@@ -72,14 +71,14 @@ def _kept(folder: RunFolder) -> dict[str, str] | None:
 
 
 def _seal(spec: RunSpec, ledger: Ledger, salt: str) -> dict[str, str]:
-    """What is kept: a salt, the ledger's first hash, and the digest of all items with the salt."""
+    """A salt, the ledger's first hash, and the salted digest of all items."""
     whole = blake2b(key=bytes.fromhex(salt)[:64], digest_size=32)
-    classes = spec.stock.began or spec.dataset.classes  # once, where all items share them
-    told = (
+    classes = spec.sources.began or spec.dataset.classes  # once, where all items share them
+    lines = (
         repr((item.id, item.prompt, item.candidates != classes and item.candidates, answer))
-        for item, answer in spec.stock.as_begun(_answers(spec))
+        for item, answer in spec.sources.as_begun(_answers(spec))
     )
     whole.update(repr(classes).encode())
-    while part := list(islice(told, _AT_ONCE)):
+    while part := list(islice(lines, _AT_ONCE)):
         whole.update("\n".join(part).encode())
     return {"salt": salt, "ledger": ledger.genesis, "digest": whole.hexdigest()}

@@ -1,4 +1,4 @@
-"""Items made in Python, and test sets, brought into the form that a run works on."""
+"""Items made in Python and test sets, converted to the form that a run uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
-FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool is played in minutes
+FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
     "model": "sample",
     "template": "plain",
@@ -49,7 +49,7 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
 
 
 def absolute(resolved: Resolved) -> Resolved:
-    """The settings with the files they name by their whole path: a run may go on elsewhere."""
+    """The settings with absolute paths, since a run may be resumed from another folder."""
     named = {name: getattr(resolved.settings, name) for name in ("classes", "owned", "ask_dir")}
     whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
     settings = resolved.settings.model_copy(update=whole)
@@ -153,7 +153,9 @@ def _gold(
     sizes = {item.id: len(item.candidates) for item in items}
     for name, index in answers.items():
         if name not in sizes:
-            raise DataError(f"an answer for '{name}' came, but no item has this id")
+            raise DataError(
+                f"expected answers for ids of the items, got one for '{name}': correct it"
+            )
         if not 0 <= int(index) < sizes[name]:
             raise DataError(
                 f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1},"

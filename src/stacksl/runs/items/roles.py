@@ -1,7 +1,7 @@
-"""Which item is for what, and what is done before a round: labels held, the audit, other terms.
+"""The role of each item, and the steps before the first round: owned labels, audit, budget.
 
-A run's settings say what is wanted, the ledger's rows when it took effect. Each step looks whether
-it was taken, so that a run which was cut off, or given more to do, takes the rest.
+The settings say what is wanted, the ledger's rows what has taken effect. Each step first checks
+whether it was taken, so that an interrupted or changed run takes only those that are left.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from stacksl.runs.spec import RunSpec, Terms
 
 
 def corpus_of(spec: RunSpec) -> Corpus:
-    """The items of a run with their roles before round 1, and the order of all there are by now.
+    """The items of a run with their roles before round 1, and the order of all items.
 
-    It is a function of the settings and the data alone; `hold` goes on to what the ledger says.
+    It depends on the settings and the data alone; `assign_roles` adds what the ledger records.
     """
-    settings, first = spec.settings, len(spec.stock.pool.items)
-    held = spec.stock.aside_at_first
+    settings, first = spec.settings, len(spec.sources.pool.items)
+    held = spec.sources.aside_at_first
     drawn = draw(first, spec.audit, settings.seed, frozenset(row for row in held if row < first))
     corpus = Corpus.of(spec.dataset.items)
     corpus.assign(Role.DUPLICATE, held)
-    corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.stock.owned))
+    corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.sources.owned))
     corpus.assign(Role.AUDIT, drawn)
     aside = corpus.aside()
     began = [row for row in order_of(settings.order, settings.seed, first) if row not in aside]
@@ -38,9 +38,9 @@ def corpus_of(spec: RunSpec) -> Corpus:
 
 
 def _everything(spec: RunSpec, began: Sequence[int]) -> list[int]:
-    """The whole order: as the run began, then each file that came later, shuffled for itself."""
+    """The order of all items: those of the start, then each added file, shuffled by itself."""
     found = list(began)
-    for number, part in enumerate(spec.stock.segments[1:], start=1):
+    for number, part in enumerate(spec.sources.segments[1:], start=1):
         shuffled = order_of(spec.settings.order, spec.settings.seed, len(part), number)
         found += [part[place] for place in shuffled]
     return found
@@ -53,12 +53,12 @@ def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
     return [int(i) for i in generator(seed, "order", *keys).permutation(items)]
 
 
-def hold(spec: RunSpec, game: Game) -> None:
-    """Learn the labels that are owned and lease the audit's; the corpus has its roles after it.
+def assign_roles(spec: RunSpec, game: Game) -> None:
+    """Learn the owned labels, lease those of the audit, and give each item its role.
 
-    The audit's labels are reserved before any other, so that none can be spent elsewhere.
+    The labels of the audit are reserved first, so that they cannot be spent on training.
     """
-    corpus, ledger, gone = game.corpus, game.ledger, spec.stock.gone
+    corpus, ledger, gone = game.corpus, game.ledger, spec.sources.forgotten
     audited = _purchased(ledger).get("audit", set())
     new = new_owned(spec, ledger, asked_by_audit(corpus, audited))
     for decision, label in ledger.own(new, "owned") if new else ():
@@ -68,10 +68,10 @@ def hold(spec: RunSpec, game: Game) -> None:
         audited = set(drawn)
         ledger.reserve(drawn, "audit")
     _lease_again(spec, game, audited)
-    order = kept(spec, ledger, corpus)
+    order = current_order(spec, ledger, corpus)
     measuring = frozenset(corpus.row[item] for item in audited)
-    corpus.assign(Role.DUPLICATE, spec.stock.aside - corpus.aside())
-    corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.stock.owned))
+    corpus.assign(Role.DUPLICATE, spec.sources.aside - corpus.aside())
+    corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
     corpus.assign(Role.AUDIT, measuring)
     corpus.assign(Role.ERASED, gone)
     passed = measuring | {row for row in gone if not ledger.seen(corpus.ids[row])}
@@ -87,20 +87,20 @@ def _purchased(ledger: Ledger) -> dict[object, set[str]]:
 
 
 def asked_by_audit(corpus: Corpus, audited: Set[str]) -> set[int]:
-    """The rows that measure: those `audited` before, else those that will be."""
+    """The rows of the audit: those `audited` before, else those drawn for it."""
     return {corpus.row[item] for item in audited} or set(corpus.drawn)
 
 
 def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
-    """Labels that are held and not learnt; none that the audit asks: it would know the answer."""
-    if not spec.stock.owned:
+    """Owned labels not learnt yet, without those of items that the audit measures."""
+    if not spec.sources.owned:
         return []
     known = _purchased(ledger).get("owned", set())
     items = {item.id: item for item in spec.dataset.items}
     asked = {(items[name].prompt, items[name].candidates) for name in _ids(spec, audit)}
     return [
         (name, label)
-        for name, label in spec.stock.owned.items()
+        for name, label in spec.sources.owned.items()
         if name not in known and (items[name].prompt, items[name].candidates) not in asked
     ]
 
@@ -110,27 +110,27 @@ def _ids(spec: RunSpec, rows: Set[int]) -> list[str]:
 
 
 def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
-    """Lease what the audit asks and was cut off between being freed and being handed out anew."""
-    gone = {game.corpus.ids[row] for row in spec.stock.gone}
+    """Renew released leases of audit items that an interrupted call did not renew."""
+    gone = {game.corpus.ids[row] for row in spec.sources.forgotten}
     for bought in game.ledger.export():
         item = str(bought["item"])
         if item in audited - gone and bought["state"] == "released":
             game.ledger.lease(item)
 
 
-def kept(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
-    """The order without what came to be owned before its turn came; what was seen stays seen."""
-    late = spec.stock.aside - corpus.aside()
+def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
+    """The order without items that became owned before their round; seen items stay."""
+    late = spec.sources.aside - corpus.aside()
     return [row for row in corpus.order if row not in late or ledger.seen(corpus.ids[row])]
 
 
 def next_terms(
     spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str], *, first: int
 ) -> None:
-    """Write another budget or more items into the ledger, and lease the audit that comes with it.
+    """Enter a changed budget or more items into the ledger, and lease the audit of the change.
 
     Args:
-        spec: the run, with its new terms.
+        spec: the run, with its new budget.
         ledger: the run's.
         order: the items to choose from.
         audited: the items of the audits so far.
@@ -157,57 +157,60 @@ def next_terms(
 
 
 def _budgets(ledger: Ledger) -> list[Row]:
-    """The changes of the budget, the last one first."""
+    """The `budget` rows, the last one first."""
     return [row for row in ledger.rows() if row.event == "budget"][::-1]
 
 
 def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:
-    """Hold that there is something to buy with what is wanted, before anything is written.
+    """Check that the wanted labels have items left, before anything is written.
 
     Raises:
-        SettingsError: more labels than before, but no item that can still be chosen, or too few
-            for the audit that comes with them.
+        SettingsError: the budget grows, but no item is left to choose, or too few for the audit
+            of the change.
     """
     ids = [item.id for item in spec.dataset.items]
     if spec.settings.mode == "stream":
-        gone = {str(row.item) for row in ledger.rows() if row.event == "round"}
+        done = {str(row.item) for row in ledger.rows() if row.event == "round"}
     else:
-        gone = {str(bought["item"]) for bought in ledger.export()}
-    aside = spec.stock.aside | spec.stock.gone
-    free = sum(row not in aside and name not in gone for row, name in enumerate(ids))
+        done = {str(bought["item"]) for bought in ledger.export()}
+    aside = spec.sources.aside | spec.sources.forgotten
+    free = sum(row not in aside and name not in done for row, name in enumerate(ids))
     audited = sum(bought["purpose"] == "audit" for bought in ledger.export())
     wanted = sum(terms.audits) - audited
     if free < wanted:
         raise SettingsError(_too_few(wanted, free))
     if not free and terms.labels > ledger.spent:
         raise SettingsError(
-            "every item was bought or, in a stream, has passed, so that more labels would buy"
-            " nothing: give the run more items with `stacksl change RUN --items FILE`"
+            "no item is left to buy a label of: give the run more items with"
+            " `stacksl change RUN --items FILE`"
         )
 
 
 def _too_few(wanted: int, free: int) -> str:
     return (
-        f"the audit that comes with the new budget needs {wanted} items that can still be chosen,"
-        f" but {free} are left: give the run more items with `stacksl change RUN --items FILE`"
+        f"the audit of the new budget needs {wanted} items that can still be chosen, but {free}"
+        " are left: give the run more items with `stacksl change RUN --items FILE`"
     )
 
 
 def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
-    """The rows that can still be chosen: of a stream those not seen, of a pool those not bought."""
-    aside, ids = spec.stock.aside | spec.stock.gone, [item.id for item in spec.dataset.items]
+    """The rows left to choose: those not seen of a stream, those not bought of a pool."""
+    aside, ids = (
+        spec.sources.aside | spec.sources.forgotten,
+        [item.id for item in spec.dataset.items],
+    )
     if spec.settings.mode == "stream":
-        gone = {ids[row] for row in order if ledger.seen(ids[row])}
+        done = {ids[row] for row in order if ledger.seen(ids[row])}
     else:
-        gone = {str(purchase["item"]) for purchase in ledger.export()}
-    gone |= audited
-    return [row for row in order if row not in aside and ids[row] not in gone]
+        done = {str(purchase["item"]) for purchase in ledger.export()}
+    done |= audited
+    return [row for row in order if row not in aside and ids[row] not in done]
 
 
 def measured(spec: RunSpec, game: Game) -> Audit | None:
-    """The audit that speaks of the final model, with its answers: the newest that asked anything.
+    """The audit that measures the final model, with its answers: the newest with any item.
 
-    A change of the budget that was too small for an audit leaves the one before it.
+    A budget change too small for an audit keeps the one before it.
     """
     bought = game.ledger.export()
     leased = [str(p["item"]) for p in bought if p["purpose"] == "audit"]
@@ -217,7 +220,7 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
         return None
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
     said = {item: (answer.said, answer.index) for item, answer in game.ledger.audited().items()}
-    rest = len(spec.dataset.items) - len(spec.stock.aside)
+    rest = len(spec.dataset.items) - len(spec.sources.aside)
     passed_over = 0.0 if number == 1 else _before(bought, items[0]) / rest
     return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number)
 

@@ -1,4 +1,4 @@
-"""The items of a run and where they come from: files, the built-in samples, labels held before."""
+"""The items of a run and their sources: files, the built-in samples, owned labels."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 
-SAMPLE = "sample"  # the data source that is the built-in sample
-QUESTIONS = "questions"  # the one that is the sample language model's own
-CLASSES = "classes.csv"  # of a run's folder: the classes given to it, and those added since
-ROW = re.compile(r"row-\d+")  # the id of an item whose file gives none
-OWNED = "owned/"  # before the id of an item whose label was held
+SAMPLE = "sample"  # names the built-in sample as data
+QUESTIONS = "questions"  # names the questions of the sample language model as data
+CLASSES = "classes.csv"  # in a run's folder: the classes given to it, and those added since
+ROW = re.compile(r"row-\d+")  # the id of an item without one in its file
+OWNED = "owned/"  # prefix of the ids of owned items
 
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """A file that came to a run after it had begun: `pool` (items to choose from) or `owned`."""
+    """A file added to a run after it began: `pool` (items to choose from) or `owned`."""
 
     kind: Literal["pool", "owned"]
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
-    """All items of a run, in one order that never changes: what comes later stands behind.
+class Sources:
+    """All items of a run in a fixed order: items added later follow.
 
     Attributes:
         pool: the items of the first file, to choose from.
-        dataset: those, then what came with other files: owned items, and more to choose from.
-        test: what the final model is tested on.
-        owned: id to label of the items held before.
-        descriptions: what the classes mean, where that was said.
-        parts: for each of the other files, where its items stop in `dataset`, and its kind.
-        first: how many items there were when the run began.
-        gone: rows of items that were forgotten since; they keep their places.
-        stays, stays_at_first: rows that stay `aside`, whatever was forgotten of what they are like.
-        began: the classes that the run began with, where some were added since; else None.
+        dataset: those, then the items of all other files, owned or to choose from.
+        test: the test set of the final model.
+        owned: id to label of the owned items.
+        descriptions: of the classes, where they have some.
+        parts: for each of the other files, where its items end in `dataset`, and its kind.
+        first: the number of items at the start of the run.
+        forgotten: rows of forgotten items, which keep their places.
+        stays, stays_at_first: rows that stay `aside` when the owned item they equal is forgotten.
+        began: the classes at the start of the run, where some were added since; else None.
     """
 
     pool: Dataset
@@ -53,7 +53,7 @@ class Stock:
     descriptions: tuple[str, ...] = ()
     parts: tuple[tuple[int, str], ...] = ()
     first: int = 0
-    gone: frozenset[int] = frozenset()
+    forgotten: frozenset[int] = frozenset()
     stays: frozenset[int] = frozenset()
     stays_at_first: frozenset[int] = frozenset()
     began: tuple[str, ...] | None = None
@@ -65,14 +65,14 @@ class Stock:
         test: Dataset | None = None,
         owned: Dataset | None = None,
         descriptions: tuple[str, ...] = (),
-    ) -> Stock:
-        """The stock of a pool, with the items of `owned` behind it, each with its label."""
-        stock = cls(pool, pool, test, {}, descriptions)
-        stock = stock if owned is None else stock.holding(owned)
-        return replace(stock, first=len(stock.dataset.items))
+    ) -> Sources:
+        """A pool, followed by the items of `owned` with their labels."""
+        sources = cls(pool, pool, test, {}, descriptions)
+        sources = sources if owned is None else sources.with_owned(owned)
+        return replace(sources, first=len(sources.dataset.items))
 
-    def holding(self, owned: Dataset) -> Stock:
-        """This stock with items whose labels are held already."""
+    def with_owned(self, owned: Dataset) -> Sources:
+        """These sources and a file of owned items."""
         number = sum(kind == "owned" for _, kind in self.parts)
         before = OWNED if number == 0 else f"{OWNED}{number + 1}/"
         items = [
@@ -82,8 +82,8 @@ class Stock:
         labels = {before + name: index for name, index in owned.answers.items()}
         return replace(self._with(items, "owned"), owned={**self.owned, **labels})
 
-    def extended(self, more: Dataset) -> Stock:
-        """This stock with more items to choose from.
+    def with_items(self, more: Dataset) -> Sources:
+        """These sources and a file of more items to choose from.
 
         Raises:
             DataError: an id is taken already.
@@ -96,12 +96,12 @@ class Stock:
                 f"{len(taken)} items of {more.name} have an id that the run knows already, the"
                 f" first is item {taken[0]}: give new items ids of their own"
             )
-        stock = self._with(more.items, "pool")
+        sources = self._with(more.items, "pool")
         answers = {**self.dataset.answers, **more.answers}
-        return replace(stock, dataset=replace(stock.dataset, answers=answers))
+        return replace(sources, dataset=replace(sources.dataset, answers=answers))
 
-    def grown(self, classes: Classes) -> Stock:
-        """This stock with all `classes`: those it has, and behind them those that were added."""
+    def with_classes(self, classes: Classes) -> Sources:
+        """These sources with all `classes`: the present ones, then those added."""
         names, before = classes.names, self.pool.classes
         if before is None or len(before) == len(names):
             return self
@@ -114,16 +114,16 @@ class Stock:
             began=before,
         )
 
-    def joined_by(self, added: Mapping[str, str]) -> Stock:
-        """This stock with classes `added` behind those it has, each with its description."""
+    def with_added_classes(self, added: Mapping[str, str]) -> Sources:
+        """These sources with the classes `added`, each with its description."""
         classes = self.classes
         if not added or classes is None:
             return self
         names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
-        return replace(self.grown(Classes(names, said)), began=self.began or classes.names)
+        return replace(self.with_classes(Classes(names, said)), began=self.began or classes.names)
 
     def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
-        """Each item and its answer without the classes that were added since the run began."""
+        """Each item and its answer without the classes added since the run began."""
         for item in self.dataset.items:
             answer = answers.get(item.id)
             if self.began is None:
@@ -132,23 +132,23 @@ class Stock:
                 known = answer is not None and answer < len(self.began)
                 yield replace(item, candidates=self.began), answer if known else None
 
-    def _with(self, items: Sequence[Item], kind: str) -> Stock:
+    def _with(self, items: Sequence[Item], kind: str) -> Sources:
         everything = replace(self.dataset, items=(*self.dataset.items, *items))
         stop = len(everything.items)
         return replace(self, dataset=everything, parts=(*self.parts, (stop, kind)))
 
     @property
     def sizes(self) -> dict[str, int]:
-        """K of each item whose label may be asked for: neither held already nor forgotten."""
+        """K of each item whose label may be bought: neither owned nor forgotten."""
         return {
             item.id: len(item.candidates)
             for row, item in enumerate(self.dataset.items)
-            if row not in self.gone and item.id not in self.owned
+            if row not in self.forgotten and item.id not in self.owned
         }
 
     @property
     def segments(self) -> list[range]:
-        """The rows to choose from: of the first file, and of each that brought more."""
+        """The rows to choose from, by file."""
         starts = [len(self.pool.items), *(stop for stop, _ in self.parts)]
         found = [range(len(self.pool.items))]
         for start, (stop, kind) in zip(starts, self.parts, strict=False):
@@ -158,7 +158,7 @@ class Stock:
 
     @property
     def features(self) -> dict[str, slice]:
-        """The folders below `features/` and the items whose rows each of them holds."""
+        """The folders below `features/`, each with the slice of items that it has."""
         stops = [self.first, *(stop for stop, _ in self.parts if stop > self.first)]
         starts = [0, *stops]
         names = (f"more-{number}" if number else "." for number in range(len(stops)))
@@ -175,17 +175,17 @@ class Stock:
 
     @property
     def aside(self) -> frozenset[int]:
-        """Rows that no label is bought of: owned items, and those of the same text."""
+        """Rows of which no label is bought: owned items, and items with their text."""
         return _alike(self.dataset.items, self.owned) | self.stays
 
     @property
     def aside_at_first(self) -> frozenset[int]:
-        """The same before any file came later: with these the rounds were counted."""
+        """The same at the start of the run, which fixed the number of rounds."""
         return _alike(self.dataset.items[: self.first], self.owned) | self.stays_at_first
 
 
 def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
-    """The data set with more classes, which may be those of labels that were unknown."""
+    """The data set with more classes; labels that were unknown may become known."""
     at = {name: index for index, name in enumerate(classes)}
     found = {name: at[label] for name, label in dataset.unknown.items() if label in at}
     return replace(
@@ -211,10 +211,10 @@ def load(
     columns: Mapping[str, str] | None = None,
     classes: Classes | None = None,
     warn: bool = True,
-) -> Stock:
+) -> Sources:
     """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples.
 
-    Oddities of the data are looked for with `warn` alone: a run that goes on was told of them.
+    The data are checked for oddities with `warn` alone: a resumed run has those warnings already.
     """
     held: Dataset | None = None
     if source in (SAMPLE, QUESTIONS):
@@ -225,28 +225,28 @@ def load(
     if test is not None and held is None:
         held = load_test(test, dataset, settings)
     owned = load_owned(settings.owned, dataset, settings)
-    return Stock.of(dataset, held, owned, () if classes is None else classes.descriptions)
+    return Sources.of(dataset, held, owned, () if classes is None else classes.descriptions)
 
 
 def _renamed(more: Dataset, before: str) -> Dataset:
-    """`more` with `before` put before the ids that are only the numbers of its rows."""
+    """`more` with the prefix `before` for ids that are row numbers."""
     names = {i.id: before + i.id if ROW.fullmatch(i.id) else i.id for i in more.items}
     items = tuple(replace(item, id=names[item.id]) for item in more.items)
     return replace(more, items=items, answers={names[i]: a for i, a in more.answers.items()})
 
 
-def with_more(stock: Stock, more: More, settings: Settings) -> Stock:
-    """`stock` with the items of a file that came after the run had begun.
+def with_more(sources: Sources, more: More, settings: Settings) -> Sources:
+    """`sources` and a file that was added after the run began.
 
     Raises:
         DataError: the file cannot be read as the first one was, an id is taken already, or no row
             has a label where it should.
     """
     if more.kind == "owned":
-        owned = load_owned(more.path, stock.pool, settings)
-        return stock if owned is None else stock.holding(owned)
-    found = _like(more.path, stock.pool, settings, "file of more items")
-    return stock.extended(found)
+        owned = load_owned(more.path, sources.pool, settings)
+        return sources if owned is None else sources.with_owned(owned)
+    found = _like(more.path, sources.pool, settings, "file of more items")
+    return sources.with_items(found)
 
 
 def _read(
@@ -274,7 +274,11 @@ def _read(
 
 
 def load_test(source: str, train: Dataset, settings: Settings) -> Dataset:
-    """The test file, read as the training file was; it never loses a row in silence."""
+    """The test file, read as the training file was.
+
+    Raises:
+        DataError: a row has no answer.
+    """
     test = _like(source, train, settings, "test file")
     if test.unlabelled:
         raise DataError(
@@ -285,7 +289,7 @@ def load_test(source: str, train: Dataset, settings: Settings) -> Dataset:
 
 
 def load_owned(source: str | None, train: Dataset, settings: Settings) -> Dataset | None:
-    """Items with labels that are held already, read as `train` was; those without one are left out.
+    """Owned items, read as `train` was; rows without a label are left out.
 
     Raises:
         DataError: no row has a label, or one is outside the classes of `train`.
@@ -306,7 +310,7 @@ def load_owned(source: str | None, train: Dataset, settings: Settings) -> Datase
 
 
 def given_classes(folder: RunFolder | None, settings: Settings) -> Classes | None:
-    """The classes that a run was given: from its own folder where they lie there."""
+    """The classes given to a run: from its own folder, else from its settings."""
     if folder is not None and (folder.path / CLASSES).is_file():
         return read_classes(folder.path / CLASSES)
     return None if settings.classes is None else read_classes(settings.classes)
@@ -334,7 +338,7 @@ def _questions() -> tuple[Dataset, Dataset]:
 
 
 class Reading(Protocol):
-    """What a model knows of the files it reads: its fixed classes, if any, and the columns."""
+    """How a model reads files: its fixed classes, if any, and the columns."""
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -348,7 +352,7 @@ class Reading(Protocol):
 def read_again(
     folder: RunFolder, model: Reading, path: str | Path, given: Mapping[str, str] | None = None
 ) -> Dataset:
-    """A file to predict or evaluate on, read as the run's own data was but for what is `given`.
+    """A file to predict or evaluate on, read as the run's data was except for what is `given`.
 
     `given` may hold `format`, `prompt` and `label`.
     """

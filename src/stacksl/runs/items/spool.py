@@ -1,4 +1,4 @@
-"""Items from standard input: as many as were announced, kept before anything is bought."""
+"""Items from standard input, read completely before any label is bought."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def as_stream(resolved: Resolved) -> Resolved:
     """The settings of a run over standard input: a stream, in the order of arrival.
 
     Raises:
-        SettingsError: a pool was asked for, or it is not said how many items there are.
+        SettingsError: the mode is `pool`, or the number of items is not given.
     """
     if resolved.settings.mode == "pool" and resolved.origin["mode"] != "default":
         raise SettingsError(
@@ -42,7 +42,7 @@ def spooled(
     """The next `settings.rounds` items of standard input, JSON objects with one a line.
 
     Raises:
-        DataError: a line is no JSON object, or there are fewer items than were announced.
+        DataError: a line is no JSON object, or there are fewer items than `rounds`.
     """
     wanted = settings.rounds or 0
     lines = _lines(sys.stdin.buffer if stream is None else stream, wanted)
@@ -59,12 +59,12 @@ def spooled(
 
 
 def _alone(settings: Settings) -> Settings:
-    """The settings to read the spooled lines by: no other file belongs to them."""
+    """The settings without other files, to read the spooled lines."""
     return settings.model_copy(update={"owned": None})
 
 
 def _lines(stream: IO[bytes], wanted: int) -> list[bytes]:
-    """The first `wanted` lines that hold something."""
+    """The first `wanted` lines that are not empty."""
     found: list[bytes] = []
     for number, line in enumerate(stream, start=1):
         if line.strip():

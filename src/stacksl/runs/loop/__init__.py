@@ -1,1 +1,1 @@
-"""The loop of a run: who is asked next, what is learnt, when the model is refitted."""
+"""The loop of a run: choice of items, learning of labels, refits of the model."""

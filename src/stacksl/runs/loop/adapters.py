@@ -1,7 +1,7 @@
-"""The adapters of a run on disk, one a refit: trained, taken up again, recorded.
+"""The adapters of a run on disk, one for each refit.
 
-A refit is three things in `adapters/`: `NN.part`, the checkpoint of a training under way; `NN`, the
-adapter; and, written last, `NN.json`, the record of what it was trained on.
+Refit NN has three paths in `adapters/`: `NN.part`, the training checkpoint of a refit in progress;
+`NN`, the adapter; and `NN.json`, written last, the record of what it was trained on.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from stacksl.files.atomic import write_atomic
 from stacksl.files.private import make_private
 from stacksl.lm import LanguageModel, Lesson
 
-Tell = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Refitted:
-    """What one refit was: its number, its labels, and how training went.
+    """The record of one refit: its number, its labels and statistics of its training.
 
-    `labels_hash` is of the labels in their order: an adapter that a run cut off has left is taken
-    up only where it was trained on the same ones.
+    `labels_hash` is of the labels in their order: the adapter of an interrupted refit is used only
+    if it was trained on the same labels.
     """
 
     number: int
@@ -37,11 +37,11 @@ class Refitted:
 
 
 class Adapters:
-    """The adapters in `folder`, and which of them the model has now.
+    """The adapters in `folder`, and which of them the model has.
 
     Args:
         folder: `adapters/` of the run.
-        model: None for a replay, which trains and takes nothing.
+        model: None for a replay, which neither trains nor loads one.
     """
 
     def __init__(self, folder: Path, model: LanguageModel | None) -> None:
@@ -51,13 +51,13 @@ class Adapters:
 
     @property
     def model(self) -> LanguageModel:
-        """The model, which a replay does not have."""
+        """The language model; a replay has none."""
         if self._model is None:
             raise RunError("a replay trains no adapter: resume the run instead")
         return self._model
 
     def take(self, number: int) -> None:
-        """Give the model the weights of refit `number`; 0 is the initial adapter."""
+        """Load the adapter of refit `number` into the model; 0 is the initial one."""
         if self._current == number:
             return
         if number:
@@ -67,9 +67,9 @@ class Adapters:
         self._current = number
 
     def _load(self, number: int) -> None:
-        """Give the model the weights of refit `number`, which are those that its record names."""
+        """Load the adapter of refit `number`, and verify it against its record."""
         place = _place(self.folder, number)
-        self._current = -1  # neither the one before nor this one, until it is verified
+        self._current = -1  # none, until the adapter is verified
         record = history(self.folder, number)[-1]
         if self.model.take(place) != record.fingerprint:
             raise RunError(
@@ -78,9 +78,14 @@ class Adapters:
             )
 
     def refit(
-        self, number: int, labels: int, labels_hash: str, lessons: Sequence[Lesson], tell: Tell
+        self,
+        number: int,
+        labels: int,
+        labels_hash: str,
+        examples: Sequence[Lesson],
+        on_progress: OnProgress,
     ) -> Refitted:
-        """Train refit `number`, or take it up where it was trained on these labels already."""
+        """Train refit `number`, or load it if it was trained on these labels already."""
         before = read_record(self.folder, number)
         if before is not None and before.labels_hash == labels_hash:
             self.take(number)
@@ -88,8 +93,8 @@ class Adapters:
         place = _place(self.folder, number)
         part = place.with_suffix(".part")
         make_private(part)
-        self._current = -1  # neither the one before nor this one, until it is whole
-        trained = self.model.refit(lessons, labels, part, tell)
+        self._current = -1  # none, until training has finished
+        trained = self.model.refit(examples, labels, part, on_progress)
         fingerprint = self.model.save(place)
         self._current = number
         record = Refitted(number, labels, labels_hash, fingerprint, asdict(trained))
@@ -97,16 +102,16 @@ class Adapters:
         return record
 
     def tidy(self, count: int) -> None:
-        """Drop the training checkpoints of refits that are done, one cut off just then included."""
+        """Delete the training checkpoints of the first `count` refits, which have finished."""
         for number in range(1, count + 1):
             shutil.rmtree(_place(self.folder, number).with_suffix(".part"), ignore_errors=True)
 
 
 def history(folder: Path, count: int) -> list[Refitted]:
-    """The records of the first `count` refits, those that the ledger names.
+    """The records of the first `count` refits.
 
     Raises:
-        RunError: one of them is missing: what its adapter was trained on is then unknown.
+        RunError: one of them is missing.
     """
     found = []
     for number in range(1, count + 1):

@@ -1,8 +1,8 @@
-"""Which items of a pool make a batch: the ones the head is least sure of, spread over the pool.
+"""Batch selection: the items with the smallest margins, spread over the pool.
 
-A batch is picked under one head, and what it is least sure of often lies together: ten ways to ask
-one question teach little more than one. So the predicted classes take turns, and no pick may be the
-near-twin of another.
+All items of a batch are ranked by one head, and items with small margins are often near-duplicates,
+whose labels add little to each other. So the predicted classes take turns, and no two items of a
+batch may be nearly the same.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Block, PairBlock
 from stacksl.core.scorers import Head
 
-TWIN = 0.8  # cosine from which on two items are near-twins
+TWIN = 0.8  # cosine from which two items count as near-duplicates
 
-_AT_ONCE = 1024  # rows of a block of probabilities
-_CANDIDATES = 20  # as many items are looked at for a pick as this
+_AT_ONCE = 1024  # rows scored at a time
+_CANDIDATES = 20  # ranked items considered for each item of the batch
 
 
 def margins(
@@ -29,8 +29,8 @@ def margins(
 ) -> tuple[Array, NDArray[np.int64] | None]:
     """Minus the difference of the two largest probabilities of each item, (n,), and its class.
 
-    The class is the most probable one, (n,), None for pair features, whose candidates have nothing
-    in common from item to item. An item of one candidate has −inf, since there is nothing to ask.
+    The class is the most probable one, (n,); None for pair features, whose candidates differ from
+    item to item. An item with one candidate has −inf, since its label is known.
     """
     statistics = np.empty(len(rows))
     predicted = np.zeros(len(rows), dtype=np.int64)
@@ -59,15 +59,15 @@ def spread_out(
     block: Block,
     predicted: Sequence[int] | None = None,
 ) -> list[int]:
-    """`count` of the rows in `ranked`, best first: near the top, and apart from one another.
+    """`count` of the rows in `ranked`: near the top, and different from one another.
 
-    The predicted classes take turns, each with its best row that is left, and a near-twin of a pick
-    is passed over. Where too few rows are apart, the best of the others fill up.
+    The predicted classes take turns, each with its best row left, and near-duplicates of selected
+    rows are skipped. Where too few rows are left, the best of the skipped ones fill up.
 
     Args:
-        ranked: rows of the block, the best first; the first 20·`count` are looked at.
-        count: how many are picked; all of them if there are no more.
-        block: the features, by which near-twins are known: h of an item, or the mean of its φ.
+        ranked: rows of the block, the best first; the first 20·`count` are considered.
+        count: how many to select; all of them if there are fewer.
+        block: the features that are compared: h of an item, or the mean of its φ.
         predicted: the class of each of `ranked`; None where there are none.
     """
     near = list(ranked[: _CANDIDATES * count])
@@ -97,7 +97,7 @@ def _in_turns(predicted: Sequence[int] | None, count: int) -> list[int]:
 
 
 def _directions(block: Block, rows: Sequence[int]) -> NDArray[Any]:
-    """(n, d): what each item is about, of length 1, or 0 where nothing is known of it."""
+    """(n, d): the features of each item, of length 1, or 0 where they are zero."""
     part = block.take(rows)
     if isinstance(part, PairBlock):
         spans = pairwise(part.offsets)

@@ -1,4 +1,4 @@
-"""How many labels a run may wait for at a time, and how many annotators get each."""
+"""How many purchases of a run may be open at a time, and how many annotators answer each."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from stacksl.types import Decision
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The purchases that are open at a time.
+    """Limits of the open purchases.
 
     Attributes:
         size: how many, in all.
-        audit_share: how many of them are the audit's while it is open.
-        overlap: the first so many items bought go to two annotators each.
+        audit_share: how many of them belong to the audit while it is open.
+        overlap: how many of the first items bought are answered by two annotators.
     """
 
     size: int = 25
@@ -24,18 +24,18 @@ class Batches:
     overlap: int = 0
 
     def room(self, ledger: LedgerReader) -> int:
-        """How many training labels can be asked for now, so that `size` purchases are open."""
+        """How many training labels can be bought now, up to `size` open purchases."""
         leases = ledger.open_purchases()
         audit = sum(lease.purpose == "audit" for lease in leases)
         return self.size - (len(leases) - audit) - min(audit, self.audit_share)
 
     def picks(self, ledger: LedgerReader) -> int:
-        """How many items fill the room: one that goes to two annotators is two purchases."""
+        """How many items can be bought now: one for two annotators is two purchases."""
         room, doubles = self.room(ledger), self._doubles(ledger)
         return room - doubles if room >= 2 * doubles else -(-room // 2)
 
     def slots(self, decisions: Sequence[Decision], ledger: LedgerReader) -> dict[str, int]:
-        """The items among `decisions` that two annotators are to answer, with their labels: 2."""
+        """The items among `decisions` that two annotators answer, each with 2."""
         if not self.overlap:
             return {}
         wanted = [decision.item for decision in decisions if decision.status == "wanted"]

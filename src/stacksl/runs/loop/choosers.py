@@ -1,9 +1,9 @@
-"""Which items come next: those of a stream as they pass, those of a pool by what they would teach.
+"""Which items the next rounds are about: those of a stream in order, those of a pool by rank.
 
-A pool is ranked by the refit on the labels so far, with widths from the online state. Where class
-names are soft examples there is a refit before the first label; where they are not, the first batch
-follows the order. A batch is spread over the pool (`picking`). Each purchase leaves a certificate
-when it is made, and each item that was never asked leaves one at the end.
+A pool is ranked by the head refitted on the labels so far, with widths from the online state. The
+first batch follows the order of the items, unless class names give a head before the first label.
+A batch is spread over the pool (`batch_selection`). Each purchase has a certificate, and at the end
+so has each item that was never asked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stacksl.runs.loop.class_minimum import rare_picks, share_of
 from stacksl.runs.loop.game import Chooser, Game
 from stacksl.types import Decision
 
-_AT_ONCE = 256  # certificates a transaction
+_AT_ONCE = 256  # certificates in a transaction
 _ANY = float("-inf")
 
 
@@ -34,10 +34,10 @@ def make_chooser(mode: str, *, seed: int, min_per_class: int = 0) -> Chooser:
 
 
 class Stream:
-    """Each item once, in the corpus's order, from the learner's round on, until a batch is open."""
+    """Each item once, in the order of the corpus, while fewer purchases are open than a batch."""
 
     def next(self, game: Game) -> list[Decision]:
-        """The decision on the next item."""
+        """The decision about the next item."""
         learner, order = game.learner, game.corpus.order
         if learner.round >= len(order) or game.batches.room(game.ledger) <= 0:
             return []
@@ -48,15 +48,15 @@ class Stream:
 
 
 class Pool:
-    """The best items that were not bought, in batches; at the end those that never were.
+    """Batches of the best items not yet bought, then certificates of the items never asked.
 
-    A batch tops the open purchases up. It is posted in one transaction, so an interrupted run never
-    splits one, and ranks by all answers so far. Items of a run that waits for answers leave no
-    certificate yet: they may still be bought.
+    A batch fills up the open purchases and is ranked by all answers so far. It is posted in one
+    transaction, so that an interruption never splits it. While answers are awaited no certificate
+    of an unasked item is written, since the item may still be bought.
 
     Args:
-        seed: draws the items of the gate `random`.
-        min_per_class: labels of each class that are bought as far as they can be.
+        seed: of the draws of the gate `random`.
+        min_per_class: labels to buy of each class, where the pool has as many.
     """
 
     def __init__(self, seed: int = 0, min_per_class: int = 0) -> None:
@@ -65,15 +65,15 @@ class Pool:
         self._never_asked: list[int] | None = None
 
     def next(self, game: Game) -> list[Decision]:
-        """A batch of purchases, or where nothing is left to buy the certificates of some others."""
+        """A batch of purchases, or certificates of unasked items where nothing is left to buy."""
         ledger = game.ledger
         count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked)
         if count > 0 and (batch := self._best(game, count)):
             return batch
-        return [] if ledger.open_purchases() else self._passed_over(game)
+        return [] if ledger.open_purchases() else self._unasked(game)
 
-    def _passed_over(self, game: Game) -> list[Decision]:
-        """Certificates of items that were never asked."""
+    def _unasked(self, game: Game) -> list[Decision]:
+        """Certificates of the next items that were never asked."""
         if self._never_asked is None:
             ids, seen = game.corpus.ids, game.ledger.seen
             self._never_asked = [r for r in game.corpus.unbought(()) if not seen(ids[r])]
@@ -81,16 +81,16 @@ class Pool:
         return [_certificate(game, row, ahead) for ahead, row in enumerate(rows, start=1)]
 
     def _best(self, game: Game, count: int) -> list[Decision]:
-        """`count` items with large statistics, spread over the pool; or the first in order.
+        """`count` items with large statistics, spread over the pool; the first ones without a head.
 
-        The gate `random` draws them, whatever the order. The threshold is what the items left over
-        do not exceed, or the least of the picks where these were spread below it.
+        The gate `random` draws the items instead. The threshold is the largest statistic of the
+        other items, or the smallest of the batch where spreading went below it.
         """
         rest = game.corpus.unbought(str(bought["item"]) for bought in game.ledger.export())
         head, at_random = game.trainer.head, game.learner.gate.name == "random"
         if at_random:
-            drawn = generator(self._seed, "pool/random").random(len(game.corpus.ids))
-            rest = [rest[place] for place in np.argsort(drawn[rest])]
+            keys = generator(self._seed, "pool/random").random(len(game.corpus.ids))
+            rest = [rest[place] for place in np.argsort(keys[rest])]
         if head is None or at_random:
             first = [_certificate(game, row) for row in rest[:count]]
             return _wanted(first, "drawn" if at_random else "order", _ANY)
@@ -100,25 +100,23 @@ class Pool:
             count -= len(rare)
         statistics, predicted = _statistics(game, rest, head)
         best = np.argsort(-statistics, kind="stable")
-        kinds = None if predicted is None else predicted[best].tolist()
-        picked = spread_out([rest[b] for b in best], count, game.examples.block, kinds)
+        classes = None if predicted is None else predicted[best].tolist()
+        picked = spread_out([rest[b] for b in best], count, game.examples.block, classes)
         found = [_certificate(game, row) for row in picked]
         cut = float(statistics[best[count]]) if count < len(best) else _ANY
         ranked = _wanted(found, "rank", min([cut, *(d.statistic for d in found)]))
-        kept = [_certificate(game, row, ahead=1 + len(ranked)) for row in rare]
-        return [*ranked, *_wanted(kept, "class", _ANY)]
+        of_rare = [_certificate(game, row, ahead=1 + len(ranked)) for row in rare]
+        return [*ranked, *_wanted(of_rare, "class", _ANY)]
 
     def _rare(self, game: Game, rest: Sequence[int], head: Head, count: int) -> list[int]:
-        """The picks that are kept for classes with few labels, where a run keeps some."""
+        """The part of a batch reserved for classes with few labels; may be empty."""
         block, wanted = game.examples.block, self._min_per_class
         if not wanted or not isinstance(block, SharedBlock):
             return []
         classes = block.classes
         share = share_of(count, wanted, classes, game.learner.budget)
         labels = [label for _, label, _ in game.examples.bought]
-        return rare_picks(
-            head, block, rest, labels, classes=classes, wanted=wanted, count=share
-        )  # fmt: skip
+        return rare_picks(head, block, rest, labels, classes=classes, wanted=wanted, count=share)
 
 
 def _statistics(
@@ -126,8 +124,8 @@ def _statistics(
 ) -> tuple[Array, NDArray[np.int64] | None]:
     """The gate's statistic of each item, (n,), and its predicted class where there are classes.
 
-    Margins are taken of whole blocks, which ranks 20,000 items in the time of some hundred
-    certificates; they differ from a certificate's in the last bits alone.
+    Margins are computed in blocks: 20,000 items are ranked in the time of some hundred
+    certificates, whose statistics differ in the last bits alone.
     """
     found, predicted = margins(head, game.examples.block, rest)
     if isinstance(game.learner.gate, Margin) and isinstance(game.learner.follower, Given):
@@ -136,7 +134,7 @@ def _statistics(
 
 
 def _certificate(game: Game, row: int, ahead: int = 1) -> Decision:
-    """The certificate of one item, as if it were seen `ahead` rounds from now."""
+    """The certificate of one item, `ahead` rounds after the current one."""
     block, learner, head = game.examples.block, game.learner, game.trainer.head
     scores: Array | None = None
     if head is not None:
@@ -146,6 +144,7 @@ def _certificate(game: Game, row: int, ahead: int = 1) -> Decision:
 
 
 def _wanted(found: list[Decision], reason: str, cut: float) -> list[Decision]:
+    """The decisions as purchases, in consecutive rounds."""
     first = found[0].round if found else 0
     return [
         replace(d, round=first + n, status="wanted", threshold=cut, reason=reason)

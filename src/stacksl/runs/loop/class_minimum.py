@@ -1,8 +1,7 @@
-"""Labels kept for rare classes: what a pool buys so that no class is left with too few.
+"""The per-class minimum: a part of each batch is reserved for classes with few labels.
 
-A gate buys where the head is unsure, and a class that the head never predicts it never doubts. So
-while a class has fewer labels than wanted, a part of each batch goes to the items that are most
-likely of it.
+A gate buys items with small margins, and a class that the head never predicts causes none. So while
+a class has fewer labels than wanted, a part of each batch consists of its most probable items.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import numpy as np
 from stacksl.core.blocks import Block
 from stacksl.core.scorers import Head
 
-MOST = 0.5  # of a batch, at most, goes to rare classes: the rest still serves all of them
+MOST = 0.5  # share of a batch for rare classes at most: the rest is ranked over all classes
 
-_AT_ONCE = 1024  # rows of a block of probabilities
+_AT_ONCE = 1024  # rows scored at a time
 
 
 def share_of(count: int, wanted: int, classes: int, budget: int) -> int:
-    """How many of the next `count` picks are kept for rare classes.
+    """How many of the next `count` items are reserved for rare classes.
 
-    The part of the budget that `wanted` labels of each class come to, at most half, rounded up.
+    It is the share of the budget that `wanted` labels of each class take, at most half, rounded up.
 
     >>> share_of(25, wanted=2, classes=20, budget=200), share_of(25, 5, 77, 500)
     (5, 13)
@@ -45,16 +44,16 @@ def rare_picks(
     """At most `count` of `rows`, for the classes with fewer than `wanted` labels, rarest first.
 
     Args:
-        head: what says how likely an item is of a class.
+        head: gives the probability of each class.
         block: the features of all items.
         rows: those that can be bought.
         labels: the labels bought so far.
         classes: K.
         wanted: labels that each class should have.
-        count: how many picks there are for this.
+        count: how many rows to select at most.
 
     Returns:
-        Rows, each the most likely of its class; a class has a turn for each label that it lacks.
+        Rows, each the most probable of its class; a class has a turn for each label it lacks.
     """
     turns = _turns(Counter(labels), classes, wanted)[:count]
     if not turns or not rows:
@@ -66,7 +65,7 @@ def rare_picks(
         column = chances[:, short.index(turn)]
         place = int(np.argmax(column))
         if column[place] < 0.0:
-            break  # every row is picked
+            break  # every row is selected
         picked.append(rows[place])
         chances[place] = -1.0
     return picked
@@ -81,7 +80,7 @@ def _turns(have: Counter[int], classes: int, wanted: int) -> list[int]:
 def _chances(
     head: Head, block: Block, rows: Sequence[int], short: Sequence[int]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """(rows, short): how likely each row is of each of the classes `short`."""
+    """(rows, short): the probability of each of the classes `short` for each row."""
     found = np.empty((len(rows), len(short)))
     for start in range(0, len(rows), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)

@@ -1,4 +1,4 @@
-"""Class names as the run's first, soft examples: their words, encoded by the run's own features."""
+"""Class names as soft training examples: their words, encoded by the run's feature map."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def in_words(name: str) -> str:
 
 
 def name_texts(classes: Sequence[str], descriptions: Sequence[str] | None = None) -> list[str]:
-    """What is encoded for each class: its name in words, and its description behind it."""
+    """The text encoded for each class: its name in words, then its description."""
     meanings = [""] * len(classes) if descriptions is None else descriptions
     words = [in_words(name) for name in classes]
     return [f"{a}: {b}" if b else a for a, b in zip(words, meanings, strict=True)]
@@ -60,14 +60,14 @@ def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | No
     kept = spec.folder.features / FILE
     if features is None:
         return _load(kept)["rows"]
-    return name_rows(features, name_texts(classes, spec.stock.descriptions or None), kept)
+    return name_rows(features, name_texts(classes, spec.sources.descriptions or None), kept)
 
 
 def name_rows(features: FeatureMap, texts: Sequence[str], kept: Path | None = None) -> NDArray[Any]:
     """The rows h, (K, d), of the `texts` of K classes.
 
-    They are made as an item's are. `kept` is the file that holds them: read where it has the same
-    texts, written where it has not, so that a resumed run has the same bits.
+    They are computed as those of items. The file `kept` is read if it has the same texts, and else
+    written, so that a resumed run has the same bits.
     """
     key = np.frombuffer(sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest(), "u1")
     if kept is not None and kept.exists():

@@ -1,4 +1,4 @@
-"""What a run has learnt so far: its labels, and the features that they are learnt under."""
+"""The labels that a run has learnt, and the features they are learnt with."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Examples:
 
     Attributes:
         corpus: the items.
-        block: the features of all of them; a language model's refit puts renewed ones in its place.
+        block: the features of all items; a refit of a language model replaces them.
         bought: (row, label, choice before it was seen) of each label learnt, in that order; the
-            choice is −1 where the label was owned and nothing was chosen.
-        shown: C_t at the purchase, by row, for items that were not presented whole.
+            choice is −1 for an owned label, which had no round.
+        shown: C_t at the purchase, by row, where it had not all candidates.
     """
 
     corpus: Corpus
@@ -27,18 +27,18 @@ class Examples:
     shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def inputs(self, item: str) -> Inputs:
-        """The current features of an item, however late its answer arrives."""
+        """The current features of an item."""
         return self.block[self.corpus.row[item]]
 
     def record(self, decision: Decision, label: Label) -> None:
-        """Count a label among those learnt."""
+        """Add a learnt label."""
         row = self.corpus.row[decision.item]
         self.bought.append((row, label.index, decision.choice))
         if len(decision.presented) < self.block[row].size:
             self.shown[row] = decision.presented
 
     def correct(self, item: str, label: Label) -> None:
-        """Put a corrected label in the place of the first, for the refits to come."""
+        """Replace the label of an item by a corrected one, which later refits learn."""
         row = self.corpus.row[item]
         for place, (bought, _, choice) in enumerate(self.bought):
             if bought == row:

@@ -1,10 +1,9 @@
-"""What makes the final model of class heads: labels alone, names beside them, or the rest as well.
+"""The final model of class heads: fitted on labels alone, with names, or with neighbours as well.
 
-Which of the three serves is not known beforehand: labels spread over neighbours help where classes
-are topics and do harm where they are not. Each is fitted on two thirds of the bought labels and
-judged on the third that is left, three times over; the most right answers win, ties the simpler.
-Below 60 labels names are always in: one label of each class can do little harm there, and too few
-are held out to see that labels alone do better.
+Which of the three is best depends on the data: labels spread over neighbours help where classes are
+topics, and harm elsewhere. The kind is chosen by three-fold cross-validation on the bought labels:
+the most right answers win, and the simpler kind wins a tie. Below 60 labels names always take part,
+since too few labels are held out to show that labels alone do better.
 """
 
 from __future__ import annotations
@@ -78,22 +77,22 @@ class Source:
     def rest(self, rows: Rows, gold: Rows, without: Rows | None = None) -> Soft:
         """What the labels `gold` of `rows` say of the items never asked, those in `without` aside.
 
-        The graph is made at the first call, and again where a row came that it does not hold.
+        The graph is made at the first call, and again for rows that it does not have.
         """
         if self._graph is None or not np.isin(rows, self._graph[1]).all():
             self._graph = self._made(rows)
         graph, members = self._graph
         known = rows if without is None else np.concatenate([rows, without])
-        told = np.flatnonzero(~np.isin(members, known))
+        targets_at = np.flatnonzero(~np.isin(members, known))
         most = max(1, FITTED // self.block.classes)
-        if len(told) > most:
+        if len(targets_at) > most:
             order = generator(self.seed, "graph/fit").permutation(len(members))
-            told = np.sort(order[np.isin(order, told)][:most])
+            targets_at = np.sort(order[np.isin(order, targets_at)][:most])
         seeds = np.searchsorted(members, rows)
-        found = spread(graph, seeds, gold, self.block.classes, told) ** SHARPER
+        found = spread(graph, seeds, gold, self.block.classes, targets_at) ** SHARPER
         reached = found.sum(axis=1) > 0
         targets = found[reached] / found[reached].sum(axis=1, keepdims=True)
-        h = self.block.h[members[told[reached]]]
+        h = self.block.h[members[targets_at[reached]]]
         return Soft(h, targets, np.full(len(targets), SPREAD_WEIGHT, dtype=np.float32))
 
     def _made(self, rows: Rows) -> tuple[Graph, Rows]:

@@ -1,4 +1,4 @@
-"""One game: a learner, a ledger, a labeler and a trainer over the same items, and their rounds."""
+"""The loop of a run: a learner buys labels from a labeler, within the budget of a ledger."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from stacksl.types import Decision, Label
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Game:
-    """Who plays, over items with known features.
+    """The parts that the loop runs on: items with features, and all that acts on them.
 
     Attributes:
-        ledger: what was asked and answered; the budget is in its hands.
-        learner: decides what to ask, and learns.
-        labeler: answers.
-        examples: the features of the items, and what was learnt of them.
-        trainer: refits the model on the way and at the end.
-        batches: how many labels are asked for at a time.
+        ledger: records questions and answers, and enforces the budget.
+        learner: decides which labels to buy, and learns from them.
+        labeler: answers what is bought.
+        examples: the features of the items, and the labels learnt so far.
+        trainer: refits the model during the run and at its end.
+        batches: how many purchases may be open at a time.
         parts: of the user's own, by name: they learn what the learner learns.
     """
 
@@ -45,11 +45,11 @@ class Game:
 
     @property
     def corpus(self) -> Corpus:
-        """The items, and what each is for."""
+        """The items and their roles."""
         return self.examples.corpus
 
     def requests(self) -> list[Request]:
-        """What was bought and is not answered, as a labeler is asked it."""
+        """The open purchases, as requests to a labeler."""
         return [self._request(purchase) for purchase in self.ledger.open_purchases()]
 
     def _request(self, purchase: Purchase) -> Request:
@@ -57,18 +57,18 @@ class Game:
         return Request.of(purchase, item, tuple(range(len(item.candidates))))
 
     def take_answers(self) -> list[Receipt]:
-        """Take what the labeler has answered into the ledger; a receipt for each, in order."""
+        """Enter the labeler's new answers into the ledger; a receipt for each, in order."""
         return self.ledger.take(self.labeler.answers(), durable=not self.labeler.repeatable)
 
     def learn(self, receipt: Receipt) -> None:
-        """Learn what an answer teaches, if it is anything."""
+        """Learn from an answer, if its receipt has a label to learn."""
         if receipt.lesson is not None:
             self.teach(*receipt.lesson)
 
     def teach(self, decision: Decision, label: Label) -> None:
-        """Let the learner learn one label, at its current θ with the current features.
+        """Learn one label, at the current θ and with the current features.
 
-        A label that was owned was never played: its own candidate stands for the choice.
+        An owned label had no round; its own candidate takes the place of the choice.
         """
         owned = decision.choice < 0
         played = replace(decision, choice=label.index) if owned else decision
@@ -78,12 +78,12 @@ class Game:
             part.learn(decision, label)
 
     def refit_if_due(self) -> None:
-        """Refit the model on the labels so far, where it is time."""
+        """Refit the model on the labels so far, if a refit is due."""
         if self.trainer.due:
             self.trainer.refit()
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What a checkpoint keeps: the arrays of learner and trainer, and PART/NAME of a part's."""
+        """The arrays of learner and trainer for a checkpoint, and those of parts as PART/NAME."""
         found = {name: np.asarray(array) for name, array in self.learner.state().items()}
         found |= self.trainer.state()
         for name, part in self.parts.items():
@@ -91,7 +91,7 @@ class Game:
         return found
 
     def set_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Be as `state` described."""
+        """Restore what `state` returned."""
         self.learner.restore(arrays)
         self.trainer.restore(arrays)
         for name, part in self.parts.items():
@@ -99,27 +99,27 @@ class Game:
             part.restore({key.removeprefix(f"{name}/"): each for key, each in own.items()})
 
     def reschedule(self, payload: Mapping[str, object]) -> None:
-        """What a `budget` row does to the learner."""
-        # A checkpoint may lie behind this row and the next one, whose horizon then takes over.
+        """Apply a `budget` row of the ledger to the learner."""
+        # A learner restored from a later checkpoint is past this horizon; a later row then sets it.
         horizon = max(_whole(payload["rounds"]), self.learner.round)
         self.learner.reschedule(budget=_whole(payload["train"]), horizon=horizon)
 
 
 class Chooser(Protocol):
-    """Says what a round is about."""
+    """Selects the items of the next rounds."""
 
     def next(self, game: Game) -> list[Decision]:
-        """The decisions of the next rounds: the labels that are wanted, and what is passed over.
+        """The decisions of the next rounds: labels wanted, and items skipped.
 
-        Empty where no round is left, or where none can be played before an answer arrives.
+        Empty when no round is left, or when none can be played before an answer arrives.
         """
 
 
 def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
-    """Algorithms 1 and 2 of the paper, with the budget in the ledger's hands.
+    """Algorithms 1 and 2 of the paper, with the budget enforced by the ledger.
 
-    Which of the two it is depends on the learner's gate alone; whether the items pass by or lie in
-    a pool, on the chooser. Gives what the ledger made of each batch: reserved, skipped or refused.
+    The learner's gate decides which of the two it is, the chooser whether items are a stream or a
+    pool. Yields each batch of decisions as the ledger posted it: reserved, skipped or refused.
     """
     ledger, learner, labeler = game.ledger, game.learner, game.labeler
     game.refit_if_due()

@@ -1,9 +1,9 @@
-"""The trainer of a language model: when a refit is due, what it learns from, what it renews (D12).
+"""The trainer of a language model: refits of its adapter, and renewed features (D12).
 
-The adapter moves at numbered refits alone, each from the initial weights on all labels learnt so
-far. Then the features of what can still be asked are renewed, the head is rebuilt from the bought
-items, and a new epoch of certificates begins. Everything made on the way lies on disk before the
-ledger's row that names it, so that a run cut off anywhere finds it again.
+The adapter changes at numbered refits alone, each from the initial weights on all labels learnt so
+far. After a refit the features of items that can still be asked are renewed, the head is rebuilt
+from the bought items, and a new epoch of certificates begins. Each result is on disk before the
+ledger's row that names it, so that an interrupted run continues anywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stacksl.lm.distributed import current_processes
 from stacksl.runs.loop.adapters import Adapters, read_record
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
-from stacksl.runs.loop.training_examples import labels_hash, lessons, loss_set_of
+from stacksl.runs.loop.training_examples import labels_hash, loss_set_of, training_examples
 from stacksl.runs.session.build_learner import fresh_scorer, prime
 from stacksl.runs.settings.conflicts import refit_shares
 from stacksl.runs.settings.language import choices_of
@@ -42,7 +42,7 @@ COMPUTED = {
     "lm_threads": "torch's threads at",
     "lm_processes": "the number of processes at",
 }
-"""Recorded facts that decide bits, as a sentence names them."""
+"""Recorded facts that results depend on bit for bit, with their names in messages."""
 
 
 def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
@@ -56,17 +56,17 @@ def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
 
 
 def language_model(spec: RunSpec) -> LanguageModel:
-    """The language model of a run, as its settings and what it recorded of itself have it."""
+    """The language model of a run, by its settings and its recorded facts."""
     recorded = spec.folder.read_toml("resolved.toml")
     choices = choices_of(spec.settings, recorded)
     return LanguageModel(choices, seed=spec.settings.seed, processes=current_processes())
 
 
 def changed_facts(spec: RunSpec, model: LanguageModel) -> list[str]:
-    """A sentence for each thing that `model` computes otherwise than the run recorded of itself."""
+    """A warning for each fact of `model` that differs from the recorded one."""
     table = spec.folder.read_toml("resolved.toml")
     return [
-        f"this run began with {what} {table[name]} and goes on with {now}: its numbers may differ"
+        f"this run began with {what} {table[name]} and continues with {now}: its numbers may differ"
         " from an undisturbed run's"
         for name, now in model.facts().items()
         if (what := COMPUTED.get(name)) is not None and table.get(name, now) != now
@@ -80,10 +80,10 @@ class LanguageTrainer:
         spec: the run.
         head: refits the linear head on top, by which a pool is ranked.
         model: the language model; None for a replay, which trains nothing.
-        report: told how far a refit is.
+        report: called with the progress of a refit.
 
     Attributes:
-        adapters: what the refits left on disk.
+        adapters: those of the refits, on disk.
         epoch: how often the features were renewed.
         refits: how often the adapter was refitted, and `trained_on` how many labels the last time.
     """
@@ -99,11 +99,11 @@ class LanguageTrainer:
         assert isinstance(block, PairBlock)
         self._head = head
         self._base = block  # of the initial adapter, whose scores are the reference
-        # the rows in the order of the rounds, those that came later behind the others
+        # rows in the order of the rounds; added items follow
         self._order = tuple(self.examples.corpus.order)
-        ids, parts = tuple(self.examples.corpus.ids), spec.stock.features
+        ids, parts = tuple(self.examples.corpus.ids), spec.sources.features
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
-        self._tell = throttled(report)
+        self._throttled = throttled(report)
 
     @property
     def head(self) -> Head | None:
@@ -114,7 +114,7 @@ class LanguageTrainer:
 
     @property
     def due(self) -> bool:
-        """Whether a share of the labels was reached, or features are those of an older adapter."""
+        """Whether a share of the labels was reached, or the features are of an older adapter."""
         return self._owed or self._stale or self._head.due
 
     @property
@@ -125,14 +125,14 @@ class LanguageTrainer:
 
     @property
     def _stale(self) -> bool:
-        """Whether renewed features of an item are missing and could still matter to a label."""
+        """Whether features are of an older adapter while labels can still be bought or arrive."""
         left = self.ledger.left > 0 or bool(self.ledger.open_purchases())
         return self.epoch < self.refits and self.learner.round < self.learner.horizon and left
 
     def refit(self) -> bool:
-        """Refit the adapter where it is due, then renew the features; and the head that ranks.
+        """Refit the adapter if due, then renew the features, then refit the head that ranks.
 
-        A run that was cut off between the two finds its refit done and the features still to renew.
+        A run that was interrupted between the steps continues with the next one.
         """
         owed = self._owed
         if owed:
@@ -146,7 +146,7 @@ class LanguageTrainer:
         return owed or stale
 
     def finish(self) -> None:
-        """The last refit, where labels differ from those of the one before; then its weights."""
+        """Make the last refit, if labels differ from those of the one before, and load it."""
         last = read_record(self.adapters.folder, self.refits) if self.refits else None
         if self.examples.bought and (
             last is None or last.labels_hash != labels_hash(self.examples)
@@ -156,7 +156,7 @@ class LanguageTrainer:
         self.adapters.tidy(self.refits)
 
     def ready(self) -> None:
-        """Make the features of items that came in the middle of the ledger's last epoch."""
+        """Compute the features of items that were added during the ledger's last epoch."""
         epoch = self.ledger.epoch
         missing = self._epochs.missing(epoch)
         if not missing:
@@ -166,27 +166,27 @@ class LanguageTrainer:
         fingerprint = self.adapters.model.fingerprint
         for name, part in missing.items():
             items = self.spec.dataset.items[part]
-            block = self.adapters.model.transform(items, self._told("features"))
+            block = self.adapters.model.transform(items, self._reporting("features"))
             self._epochs.add(epoch, name, block, fingerprint)
 
     def widen(self, size: int) -> None:
-        """Not for a language model, whose features are of the options that it began with.
+        """Refuse: the features of a language model are of the options that the run began with.
 
         Raises:
             RunError: always.
         """
         raise RunError(
-            f"the run {self.ledger.run} trains a language model, which takes on no class: start a"
-            " new run with all classes"
+            f"the run {self.ledger.run} trains a language model, to which no class can be added:"
+            " start a new run with all classes"
         )
 
-    # --- what a ledger's rows do -------------------------------------------------------------
+    # --- replay and checkpoints --------------------------------------------------------------
 
     def replay(self, row: Row, after: int) -> None:
-        """Count a refit of the adapter, which is on disk, or load the features of an epoch.
+        """Note a refit of the adapter, which is on disk, or load the features of an epoch.
 
-        A `refreshed` row up to number `after` loads the features alone: the head is in the
-        checkpoint's arrays already.
+        A `refreshed` row up to number `after` loads the features alone, since the checkpoint
+        has the head.
         """
         if row.event == "refreshed":
             self.epoch = int(row.payload["epoch"])
@@ -204,7 +204,7 @@ class LanguageTrainer:
         return {**self._head.state(), KEY: counts}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """What `state` described; the features come back with the ledger's rows."""
+        """Restore what `state` returned; the replay of `refreshed` rows loads the features."""
         self._head.restore(arrays)
         self.epoch, self.refits, self.trained_on = (int(n) for n in arrays[KEY])
 
@@ -217,8 +217,8 @@ class LanguageTrainer:
             number,
             labels,
             labels_hash(self.examples),
-            lessons(self.spec, self.examples, self.ledger, follower, self._base),
-            self._told("refit"),
+            training_examples(self.spec, self.examples, self.ledger, follower, self._base),
+            self._reporting("refit"),
         )
         detail = {"tune": False, "adapter": number, "weights": made.fingerprint}
         self.ledger.note_refit(labels, detail)
@@ -238,15 +238,15 @@ class LanguageTrainer:
         self._rebuild(asked)
 
     def _renewed(self) -> PairBlock:
-        """The features of all that can still be asked or learnt; rows of zeros for the rest."""
+        """The features of all items that can still be asked or learnt; zeros for the others."""
         before, corpus = self._base, self.examples.corpus
         known = {row for row, _, _ in self.examples.bought}
         known |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
         gone = {row for row, item in enumerate(corpus.ids) if self._passed(item)}
-        gone |= self.spec.stock.gone
+        gone |= self.spec.sources.forgotten
         rows = [row for row in range(len(corpus.ids)) if row in known or row not in gone]
         items = [self.spec.dataset.items[row] for row in rows]
-        fresh = self.adapters.model.transform(items, self._told("features"))
+        fresh = self.adapters.model.transform(items, self._reporting("features"))
         phi = np.zeros(before.phi.shape, dtype=np.float32)
         base = np.zeros(len(before.phi), dtype=np.float64)
         places = [np.arange(before.offsets[r], before.offsets[r + 1]) for r in rows]
@@ -255,17 +255,17 @@ class LanguageTrainer:
         return PairBlock(phi, np.array(before.offsets), base)
 
     def _passed(self, item: str) -> bool:
-        """Whether an item cannot be asked any more: a pool may come back to what it passed over."""
+        """Whether an item cannot be asked any more, as a seen item of a stream."""
         return self.spec.settings.mode == "stream" and self.ledger.seen(item)
 
     def _renew(self, fingerprint: str) -> None:
-        """Play on with the features of this epoch."""
+        """Load the features of this epoch."""
         self.examples.block = self._epochs.load(self.epoch, fingerprint)
 
     def _rebuild(self, asked: int, seq: int | None = None) -> None:
-        """Build the head anew from the bought items; `asked` labels were when row `seq` began it.
+        """Rebuild the head from the bought items; `asked` labels were bought when the epoch began.
 
-        Without one the epoch begins now.
+        `seq` is the ledger's row that began the epoch; None if it begins now.
         """
         examples, learner = self.examples, self.learner
         scorer = learner.scorer
@@ -279,13 +279,13 @@ class LanguageTrainer:
             scorer.step(inputs, candidates, choice, Label(label))
         scorer.rounds = rounds
         if self.spec.settings.mode == "stream":
-            measuring = self._measuring(seq)  # no rounds of theirs come
+            measuring = self._measuring(seq)  # they have no rounds
             order = [row for row in self._order if row not in measuring]
             rest = order[learner.round : learner.horizon]
             prime(learner, examples.block, rest, learner.budget - asked)
 
     def _measuring(self, seq: int | None) -> set[int]:
-        """The items of the audits there were before row `seq` of the ledger, or are now."""
+        """The rows of the audits reserved before row `seq` of the ledger, or of all audits."""
         found = set()
         for row in self.ledger.rows():
             if seq is not None and row.seq >= seq:
@@ -294,16 +294,16 @@ class LanguageTrainer:
                 found.add(self.examples.corpus.row[str(row.item)])
         return found
 
-    def _told(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
-        """What a phase tells, as `Progress`."""
-        return lambda done, total: self._tell(Progress(phase, done, total), done == total)
+    def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
+        """A callback that reports the progress of a phase."""
+        return lambda done, total: self._throttled(Progress(phase, done, total), done == total)
 
 
 def _adapter_of(epoch: int, ledger: LedgerReader) -> int:
     """The refit whose adapter made the features of an epoch: the last one before it began."""
     number = 0
     for row in ledger.rows():
-        if row.event == "refit" and "adapter" in row.payload:  # a pool's head is refitted, too
+        if row.event == "refit" and "adapter" in row.payload:  # refits of a pool's head have none
             number = int(row.payload["adapter"])
         elif row.event == "refreshed" and int(row.payload["epoch"]) == epoch:
             return number

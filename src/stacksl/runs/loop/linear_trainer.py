@@ -27,7 +27,7 @@ Bought = Sequence[tuple[int, int, int]]
 
 PREFIX = "head."
 COUNT = "refits"
-MADE = "refits.made"  # the kind's number, then what each was worth, NaN where it was not tried
+MADE = "refits.made"  # number of the kind, then the accuracy of each kind, NaN if not tried
 ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
 
@@ -40,15 +40,15 @@ class LinearTrainer:
         learner: with the online scorer, which makes the head.
         ledger: has a row of each refit.
         names: rows of the class names, (K, d), as soft examples; None where they take no part.
-            Those of classes still to be added stand behind the others.
+            Those of classes added later follow.
         seed: draws the folds.
-        on_the_way: whether labels that were learnt make a refit due, as a pool is ranked by it.
-        at_end: whether there is a final head, rather than the last online state.
-        report: told how far the last refit is.
-        head: the head as it is now, after `count` refits, the last of them on `labels` labels.
-        final: whether the last refit was the one that gives the final model.
-        made_by: what that was made of.
-        tried: the cross-validated accuracy of each kind of final model that it was chosen from.
+        on_the_way: whether learnt labels make a refit due, as the ranking of a pool needs.
+        at_end: whether the final model is a refitted head or the last online state.
+        report: called with the progress of the last refit.
+        head: the current head, after `count` refits, the last of them on `labels` labels.
+        final: whether the last refit gave the final model.
+        made_by: the kind of that model.
+        tried: the cross-validated accuracy of each kind that it was chosen from.
     """
 
     examples: Examples
@@ -69,7 +69,7 @@ class LinearTrainer:
 
     @property
     def due(self) -> bool:
-        """Whether a pool is to be ranked by labels, or names, that the head has not seen."""
+        """Whether a pool is to be ranked by labels or names that the head was not fitted on."""
         return self.on_the_way and self._lags
 
     @property
@@ -89,10 +89,10 @@ class LinearTrainer:
             self._refit(tune=True)
 
     def ready(self) -> None:
-        """Nothing: all features are there."""
+        """Nothing to do: all features are stored."""
 
     def widen(self, size: int) -> None:
-        """Let there be `size` classes; the head is to be fitted again, whatever it has seen."""
+        """Extend block and scorer to `size` classes; the head has to be refitted."""
         block = self.examples.block
         assert isinstance(block, SharedBlock)
         self.examples.block = replace(block, classes=size)
@@ -100,15 +100,15 @@ class LinearTrainer:
         self.labels, self.final = -1, False
 
     def replay(self, row: Row, after: int) -> None:
-        """Refit, or widen, at a row behind number `after`.
+        """Refit, or widen, at a row after number `after`.
 
         Raises:
             LedgerError: the row is of a language model.
         """
         if row.event == "refreshed":
             raise LedgerError(
-                f"row {row.seq} says that a language model was refitted and the features renewed,"
-                " but the run has no model to refit: resume it with the settings it began with"
+                f"row {row.seq} records a refit of a language model, but the run has no model to"
+                " refit: resume it with the settings it began with"
             )
         if row.seq <= after:
             return
@@ -118,7 +118,7 @@ class LinearTrainer:
             self._fit(tune=bool(row.payload["tune"]))
 
     def _refit(self, *, tune: bool) -> None:
-        """Refit the head and leave a row in the ledger."""
+        """Refit the head and write a row into the ledger."""
         self._fit(tune=tune)
         detail: dict[str, object] = {"tune": tune}
         if self.names is not None:
@@ -141,10 +141,10 @@ class LinearTrainer:
         self.final = tune
 
     def as_if(self, labels: int, untouched: Scorer) -> Head | None:
-        """The final model there would have been after the first `labels` labels.
+        """The final model fitted on the first `labels` labels, as the last one was.
 
-        `untouched` is a scorer that has learnt nothing: the online one knows classes that were
-        bought later. It is made as the last one was.
+        `untouched` is a scorer in its initial state: the online one knows classes that were bought
+        later.
         """
         bought = self.examples.bought[:labels]
         if self.names is None or not bought:
@@ -154,10 +154,10 @@ class LinearTrainer:
     def without(
         self, places: NDArray[np.int64], others: NDArray[np.int64], untouched: Scorer
     ) -> Head | None:
-        """The final model that was never told the labels at these `places` of those bought.
+        """The final model fitted without the bought labels at `places`, as the last one was.
 
-        It is made as the last one was, of a scorer that has learnt nothing, and fitted neither on
-        their items nor on those of the rows `others`.
+        It is made from a scorer in its initial state, and fitted neither on the items at `places`
+        nor on those of the rows `others`.
         """
         bought, held = self.examples.bought, set(places.tolist())
         kept = [each for place, each in enumerate(bought) if place not in held]
@@ -171,7 +171,7 @@ class LinearTrainer:
         return make_final(untouched, source, *_split(kept), self.made_by, left_out).head
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The counts, what the last one was made of, and the head's arrays, for a checkpoint."""
+        """The counts, the kind of the last model and the arrays of the head, for a checkpoint."""
         head = {} if self.head is None else self.head.state()
         tried = [self.tried.get(kind, np.nan) for kind in KINDS]
         return {
@@ -181,7 +181,7 @@ class LinearTrainer:
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """What `state` described."""
+        """Restore what `state` returned."""
         self.count, self.labels = int(arrays[COUNT][0]), int(arrays[COUNT][1])
         self.final = bool(arrays[COUNT][2])
         if MADE in arrays:  # a checkpoint from before names has none
@@ -193,7 +193,7 @@ class LinearTrainer:
         self.head = restore_head(mine) if mine else None
 
     def _on_the_way(self, scorer: Scorer, bought: Bought, names: NDArray[Any]) -> Head | None:
-        """The head that ranks a pool: labels and names, from where the last one ended."""
+        """The head that ranks a pool, fitted on labels and names, started at the last head."""
         rows, gold = _split(bought)
         start: tuple[Array, Array] | None = None
         if isinstance(self.head, ClassHead) and self.head.coefficients.shape == names.shape:
@@ -202,18 +202,18 @@ class LinearTrainer:
         return scorer.refit(self.examples.block.take(rows.tolist()), gold, fit=fit)
 
     def _named(self, names: NDArray[Any]) -> NDArray[Any]:
-        """The rows of the names of the classes that there are by now."""
+        """The name rows of the current classes."""
         assert isinstance(self.examples.block, SharedBlock)
         return names[: self.examples.block.classes]
 
     def _unnamed(self) -> frozenset[int]:
-        """Items whose answer was no candidate: nothing is spread to them or fitted on them."""
+        """Rows of items answered with no candidate: no label is spread to them."""
         row = self.examples.corpus.row
         said = [each for each in self.ledger.export() if each["state"] == "answered"]
         return frozenset(row[str(each["item"])] for each in said if each["said"] != "label")
 
     def _whole(self) -> Source:
-        """What final models are made of; one graph serves them all while its items are the same."""
+        """The data of final models; its graph is reused while the items are the same."""
         examples = self.examples
         bought = {row for row, _, _ in examples.bought}
         apart = (examples.corpus.aside() | self._unnamed()) - bought

@@ -1,4 +1,4 @@
-"""How far a run is: what its callers are told, and the checkpoints on the way."""
+"""Progress of a run, as reported to its caller, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -36,36 +36,36 @@ Report = Callable[[Progress], None]
 
 
 def silent(progress: Progress) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 def throttled(report: Report) -> Callable[[Progress, bool], None]:
-    """`report`, at most ten times a second unless it is told `always`."""
+    """`report`, called at most ten times a second unless with `always`."""
     last = 0.0
 
-    def tell(progress: Progress, always: bool) -> None:
+    def limited(progress: Progress, always: bool) -> None:
         nonlocal last
         now = time.monotonic()
         if always or now - last >= OFTEN:
             last = now
             report(progress)
 
-    return tell
+    return limited
 
 
 class Watch:
-    """Looks on after each block: tells how far the run is and writes checkpoints when due."""
+    """Reports progress and writes due checkpoints after each batch of rounds."""
 
     def __init__(self, folder: RunFolder, every: int, game: Game, report: Report) -> None:
         self._folder, self._every, self._game = folder, every, game
-        self._tell = throttled(report)
+        self._report = throttled(report)
         self._openness = 1.0
         self._seen = 0
         self._right = self._counted = 0
         self._count()
 
     def __call__(self, posted: list[Decision]) -> None:
-        """Look at a block of rounds that has just been played."""
+        """Report a batch of rounds that was just played."""
         learner, ledger = self._game.learner, self._game.ledger
         for decision in posted:
             self._openness += 0.01 * (float(decision.asked) - self._openness)
@@ -75,12 +75,12 @@ class Watch:
             "rounds", learner.round, learner.horizon, ledger.asked, learner.budget, accuracy,
             self._openness,
         )  # fmt: skip
-        self._tell(state, learner.round == learner.horizon)
+        self._report(state, learner.round == learner.horizon)
         if learner.round // self._every > (learner.round - len(posted)) // self._every:
             checkpoint(self._folder, self._game)
 
     def _count(self) -> None:
-        """Count the labels that were learnt since; those owned before were not predicted first."""
+        """Count the labels learnt since the last call; owned labels had no prediction before."""
         bought = self._game.examples.bought
         new = [pair for pair in bought[self._seen :] if pair[2] >= 0]
         self._seen = len(bought)

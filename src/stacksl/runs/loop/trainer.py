@@ -1,4 +1,4 @@
-"""What refits the model of a run, and when: the interface of both kinds of model."""
+"""The interface of trainers, which refit the model of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stacksl.ledger.events import Row
 class Trainer(Protocol):
     """Refits a model on the labels learnt so far.
 
-    A refit leaves a `refit` row in the ledger, so that a replay makes it at the same place.
+    A refit writes a `refit` row into the ledger, so that a replay repeats it at the same place.
     """
 
     @property
@@ -23,34 +23,34 @@ class Trainer(Protocol):
 
     @property
     def due(self) -> bool:
-        """Whether there are labels that the model has not been refitted on and should be."""
+        """Whether the model should be refitted on labels learnt since its last refit."""
 
     def refit(self) -> bool:
-        """Make the refit that is due; True where it took long enough for a checkpoint of its own.
+        """Make the due refit; True if it took long enough to deserve a checkpoint.
 
-        A run that was cut off in the middle of one goes on with the rest of it.
+        After an interruption it continues with the steps that are left.
         """
 
     def finish(self) -> None:
-        """Make the last refit, which gives the final model, where it was not made."""
+        """Make the last refit, which gives the final model, unless it was made already."""
 
     def ready(self) -> None:
-        """Make what a replay needs: the ledger's rows may learn from items that are new."""
+        """Prepare a replay, such as features of added items that the ledger's rows refer to."""
 
     def widen(self, size: int) -> None:
-        """Let there be `size` classes from here on."""
+        """Extend the model to `size` classes."""
 
     def replay(self, row: Row, after: int) -> None:
-        """Have the effect of a row of `refit`, `refreshed` or `class_added`.
+        """Apply a row of `refit`, `refreshed` or `class_added`.
 
         Args:
             row: every such row of the chain, in order.
-            after: the row that the trainer's state belongs to: what lies before has had its effect
-                on the arrays of a checkpoint, but not on anything that no checkpoint holds.
+            after: the row that the trainer's state belongs to: the arrays of the checkpoint include
+                the effects of the rows up to it, but a checkpoint has no features.
         """
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What a checkpoint keeps, as arrays under names of its own."""
+        """The state as arrays for a checkpoint, under names that no other part uses."""
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Be as `state` described, given the arrays of the whole checkpoint."""
+        """Restore what `state` returned, from all arrays of the checkpoint."""

@@ -1,4 +1,4 @@
-"""What a refit learns from: the labels bought so far and, if asked for, the items skipped."""
+"""The training examples of a refit: bought labels and, if the settings say so, skipped items."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.spec import RunSpec
 
 
-def lessons(
+def training_examples(
     spec: RunSpec, examples: Examples, ledger: LedgerReader, follower: Follower, base: PairBlock
 ) -> list[Lesson]:
-    """The lessons of the next refit, in the order in which their labels were learnt.
+    """The training examples of the next refit, in the order in which the labels were learnt.
 
     Args:
         spec: the run.
-        examples: what was learnt.
-        ledger: has the rounds that were skipped.
-        follower: who is displaced from a loss set.
-        base: the features of epoch 0, whose offsets are the reference: who is displaced from a
-            loss set must not depend on when the refit comes.
+        examples: the labels learnt so far.
+        ledger: records the skipped rounds.
+        follower: decides which candidate the gold displaces from a loss set.
+        base: the features of epoch 0, whose offsets are the reference, so that a loss set does
+            not depend on the time of the refit.
     """
     found = []
     for row, label, _ in examples.bought:
@@ -34,7 +34,7 @@ def lessons(
         candidates = loss_set_of(examples, follower, row, label, np.array(reference))
         found.append(Lesson(spec.dataset.items[row], label, candidates, reference))
     if spec.settings.kl_on_skips:
-        for row in _skipped(examples, ledger, spec.stock.gone):
+        for row in _skipped(examples, ledger, spec.sources.forgotten):
             item = spec.dataset.items[row]
             everything = tuple(range(len(item.candidates)))
             found.append(Lesson(item, None, everything, _reference(base, row)))
@@ -43,8 +43,8 @@ def lessons(
 
 def labels_hash(examples: Examples) -> str:
     """A hash of the labels bought, in their order; a corrected one changes it."""
-    told = repr([(row, label) for row, label, _ in examples.bought])
-    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+    text = repr([(row, label) for row, label, _ in examples.bought])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def loss_set_of(
@@ -60,11 +60,8 @@ def _reference(base: PairBlock, row: int) -> tuple[float, ...]:
     return () if offset is None else tuple(float(score) for score in offset)
 
 
-def _skipped(examples: Examples, ledger: LedgerReader, gone: Set[int]) -> list[int]:
-    """The items whose label was not bought since the last refit, while one could have been.
-
-    Those that are `gone` were forgotten, and with them what there was to learn.
-    """
+def _skipped(examples: Examples, ledger: LedgerReader, forgotten: Set[int]) -> list[int]:
+    """The rows skipped since the last refit while labels were left, without `forgotten` ones."""
     rows: list[int] = []
     for row in ledger.rows():
         if row.event == "refit" and "adapter" in row.payload:
@@ -73,4 +70,4 @@ def _skipped(examples: Examples, ledger: LedgerReader, gone: Set[int]) -> list[i
             decision = row.decision()
             if decision.status == "skipped" and decision.reason != "spent":
                 rows.append(examples.corpus.row[decision.item])
-    return [row for row in rows if row not in gone]
+    return [row for row in rows if row not in forgotten]

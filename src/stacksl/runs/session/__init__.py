@@ -1,1 +1,1 @@
-"""A run that is open."""
+"""An open run: setup, replay, play."""

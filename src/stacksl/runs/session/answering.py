@@ -1,4 +1,4 @@
-"""What people answered by file, taken into a run."""
+"""Answers of annotators by spreadsheet, entered into a run."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from stacksl.runs.storage.status import status_of
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What came of the files of one call.
+    """The result of the files of one call.
 
     Attributes:
-        accepted: by what was said: `label`, `none`, `ambiguous`, `broken`.
-        repeated: answers that had come before.
-        disputed: answers that contradict an accepted one, or came too late: kept, not paid.
+        accepted: accepted answers by kind: `label`, `none`, `ambiguous`, `broken`.
+        repeated: answers that had been given before.
+        disputed: answers that contradict an accepted one, or are too late: kept, not paid.
         empty: rows still without an answer.
-        faults: a line for each cell that was not understood.
-        predicted: of the accepted labels, how many the model had predicted, and of how many.
-        status: where the run stands after them; see `status_of`.
+        faults: a line for each cell that could not be read.
+        predicted: how many labels the model had predicted, and the number of labels.
+        status: of the run after them; see `status_of`.
     """
 
     accepted: dict[str, int] = field(default_factory=dict)
@@ -41,15 +41,15 @@ class Received:
 
 
 def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received:
-    """Take what the `files` say and let the run go on, until it waits again or has finished.
+    """Enter the answers in `files` and play the run until it waits again or has finished.
 
-    Cells that are not understood are named, and the others are taken all the same.
+    Cells that cannot be read are named, and all others are entered.
 
     Raises:
-        RunError: the run is not one that people answer, or another one's files came.
-        DataError: a file cannot be read; nothing of any file was taken then.
+        RunError: the labels of the run are not from people, or a file is of another run.
+        DataError: a file cannot be read; no answer of any file was entered.
     """
-    _expect_people(folder)  # refused before the run is waited for
+    _expect_people(folder)  # before the lock is waited for
     with folder.locked(), Session.open(RunSpec.open(folder), report, held=True) as session:
         assert isinstance(session.labeler, SheetLabeler)
         sheets = session.labeler.read(files)
@@ -69,10 +69,10 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
 
 
 def spec_of_people(folder: RunFolder) -> RunSpec:
-    """The spec of a run whose labels come from people by file, and that has begun.
+    """The spec of a run that has begun and that people answer by file.
 
     Raises:
-        RunError: it is none.
+        RunError: the run has not begun, or another labeler answers.
     """
     _expect_people(folder)
     return RunSpec.open(folder)

@@ -1,8 +1,7 @@
-"""People who answer by file: which rows go to whom, and what came back.
+"""Assignment of leases to annotators who answer by spreadsheet, and their answers.
 
-The ledger leases; here a lease becomes a row of a sheet. A row is on record before its sheet is
-written, so a sheet that is gone, or that a crash left unwritten, is written again with the same
-keys.
+A lease of the ledger becomes a row of a sheet. The row is in the ledger before its sheet is
+written, so a missing sheet is written again with the same keys.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 
-FILE = "file"  # the labeler that is people
-AWAY = "annotators_away"  # in `resolved.toml`
+FILE = "file"  # the labeler whose answers are spreadsheets of annotators
+AWAY = "annotators_away"  # key of `resolved.toml`
 SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.csv").fullmatch
-WHOLE = 26  # classes beyond which a sheet refers to a list of them
+WHOLE = 26  # classes beyond which a sheet refers to a file with their list
 
 
 @dataclass(frozen=True, slots=True)
 class Sheets:
-    """What sheets that were filled in came to.
+    """The answers read from filled-in sheets.
 
     Attributes:
-        answers: one for each row with a whole answer, as far as they were understood.
-        faults: a line for each cell that was not understood.
+        answers: one for each row whose answer is complete and readable.
+        faults: a line for each cell that could not be read.
         empty: rows still without an answer.
     """
 
@@ -57,17 +56,17 @@ class Sheets:
 
 
 class SheetLabeler:
-    """People who answer by file: what is asked becomes rows of sheets, which they fill in.
+    """The labeler of annotators who fill in spreadsheets: each request becomes a row of a sheet.
 
     Args:
-        ledger: notes who was handed which row.
-        folder: where the sheets lie.
-        settings: of the run: its annotators, and how many rows are out at a time.
-        items: all items of the run by row, and `row` the way from an id.
-        classes: where they are fixed.
-        began: how many classes there were before the first was added on the way, if any was.
+        ledger: records which row is assigned to whom.
+        folder: of the sheets.
+        settings: of the run: its annotators, and the number of rows open at a time.
+        items: all items of the run; `row` is the inverse, from an id to its row.
+        classes: the fixed classes, if any.
+        began: the number of classes at the start of the run, if some were added since.
         away: the annotators who get no new rows.
-        alone: the last sheet that was written when one person answered.
+        alone: the number of the last sheet written while there was one annotator.
     """
 
     name = FILE
@@ -92,14 +91,14 @@ class SheetLabeler:
         self._answers: list[Answer] = []
 
     def ask(self, requests: Sequence[Request]) -> None:
-        """Note what is asked; `pending` hands it out, when the run has asked all that it can."""
+        """Note the requests; `pending` assigns them when the run has asked all that it can."""
         self._asked |= {(r.item, r.slot, r.token): r for r in requests}
 
     def read(self, files: Sequence[Path]) -> Sheets:
-        """Read sheets that were filled in; their answers are given at the next `answers`.
+        """Read filled-in sheets; `answers` returns their answers.
 
         Raises:
-            DataError: a file cannot be read; nothing of any was taken then.
+            DataError: a file cannot be read; no answer of any file is used.
         """
         handed = {row.key: row for row in self.ledger.handed()}
         shown = self._shown(handed.values())
@@ -116,12 +115,12 @@ class SheetLabeler:
         return Sheets(tuple(found), tuple(faults), empty)
 
     def answers(self) -> list[Answer]:
-        """What was read since the last call, in its order."""
+        """The answers read since the last call, in their order."""
         given, self._answers = self._answers, []
         return given
 
     def pending(self) -> list[Pending]:
-        """Hand out what is open, up to the batch, and see that each sheet is there.
+        """Assign open requests, up to the batch, and write each missing sheet.
 
         Raises:
             DataError: a sheet cannot be written.
@@ -141,7 +140,7 @@ class SheetLabeler:
         return [Pending(str(path), n) for path, n in sorted(open_rows.items())]
 
     def _due(self, fresh: Sequence[Request], waiting: int) -> list[Request]:
-        """What goes out, as far as the batch has room: what is trained on, then the audit's."""
+        """The requests to assign now, up to the batch: training labels, then the audit."""
         train = [p for p in fresh if p.purpose != "audit"]
         audit = [p for p in fresh if p.purpose == "audit"]
         return [*train, *audit][: max(0, self.settings.batch - waiting)]
@@ -149,7 +148,7 @@ class SheetLabeler:
     def _assign(
         self, due: Sequence[Request], known: Sequence[Handed], waiting: Sequence[Handed]
     ) -> list[Handed]:
-        """A row for each lease: for who has the fewest open rows, then the fewest in all."""
+        """A row for each lease, for the annotator with the fewest open rows, then rows."""
         who = annotators_of(self.settings.annotators)
         load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
         given = Counter(handed.annotator for handed in known)
@@ -171,7 +170,7 @@ class SheetLabeler:
         return rows
 
     def _order(self, annotator: str, item: str) -> tuple[int, ...]:
-        """How an annotator sees an item's candidates: one order for fixed classes."""
+        """The order in which an annotator sees the candidates; one order for fixed classes."""
         who = annotators_of(self.settings.annotators).index(annotator)
         row = self.row[item]
         keys = (who,) if self.classes is not None else (who, row)
@@ -180,7 +179,7 @@ class SheetLabeler:
         return tuple(int(i) for i in shuffled)
 
     def _write(self, open_rows: Sequence[Handed]) -> None:
-        """Write the sheets of open rows that are not there."""
+        """Write the missing sheets of open rows."""
         sheets: dict[tuple[int, str], list[Handed]] = {}
         for handed in open_rows:
             sheets.setdefault((handed.sheet, handed.annotator), []).append(handed)
@@ -195,10 +194,9 @@ class SheetLabeler:
             write_sheet(path, asked, mode=self._mode, classes=classes)
 
     def _open_folder(self) -> None:
-        """Make the folder; one that is there and not the run's own stays as its owner made it.
+        """Make the folder; an existing one outside the run's folder is not changed.
 
-        Whoever may read the sheets may look into the folder that is made for them, whatever the
-        umask.
+        A new folder can be listed by those who may read the sheets, independently of the umask.
         """
         try:
             if self.settings.ask_dir is None:
@@ -213,7 +211,7 @@ class SheetLabeler:
             ) from None
 
     def _mixed(self, rows: Sequence[Handed]) -> list[Handed]:
-        """The rows in an order that does not tell which of them measure and which train."""
+        """The rows in an order that does not reveal which of them belong to the audit."""
         mix = generator(self.settings.seed, "sheet", rows[0].sheet).permutation(len(rows))
         return [rows[int(i)] for i in mix]
 
@@ -222,7 +220,7 @@ class SheetLabeler:
         return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in handed.order))
 
     def _companion(self, handed: Handed) -> str | None:
-        """The name of the file that lists the classes, where they are too many for a cell."""
+        """The name of the file with the list of classes, if they are too many for a cell."""
         if self.classes is None or len(handed.order) <= WHOLE:
             return None
         shown = len(handed.order)  # a list of its own for each sheet's number of classes
@@ -245,7 +243,7 @@ class SheetLabeler:
         return int(self.settings.ask_mode, 8)
 
     def _shown(self, rows: Iterable[Handed]) -> dict[str, Shown]:
-        """What each of the `rows` that were handed out had been given, by its key."""
+        """What each of the assigned `rows` shows, by its key."""
         found = {}
         for handed in rows:
             asked = self._asked_as(handed)
@@ -258,8 +256,8 @@ def _eligible(
 ) -> Sequence[str]:
     """Who may have a row: best who is here and never had the item, else has no other slot of it.
 
-    Two answers of one annotator to one item would tell nothing of agreement, so that a second slot
-    rather waits for somebody who is away.
+    Two answers of one annotator to one item do not measure agreement, so a second slot waits for an
+    annotator who is away instead.
     """
     mine = [(slot, name) for item, slot, name in had if item == lease.item]
     anybody = {name for _, name in mine}
@@ -276,7 +274,7 @@ def _eligible(
 def answers_from(
     replies: Sequence[Reply], handed: Mapping[str, Handed], prices: Prices
 ) -> list[Answer]:
-    """Replies as answers to the leases that their rows stand for, each at its annotator's price."""
+    """Replies as answers to the leases of their rows, each at the price of its annotator."""
     found = []
     for reply in replies:
         row = handed[reply.key]
@@ -307,18 +305,18 @@ def annotators_of(text: str) -> list[str]:
 
 
 def away_from(folder: RunFolder) -> frozenset[str]:
-    """The annotators of a run who get no new rows for now."""
+    """The annotators of a run who are away and get no new rows."""
     said = str(folder.read_toml("resolved.toml").get(AWAY, ""))
     return frozenset(annotators_of(said)) - {""}
 
 
 def expect_free(settings: Settings) -> None:
-    """Hold that no other run's sheets lie where those of a new one are to be.
+    """Check that the folder for sheets has none of another run.
 
-    Their names would be the same, and a list of classes is shared by all sheets of a folder.
+    The names of the sheets would collide.
 
     Raises:
-        DataError: there are some.
+        DataError: it has some.
     """
     place = None if settings.ask_dir is None else Path(settings.ask_dir)
     if place is None or not place.is_dir():
@@ -331,5 +329,5 @@ def expect_free(settings: Settings) -> None:
 
 
 def ask_folder(settings: Settings, run: Path) -> Path:
-    """Where the sheets of a run lie."""
+    """The folder of the sheets of a run."""
     return run / "ask" if settings.ask_dir is None else Path(settings.ask_dir)

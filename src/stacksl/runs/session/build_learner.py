@@ -1,10 +1,10 @@
-"""From settings to players: the scorer, the gate, the follower and the learner of a run."""
+"""From settings to the learner of a run: its scorer, gate and follower."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -25,15 +25,6 @@ from stacksl.errors import unknown_name
 from stacksl.runs.settings.fields import Settings
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Players:
-    """A learner with its follower, and the sentences that calibration has for the user."""
-
-    learner: Learner
-    follower: Follower
-    warnings: tuple[str, ...]
-
-
 def default_scorer(classes: int | None) -> str:
     """The scorer where none is named: ridge for a fixed label set, newton for pairs (D5)."""
     return "newton" if classes is None else "ridge"
@@ -46,7 +37,7 @@ def scorer_settings(settings: Settings) -> ScorerSettings:
 
 
 def fresh_scorer(settings: Settings, block: Block) -> Scorer:
-    """The scorer of the settings, which has learnt nothing."""
+    """The scorer that the settings name, in its initial state."""
     classes = block.classes if isinstance(block, SharedBlock) else None
     return make_scorer(
         settings.scorer or default_scorer(classes),  # a language model's block has pairs
@@ -57,8 +48,16 @@ def fresh_scorer(settings: Settings, block: Block) -> Scorer:
     )
 
 
-def assemble(settings: Settings, block: Block, order: Sequence[int], budget: int) -> Players:
-    """The players of a run over the items of `block`, seen in `order`, with `budget` labels.
+def build_learner(
+    settings: Settings, block: Block, order: Sequence[int], budget: int
+) -> tuple[Learner, list[str]]:
+    """A learner before round 1, and the warnings of its calibration.
+
+    Args:
+        settings: of the run.
+        block: the features of all items.
+        order: the rows of the items, in the order of the rounds.
+        budget: labels that can be bought to train on.
 
     Raises:
         GateNeverOpens: the gate `llf` could not open at any c.
@@ -80,14 +79,14 @@ def assemble(settings: Settings, block: Block, order: Sequence[int], budget: int
         width_scale=width_scale(settings, block.dim),
     )
     prime(learner, block, order, budget)
-    return Players(learner, follower, tuple(warnings))
+    return learner, warnings
 
 
 def prime(learner: Learner, block: Block, rest: Sequence[int], left: int) -> None:
-    """Set the threshold of `margin` by the items to come, where scores are known before labels.
+    """Set the threshold of `margin` from the items to come, where scores precede the first label.
 
-    A language model's are, and a threshold that is left to the first item takes some hundred rounds
-    to reach its place, in which labels are bought blindly.
+    A language model has such scores. A threshold initialised by the first item alone takes some
+    hundred rounds to converge, and the labels of those rounds are chosen poorly.
 
     Args:
         learner: its gate's state is set.
@@ -120,11 +119,11 @@ def _gate(
     if kind is None:
         raise unknown_name("gate", settings.gate, GATES)
     one_hot = scorer.name == "ridge" and isinstance(block, SharedBlock)
-    suited = getattr(kind, "suited", None)  # parameters that depend on the run, if it has any
+    suited = getattr(kind, "suited", None)  # defaults that depend on the run, if the gate has any
     parameters: dict[str, Any] = (
         {} if suited is None else suited(dim=block.dim, noise=settings.noise, one_hot=one_hot)
     )
-    for each in fields(kind):  # what a gate and the scorer both have, such as ridge, is one number
+    for each in fields(kind):  # a field of gate and scorer, such as ridge, is one setting
         if (value := getattr(settings, each.name, None)) is not None:
             parameters[each.name] = value
     warnings: list[str] = []

@@ -1,10 +1,9 @@
-"""Replay: the ledger's rows, played again in their order of effects, rebuild the learner.
+"""Replay: the learner is rebuilt by applying the ledger's rows in their order.
 
-Rows of `round`, `learnt`, `refit` and `refreshed` have effects on the learner, `corrected` on what
-refits learn from, `budget` and `class_added` on its terms; the others only count. Audits are never
-learnt from, nor are answers that name no candidate, so neither has a `learnt` row. Every decision
-of a stream is computed again and compared with what was recorded; what items forgotten since take
-with them is noted as `Gaps`.
+Rows of `round`, `learnt`, `refit` and `refreshed` change the learner, `corrected` changes what
+refits learn from, `budget` and `class_added` change budget, horizon and classes. Answers of an
+audit and answers that name no candidate have no `learnt` row. Each decision of a stream is computed
+again and compared with its row; rounds that need a forgotten item are noted as unreplayable.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterable
 from stacksl.errors import LedgerError, RunError
 from stacksl.ledger.events import LATER_EVENTS, Row
 from stacksl.runs.loop.game import Game
-from stacksl.runs.session.unreplayable import Gaps
+from stacksl.runs.session.unreplayable import UnreplayableRounds
 from stacksl.types import Decision
 
 
@@ -24,25 +23,25 @@ def replay(
     *,
     after: int,
     compare: bool,
-    gaps: Gaps | None = None,
+    unreplayable: UnreplayableRounds | None = None,
 ) -> int:
-    """Give a game the effects of the `rows` behind number `after`; how many there were.
+    """Apply the `rows` after number `after` to a game; the number of rows applied.
 
     Args:
-        rows: the whole chain; those up to `after` are only counted.
-        game: its learner and trainer have the state that they had after row `after`.
-        after: the last row that had its effect already; 0 for the initial state.
-        compare: whether decisions can be computed again one by one (a stream's can).
-        gaps: told what cannot be rebuilt, since items were forgotten.
+        rows: the whole chain; those up to `after` are read but not applied.
+        game: its learner and trainer are in their state after row `after`.
+        after: the last row that was applied already; 0 for the initial state.
+        compare: whether decisions are computed again and compared, as a stream's can be.
+        unreplayable: collects the rounds that cannot be computed again.
 
     Raises:
         RunError: a decision differs from the recorded one.
         LedgerError: a row of an event that this version, or this kind of model, cannot replay.
     """
     asked, effects = 0, 0
-    gaps = Gaps() if gaps is None else gaps
+    unreplayable = UnreplayableRounds() if unreplayable is None else unreplayable
     certificates: dict[str, Decision] = {}
-    taught: dict[str | None, int | None] = {}  # the slot that an item was learnt from
+    taught: dict[str | None, int | None] = {}  # item to the slot whose answer was learnt
     for row in rows:
         _refuse_later(row)
         asked += row.charge if row.purpose == "train" else 0
@@ -50,15 +49,15 @@ def replay(
             decision = row.decision()
             certificates[decision.item] = decision
             if row.seq > after:
-                _adopt(decision, game, asked, gaps.rebuilds(row) and compare)
+                _adopt(decision, game, asked, unreplayable.replayable(row) and compare)
                 effects += 1
         elif row.event == "answered" and row.purpose == "owned":
             certificates[str(row.item)] = row.decision()
         elif row.event == "learnt":
             decision = certificates[str(row.item)]
             taught[row.item] = row.slot
-            if row.forgotten:  # its features are gone, and no refit learns from it again
-                gaps.lost |= row.seq > after
+            if row.forgotten:  # its features were erased, and no refit learns from it again
+                unreplayable.lost |= row.seq > after
             elif row.seq > after:
                 game.teach(decision, row.label())
                 effects += 1
@@ -70,10 +69,10 @@ def replay(
             game.trainer.replay(row, after)
             effects += row.event != "class_added" and row.seq > after
             if row.event == "refreshed" and row.seq > after:
-                gaps.renewed()
+                unreplayable.renewed()
         elif row.event == "budget":  # all of them: no checkpoint holds budget and horizon
             game.reschedule(row.payload)
-        gaps.passed(row.seq)
+        unreplayable.passed(row.seq)
     return effects
 
 
@@ -84,25 +83,25 @@ def _adopt(recorded: Decision, game: Game, asked: int, compare: bool) -> None:
         again = learner.decide([recorded.item], inputs, presented, asked=asked)[0]
         if not _same(again, recorded):
             raise RunError(
-                f"round {recorded.round} was recorded as {_told(recorded)} but is {_told(again)}"
-                " when played again: the run was made by other versions or on another machine"
+                f"round {recorded.round} was recorded as {_described(recorded)}, but the replay got"
+                f" {_described(again)}: the run was made by other versions or on another machine"
                 " (see resolved.toml)"
             )
     learner.adopt([recorded], inputs)
 
 
 def _same(again: Decision, recorded: Decision) -> bool:
-    told = again.refused() if recorded.status == "refused" else again
+    expected = again.refused() if recorded.status == "refused" else again
     return (
-        (told.item, told.choice, told.presented, told.state)
+        (expected.item, expected.choice, expected.presented, expected.state)
         == (recorded.item, recorded.choice, recorded.presented, recorded.state)
-        and told.statistic == recorded.statistic
-        and told.threshold == recorded.threshold
+        and expected.statistic == recorded.statistic
+        and expected.threshold == recorded.threshold
         and (again.status == "wanted") == (recorded.status != "skipped")
     )
 
 
-def _told(decision: Decision) -> str:
+def _described(decision: Decision) -> str:
     return (
         f"'{decision.status}' with choice {decision.choice}, statistic {decision.statistic!r}"
         f" and threshold {decision.threshold!r}"

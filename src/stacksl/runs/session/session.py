@@ -1,6 +1,6 @@
-"""A run that is open: its parts under its lock, played to the end or to where it waits.
+"""An open run: its parts under its lock, played to its end or until it waits for answers.
 
-A fresh run is a resumed run with nothing behind it: every step looks at what is on disk first.
+A new run is a resumed run with an empty ledger, so both take the same steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core.blocks import Block
+from stacksl.core.learner import Learner
 from stacksl.core.parts import make_parts
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
@@ -25,13 +25,11 @@ from stacksl.ledger.purchases import Receipt
 from stacksl.runs.changes.added_classes import learn_named, widen_to
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.finish.finish import finish, refit_with_audit
-from stacksl.runs.items.corpus import Corpus
-from stacksl.runs.items.roles import corpus_of, hold, measured
+from stacksl.runs.items.roles import assign_roles, corpus_of, measured
 from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
-from stacksl.runs.session.build_learner import Players
 from stacksl.runs.session.replay import replay
 from stacksl.runs.session.setup import (
     batches_of,
@@ -39,13 +37,13 @@ from stacksl.runs.session.setup import (
     feature_map,
     features_again,
     features_of,
+    initial_learner,
     labeler_of,
     ledger_of,
     note_model,
-    players_of,
     trainer_of,
 )
-from stacksl.runs.session.unreplayable import Gaps
+from stacksl.runs.session.unreplayable import UnreplayableRounds
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.state import Record
@@ -53,7 +51,7 @@ from stacksl.runs.storage.state import Record
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The run goes on when answers arrive: `open` of them, at the places in `pending`."""
+    """The run waits for answers to `open` purchases, at the places in `pending`."""
 
     open: int
     pending: tuple[Pending, ...]
@@ -61,39 +59,39 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The run has bought what it could; its `report` is written."""
+    """The run has bought all it can, and its `report` is written."""
 
     report: Path
 
 
-class Nobody:
-    """The labeler of a run that is only looked at."""
+class NoLabeler:
+    """The labeler of a session that asks nothing, such as a replay."""
 
-    name = "nobody"
+    name = "none"
     repeatable = False
 
     def ask(self, requests: object) -> None:
-        """Nothing."""
+        """Ask nobody."""
 
     def answers(self) -> list[Any]:
-        """None."""
+        """No answers."""
         return []
 
     def pending(self) -> list[Pending]:
-        """Nowhere."""
+        """No open requests."""
         return []
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Session(Game):
-    """A game with the run that it belongs to; made by `open`, and to be closed.
+    """A game with its run: use it as a context manager, or call `close`.
 
     Attributes:
         spec: settings, items, budget and folder of the run.
-        features: what makes the features; None where no language model is loaded to look at a run.
-        report: told how far the run is, some ten times a second.
-        record: what the run's state tells, until the session is played.
-        receipts: of the answers that had arrived before it was played.
+        features: the feature map; None in a replay, which reads stored features.
+        report: called with the progress, at most ten times a second.
+        record: writes `state.json`; None once the session was played.
+        receipts: of the answers that had arrived when `play` began.
     """
 
     spec: RunSpec
@@ -113,34 +111,34 @@ class Session(Game):
         changes: Mapping[str, Any] | None = None,
         held: bool = False,
     ) -> Session:
-        """Hold a run and bring its learner to where its ledger is.
+        """Lock a run and restore its learner from the checkpoints and the ledger.
 
         Args:
-            spec: the run; its folder may hold anything from nothing to a finished run.
-            report: told how far it is.
-            labeler: who answers, where it is not the one the settings name.
-            changes: settings of training that are other ones from here on.
-            held: whether the caller holds the run already.
+            spec: a new run, or one in any state.
+            report: called with the progress.
+            labeler: answers in place of the one that the settings name.
+            changes: settings of training that are changed from here on.
+            held: whether the caller holds the lock already.
 
         Raises:
-            RunLocked: another process holds the run.
-            StackslError: one sentence on what went wrong; the state `failed` holds it too.
+            RunLocked: another process has the run open.
+            StackslError: in one sentence, which the state `failed` keeps as well.
         """
         with ExitStack() as parts:
             if not held:
                 parts.enter_context(spec.folder.locked())
             parts.enter_context(one_thread())
             spec = complete(spec)
-            record = Record.take_up(spec, labeler)
-            with record.true_to_faults():
+            record = Record.resume(spec, labeler)
+            with record.recording_failure():
                 spec, said = spec.changed(changes or {})
-                if said:  # before anything can fail: a change must be told of
+                if said:  # first: the warning must survive a failure
                     record.warn(said)
                     record.write("running")
                 session = cls._load(spec, report, labeler, record, parts)
                 session.trainer.ready()
                 record.warn(session.restore())
-                hold(spec, session)
+                assign_roles(spec, session)
             session._parts = parts.pop_all()
         return session
 
@@ -153,44 +151,40 @@ class Session(Game):
         record: Record,
         parts: ExitStack,
     ) -> Session:
-        """The parts of a run that is held, before any row of the ledger."""
+        """A session in its initial state, before any row of the ledger."""
         features = feature_map(spec)
         block = features_of(spec, features, report)
         record.warn(note_model(spec, features))
         corpus = corpus_of(spec)
-        players = players_of(spec, block, corpus)
-        record.warn([*cut_texts(features), *players.warnings])
+        learner, warnings = initial_learner(spec, block, corpus)
+        record.warn([*cut_texts(features), *warnings])
         ledger = parts.enter_context(ledger_of(spec, began=bool(record.facts["began"])))
         record.facts["began"] = True
         record.write("running")  # a kill keeps the warnings
-        who = labeler or labeler_of(spec, ledger)
-        session = cls._assemble(spec, corpus, players, block, ledger, who, features, report)
+        labeler = labeler or labeler_of(spec, ledger)
+        examples = Examples(corpus, block)
+        session = cls._of(spec, ledger, learner, labeler, examples, features, report)
         session.record = record
         return session
 
     @classmethod
     def before_replay(cls, spec: RunSpec, ledger: Ledger) -> Session:
-        """The initial state of a run, before any row of its ledger; nobody is asked.
-
-        It holds nothing: the ledger is the caller's.
-        """
+        """A session in its initial state, to replay the caller's `ledger`; it takes no lock."""
         block, corpus = features_again(spec), corpus_of(spec)
-        players = players_of(spec, block, corpus)
-        return cls._assemble(spec, corpus, players, block, ledger, Nobody(), None, silent)
+        learner, _ = initial_learner(spec, block, corpus)
+        return cls._of(spec, ledger, learner, NoLabeler(), Examples(corpus, block), None, silent)
 
     @classmethod
-    def _assemble(
+    def _of(
         cls,
         spec: RunSpec,
-        corpus: Corpus,
-        players: Players,
-        block: Block,
         ledger: Ledger,
+        learner: Learner,
         labeler: Labeler,
+        examples: Examples,
         features: FeatureMap | None,
         report: Report,
     ) -> Session:
-        examples, learner = Examples(corpus, block), players.learner
         return cls(
             spec=spec,
             ledger=ledger,
@@ -205,7 +199,7 @@ class Session(Game):
         )
 
     def close(self) -> None:
-        """Let the run go. One that was opened and not played is as it was before."""
+        """Release the run; its state is as before where the session was not played."""
         self.__exit__(None, None, None)
 
     def __enter__(self) -> Session:
@@ -218,40 +212,41 @@ class Session(Game):
         trace: TracebackType | None,
     ) -> None:
         if self.record is not None:
-            self.record.put_back()
+            self.record.restore_before()
             self.record = None
         self._parts.__exit__(kind, error, trace)
 
     # Playing -----------------------------------------------------------------------------------
 
     def play(self) -> Waiting | Finished:
-        """Play the run to its end, or to where it waits for answers.
+        """Play the run to its end, or until it waits for answers.
 
         Raises:
-            StackslError: one sentence on what went wrong; the state `failed` holds it too.
+            StackslError: in one sentence, which the state `failed` keeps as well.
         """
         record, self.record = self.record, None
         assert record is not None, "a session is played once"
-        with record.true_to_faults():
+        with record.recording_failure():
             self._rounds()
             waiting = self._wait() if self.ledger.open_purchases() else None
             if waiting is None:
                 self.trainer.finish()
-            checkpoint(self.spec.folder, self)  # knows the ledger's end: `verify` finds a cut tail
+            # It names the ledger's last row, so that `verify` detects rows that are missing.
+            checkpoint(self.spec.folder, self)
             if waiting is not None:
                 sheets = [{"file": each.place, "open": each.open} for each in waiting.pending]
                 if sheets:
                     record.facts["sheets"] = sheets
                 record.write("waiting")
                 return waiting
-            assert self.features is not None  # the session was opened, not only looked at
+            assert self.features is not None  # made by `open`
             audit = measured(self.spec, self)
             finish(self.spec, self, self.features, self.report, record.facts, audit)
             record.write("finished")
         return Finished(self.spec.folder.path / "report.html")
 
     def _rounds(self) -> None:
-        self.labeler.ask(self.requests())  # what was asked before the run was cut off
+        self.labeler.ask(self.requests())  # open purchases of an interrupted run
         self.receipts = self.take_answers()
         for receipt in self.receipts:
             self.learn(receipt)
@@ -271,15 +266,15 @@ class Session(Game):
         return Waiting(len(self.ledger.open_purchases()), pending)
 
     def refit_if_due(self) -> None:
-        """Refit the model where it is time, and keep a refit that took long."""
+        """Refit the model if a refit is due, and write a checkpoint after a long one."""
         if self.trainer.due and self.trainer.refit():
             checkpoint(self.spec.folder, self)
 
     def refit_with_audit(self) -> int:
-        """Let the audit's labels join the final head of a finished run; how many there were.
+        """Fit the final head of a finished run on the labels of its audit as well; their number.
 
         Raises:
-            RunError: the run has no audit or no head to join.
+            RunError: the run has no audit or no final head.
         """
         assert self.features is not None
         return refit_with_audit(self.spec, self, self.features, measured(self.spec, self))
@@ -287,28 +282,30 @@ class Session(Game):
     # What is on disk ---------------------------------------------------------------------------
 
     def restore(self) -> list[str]:
-        """Bring the learner to where the ledger is: the last good checkpoint, then the rows on."""
+        """Load the newest whole checkpoint and replay the ledger's later rows; the warnings."""
         place = self.spec.folder.checkpoints
         saved, warnings = checkpoints.latest(place)
-        if saved is None and self.spec.stock.gone:  # whose features the ledger's rows would need
+        if saved is None and self.spec.sources.forgotten:  # a replay would need their features
             raise RunError(
-                f"a run that has forgotten items goes on from a checkpoint, but {place} has no"
-                " whole one: restore that folder from a copy"
+                f"a run that has forgotten items needs a whole checkpoint, but {place} has none:"
+                " restore that folder from a copy"
             )
         if saved is not None:
-            if self.spec.stock.began is not None:
+            if self.spec.sources.began is not None:
                 widen_to(saved.count, self)
             self.set_state(saved.arrays)
         self.replay(after=0 if saved is None else saved.count)
         return warnings
 
-    def replay(self, *, after: int, gaps: Gaps | None = None) -> int:
-        """Play the ledger's rows behind number `after` again; see `replay.replay`."""
+    def replay(self, *, after: int, unreplayable: UnreplayableRounds | None = None) -> int:
+        """Replay the ledger's rows after number `after`; see `replay.replay`."""
         compare = self.spec.settings.mode == "stream"
-        return replay(self.ledger.rows(), self, after=after, compare=compare, gaps=gaps)
+        return replay(
+            self.ledger.rows(), self, after=after, compare=compare, unreplayable=unreplayable
+        )
 
-    def reach(self, seq: int) -> bool:
-        """Go to the checkpoint of row `seq`; False where there is none."""
+    def restore_at(self, seq: int) -> bool:
+        """Load the checkpoint of row `seq`; False where there is none."""
         saved = checkpoints.at(self.spec.folder.checkpoints, seq)
         if saved is None:
             return False
@@ -316,7 +313,7 @@ class Session(Game):
         return True
 
     def compare_with_saved(self) -> None:
-        """Hold the replayed learner against the last checkpoint, where that is of the same round.
+        """Compare the replayed learner with the newest checkpoint, if that is of the same round.
 
         Raises:
             RunError: they differ.
@@ -324,10 +321,10 @@ class Session(Game):
         saved, _ = checkpoints.latest(self.spec.folder.checkpoints)
         if saved is None or saved.round != self.learner.round:
             return
-        late = [r for r in self.ledger.rows(saved.count) if r.event in ("round", "learnt")]
+        later = [r for r in self.ledger.rows(saved.count) if r.event in ("round", "learnt")]
         for name, array in self.learner.state().items():
-            if not late and not np.array_equal(array, saved.arrays[name], equal_nan=True):
+            if not later and not np.array_equal(array, saved.arrays[name], equal_nan=True):
                 raise RunError(
-                    f"the replay gives another '{name}' than the checkpoint of round {saved.round}:"
+                    f"the replayed '{name}' differs from the checkpoint of round {saved.round}:"
                     " the run was made by other versions or on another machine (see resolved.toml)"
                 )

@@ -1,6 +1,6 @@
-"""What a run is played with: its features, ledger, labeler, learner and trainer.
+"""The parts of a session: features, ledger, labeler, learner and trainer of a run.
 
-Each is made or found on disk, whichever the run's folder asks for.
+Each function loads its part from the run's folder, or makes it where the folder has none.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, silent, throttled
 from stacksl.runs.loop.trainer import Trainer
 from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of, ask_folder, away_from
-from stacksl.runs.session.build_learner import Players, assemble
+from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.tombstones import Tombstones
 
 
-def players_of(spec: RunSpec, block: Block, corpus: Corpus) -> Players:
-    """The players of a run, as they were before any item was forgotten."""
+def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learner, list[str]]:
+    """The learner of a run before round 1 and before any item was forgotten, and its warnings."""
     known, settings = Tombstones.read(spec.folder), spec.settings
     if known is not None and known.gate_scale is not None:
         settings = settings.model_copy(update={"gate_scale": known.gate_scale})
-    players = assemble(settings, block, corpus.began, spec.budget.labels - spec.audit)
+    labels = spec.budget.labels - spec.audit
+    learner, warnings = build_learner(settings, block, corpus.began, labels)
     if known is not None and known.gate_state is not None:
-        players.learner.gate_state = known.gate_state
-    return players
+        learner.gate_state = known.gate_state
+    return learner, warnings
 
 
 def batches_of(spec: RunSpec) -> Batches:
-    """How many labels a run asks for at a time."""
+    """How many purchases of a run may be open at a time."""
     share = -(-spec.settings.batch * spec.audit // spec.budget.labels)  # of a batch, rounded up
     known, away = annotators_of(spec.settings.annotators), away_from(spec.folder)
-    several = len(known) - len(away) > 1  # no row goes to two while fewer than two are there
+    several = len(known) - len(away) > 1  # a row needs two annotators who are present
     return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)
 
 
@@ -61,7 +62,7 @@ def trainer_of(
     features: FeatureMap | None,
     report: Report,
 ) -> Trainer:
-    """What refits the model of a run; without `features`, as in a replay, nothing is trained."""
+    """The trainer of a run; without `features`, as in a replay, it trains nothing."""
     settings = spec.settings
     head = LinearTrainer(
         examples,
@@ -80,7 +81,7 @@ def trainer_of(
 
 
 def feature_map(spec: RunSpec) -> FeatureMap:
-    """What makes the run's features: a map of its settings, or its language model."""
+    """The feature map of a run: the one that its settings name, or its language model."""
     if spec.settings.adapts:
         return language_model(spec)
     return make_features(
@@ -89,7 +90,7 @@ def feature_map(spec: RunSpec) -> FeatureMap:
 
 
 def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
-    """Record how a language model computes; a sentence for each thing it did otherwise before."""
+    """Record how a language model computes; a sentence for each fact that has changed."""
     if not isinstance(features, LanguageModel):
         return []
     changed = changed_facts(spec, features)
@@ -98,75 +99,75 @@ def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
 
 
 def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:
-    """The block of all items: computed once, then memory-mapped.
+    """The features of all items: computed once, then memory-mapped from the feature store.
 
-    The map is fitted on the items the run began with; those that came later are rows of it too,
-    in a folder of their own for each file.
+    The map is fitted on the first items of the run; each file that was added later has a folder of
+    its own in the store.
     """
     return joined(
         [
-            _frozen(spec, features, spec.folder.features / name, part, report)
-            for name, part in spec.stock.features.items()
+            _stored(spec, features, spec.folder.features / name, part, report)
+            for name, part in spec.sources.features.items()
         ]
     )
 
 
 def features_again(spec: RunSpec) -> Block:
-    """The frozen block of all items, for a replay; no language model is loaded for it."""
+    """The stored features of all items, for a replay; no language model is loaded."""
     if spec.settings.adapts:
         ids, folder = [item.id for item in spec.dataset.items], spec.folder.features
-        parts = spec.stock.features.items()
+        parts = spec.sources.features.items()
         if not all(has_block(folder / name) for name, _ in parts):
             raise RunError(
-                f"the run {spec.folder.path} was given items that its model has not read yet:"
+                f"the run {spec.folder.path} has new items without features:"
                 f" `stacksl resume {spec.folder.path}` first"
             )
         return joined([load_block(folder / name, None, ids[part]) for name, part in parts])
     return features_of(spec, feature_map(spec), silent)
 
 
-def _frozen(
+def _stored(
     spec: RunSpec, features: FeatureMap, folder: Path, part: slice, report: Report
 ) -> Block:
-    """The block of a part of the items, as it lies in `folder`."""
+    """The features of a part of the items, stored in `folder`."""
     items = spec.dataset.items[part]
     ids = [item.id for item in items]
-    home = spec.folder.features / "map.safetensors"
+    map_file = spec.folder.features / "map.safetensors"
     if has_block(folder):
-        features.restore(arrays.load(home))
+        features.restore(arrays.load(map_file))
         return load_block(folder, features.fingerprint, ids)
     if part.start == 0:
         features.fit(items)
-    tell = throttled(report)
+    throttled_report = throttled(report)
     block = features.transform(
-        items, lambda done, n: tell(Progress("features", done, n), done == n)
+        items, lambda done, n: throttled_report(Progress("features", done, n), done == n)
     )
     report(Progress("features", len(items), len(items)))
     if part.start == 0:
-        arrays.save(home, features.state())
+        arrays.save(map_file, features.state())
     make_private(folder)
     save_block(folder, block, features.fingerprint, ids)
     return load_block(folder, features.fingerprint, ids)
 
 
 def cut_texts(features: FeatureMap) -> list[str]:
-    """A sentence where texts were too long for the encoder."""
+    """A warning where texts were too long for the encoder."""
     if not features.truncated:
         return []
     return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
 
 
 def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
-    """The run's ledger, made once; the items are checked against it ever after.
+    """The ledger of a run, created or opened and verified, with the run's own items.
 
     Raises:
-        LedgerError: the run `began` and its ledger is gone, or the items are not its own.
+        LedgerError: the run `began` and its ledger is missing, or the items are not its own.
     """
     path = spec.folder.ledger
     if not path.exists():
         if began:
             raise LedgerError(
-                f"the ledger {path} of this run is gone, and without it nobody knows what was"
+                f"the ledger {path} of this run is missing, and only the ledger records what was"
                 " bought: restore it from a copy"
             )
         ledger = Ledger.create(
@@ -186,23 +187,23 @@ def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
 
 
 def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
-    """Who answers, by the settings."""
+    """The labeler that the settings name."""
     if spec.settings.labeler == FILE:
         return sheet_labeler(spec, ledger)
     return make_labeler(
         spec.settings.labeler,
         answers=spec.dataset.answers,
-        sizes=spec.stock.sizes,
+        sizes=spec.sources.sizes,
         seed=spec.settings.seed,
     )
 
 
 def sheet_labeler(spec: RunSpec, ledger: Ledger) -> SheetLabeler:
-    """The people who answer a run by file."""
+    """The labeler of a run whose annotators answer by spreadsheet."""
     items = spec.dataset.items
     row = {item.id: index for index, item in enumerate(items)}
     place = ask_folder(spec.settings, spec.folder.path)
-    began = None if spec.stock.began is None else len(spec.stock.began)
-    classes, away = spec.stock.classes, away_from(spec.folder)
+    began = None if spec.sources.began is None else len(spec.sources.began)
+    classes, away = spec.sources.classes, away_from(spec.folder)
     alone = int(spec.folder.read_toml("resolved.toml").get("sheets_alone", 0))
     return SheetLabeler(ledger, place, spec.settings, items, row, classes, began, away, alone)

@@ -1,4 +1,4 @@
-"""The rounds that a replay cannot compute again, since items were forgotten."""
+"""Rounds that a replay cannot compute again after items were forgotten."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ def _never(seq: int) -> bool:
 
 
 @dataclass(slots=True)
-class Gaps:
-    """The rounds of a replay that cannot be computed again, and whether the state is lost.
+class UnreplayableRounds:
+    """The unreplayable rounds of a replay, and whether the learner's state is lost.
 
-    The round of a forgotten item cannot, since its features are gone. Where the learner learnt from
-    such an item its state is lost, and with it every round up to the next row with a checkpoint.
+    The round of a forgotten item is unreplayable, since its features were erased. If the learner
+    learnt from such an item, its state is lost until the next row with a checkpoint.
 
     Attributes:
-        moves: whether rounds without a label change the learner too.
-        renews: whether renewed features build the head again from forgotten items.
-        reach: called with a row's number while the state is lost; True where it restored the
+        moves: whether rounds without a label change the learner.
+        renews: whether renewed features rebuild the head from forgotten items.
+        restore_at: called with a row's number while the state is lost; True if it restored the
             learner from the checkpoint of that row.
-        rounds: those that cannot be computed again, in order.
-        lost: whether the learner's state is lost now.
+        rounds: the unreplayable rounds, in order.
+        lost: whether the learner's state is lost.
     """
 
     moves: bool = False
     renews: bool = False
-    reach: Callable[[int], bool] = _never
+    restore_at: Callable[[int], bool] = _never
     rounds: list[int] = field(default_factory=list)
     lost: bool = False
 
-    def rebuilds(self, row: Row) -> bool:
-        """Whether the certificate in `row` can be computed again; its round is noted if not."""
+    def replayable(self, row: Row) -> bool:
+        """Whether the certificate in `row` can be computed again; if not, its round is noted."""
         whole = not (self.lost or row.forgotten)
         if not whole and row.round is not None:
             self.rounds.append(row.round)
@@ -44,17 +44,17 @@ class Gaps:
         return whole
 
     def renewed(self) -> None:
-        """The features were renewed and the head was built again from all items learnt."""
+        """Note that the features were renewed and the head was rebuilt from all learnt items."""
         self.lost |= self.renews
 
     def passed(self, seq: int) -> None:
-        """Row `seq` was replayed."""
-        if self.lost and self.reach(seq):
+        """Note that row `seq` was replayed."""
+        if self.lost and self.restore_at(seq):
             self.lost = False
 
 
 def spans(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending numbers as (first, last) of each stretch without a gap.
+    """Ascending numbers as (first, last) of each run of consecutive ones.
 
     >>> spans([3, 7, 8, 9])
     [(3, 3), (7, 9)]

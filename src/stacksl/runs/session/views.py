@@ -1,4 +1,4 @@
-"""What is done with a run besides playing it: replay, a refit with its audit, a last checkpoint."""
+"""Uses of a run besides playing it: a full replay, a refit with its audit, a last checkpoint."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.loop.progress import checkpoint
-from stacksl.runs.session.session import Nobody, Session
-from stacksl.runs.session.unreplayable import Gaps, spans
+from stacksl.runs.session.session import NoLabeler, Session
+from stacksl.runs.session.unreplayable import UnreplayableRounds, spans
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.anchors import anchors
 
 
 def replay_run(spec: RunSpec) -> dict[str, Any]:
-    """Play the whole ledger of a run again from nothing and compare every decision of a stream.
+    """Replay the whole ledger of a run and compare every decision of a stream.
 
-    Where items were forgotten, `lost_rounds` has the first and the last of each stretch of rounds
-    that cannot be computed again for want of their features; all others are.
+    Where items were forgotten, `lost_rounds` has the first and the last of each run of unreplayable
+    rounds.
 
     Raises:
         RunError: if a decision differs.
@@ -28,37 +28,38 @@ def replay_run(spec: RunSpec) -> dict[str, Any]:
     with one_thread(), Ledger.open(spec.folder.ledger, readonly=True) as ledger:
         ledger.verify(anchors(spec.folder))
         session = Session.before_replay(spec, ledger)
-        settings, gone = spec.settings, spec.stock.gone
+        settings, gone = spec.settings, spec.sources.forgotten
         moves = settings.track == "all" or settings.kl_on_skips
-        gaps = Gaps(moves, settings.adapts and bool(gone), session.reach)
-        played = session.replay(after=0, gaps=gaps)
-        if not gaps.lost:
+        unreplayable = UnreplayableRounds(moves, settings.adapts and bool(gone), session.restore_at)
+        played = session.replay(after=0, unreplayable=unreplayable)
+        if not unreplayable.lost:
             session.compare_with_saved()
         rounds, labels = session.learner.round, len(session.examples.bought)
-        told = {"rows": played, "rounds": rounds, "labels": labels}
-        return told | ({"lost_rounds": spans(gaps.rounds)} if gone else {})
+        counts = {"rows": played, "rounds": rounds, "labels": labels}
+        return counts | ({"lost_rounds": spans(unreplayable.rounds)} if gone else {})
 
 
 def train_on_audit(spec: RunSpec) -> int:
-    """Let the audit's labels join the final head of a finished run; how many there were.
+    """Fit the final head of a finished run on the labels of its audit as well; their number.
 
     Raises:
-        RunError: the run has not finished, or has no audit or no head to join.
+        RunError: the run has not finished, or has no audit or no final head.
     """
     if spec.settings.adapts or spec.folder.read_state()["state"] != "finished":
         raise RunError(
-            f"the audit's labels join the final head of a finished run, and {spec.folder.path} is"
-            " none: finish it first (a language model is not refitted with an audit)"
+            "expected a finished run with a linear head to train on the audit, got"
+            f" {spec.folder.path}: finish it first (a language model is not refitted with an audit)"
         )
-    with Session.open(spec, labeler=Nobody()) as session:
+    with Session.open(spec, labeler=NoLabeler()) as session:
         return session.refit_with_audit()
 
 
 def catch_up(spec: RunSpec, ledger: Ledger) -> dict[str, Any]:
-    """See that a checkpoint holds all that was learnt; what the start of the run had of its items.
+    """Write a checkpoint of the ledger's last row where there is none; the initial gate.
 
-    Gives `gate_scale`, None where it was not chosen by the first items, and `gate_state`, that of
-    the gate before round 1.
+    Returns:
+        `gate_scale`, None where the first items did not determine it, and `gate_state`, that of the
+        gate before round 1.
     """
     with one_thread():
         session = Session.before_replay(spec, ledger)

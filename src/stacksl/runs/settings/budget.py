@@ -80,7 +80,7 @@ def micro_units(amount: Decimal | float | str) -> int:
     if value < 0:
         raise SettingsError(f"a price must be at least 0, not '{amount}'")
     if (value * MICRO) % 1:
-        raise SettingsError(f"a price has six decimals at most, but '{amount}' came: round it")
+        raise SettingsError(f"a price has six decimals at most, got '{amount}': round it")
     return int(value * MICRO)
 
 
@@ -124,7 +124,7 @@ def _labels(word: str, items: int) -> int:
     if percent:
         value /= 100
     if value <= 0:
-        raise SettingsError(f"the budget must be above 0, but '{word}' came: give {FORMS}")
+        raise SettingsError(f"the budget must be above 0, got '{word}': give {FORMS}")
     if value < 1:
         return _fraction(value, word, items)
     if value == 1:

@@ -86,7 +86,7 @@ def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
 
 
 def _of_its_own(settings: Settings) -> list[str]:
-    """What the gate says of values that are its alone."""
+    """Conflicts among the settings of the gate alone."""
     names = type(settings).model_fields.keys() - Settings.model_fields.keys()
     own = {name: value for name in names if (value := getattr(settings, name)) is not None}
     try:
@@ -151,7 +151,7 @@ def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
 
 
 def _of_prices(settings: Settings, annotators: list[str]) -> list[str]:
-    """What is wrong with prices by name; `annotators` is empty where nobody answers by file."""
+    """What is wrong with prices by name; `annotators` is empty unless they answer by file."""
     text = settings.price or ""
     if "=" not in text:
         return []
@@ -164,8 +164,8 @@ def _of_prices(settings: Settings, annotators: list[str]) -> list[str]:
     if sorted(named) == sorted(annotators):
         return []
     return [
-        f"prices by name should be one for each of the annotators {', '.join(annotators)}, but came"
-        f" for {', '.join(named)}"
+        f"expected a price for each of the annotators {', '.join(annotators)}, got"
+        f" {', '.join(named)}: give --price NAME=PRICE for each"
     ]
 
 

@@ -25,7 +25,7 @@ class Flag:
 
     Args:
         panel: the group of the help that lists it.
-        metavar: what stands for the value there; none for a switch.
+        metavar: names the value in the help; none for a switch.
         common: whether the short `--help` lists it, or `--help-all` alone.
     """
 

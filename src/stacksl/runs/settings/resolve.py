@@ -149,7 +149,7 @@ def _for_model(merged: dict[str, Any], origin: dict[str, str]) -> None:
 
 
 def _lower(origin: Mapping[str, str], one: str, other: str) -> str | None:
-    """Which of two settings came from the lower layer; None where they came from the same."""
+    """Which of two settings is from the lower layer; None where both are from the same."""
     ranks = ("aim", "preset", "config", "flag")
     first, second = ranks.index(origin[one]), ranks.index(origin[other])
     return None if first == second else one if first < second else other

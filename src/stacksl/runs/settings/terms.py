@@ -1,4 +1,4 @@
-"""Another budget for a run that has begun: labels, money, and the audit that comes with them."""
+"""A changed budget of a run: labels, money, and a new audit."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from stacksl.runs.storage.folder import RunFolder, read_facts
 
 
 def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
-    """What a budget in words comes to for a run: labels, a share of its items, or money.
+    """The terms of a budget given as labels, a share of the items, or money.
 
-    Where the run had finished, and so had shown what its audit says, the change has an audit of
-    its own: of the labels added, as many as a run of that size would take.
+    If the run had finished, and so had shown the result of its audit, a new audit takes as many of
+    the added labels as it would of a run of that size.
 
     Raises:
-        SettingsError: it is no budget, or below what is spent already.
+        SettingsError: the text is no budget, or the budget is below what is spent.
     """
     usable, spent, paid = _usable(spec, ledger), ledger.spent, ledger.spent_money
     wanted = parse_budget(text, usable, spec.settings.price)
@@ -40,7 +40,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
 
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
-    """The labels that can be bought to train on under the terms of the spec."""
+    """The training labels that can still be bought under the terms of the spec."""
     audited = sum(row["purpose"] == "audit" for row in ledger.export())
     terms, kept = spec.terms, max(0, sum(spec.terms.audits) - audited)
     left = terms.labels - ledger.spent
@@ -50,12 +50,12 @@ def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
 
 
 def fresh_audit(terms: Terms) -> int:
-    """How many labels of a changed budget are kept for an audit of their own; 0 for none."""
+    """How many labels of a changed budget are reserved for a new audit; 0 for none."""
     return terms.audits[-1] if len(terms.audits) > 1 else 0
 
 
 def what_measures(terms: Terms) -> str | None:
-    """What the audit becomes under a changed budget; None for a run without one."""
+    """A sentence on the audit under a changed budget; None for a run without one."""
     first, *later = terms.audits
     if fresh := fresh_audit(terms):
         return expected_width(fresh, terms.labels)
@@ -78,8 +78,8 @@ def _affordable(wanted: Budget, usable: int, spent: int, paid: int) -> int:
 def _usable(spec: RunSpec, ledger: Ledger) -> int:
     """The items that labels can be bought of, or were: those bought and forgotten since, too."""
     bought = {str(purchase["item"]) for purchase in ledger.export()}
-    lost = {row for row in spec.stock.gone if spec.dataset.items[row].id not in bought}
-    return len(spec.dataset.items) - len(spec.stock.aside | lost)
+    lost = {row for row in spec.sources.forgotten if spec.dataset.items[row].id not in bought}
+    return len(spec.dataset.items) - len(spec.sources.aside | lost)
 
 
 def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:

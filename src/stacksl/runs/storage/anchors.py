@@ -1,4 +1,4 @@
-"""Where else a run keeps the head of its ledger: checkpoints, facts, report and card.
+"""Copies of the ledger's head in a run's folder: checkpoints, facts, report and card.
 
 A ledger that was cut, or rewritten with all its hashes, differs from them.
 """
@@ -20,14 +20,14 @@ _NAMED: Final = re.compile(rb"(\d{1,18}) rows, last ([0-9a-f]{64})")
 
 
 def naming(head: Head) -> str:
-    """A head as facts, report and card name it."""
+    """A head in the form of facts, report and card."""
     return f"{head.count} rows, last {head.hash}"
 
 
 def anchors(folder: RunFolder) -> dict[str, Head]:
-    """Every head that the run's folder keeps beside the ledger, by the name of what keeps it.
+    """Every head that the run's folder has outside the ledger, by the name of its file.
 
-    What is gone or does not name a head is left out.
+    Files that are missing or have no head are left out.
     """
     found = {
         f"the checkpoint {count:09d}": Head(count, tip)

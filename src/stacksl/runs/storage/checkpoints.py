@@ -93,7 +93,7 @@ def at(folder: Path, count: int) -> Checkpoint | None:
 
 
 def keep_latest(folder: Path) -> None:
-    """Drop all checkpoints but the newest whole one: two of them tell what came between."""
+    """Drop all checkpoints but the newest whole one: two of them reveal what was learnt between."""
     whole, _ = latest(folder)
     if whole is None:
         return

@@ -52,17 +52,17 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints lie."""
+        """The folder of checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def features(self) -> Path:
-        """The arrays this run uses, frozen before round 1."""
+        """The feature store: the arrays that this run uses."""
         return self.path / "features"
 
     @property
     def adapters(self) -> Path:
-        """Where the refits of a language model lie."""
+        """The folder of adapters, one for each refit of a language model."""
         return self.path / "adapters"
 
     @property
@@ -72,7 +72,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """A new folder at `path`, which must not exist, be empty, or hold a start that was cut off.
+        """A new folder at `path`, which must not exist, be empty, or hold an interrupted start.
 
         Raises:
             RunError: if it is another run's, holds other files, or cannot be written.
@@ -86,7 +86,7 @@ class RunFolder:
             raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")
         try:
             names = {each.name for each in path.iterdir()} if path.exists() else set()
-            if names and LOCK not in names:  # with it, a start that was cut off before run.toml
+            if names and LOCK not in names:  # with it, a start interrupted before run.toml
                 raise RunError(f"the folder {path} is not empty and is no run: give another --out")
             make_private(path)
             (path / LOCK).touch(mode=0o600)
@@ -104,7 +104,7 @@ class RunFolder:
 
         Raises:
             RunError: there is no run at `path`, another version of the package made it, or an
-                item of it is forgotten by halves and it is not `forgetting` that goes on.
+                item of it is partly forgotten and the caller is not `forgetting`.
         """
         if not path.exists():
             raise RunError(f"there is no run at {path}: `stacksl ls` lists the runs there are")
@@ -118,7 +118,7 @@ class RunFolder:
         return opened
 
     def expect_whole(self) -> None:
-        """Check that no item of the run is forgotten by halves.
+        """Check that no item of the run is partly forgotten.
 
         Raises:
             RunError: one is, with the command that finishes it.
@@ -131,15 +131,14 @@ class RunFolder:
 
     @contextmanager
     def locked(self, *, forgetting: bool = False) -> Iterator[None]:
-        """Hold the run: one process at a time. The kernel drops the lock when a process dies.
+        """Lock the run for this process; the kernel releases the lock when the process dies.
 
-        A run that another process holds is waited for, `WAIT` seconds at most.
-
-        What lies in the folder is made its owner's alone at the start, and again at the end.
+        Waits at most `WAIT` seconds for another process. At the start and at the end all files of
+        the folder are made readable by their owner alone.
 
         Raises:
-            RunLocked: naming who holds it.
-            RunError: see `expect_whole`; not where it is `forgetting` that goes on.
+            RunLocked: another process has the lock; the message names it.
+            RunError: see `expect_whole`; not with `forgetting`.
         """
         with self._lock_file() as file:
             self._acquire(file)
@@ -174,7 +173,7 @@ class RunFolder:
             return
 
     def _sweep(self) -> None:
-        """Remove what a killed process had half written."""
+        """Delete partly written files of a killed process."""
         for draft in list(self.path.rglob(f"{DRAFT}*")):
             if draft.is_dir():  # an adapter's folder is drafted as a whole
                 shutil.rmtree(draft, ignore_errors=True)
@@ -271,7 +270,7 @@ def _toml(value: Any) -> str:
 
 
 def new_folder_name(root: Path, day: str, name: str) -> Path:
-    """The first free folder `root/DAY-NAME`, with a number behind it where that is taken."""
+    """The first free folder `root/DAY-NAME`, with a number appended where that is taken."""
     stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
     candidate = root / f"{day}-{stem}"
     number = 2

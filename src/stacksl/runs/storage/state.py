@@ -1,4 +1,4 @@
-"""What `state.json` tells of a run, from before it is one to its end, and true whatever happens."""
+"""Writing of `state.json`: the state of a run from its creation to its end, failures included."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from stacksl.runs.storage.folder import TIMES, RunFolder, State
 
 
 def begin(folder: RunFolder, warnings: Sequence[str], labeler: Labeler | None) -> None:
-    """Write the first state of a run.
+    """Write the first state of a run, before its `run.toml`.
 
-    To be called before `run.toml` is there: a run that is killed as soon as it is one still knows
-    what was odd about its data, and that the answers come from an object.
+    So a run that is killed early still has the warnings about its data, and the name of a labeler
+    that is a Python object.
     """
     own = {} if labeler is None else {"labeler": _name(labeler)}
     folder.write_state("running", warnings=unique((), warnings), **own)
@@ -26,11 +26,11 @@ def begin(folder: RunFolder, warnings: Sequence[str], labeler: Labeler | None) -
 
 @dataclass(slots=True)
 class Record:
-    """What `state.json` tells while a run is open.
+    """The contents of `state.json` while a run is open.
 
     Attributes:
         folder: of the run.
-        facts: what there is to say of it, besides its state.
+        facts: all that the file has besides the state.
     """
 
     folder: RunFolder
@@ -38,11 +38,11 @@ class Record:
     _before: dict[str, Any]
 
     @classmethod
-    def take_up(cls, spec: RunSpec, labeler: Labeler | None) -> Record:
-        """Say that the run goes on; what its state told already stays.
+    def resume(cls, spec: RunSpec, labeler: Labeler | None) -> Record:
+        """Mark the run as running; earlier facts are kept.
 
         Raises:
-            RunError: an object answered before and none is given now.
+            RunError: a Python object answered before, and none is given now.
         """
         before = spec.folder.read_state() if (spec.folder.path / "state.json").exists() else {}
         own = expect_labeler(spec.folder, labeler)
@@ -57,27 +57,27 @@ class Record:
         record = cls(spec.folder, facts, before)
         cut = before.get("state") in ("interrupted", "stopped", "failed", "running")
         if "created" in before and cut and not before.get("reopened"):
-            facts["interruptions"].append(f"taken up again {now()} after it was {_was(before)}")
+            facts["interruptions"].append(f"resumed {now()} after it was {_was(before)}")
             record.warn(spec.changed_versions())
         record.write("running")
         return record
 
     def warn(self, sentences: Sequence[str]) -> None:
-        """Add what the user should know, each sentence once."""
+        """Add warnings, each sentence once."""
         self.facts["warnings"] = unique(self.facts["warnings"], sentences)
 
     def write(self, state: State) -> None:
-        """Say in which state the run is."""
+        """Write the state of the run."""
         self.folder.write_state(state, **self.facts)
 
-    def put_back(self) -> None:
-        """Say again what was said before the run was opened: nothing came of it."""
+    def restore_before(self) -> None:
+        """Write the state from before the run was opened, since it was not played."""
         if self._before:
             self.folder.write_state(**self._before)
 
     @contextmanager
-    def true_to_faults(self) -> Iterator[None]:
-        """Say that the run stopped or failed where that happens inside."""
+    def recording_failure(self) -> Iterator[None]:
+        """Write the state `stopped` or `failed` if the block ends so."""
         try:
             yield
         except KeyboardInterrupt:
@@ -92,17 +92,16 @@ class Record:
 
 
 def expect_labeler(folder: RunFolder, labeler: Labeler | None) -> str | None:
-    """The name of the object that answers, None where the settings say who does.
+    """The name of the Python object that answers; None where the settings name the labeler.
 
     Raises:
-        RunError: such an object answered before and none is given now: another labeler would
-            mix its answers with the first one's.
+        RunError: such an object answered before, and none is given now.
     """
     known = folder.read_state().get("labeler")
     if labeler is None and known is not None:
         raise RunError(
             f"the labels of {folder.path} come from the labeler '{known}', an object made in"
-            " Python: go on there, with stacksl.Run.open(...).resume(labeler=...)"
+            " Python: resume it there, with stacksl.Run.open(...).resume(labeler=...)"
         )
     return None if labeler is None else _name(labeler)
 
@@ -116,7 +115,7 @@ def _was(before: Mapping[str, Any]) -> str:
 
 
 def now() -> str:
-    """The clock, as times are shown."""
+    """The current time, as times are shown."""
     return datetime.now(UTC).strftime(TIMES)
 
 

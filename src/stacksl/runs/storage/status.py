@@ -1,4 +1,4 @@
-"""Where a run stands, read from its folder without disturbing whoever plays it."""
+"""The status of a run, read from its folder without its lock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     counts = _counts(folder) if ledger is None else _counted(ledger)
     labels = int(table.get("labels_now", table["labels"]))
     priced = "money_micro" in table
-    going_on = state["state"] in ("interrupted", "stopped", "failed", "waiting")
+    resumable = state["state"] in ("interrupted", "stopped", "failed", "waiting")
     return {
         "run": str(folder.path),
         "state": state["state"],
@@ -39,18 +39,18 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "created": state.get("created"),
         "finished": state.get("finished"),
         "sentence": state.get("sentence"),
-        "resume": f"stacksl resume {folder.path}" if going_on else None,
+        "resume": f"stacksl resume {folder.path}" if resumable else None,
         "warnings": state.get("warnings", []),
         "sheets": state.get("sheets"),
-        "test": _told(folder, "test", "macro_f1"),
-        "audit": _told(folder, "audit", "correct", "unknown", "number", "trained_on"),
+        "test": _accuracy(folder, "test", "macro_f1"),
+        "audit": _accuracy(folder, "audit", "correct", "unknown", "number", "trained_on"),
     }
 
 
-def _told(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
-    """The accuracy that the newest report has of the `test` file or the `audit`; None without.
+def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
+    """The accuracy on the `test` file or the `audit` in the newest report; None without one.
 
-    A run that was given more to do keeps the number of the model before until it has finished.
+    A changed run keeps the number of its previous model until it has finished again.
     """
     if not (folder.path / "facts.json").is_file():
         return None

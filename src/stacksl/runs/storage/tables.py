@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def write_rounds(ledger: Ledger, path: Path) -> None:
-    """One row a round, with its certificate, and `label` where one was bought.
+    """Write a row for each round, with its certificate, and `label` where one was bought.
 
     Written in groups of rows, so that its memory does not grow with the rounds.
     """
@@ -55,9 +55,9 @@ def _groups(decisions: Iterable[Decision]) -> Iterator[list[Decision]]:
 
 
 def write_metrics(examples: Examples, path: Path) -> None:
-    """One line a label bought: how many, and the share of right choices before each was seen.
+    """Write a line for each bought label: its number, and the share of right choices so far.
 
-    Labels that were owned are left out: nothing was chosen before they were seen.
+    Owned labels are left out, since they had no choice before.
     """
     lines = []
     right = 0

@@ -2,7 +2,7 @@
 
 Rows of features, the shuffled order and the rounds of the ledger refer to items by place. A
 forgotten item keeps its place under a random name, whether or not the user has deleted its row from
-the data; a salted hash of the items behind it shows which of the two is the case.
+the data; a salted hash of the items after it shows which of the two is the case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import sync_folder, write_atomic
-from stacksl.runs.items.sources import Stock
+from stacksl.runs.items.sources import Sources
 from stacksl.runs.storage.folder import FORGETTING, RunFolder
 from stacksl.types import Item
 
@@ -27,7 +27,7 @@ TOMBSTONES = "forgotten.json"
 T = TypeVar("T")
 
 NUMBERED = re.compile(r"(.*?)row-(\d{6,})", re.DOTALL)  # an id that is the number of a row
-AHEAD = 8  # items behind a tombstone that are compared with the file's; as many may be alike
+AHEAD = 8  # items after a tombstone that are compared with those of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Tombstone:
         place: its place among the items of that file, from 0.
         name: its id since.
         size: how many candidates it had.
-        numbered: whether its id was the number of its row: ids behind a deleted row move up.
+        numbered: whether its id was the number of its row: ids after a deleted row move up.
         ahead, mark: how many items follow before the next tombstone (at most 8), and a salted
             hash of them.
     """
@@ -80,13 +80,13 @@ class Tombstones:
     gate_state: tuple[float, float, float] | None = None
 
     @classmethod
-    def over(cls, stock: Stock) -> Tombstones:
-        """No tombstones yet, over the items of `stock`."""
-        return cls(secrets.token_hex(16), (), stock.pool.classes)
+    def over(cls, sources: Sources) -> Tombstones:
+        """No tombstones, for the items of `sources`."""
+        return cls(secrets.token_hex(16), (), sources.pool.classes)
 
     @classmethod
     def read(cls, folder: RunFolder, name: str = TOMBSTONES) -> Tombstones | None:
-        """Those of a run; None where nothing was forgotten.
+        """The tombstones of a run; None where nothing was forgotten.
 
         Raises:
             RunError: the file cannot be read.
@@ -106,7 +106,7 @@ class Tombstones:
 
     @classmethod
     def begun(cls, folder: RunFolder) -> Tombstones | None:
-        """Those that a call of `forget` which has not ended is to leave; None without one."""
+        """The tombstones of an unfinished call of `forget`; None without one."""
         return cls.read(folder, FORGETTING)
 
     def write(self, folder: RunFolder, name: str = TOMBSTONES) -> None:
@@ -114,7 +114,7 @@ class Tombstones:
         write_atomic(folder.path / name, formats.to_json(asdict(self)))
 
     def begin(self, folder: RunFolder) -> None:
-        """Announce them: from now on the run is refused to everybody but `forget`."""
+        """Write them as pending: from now on every command but `forget` refuses the run."""
         self.write(folder, FORGETTING)
 
     @property
@@ -122,30 +122,30 @@ class Tombstones:
         """The ids of the tombstones."""
         return frozenset(stone.name for stone in self.stones)
 
-    def with_stone(self, stock: Stock, row: int, name: str) -> Tombstones:
-        """These and one for item number `row` of `stock`, in which each item is in its place."""
-        files = _files(stock)
+    def with_stone(self, sources: Sources, row: int, name: str) -> Tombstones:
+        """These and one for item number `row` of `sources`."""
+        files = _files(sources)
         file = next(n for n, rows in enumerate(files) if row in rows)
-        item = stock.dataset.items[row]
+        item = sources.dataset.items[row]
         numbered = NUMBERED.fullmatch(item.id) is not None
         new = Tombstone(file, row - files[file].start, name, len(item.candidates), numbered)
         stones = sorted((*self.stones, new), key=lambda stone: (stone.file, stone.place))
-        texts = [stock.dataset.items[rows.start : rows.stop] for rows in files]
+        texts = [sources.dataset.items[rows.start : rows.stop] for rows in files]
         places = [{s.place for s in stones if s.file == n} for n in range(len(files))]
         marked = (self._marked(s, texts[s.file], places[s.file]) for s in stones)
         return replace(
             self,
             stones=tuple(marked),
-            aside=tuple(sorted(stock.aside)),
-            aside_at_first=tuple(sorted(stock.aside_at_first)),
+            aside=tuple(sorted(sources.aside)),
+            aside_at_first=tuple(sorted(sources.aside_at_first)),
         )
 
     def _marked(self, stone: Tombstone, items: Sequence[Item], places: set[int]) -> Tombstone:
-        """The stone with a mark of the items behind it in the same file."""
+        """The stone with a mark of the items after it in the same file."""
         start = stone.place + 1
         stop = next((p for p in range(start, len(items)) if p in places), len(items))
-        behind = items[start : min(stop, start + AHEAD)]
-        return replace(stone, ahead=len(behind), mark=self._mark(behind))
+        following = items[start : min(stop, start + AHEAD)]
+        return replace(stone, ahead=len(following), mark=self._mark(following))
 
     def _mark(self, items: Sequence[Item]) -> str:
         fixed = self.classes is not None
@@ -154,29 +154,31 @@ class Tombstones:
         )
         return sha256(f"{self.salt}{texts}".encode("utf-8", "surrogatepass")).hexdigest()
 
-    def place(self, stock: Stock) -> Stock:
-        """`stock` as read from the files, with each item in its place and under its first id."""
-        stock = _widened(stock, self.classes)
-        classes = stock.pool.classes
+    def place(self, sources: Sources) -> Sources:
+        """`sources` as read from the files, with each item in its place and under its first id."""
+        sources = _widened(sources, self.classes)
+        classes = sources.pool.classes
         everything: list[Item] = []
         names: dict[str, str] = {}
         stops = []
-        for number, rows in enumerate(_files(stock)):
+        for number, rows in enumerate(_files(sources)):
             stones = {s.place: s for s in self.stones if s.file == number}
-            items = stock.dataset.items[rows.start : rows.stop]
+            items = sources.dataset.items[rows.start : rows.stop]
             placed, known = self._placed(items, stones, classes)
             everything += placed
             names |= known
             stops.append(len(everything))
-        began = sum(stop <= stock.first for stop in (len(stock.pool.items), *_stops(stock)))
+        began = sum(stop <= sources.first for stop in (len(sources.pool.items), *_stops(sources)))
         return replace(
-            stock,
-            pool=_with(stock.pool, everything[: stops[0]], names),
-            dataset=_with(stock.dataset, everything, names),
-            owned=_renamed(stock.owned, names),
-            parts=tuple(zip(stops[1:], (kind for _, kind in stock.parts), strict=True)),
+            sources,
+            pool=_with(sources.pool, everything[: stops[0]], names),
+            dataset=_with(sources.dataset, everything, names),
+            owned=_renamed(sources.owned, names),
+            parts=tuple(zip(stops[1:], (kind for _, kind in sources.parts), strict=True)),
             first=stops[began - 1],
-            gone=frozenset(row for row, item in enumerate(everything) if item.id in self.names),
+            forgotten=frozenset(
+                row for row, item in enumerate(everything) if item.id in self.names
+            ),
             stays=frozenset(self.aside),
             stays_at_first=frozenset(self.aside_at_first),
         )
@@ -190,7 +192,7 @@ class Tombstones:
         """The items with tombstones among them, and their first ids by those in the file.
 
         Adjacent tombstones form a group: how many of its rows are still in the file is found from
-        the items behind the last one.
+        the items after the last one.
         """
         placed: list[Item] = []
         names: dict[str, str] = {}
@@ -214,53 +216,53 @@ class Tombstones:
         """How many rows of a group of tombstones are still in the file, from place `at` on."""
         last = group[-1]
         for kept in range(len(group) + 1):
-            behind = items[at + kept : at + kept + last.ahead]
-            if last.ahead and len(behind) == last.ahead and self._mark(behind) == last.mark:
+            following = items[at + kept : at + kept + last.ahead]
+            if last.ahead and len(following) == last.ahead and self._mark(following) == last.mark:
                 return kept
         return min(len(group), len(items) - at)
 
 
 def finish(folder: RunFolder) -> None:
-    """Put the tombstones that were announced in force; the run is open to everybody again."""
+    """Put the pending tombstones in force; every command accepts the run again."""
     os.replace(folder.path / FORGETTING, folder.path / TOMBSTONES)
     sync_folder(folder.path)
 
 
-def as_it_was(folder: RunFolder, stock: Stock) -> Stock:
-    """The `stock` of a run with the items in their places that were forgotten since it began.
+def as_it_was(folder: RunFolder, sources: Sources) -> Sources:
+    """The `sources` of a run with tombstones in the places of forgotten items.
 
     Raises:
         RunError: the tombstones cannot be read.
     """
     known = Tombstones.read(folder)
-    return stock if known is None else known.place(stock)
+    return sources if known is None else known.place(sources)
 
 
-def _widened(stock: Stock, classes: tuple[str, ...] | None) -> Stock:
-    """`stock` with all `classes`, where the only item of a class was deleted."""
-    found = stock.pool.classes
+def _widened(sources: Sources, classes: tuple[str, ...] | None) -> Sources:
+    """`sources` with all `classes`, where the only item of a class was deleted."""
+    found = sources.pool.classes
     if classes is None or found is None or not set(found) < set(classes):
-        return stock
+        return sources
     at = {index: classes.index(name) for index, name in enumerate(found)}
     pool = replace(
-        stock.pool,
-        items=tuple(replace(item, candidates=classes) for item in stock.pool.items),
-        answers={name: at[label] for name, label in stock.pool.answers.items()},
+        sources.pool,
+        items=tuple(replace(item, candidates=classes) for item in sources.pool.items),
+        answers={name: at[label] for name, label in sources.pool.answers.items()},
         classes=classes,
     )
-    items = tuple(replace(item, candidates=classes) for item in stock.dataset.items)
-    owned = {name: at[label] for name, label in stock.owned.items()}
-    return replace(stock, pool=pool, dataset=replace(pool, items=items), owned=owned)
+    items = tuple(replace(item, candidates=classes) for item in sources.dataset.items)
+    owned = {name: at[label] for name, label in sources.owned.items()}
+    return replace(sources, pool=pool, dataset=replace(pool, items=items), owned=owned)
 
 
-def _stops(stock: Stock) -> list[int]:
+def _stops(sources: Sources) -> list[int]:
     """Where the items of each file but the first end."""
-    return [stop for stop, _ in stock.parts]
+    return [stop for stop, _ in sources.parts]
 
 
-def _files(stock: Stock) -> list[range]:
+def _files(sources: Sources) -> list[range]:
     """The rows of each of a run's files."""
-    stops = [len(stock.pool.items), *_stops(stock)]
+    stops = [len(sources.pool.items), *_stops(sources)]
     return [range(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
 
 

@@ -70,7 +70,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a number of the study stands.
+    """The place of a number in the study.
 
     Attributes:
         entry: the name of its entry.

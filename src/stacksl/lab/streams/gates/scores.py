@@ -1,4 +1,4 @@
-"""Gates in one number each: ratios to the best of a cell, with intervals."""
+"""One score for each gate: ratios to the best of a cell, with intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gates`: every gate on every stream, by the regret on the way and that of the final model."""
+"""`gates`: every gate on every stream, by the regret of the rounds and of the final model."""
 
 from __future__ import annotations
 

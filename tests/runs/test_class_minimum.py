@@ -1,4 +1,4 @@
-"""Labels kept for rare classes."""
+"""The per-class minimum: labels reserved for rare classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's settings reach the gate that is made of them."""
+"""The settings of a run reach the gate of its learner."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stacksl.core import PairBlock
-from stacksl.runs.session.build_learner import assemble
+from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 
 
@@ -15,6 +15,6 @@ def test_ridge_and_delta_are_the_scorers_own(gate: str, names: list[str]) -> Non
     asked = {"budget": "5", "gate": gate, "scorer": "newton", "ridge": 0.25, "delta": 0.1}
     rows = np.random.default_rng(0).normal(size=(40, 3)) / 4
     block = PairBlock(rows, np.arange(0, 41, 4))
-    players = assemble(resolve(asked).settings, block, list(range(10)), 5)
+    learner, _ = build_learner(resolve(asked).settings, block, list(range(10)), 5)
     for name in names:
-        assert getattr(players.learner.gate, name) == asked[name]
+        assert getattr(learner.gate, name) == asked[name]

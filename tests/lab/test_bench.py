@@ -14,7 +14,7 @@ import pytest
 from stacksl.errors import RunError
 from stacksl.lab.streams.trial import StreamStudy, Trial, samples
 from stacksl.lab.studies import LABORATORY
-from stacksl.lab.study.bench import Bench, Pace, Tell
+from stacksl.lab.study.bench import Bench, OnProgress, Pace
 from stacksl.lab.study.records import record
 from stacksl.lab.study.rows import KEYS, Row
 from stacksl.lab.study.store import Numbers, Store
@@ -59,10 +59,10 @@ def measured(
     seeds: Sequence[int],
     store: Store,
     quick: bool = False,
-    tell: Tell | None = None,
+    on_progress: OnProgress | None = None,
 ) -> dict[str, list[Numbers]]:
     bench = Bench(store, quick=quick)
-    return bench.measured(lambda: study.numbers(bench, seeds), tell)
+    return bench.measured(lambda: study.numbers(bench, seeds), on_progress)
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ def test_a_stopped_study_keeps_what_it_has(tmp_path: Path) -> None:
 
     store = Store(tmp_path / "toy.jsonl")
     with pytest.raises(KeyboardInterrupt):
-        measured(TOY, range(2), store, tell=stop)
+        measured(TOY, range(2), store, on_progress=stop)
     assert len(Store(tmp_path / "toy.jsonl")) == 2, "both lines of the first stream"
 
 
@@ -234,6 +234,6 @@ def test_other_processes_find_what_plays(name: str) -> None:
 
 
 def test_the_page_of_studies_names_their_seeds() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "studies" / "README.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "studies" / "README.md").read_text("utf-8")
     said = dict(re.findall(r"^\| \[([\w-]+)\]\(.*\| (\d+) \|$", page, flags=re.MULTILINE))
     assert said == {name: str(study.seeds) for name, study in LABORATORY.items()}

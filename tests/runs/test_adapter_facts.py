@@ -1,4 +1,4 @@
-"""What a run that adapted a language model hands over besides its weights."""
+"""Facts of an adapted language model: epochs of certificates, and settings of its training."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_run_without_a_round_has_no_epoch() -> None:
     assert epochs_of([]) == []
 
 
-def test_training_is_told_as_it_was() -> None:
+def test_the_training_facts_are_those_of_the_settings() -> None:
     lora = LoraSettings(rank=4, alpha=8.0, targets=("q_proj", "v_proj"))
     told = training_of(ModelChoices("m", lora=lora, training=TrainSettings(kl_weight=0.3)))
     assert told["LoRA rank"] == 4
@@ -67,7 +67,7 @@ def test_training_is_told_as_it_was() -> None:
     assert training_of(ModelChoices("m"))["Adapted layers"].startswith("every linear layer")
 
 
-def test_what_takes_no_part_is_not_told() -> None:
+def test_unused_settings_are_left_out() -> None:
     recipe = TrainSettings(objective="sft", kl_weight=0.3, clip="scale")
     told = training_of(ModelChoices("m", adapt="full", training=recipe))
     assert "LoRA rank" not in told
