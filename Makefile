@@ -16,6 +16,8 @@ WORKERS ?= 2
 TORCH := torch==2.13.0
 WHEELHOUSE ?= wheelhouse
 EXTRAS ?= minilm,lm
+# Tests write in memory where that is possible: they sync a file thousands of times.
+IN_MEMORY := $(if $(wildcard /dev/shm/.),PYTEST_DEBUG_TEMPROOT=$${PYTEST_DEBUG_TEMPROOT:-/dev/shm})
 HAS_BROWSER := { [ -n "$$CHROMIUM" ] || command -v chromium || command -v chromium-browser; } >/dev/null
 
 SHELL := /bin/bash
@@ -89,7 +91,7 @@ browser:
 	fi
 
 test: $(VENV)/.extras $(VENV)/.bench browser lint types
-	@$(RUN) -m pytest -n $(WORKERS) -m "not slow"; code=$$?; \
+	@$(IN_MEMORY) $(RUN) -m pytest -n $(WORKERS) -m "not slow"; code=$$?; \
 	echo "left out:"; \
 	echo "  $$($(RUN) -m pytest -m slow --collect-only | grep -c '::') slow tests (make test-slow)"; \
 	$(HAS_BROWSER) \

@@ -141,7 +141,7 @@ def test_a_run_that_somebody_holds_says_who(stacksl, home) -> None:
     folder = RunFolder(home / "one")
     folder.write_state("stopped")
     with folder.locked():
-        refused(stacksl("resume", "one", "--quiet"), str(os.getpid()))
+        refused(stacksl("resume", "one", "--quiet", "--wait", "0"), str(os.getpid()))
 
 
 def test_evaluation_needs_answers(stacksl, home) -> None:

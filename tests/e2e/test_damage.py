@@ -170,4 +170,4 @@ def test_forgotten_items_without_a_whole_checkpoint(home: Path, said: Said) -> N
     RunFolder(home / "one").write_state("stopped", began=True)
     code, out, err = said("resume one --quiet")
     assert (code, out) == (2, "")
-    assert "checkpoints has no whole one: restore that folder" in err
+    assert "checkpoints has none: restore that folder" in err

@@ -51,7 +51,8 @@ import os, sys
 
 def watch():
     import json, signal, time
-    from stacksl.lm import descent, likelihood
+    from stacksl.lm.scoring import likelihood
+    from stacksl.lm.training import optimizer
 
     rank = os.environ.get("RANK", "0")
     log = open(os.path.join(os.environ["WITNESS"], f"rank-{rank}.jsonl"), "a")
@@ -69,7 +70,7 @@ def watch():
             return inner(self, items)
         setattr(likelihood.Likelihood, name, outer)
 
-    def step(self, number, inner=descent.Optimizer.step):
+    def step(self, number, inner=optimizer.Optimizer.step):
         nonlocal steps
         inner(self, number)
         steps += 1
@@ -81,7 +82,7 @@ def watch():
 
     told("sums")
     told("sums_and_states")
-    descent.Optimizer.step = step
+    optimizer.Optimizer.step = step
 
 words = sys.orig_argv
 if "WITNESS" in os.environ and "-m" in words and words[words.index("-m") + 1] == "stacksl":

@@ -130,7 +130,7 @@ class Buying(RuleBasedStateMachine):
     def reserve_an_audit(self, count):
         items, left = self.audits[:count], self.ledger.left
         if len(items) > left:
-            with pytest.raises(LedgerError, match=f"{left} left"):
+            with pytest.raises(LedgerError, match=f"{left} labels left"):
                 self.ledger.reserve(items)
             return multiple()
         del self.audits[:count]

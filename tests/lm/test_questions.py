@@ -28,7 +28,7 @@ from stacksl.types import Item
 pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra lm)")
 
 Sets = tuple[Dataset, Dataset]
-SAMPLE = Path(module.__file__).parent / "sample"
+SAMPLE = Path(module.__file__).parent
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def cut_off(tmp_path, monkeypatch) -> Run:
 def test_a_lost_ledger_is_never_made_anew(cut_off) -> None:
     for path in cut_off.path.glob("ledger.db*"):
         path.unlink()
-    with pytest.raises(LedgerError, match="is gone"):
+    with pytest.raises(LedgerError, match="is missing"):
         cut_off.resume()
     assert not (cut_off.path / "ledger.db").exists()
 
