@@ -221,7 +221,7 @@ def left_untouched(folder: Path, marks: Marks) -> Iterator[str]:
     """The files below the folder of sheets that hold the item, or may, after `erase_sheets`.
 
     These are copies in subfolders, under other names, or without their keys, in which the prompt, a
-    long note or a key is found; and files that cannot be searched (large, or no Unicode text).
+    long note or a key is found; and files that cannot be searched (large, or no text).
     """
     texts = {marks.prompt, *(text for text in marks.texts if len(text) >= LONG), *marks.keys}
     wanted = {_letters(text) for text in texts}
@@ -235,11 +235,25 @@ def _may_hold(path: Path, wanted: Iterable[str]) -> bool:
     try:
         if path.stat().st_size > LARGE:
             return True
-        payload = path.read_bytes()
-        found = _letters(path.stem + " " + payload.decode(_wide(payload) or "utf-8"))
+        text = _text_of(path.read_bytes())
     except (OSError, UnicodeDecodeError):
         return True
-    return any(text in found for text in wanted)
+    found = _letters(f"{path.stem} {text}")
+    return any(each in found for each in wanted)
+
+
+def _text_of(payload: bytes) -> str:
+    """The text of a file in Unicode or in the encoding that spreadsheet programs save in.
+
+    Raises:
+        UnicodeDecodeError: it is in neither.
+    """
+    try:
+        return payload.decode(_wide(payload) or "utf-8")
+    except UnicodeDecodeError:
+        if b"\0" in payload:  # no text
+            raise
+        return payload.decode("cp1252")
 
 
 def _letters(text: str) -> str:
