@@ -75,18 +75,21 @@ def _inverse_factor(gram: Array) -> Array:
     Right-looking and by whole rows: each entry meets the same operations in the same order.
     """
     size = len(gram)
-    rest, inverse = gram.copy(), np.eye(size)
+    both, update = gram.copy(), np.empty((size, size))  # L⁻¹ up to column j, what is left after it
     smallest = _RANK_TOLERANCE * np.diagonal(gram)
     for j in range(size):
-        if rest[j, j] <= smallest[j] or rest[j, j] <= 0.0:
-            inverse[j] = 0.0
+        row, below = both[j], both[j + 1 :]
+        if row[j] <= smallest[j] or row[j] <= 0.0:
+            row[: j + 1] = below[:, j] = 0.0
             continue
-        pivot = np.sqrt(rest[j, j])
-        column = rest[j + 1 :, j] / pivot
-        inverse[j] /= pivot
-        inverse[j + 1 :] -= column[:, None] * inverse[j]
-        rest[j + 1 :, j + 1 :] -= column[:, None] * column
-    return inverse
+        pivot = np.sqrt(row[j])
+        column = below[:, j] / pivot
+        below[:, j] = 0.0
+        row[j] = 1.0
+        row[: j + 1] /= pivot
+        row[j + 1 :] = column
+        below -= np.multiply(column[:, None], row, out=update[j + 1 :])
+    return np.tril(both)
 
 
 def _as_integers(block: Array) -> Array:

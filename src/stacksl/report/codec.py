@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, cast
 
 from stacksl.files import formats
 
@@ -29,15 +30,24 @@ def read(kind: type[Tree], text: str) -> Tree:
         ValueError: the text does not match its digest, or a field is missing, unknown or of the
             wrong type.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     content = json.dumps(formats.from_json(text))
     try:
-        return TypeAdapter(kind).validate_json(content)
+        found: Tree = _adapter(cast(Any, kind)).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, (kind.__name__.lower(), *first["loc"])))
         raise ValueError(f"{where}: {first['msg']}") from None
+    return found
+
+
+@cache
+def _adapter(kind: type[Any]) -> Any:
+    """What checks a dataclass of `kind`: it takes as long to make as to read many facts."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -321,9 +322,14 @@ def versions(plugins: str | None) -> dict[str, str]:
         "version_python": ".".join(str(part) for part in sys.version_info[:3]),
         "version_stacksl": __version__,
     }
-    for name in LIBRARIES:
-        try:
-            found[f"version_{name}"] = version(name)
-        except PackageNotFoundError:
-            continue
+    found |= {f"version_{name}": known for name in LIBRARIES if (known := _installed(name))}
     return found | ({"version_plugins": plugin_versions(plugins)} if plugins else {})
+
+
+@cache
+def _installed(name: str) -> str | None:
+    """The version of a library, read once a process; None where it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
