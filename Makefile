@@ -24,6 +24,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 
 export OMP_NUM_THREADS ?= 1
+# Tests start many processes: byte code that is not kept is made again by each of them.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-lm test test-slow lint types bench browser golden words wheelhouse clean
@@ -90,13 +92,15 @@ browser:
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || true; \
 	fi
 
-test: $(VENV)/.extras $(VENV)/.bench browser lint types
-	@$(IN_MEMORY) $(RUN) -m pytest -n $(WORKERS) -m "not slow"; code=$$?; \
-	echo "left out:"; \
-	echo "  $$($(RUN) -m pytest -m slow --collect-only | grep -c '::') slow tests (make test-slow)"; \
+# Types are checked beside the tests, for mypy has one core alone.
+test: $(VENV)/.extras $(VENV)/.bench browser lint
+	@$(RUN) -m mypy > $(VENV)/.types 2>&1 & types=$$!; \
+	$(IN_MEMORY) $(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow"; code=$$?; \
+	wait $$types || code=1; \
+	cat $(VENV)/.types; \
 	$(HAS_BROWSER) \
-	|| echo "  the report in a real browser (no Chromium here; as root, make test installs it)"; \
-	if [ -f $(VENV)/.left-out ]; then sed 's/^/  /' $(VENV)/.left-out; fi; \
+	|| echo "left out: the report in a real browser (no Chromium here; as root, make test installs it)"; \
+	if [ -f $(VENV)/.left-out ]; then sed 's/^/left out: /' $(VENV)/.left-out; fi; \
 	exit $$code
 
 test-slow: $(VENV)/.extras browser

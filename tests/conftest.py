@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before NumPy is imported: it reads them once
@@ -15,6 +16,8 @@ os.environ["HF_DATASETS_OFFLINE"] = "1"
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
+
+from .once import remember_subspaces  # noqa: E402
 
 # A machine under load must not make a slow example a failed law; a failure must come again.
 settings.register_profile(
@@ -28,6 +31,51 @@ settings.load_profile("stacksl")
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCAL = ("127.0.0.1", "::1", "localhost")
+
+# The files that take longest: a file is played by one worker, and none of these begins last.
+FIRST = (
+    "core/test_drift.py",  # it compiles the engines for all
+    "e2e/test_kill.py",
+    "e2e/test_first_day.py",
+    "e2e/test_sample_model.py",
+    "e2e/test_processes.py",
+    "runs/test_changing.py",
+    "runs/test_answering.py",
+    "e2e/test_language_model.py",
+    "e2e/test_examples.py",
+)
+LEFT_OUT = pytest.StashKey[int]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, the others in their order."""
+    ranks = {str(ROOT / "tests" / name): rank for rank, name in enumerate(FIRST)}
+    items.sort(key=lambda item: ranks.get(str(item.path), len(ranks)))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow"):
+            stash = item.config.stash
+            stash[LEFT_OUT] = stash.get(LEFT_OUT, 0) + 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # a worker of xdist: the one that prints is another
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if count := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"left out: {count} slow tests (make test-slow)")
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +99,17 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Features are cached below a folder of this test session, never in the user's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _subspaces_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A third of a small run finds the subspace of its texts, which most tests have in common."""
+    from stacksl.features import hashing
+
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("subspaces")
+        patch.setattr(hashing, "leading_subspace", remember_subspaces(folder))
         yield
 
 

@@ -49,6 +49,19 @@ def played(scorer: str, seed: int, *, changes: bool, guard: DriftGuard) -> Strea
     )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    """All compiled loops at once, in the file that a session begins with (`tests/conftest.py`).
+
+    What they call is then compiled once, and other processes load them from the disk.
+    """
+    phi = sphere(np.random.default_rng(0), 4, K, DIM)
+    options: dict[str, Any] = {"gate": First(), "budget": 2, "labels": np.arange(4)}
+    run_stream("newton", phi, drift=DriftGuard(), **options)
+    run_stream("newton", phi, **options)
+    run_stream("ridge", phi[:, 0], classes=K, **options)
+
+
 def test_a_rewards_surprise_is_its_standardised_residual() -> None:
     assert reward_surprise(1.0, 0.4, 0.3) == pytest.approx(4.0)
     assert reward_surprise(1.0, 1.0, 0.0) == 0.0

@@ -135,6 +135,10 @@ def main() -> None:
     for name in ("session.session", "spec", "storage.status"):  # these load all that a run needs
         importlib.import_module(f"stacksl.runs.{name}")
     fault = Path(sys.argv[1])
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    hashing = importlib.import_module("stacksl.features.hashing")
+    once = importlib.import_module("once")
+    hashing.leading_subspace = once.remember_subspaces(fault.parent)
     for name in sys.argv[2:]:
         importlib.import_module(name)
     print("ready", flush=True)

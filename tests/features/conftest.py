@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 
+from stacksl.features import hashing, subspace
+
 SENTENCE = "my card was declined how do i pay the transfer has not arrived where is cash a"
 WORDS = tuple(SENTENCE.split())
 
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads the user's caches or the network; gives the folder of this test's cache."""
+    """No test reads another's caches or the network; gives the folder of this test's cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("STACKSL_NO_CACHE", raising=False)
     monkeypatch.delenv("STACKSL_ENCODER_THREADS", raising=False)
+    monkeypatch.setattr(hashing, "leading_subspace", subspace.leading_subspace)
     return tmp_path / "cache"
 
 
