@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -286,9 +287,13 @@ def test_the_window_is_the_scorers() -> None:
 def test_the_exponential_is_exact_to_rounding() -> None:
     from stacksl.lab.engines.policy_statistics import exponentials
 
+    @numba.njit
+    def called(values, shift, powers, out):
+        exponentials(values, shift, powers, out)
+
     values = np.concatenate([np.linspace(-699.0, 3.0, 7001), [-1e9, -np.inf, 3.0 - 1e-17]])
     powers, out = np.empty_like(values), np.empty_like(values)
-    exponentials(values, 3.0, powers, out)
+    called(values, 3.0, powers, out)
     exact = np.exp(np.maximum(values - 3.0, -700.0))
     np.testing.assert_allclose(out, exact, rtol=1e-15)
     assert out[7000] == 1.0
