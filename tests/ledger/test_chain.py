@@ -115,7 +115,7 @@ def test_a_rewritten_chain_is_found_by_a_checkpoint_only(kept, path):
         if seq == 7:
             fields[COLUMNS.index("labeler")] = "someone"
         before = previous or row[-1]
-        previous = link_hash("test", seq, Entry(*fields), before)
+        previous = link_hash(seq, Entry(*fields), before)
         connection.execute(
             "UPDATE events SET labeler = ?, previous = ?, hash = ? WHERE seq = ?",
             (fields[COLUMNS.index("labeler")], before, previous, seq),
@@ -129,7 +129,7 @@ def test_a_rewritten_chain_is_found_by_a_checkpoint_only(kept, path):
 
 @pytest.mark.parametrize(("column", "value"), [("budget", 30), ("money", 1), ("price", 1)])
 def test_an_edited_budget_is_found(kept, path, column, value):
-    edit(path, f"UPDATE runs SET {column} = ?", value)
+    edit(path, f"UPDATE terms SET {column} = ?", value)
     with pytest.raises(LedgerCorrupt):
         verify(path)
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class LedgerReader:
     """All that can be read of a ledger; only `rows` and `close` write the pending entries."""
 
-    def __init__(self, store: Store, run: str | None, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
-        self._journal = Journal(store, run, clock)
+        self._journal = Journal(store, clock)
 
     @property
     def _accounts(self) -> Accounts:
@@ -188,8 +188,7 @@ class LedgerReader:
         Args:
             keys: of the rows wanted; unknown keys are ignored. None for all rows.
         """
-        with self._store.sentences():
-            return self._journal.private.handed(keys)
+        return self._journal.private.handed(keys)
 
     # Checks ------------------------------------------------------------------------------------
 

@@ -13,16 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import delete, func, insert, select
-
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.items import Items
-from stacksl.ledger.store.schema import handed, names, texts, typed
+from stacksl.ledger.store.schema import HANDED, NAMES, TEXTS
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+    from stacksl.ledger.store.database import Store
 
 
 _AT_ONCE: Final = 500  # keys in one statement
@@ -44,17 +42,15 @@ class PrivateTables:
     writes the chain's rows; `tentative` drops them where that fails.
     """
 
-    def __init__(self, connection: Connection, run: str, items: Items) -> None:
-        self._connection = connection
-        self._run = run
+    def __init__(self, store: Store, items: Items) -> None:
+        self._store = store
         self._items = items
         self._waiting = _Waiting()
         self.read()
 
     def read(self) -> None:
         """Read the names from disk."""
-        rows = self._connection.execute(select(names).where(names.c.run == self._run))
-        self._names: dict[str, str] = {row.code: row.name for row in typed(names.c, rows)}
+        self._names: dict[str, str] = dict(self._store.select(NAMES))
         self._codes = {name: code for code, name in self._names.items()}
 
     @property
@@ -87,13 +83,12 @@ class PrivateTables:
         if name not in self._codes:
             code = f"{kind}:{os.urandom(4).hex()}"
             self._codes[name], self._names[code] = code, name
-            self._waiting.names.append({"run": self._run, "code": code, "name": name})
+            self._waiting.names.append({"code": code, "name": name})
         return self._codes[name]
 
     def note_texts(self, item: str, words: str, text: str | None, note: str | None) -> None:
         """Add the free texts of an answer, by their hash in the chain."""
-        row: dict[str, object] = {"run": self._run, "item": item, "words": words}
-        row |= {"text": text, "note": note}
+        row: dict[str, object] = {"item": item, "words": words, "text": text, "note": note}
         if row not in self._waiting.texts and words not in self.texts(item):
             self._waiting.texts.append(row)
 
@@ -101,7 +96,6 @@ class PrivateTables:
         """Add one row of a sheet."""
         self._waiting.handed.append(
             {
-                "run": self._run,
                 "key": row.key,
                 "item": self._items.surrogate(row.item),
                 "slot": row.slot,
@@ -115,14 +109,13 @@ class PrivateTables:
     def write(self) -> None:
         """Write the new rows in the open transaction; call `written` once it is committed."""
         waiting = self._waiting
-        for table, rows in ((names, waiting.names), (texts, waiting.texts)):
-            if rows:
-                self._connection.execute(insert(table), rows)
+        self._store.insert(NAMES, waiting.names)
+        self._store.insert(TEXTS, waiting.texts)
         if waiting.handed:
-            last = select(func.max(handed.c.place)).where(handed.c.run == self._run)
-            first = (self._connection.execute(last).scalar() or 0) + 1
+            last = self._store.select(HANDED, ("place",), "ORDER BY place DESC LIMIT 1")
+            first = next((place for (place,) in last), 0) + 1
             placed = [{**row, "place": first + n} for n, row in enumerate(waiting.handed)]
-            self._connection.execute(insert(handed), placed)
+            self._store.insert(HANDED, placed)
 
     def written(self) -> None:
         """Clear the rows that `write` wrote."""
@@ -130,34 +123,33 @@ class PrivateTables:
 
     def erase(self, item: str) -> None:
         """Delete the rows of an item, in the open transaction."""
-        for table in (texts, handed):
-            mine = (table.c.run == self._run, table.c.item == item)
-            self._connection.execute(delete(table).where(*mine))
+        for table in (TEXTS, HANDED):
+            self._store.connection.execute(f"DELETE FROM {table.name} WHERE item = ?", (item,))
 
     def texts(self, item: str | None = None) -> dict[str, tuple[str | None, str | None]]:
         """Text and note by their salted hash, of one item (by its surrogate) or of all."""
-        query = select(texts).where(texts.c.run == self._run)
-        if item is not None:
-            query = query.where(texts.c.item == item)
-        rows = typed(texts.c, self._connection.execute(query))
-        return {row.words: (row.text, row.note) for row in rows}
+        which = () if item is None else ("WHERE item = ?", item)
+        rows = self._store.select(TEXTS, ("words", "text", "note"), *which)
+        return {words: (text, note) for words, text, note in rows}
 
     def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
         """The rows of all sheets, or those with the `keys`, in the order of handing out."""
-        query = select(handed).where(handed.c.run == self._run).order_by(handed.c.place)
-        rows: Iterable[Row[Any]] = self._connection.execute(query) if keys is None else ()
-        if keys is not None:
+        rows: Iterable[Any] = ()
+        if keys is None:
+            rows = self._store.select(HANDED, (), "ORDER BY place")
+        else:
             wanted = sorted(set(keys))
             for start in range(0, len(wanted), _AT_ONCE):
-                some = query.where(handed.c.key.in_(wanted[start : start + _AT_ONCE]))
-                rows = [*rows, *self._connection.execute(some)]
-            rows = sorted(rows, key=lambda row: row.place)
+                some = wanted[start : start + _AT_ONCE]
+                places = ", ".join("?" for _ in some)
+                found_now = self._store.select(HANDED, (), f"WHERE key IN ({places})", *some)
+                rows = sorted([*rows, *found_now])  # `place` is the first column
         found = []
-        for row in typed(handed.c, rows):
-            item, who = self._items.id(row.item), self.name(row.annotator)
+        for _, key, surrogate, slot, token, person, sheet, shown in rows:
+            item, who = self._items.id(surrogate), self.name(person)
             if item is not None and who is not None:
-                order = _order(row.key, row.shown)
-                found.append(Handed(row.key, item, row.slot, row.token, who, row.sheet, order))
+                order = _order(key, shown)
+                found.append(Handed(key, item, slot, token, who, sheet, order))
         return found
 
     def expect_new(self, keys: Sequence[str]) -> None:
