@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -107,17 +107,17 @@ class Journal:
                     yield
                     links = chain(self.head, self.pending.entries)
                     self._store.append(links)
-                    self.private.write()
                     self._store.commit()
         except BaseException:
             self.items.read()
+            with suppress(LedgerError):  # an error here would hide the first one
+                self.private.read()
             raise
         finally:
             self._open = False
         if links:
             self.head = Head(links[-1].seq, links[-1].hash)
         self.pending.entries.clear()
-        self.private.written()
 
     def durably(self, build: Callable[[Pending], T]) -> T:
         """Run `build` on the journal as it is on disk now, and commit what it records.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.files.atomic import sync_folder
 from stacksl.ledger.events import Entry
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.chain import Link
@@ -239,11 +240,7 @@ def place_file(draft: Path, path: Path) -> None:
     """
     try:
         os.replace(draft, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError as fault:
         raise LedgerError(
             f"the ledger {path} cannot be written ({fault.strerror}): make room, or give yourself"

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from stacksl.errors import LedgerCorrupt, LedgerError
@@ -26,49 +24,18 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 500  # keys in one statement
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """Rows to be written in the transaction of the entries they belong to."""
-
-    names: list[dict[str, object]] = field(default_factory=list)
-    texts: list[dict[str, object]] = field(default_factory=list)
-    handed: list[dict[str, object]] = field(default_factory=list)
-
-
 class PrivateTables:
-    """The private tables of one run.
-
-    New rows are kept in memory until `write`, which the journal calls in the transaction that
-    writes the chain's rows; `tentative` drops them where that fails.
-    """
+    """The private tables of a ledger; new rows are written in the open transaction."""
 
     def __init__(self, store: Store, items: Items) -> None:
         self._store = store
         self._items = items
-        self._waiting = _Waiting()
         self.read()
 
     def read(self) -> None:
-        """Read the names from disk."""
+        """Read the names from disk, also after a transaction that was rolled back."""
         self._names: dict[str, str] = dict(self._store.select(NAMES))
         self._codes = {name: code for code, name in self._names.items()}
-
-    @property
-    def waits(self) -> bool:
-        """Whether there are rows not yet written."""
-        waiting = self._waiting
-        return bool(waiting.names or waiting.texts or waiting.handed)
-
-    @contextmanager
-    def tentative(self) -> Iterator[None]:
-        """Drop the rows added inside if the block raises."""
-        before, codes, named = self._waiting, dict(self._codes), dict(self._names)
-        self._waiting = _Waiting(list(before.names), list(before.texts), list(before.handed))
-        try:
-            yield
-        except BaseException:
-            self._waiting, self._codes, self._names = before, codes, named
-            raise
 
     def code(self, name: str) -> str:
         """A labeler as the chain records it: a person's code, any other name unchanged."""
@@ -83,43 +50,33 @@ class PrivateTables:
         if name not in self._codes:
             code = f"{kind}:{os.urandom(4).hex()}"
             self._codes[name], self._names[code] = code, name
-            self._waiting.names.append({"code": code, "name": name})
+            self._store.insert(NAMES, [{"code": code, "name": name}])
         return self._codes[name]
 
     def note_texts(self, item: str, words: str, text: str | None, note: str | None) -> None:
         """Add the free texts of an answer, by their hash in the chain."""
-        row: dict[str, object] = {"item": item, "words": words, "text": text, "note": note}
-        if row not in self._waiting.texts and words not in self.texts(item):
-            self._waiting.texts.append(row)
+        if words not in self.texts(item):
+            row = {"item": item, "words": words, "text": text, "note": note}
+            self._store.insert(TEXTS, [row])
 
     def note_handed(self, row: Handed) -> None:
         """Add one row of a sheet."""
-        self._waiting.handed.append(
-            {
-                "key": row.key,
-                "item": self._items.surrogate(row.item),
-                "slot": row.slot,
-                "token": row.token,
-                "annotator": self.enrol(row.annotator, "person"),
-                "sheet": row.sheet,
-                "shown": canonical(list(row.order)),
-            }
+        last = self._store.select(HANDED, ("place",), "ORDER BY place DESC LIMIT 1")
+        self._store.insert(
+            HANDED,
+            [
+                {
+                    "place": next((place for (place,) in last), 0) + 1,
+                    "key": row.key,
+                    "item": self._items.surrogate(row.item),
+                    "slot": row.slot,
+                    "token": row.token,
+                    "annotator": self.enrol(row.annotator, "person"),
+                    "sheet": row.sheet,
+                    "shown": canonical(list(row.order)),
+                }
+            ],
         )
-
-    def write(self) -> None:
-        """Write the new rows in the open transaction; call `written` once it is committed."""
-        waiting = self._waiting
-        self._store.insert(NAMES, waiting.names)
-        self._store.insert(TEXTS, waiting.texts)
-        if waiting.handed:
-            last = self._store.select(HANDED, ("place",), "ORDER BY place DESC LIMIT 1")
-            first = next((place for (place,) in last), 0) + 1
-            placed = [{**row, "place": first + n} for n, row in enumerate(waiting.handed)]
-            self._store.insert(HANDED, placed)
-
-    def written(self) -> None:
-        """Clear the rows that `write` wrote."""
-        self._waiting = _Waiting()
 
     def erase(self, item: str) -> None:
         """Delete the rows of an item, in the open transaction."""
