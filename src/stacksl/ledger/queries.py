@@ -163,6 +163,12 @@ class LedgerReader:
             for key, state in self._journal.pending.accounts.purchases.items()
         ]
 
+    def bought(self, purpose: Purpose | None = None) -> list[str]:
+        """The item of each purchase, of one purpose or of all, in the order of the first lease."""
+        purchases = self._accounts.purchases.items()
+        found = (key[0] for key, state in purchases if purpose in (None, state.purpose))
+        return [str(self._journal.items.id(surrogate)) for surrogate in found]
+
     def seen(self, item: str) -> bool:
         """Whether an item has a certificate, asked or skipped."""
         return self._journal.items.surrogate(item) in self._accounts.seen

@@ -121,9 +121,7 @@ class RunSpec:
         found = {f"column_{role}": name for role, name in self.dataset.columns.items()}
         origin = {f"origin_{name}": where for name, where in self.resolved.origin.items()}
         everything |= {**counted, **found, **versions(self.settings.plugins), **origin}
-        self.folder.write_toml(
-            "resolved.toml", {**facts, **preset, **everything}, "everything this run was made with"
-        )
+        self.folder.write_resolved({**facts, **preset, **everything})
         self.folder.write_toml(
             "run.toml", {**facts, **self.resolved.explicit()}, "what differs from the defaults"
         )
@@ -137,7 +135,7 @@ class RunSpec:
             SettingsError: a plugin of the run cannot be imported.
             DataError: if the data file is missing.
         """
-        table = folder.read_toml("resolved.toml")
+        table = folder.resolved()
         load_plugins(table.get("plugins"))
         try:
             kind = settings_type(table["gate"])
@@ -179,19 +177,19 @@ class RunSpec:
         The digest of the present file stays valid until the next one is written, so that a kill
         between the two writes loses nothing.
         """
-        table = self.folder.read_toml("resolved.toml")
+        table = self.folder.resolved()
         known = str(table.get(CLASSES_DIGEST, "")).split(",")
         new = sha256(text.encode()).hexdigest()
         if new not in known:
             table[CLASSES_DIGEST] = f"{_classes_digest(self.folder)},{new}"
-            self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+            self.folder.write_resolved(table)
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Add `facts` on how the run computes to `resolved.toml`; known ones are not changed."""
-        table = self.folder.read_toml("resolved.toml")
+        table = self.folder.resolved()
         if facts.keys() - table.keys():
             everything = {**facts, **table}
-            self.folder.write_toml("resolved.toml", everything, "everything this run was made with")
+            self.folder.write_resolved(everything)
 
     def with_training(self, settings: Mapping[str, Any]) -> Settings:
         """The run's settings with changed settings of training.
@@ -224,10 +222,10 @@ class RunSpec:
         differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         if not differ:
             return self, []
-        table = self.folder.read_toml("resolved.toml")
+        table = self.folder.resolved()
         table |= {name: new for name, (_, new) in differ.items()}
         table |= {f"origin_{name}": "resume" for name in differ}
-        self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+        self.folder.write_resolved(table)
         origin = {**self.resolved.origin, **dict.fromkeys(differ, "resume")}
         said = [
             f"{name} was {old} until the run was resumed with {new}"
@@ -237,7 +235,7 @@ class RunSpec:
 
     def changed_versions(self) -> list[str]:
         """A warning for each library whose version differs from that at the start of the run."""
-        table = self.folder.read_toml("resolved.toml")
+        table = self.folder.resolved()
         return [
             f"this run began with {name.removeprefix('version_')} {table[name]} and continues with"
             f" {now}: its numbers may differ from an undisturbed run's"

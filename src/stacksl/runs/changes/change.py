@@ -361,7 +361,7 @@ def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
 
 def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> None:
     """Write the pending change into `resolved.toml`; `sheets` is the number of the last sheet."""
-    table = spec.folder.read_toml("resolved.toml")
+    table = spec.folder.resolved()
     table |= {PENDING: True, REOPEN: change.reopen}
     for number, more in enumerate(wanted.more, start=1):
         table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
@@ -384,7 +384,7 @@ def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> No
             table |= {"price": wanted.settings.price, "origin_price": "flag"}
         if len(annotators_of(spec.settings.annotators)) == 1:
             table["sheets_alone"] = sheets
-    spec.folder.write_toml("resolved.toml", table, "everything this run was made with")
+    spec.folder.write_resolved(table)
 
 
 def _of_terms(terms: Terms) -> dict[str, object]:

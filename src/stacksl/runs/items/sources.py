@@ -385,7 +385,7 @@ def read_again(
 
     `given` may hold `format`, `prompt` and `label`.
     """
-    table = folder.read_toml("resolved.toml")
+    table = folder.resolved()
     other = dict(given or {})
     form = other.pop("format", table.get("format"))
     return read(

@@ -236,6 +236,14 @@ class RunFolder:
         lines = [f"# {comment}", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         write_atomic(self.path / name, "\n".join(lines) + "\n")
 
+    def write_resolved(self, table: Mapping[str, Any]) -> None:
+        """Write every setting of the run, with its data and versions."""
+        self.write_toml(RESOLVED, table, "everything this run was made with")
+
+    def resolved(self) -> dict[str, Any]:
+        """What `write_resolved` wrote; raises as `read_toml` does."""
+        return self.read_toml(RESOLVED)
+
     def read_toml(self, name: str) -> dict[str, Any]:
         """A file that `write_toml` wrote.
 
