@@ -16,6 +16,7 @@ from stacksl.errors import DataError, RunError
 from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
 from stacksl.lm.export.about import About
 from stacksl.lm.export.folder import ABOUT, expect_whole, read_about, write_model
+from stacksl.models.linear import with_classes
 from stacksl.types import Item, copied
 
 CHUNK = 256  # items predicted at a time
@@ -62,7 +63,7 @@ class AdaptedModel:
         Raises:
             DataError: an item has no candidates, and the model no classes.
         """
-        listed = [self._own(item) for item in items]
+        listed = with_classes(items, self.classes)
         for item in listed:
             if not item.candidates:
                 raise DataError(f"item '{item.id}' has no candidates: give it two or more")
@@ -84,17 +85,6 @@ class AdaptedModel:
                     "index": index,
                     "probability": float(policy[index]),
                 }
-
-    def _own(self, item: Item) -> Item:
-        if self.classes is None or item.candidates == self.classes:
-            return item
-        if item.candidates:
-            raise DataError(
-                f"the candidates of item '{item.id}' should be the {len(self.classes)} classes of"
-                " the model, but are others: give it the model's classes in their order, or no"
-                " candidates"
-            )
-        return Item(item.id, item.prompt, self.classes)
 
     def about(self) -> About:
         """Its base, settings and classes, for its `lm.json`."""

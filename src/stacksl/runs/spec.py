@@ -7,7 +7,7 @@ its origin, the place of the data, and the versions.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -29,6 +29,7 @@ from stacksl.version import __version__
 
 PENDING = "pending"  # prefix in `resolved.toml` of a change that is not in the ledger yet
 REOPEN = "pending_reopen"
+PENDING_CLASSES = "pending_classes"
 
 CHANGEABLE = {
     "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
@@ -162,7 +163,7 @@ class RunSpec:
         sources = sources if kept is None else sources.with_classes(kept)
         sources = sources.with_added_classes(_pending_classes(table, sources.classes))
         resolved = Resolved(settings, origin, table.get("preset"))
-        more = tuple(_more(table))
+        more = tuple(More(*each) for each in table.get("more", ()))
         for each in more:
             sources = with_more(sources, each, settings)
         sources = as_it_was(folder, sources)
@@ -273,28 +274,14 @@ def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
 
 def _pending_classes(table: Mapping[str, Any], known: Classes | None) -> dict[str, str]:
     """The classes of a pending change that the file does not have yet, with descriptions."""
-    if f"{PENDING}_class_1" not in table or known is None:
-        return {}
-    missing = int(table["classes_now"]) - len(known.names)
-    numbers = range(1, missing + 1)  # the list is written with all of them or none
-    names = (f"{PENDING}_class_{number}" for number in numbers)
-    return {str(table[name]): str(table[f"{name}_means"]) for name in names}
-
-
-def _more(table: Mapping[str, Any]) -> Iterator[More]:
-    """The files added after the run began, in their order."""
-    number = 1
-    while (path := table.get(f"more_{number}")) is not None:
-        owned = table[f"more_{number}_kind"] == "owned"
-        yield More("owned" if owned else "pool", str(path))
-        number += 1
+    names = () if known is None else known.names
+    return {name: said for name, said in table.get(PENDING_CLASSES, ()) if name not in names}
 
 
 def _terms(table: Mapping[str, Any]) -> Terms | None:
     if "labels_now" not in table:
         return None
-    audits = tuple(int(size) for size in str(table["audits_now"]).split(",") if size)
-    return Terms(int(table["labels_now"]), table.get("money_now"), audits)
+    return Terms(int(table["labels_now"]), table.get("money_now"), tuple(table["audits_now"]))
 
 
 def _beside(folder: RunFolder, source: str) -> str:
