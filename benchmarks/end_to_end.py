@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,6 @@ def job_of(rounds: int, folder: Path) -> Any:
     from stacksl.features import make_features
     from stacksl.features.store import save_block
     from stacksl.files import arrays
-    from stacksl.runs.spec import RunSpec
     from stacksl.runs.storage.folder import RunFolder
 
     generator = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def job_of(rounds: int, folder: Path) -> Any:
     ]
     plan = prepare(items, gold, out=folder, settings={"budget": BUDGET})
     run = RunFolder.create(plan.out)
-    spec = RunSpec(run, plan.resolved, plan.sources, plan.budget, "memory", None)
+    spec = replace(plan.spec, folder=run, data="memory", audit=0)
     spec.write()
     features = make_features("hashing", classes=None, seed=0)
     features.fit(items[:500])

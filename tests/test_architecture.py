@@ -33,7 +33,6 @@ HEAVY = (
     "scipy",
     "sentence_transformers",
     "sklearn",
-    "sqlalchemy",
     "torch",
     "transformers",
 )

@@ -12,7 +12,7 @@ import pytest
 
 import stacksl
 
-HEAVY = ("torch", "numba", "sklearn", "scipy", "sqlalchemy", "pyarrow", "matplotlib")
+HEAVY = ("torch", "numba", "sklearn", "scipy", "pyarrow", "matplotlib")
 FACADE = Path(stacksl.__file__)
 
 HELP = """

@@ -6,8 +6,10 @@ answer given after a restart, or outside the presented candidates, keeps its mea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T")
 
 Status = Literal["wanted", "reserved", "skipped", "refused"]
 
@@ -95,3 +97,12 @@ class Decision:
     def refused(self) -> Decision:
         """This decision with its label refused: the gate goes on as if it had skipped."""
         return replace(self, status="refused", state=self.skip_state)
+
+
+def copied(kind: type[T], source: object, /, **own: Any) -> T:
+    """A dataclass of `kind` with the values `own`, and for its other fields those of `source`.
+
+    Fields that `source` does not have keep their defaults.
+    """
+    names = (each.name for each in fields(kind) if each.name not in own)  # type: ignore[arg-type]
+    return kind(**{n: getattr(source, n) for n in names if hasattr(source, n)}, **own)

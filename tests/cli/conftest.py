@@ -23,6 +23,9 @@ class Said:
     err: str
 
 
+PRICED = SimpleNamespace(price=2_500_000)
+
+
 @pytest.fixture
 def stacksl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     """`stacksl("run", "--json")`, in this process."""
@@ -59,11 +62,9 @@ class FakeApi:
             dataset=SimpleNamespace(name="toy", format="jsonl", items=range(50), rejected=()),
             settings=settings,
             labels=5,
-            audit=0,
-            test=None,
+            spec=SimpleNamespace(audit=0, test=None, budget=PRICED),
             rounds=50,
             money=self.money,
-            budget=SimpleNamespace(price=2_500_000),
             out=self.out,
             warnings=["two prompts are the same"],
             start=self.start,

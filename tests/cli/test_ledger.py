@@ -37,14 +37,13 @@ def chained_again(path: Path) -> None:
     """Let somebody else have given row 5, and make all hashes from there on anew."""
     fields = ", ".join(Entry.__dataclass_fields__)
     with closing(sqlite3.connect(path)) as database:
-        name = database.execute("SELECT run FROM runs").fetchone()[0]
         query = f"SELECT seq, previous, {fields} FROM events ORDER BY seq"
         previous = ""
         for seq, before, *values in database.execute(query).fetchall():
             entry = dict(zip(Entry.__dataclass_fields__, values, strict=True))
             entry["time"] += seq == 5
             previous, before = previous or before, previous or before
-            previous = link_hash(name, seq, Entry(**entry), before)
+            previous = link_hash(seq, Entry(**entry), before)
             database.execute(
                 "UPDATE events SET time = ?, previous = ?, hash = ? WHERE seq = ?",
                 (entry["time"], before, previous, seq),

@@ -159,7 +159,7 @@ def test_other_free_pages_are_wiped_too(path, decision):
 
 
 def test_a_reader_in_the_way_is_one_sentence_and_made_good_at_the_next_opening(told, path):
-    told._store.connection.connection.dbapi_connection.execute("PRAGMA busy_timeout = 20")
+    told._store.connection.execute("PRAGMA busy_timeout = 20")
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM items").fetchone()
@@ -235,7 +235,7 @@ def test_forgetting_needs_no_other_folder(told, path, monkeypatch, tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir()
     monkeypatch.setenv("SQLITE_TMPDIR", os.fspath(closed))
-    raw = told._store.connection.connection.dbapi_connection
+    raw = told._store.connection
     told.forget(ID)
     assert raw.execute("PRAGMA temp_store").fetchone() == (2,)
     assert list(closed.iterdir()) == []

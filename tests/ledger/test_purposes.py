@@ -199,7 +199,7 @@ def test_no_item_is_learnt_twice_by_the_database_either(book, decision, path):
     connection = sqlite3.connect(path)
     with pytest.raises(sqlite3.IntegrityError):
         connection.execute(
-            "INSERT INTO events SELECT run, seq + 100, time, event, round, item, 1, token, number,"
+            "INSERT INTO events SELECT seq + 100, time, event, round, item, 1, token, number,"
             " purpose, labeler, price, payload, previous, hash FROM events WHERE event = 'learnt'"
         )
     connection.close()

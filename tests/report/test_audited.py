@@ -134,8 +134,6 @@ def test_answers_that_name_no_candidate_are_not_still_out(made):
     assert "still out" not in bought(facts)
     waiting = replace(facts, budget=replace(facts.budget, open=2))
     assert bought(waiting).endswith("; 2 answers still out.")
-    older = replace(facts, budget=replace(facts.budget, open=None))
-    assert bought(older).endswith("; 50 answers still out.")
 
 
 @pytest.mark.parametrize(

@@ -178,9 +178,7 @@ def test_what_is_forwarded_has_no_word_of_the_data_s_owner(made):
         facts,
         data=replace(facts.data, columns=(Named("prompt", "zyx column"),)),
         language=replace(model, scoring=replace(model.scoring, template="zyx: {prompt}")),
-        warnings=("zyx.csv: 3 rows set aside", "classes that differ only in case or spaces: Z, z"),
+        warnings=("zyx.csv: 3 rows set aside",),
     )
     assert render(secret).count("zyx") > render(secret, text=False).count("zyx") == 1
-    assert "in case or spaces: Z" not in render(secret, text=False) + card(secret, text=False)
     assert "zyx: " not in card(secret, text=False)
-    assert "some classes differ only in case or spaces" in render(secret, text=False)

@@ -47,7 +47,7 @@ def test_the_headline_says_what_is_out_and_what_is_unknown(made):
     assert wording.bought(facts) == (
         "1,000 labels bought for $2,500.00, 10.0% of the 10,003 items seen."
     )
-    waiting = replace(facts, state="waiting", budget=replace(facts.budget, answered=997))
+    waiting = replace(facts, state="waiting", budget=replace(facts.budget, open=3))
     assert "3 answers still out" in wording.bought(waiting)
     assert wording.outcome(facts) == (
         "The final model answers 87.7% of 3,080 test items correctly (95% interval 86.5% to 88.8%)."

@@ -63,7 +63,7 @@ def test_a_run_with_a_new_gate_s_setting_is_played_and_read_again(unsure, tmp_pa
     again = RunSpec.open(run.folder)
     assert again.settings == plan.settings
     assert again.resolved.origin["level"] == "flag"
-    assert resolve(config=plan.resolved.explicit()).settings == plan.settings
+    assert resolve(config=plan.spec.resolved.explicit()).settings == plan.settings
 
 
 def _block() -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.budget import Budget, parse_budget
+from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
@@ -20,67 +20,57 @@ if TYPE_CHECKING:
     from stacksl.labelers.protocol import Labeler
     from stacksl.runs.items.sources import Sources
     from stacksl.runs.loop.progress import Progress
+    from stacksl.runs.spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A planned run: nothing is written until `claimed` or `start`.
 
-    `labels` of `rounds` items are to be bought; `money` is what they cost in micro-units, None
-    without a price. `warnings` are sentences on unusual data and settings.
-    `named` is true if the user named the folder `out`, `fits` if the memory for a language model
-    was checked and suffices.
+    Attributes:
+        spec: of the run, with the folder and the sources that were named; items made in Python
+            have no source before `start` writes them.
+        labeler: answers in place of the one that the settings name.
+        warnings: sentences on unusual data and settings.
+        named: whether the user named the folder.
+        fits: whether the memory for a language model was checked and suffices.
     """
 
-    sources: Sources
-    resolved: Resolved
-    budget: Budget
-    out: Path
-    data_source: str | None
-    test_source: str | None
+    spec: RunSpec
     labeler: Labeler | None
     warnings: tuple[str, ...] = ()
     named: bool = True
     fits: bool = False
 
     @property
+    def out(self) -> Path:
+        """The folder of the run."""
+        return self.spec.folder.path
+
+    @property
     def settings(self) -> Settings:
         """The resolved settings."""
-        return self.resolved.settings
+        return self.spec.settings
 
     @property
     def dataset(self) -> Dataset:
         """The items to choose from."""
-        return self.sources.pool
-
-    @property
-    def test(self) -> Dataset | None:
-        """The test set of the final model."""
-        return self.sources.test
-
-    @property
-    def audit(self) -> int:
-        """The labels among them that are kept for the audit."""
-        from stacksl.models.audit import audit_size
-
-        size = self.settings.audit
-        tested = self.test is not None
-        return audit_size(self.labels, asked_for=size, tested=tested, items=self.rounds)
+        return self.spec.sources.pool
 
     @property
     def labels(self) -> int:
         """The labels to be bought, at most."""
-        return self.budget.labels
+        return self.spec.budget.labels
 
     @property
     def rounds(self) -> int:
         """The items to be seen."""
-        return len(self.sources.dataset.items) - len(self.sources.aside)
+        return _rounds(self.spec.sources)
 
     @property
     def money(self) -> int | None:
         """What the labels cost at most, in micro-units."""
-        return self.budget.cost
+        return self.spec.budget.cost
 
     def claimed(self) -> Plan:
         """This plan after a check of the memory, with a folder that no other run uses.
@@ -95,7 +85,7 @@ class Plan:
         if self.settings.adapts and not self.fits:
             expect_room(self.settings, self.dataset.items, self.labels)
         out = self.out if self.named else _default_folder(self.dataset.name, claim_folder)
-        return replace(self, out=out, named=True, fits=True)
+        return replace(self, spec=replace(self.spec, folder=RunFolder(out)), named=True, fits=True)
 
     def start(self, progress: Callable[[Progress], None] | None = None) -> Run:
         """Create the folder and play the run to its end.
@@ -107,7 +97,6 @@ class Plan:
         from stacksl.api.stored import Run
         from stacksl.data import write_rejected
         from stacksl.runs.session.session import Session
-        from stacksl.runs.spec import RunSpec
         from stacksl.runs.storage.state import begin
 
         if not self.fits:
@@ -115,13 +104,11 @@ class Plan:
         folder = RunFolder.create(self.out)
         with folder.locked():
             RunFolder.create(self.out)  # again, now that no other process can claim it
-            data = self.data_source or _keep(self.dataset, folder.path / "data.jsonl")
-            test = self.test_source
-            if test is None and self.test is not None:
-                test = _keep(self.test, folder.path / "test.jsonl")
-            spec = RunSpec(
-                folder, self.resolved, self.sources, self.budget, data, test, audit=self.audit
-            )
+            data, source, test = self.spec.data, self.spec.test_source, self.spec.test
+            if source is None and test is not None:
+                source = _keep(test, folder.path / "test.jsonl")
+            data = data or _keep(self.dataset, folder.path / "data.jsonl")
+            spec = replace(self.spec, data=data, test_source=source)
             if self.dataset.rejected:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
             begin(folder, self.warnings, self.labeler)
@@ -154,8 +141,10 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
+    from stacksl.models.audit import audit_size
     from stacksl.runs.items.intake import absolute, for_file, for_model, warnings_of_test
     from stacksl.runs.items.spool import STDIN, as_stream
+    from stacksl.runs.spec import RunSpec
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     if resolved.settings.adapts:
@@ -169,7 +158,7 @@ def prepare(
     dataset = sources.pool
     if not wanted.adapts:  # refused early
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
-    rounds = len(sources.dataset.items) - len(sources.aside)
+    rounds = _rounds(sources)
     budget = parse_budget(wanted.budget, rounds, wanted.price)
     if data is not None and source is not None:
         resolved = for_file(resolved, dataset, budget.labels)
@@ -179,19 +168,17 @@ def prepare(
         _check_labeler(wanted, sources)
     _check_pool(wanted, dataset, budget.labels)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
-    plan = Plan(
-        sources,
-        resolved,
-        budget,
-        folder,
-        _absolute(source),
-        _absolute(test_source),
-        labeler,
-        (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings, *advice),
-        named=out is not None,
+    audit = audit_size(
+        budget.labels, asked_for=wanted.audit, tested=sources.test is not None, items=rounds
     )
-    _ = plan.audit  # refused early
-    return plan
+    data, test_data = _absolute(source) or "", _absolute(test_source)
+    spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
+    warnings = (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings)
+    return Plan(spec, labeler, (*warnings, *advice), named=out is not None)
+
+
+def _rounds(sources: Sources) -> int:
+    return len(sources.dataset.items) - len(sources.aside)
 
 
 def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str | None]:

@@ -61,7 +61,7 @@ class Run:
         from stacksl.runs.settings.plugins import load_plugins
 
         folder = self.folder.model
-        load_plugins(self.folder.read_toml("resolved.toml").get("plugins"))
+        load_plugins(self.folder.resolved().get("plugins"))
         return AdaptedModel.load(folder) if is_adapted(folder) else Model.load(folder)
 
     @property
@@ -184,7 +184,7 @@ class Run:
         """Whether the run has finished and all its results are on disk."""
         from stacksl.runs.spec import PENDING
 
-        pending = PENDING in self.folder.read_toml("resolved.toml")
+        pending = PENDING in self.folder.resolved()
         finished = self.folder.read_state()["state"] == "finished" and not pending
         if finished and settings:
             raise RunError(f"the run {self.path} has finished: no setting of it can change")

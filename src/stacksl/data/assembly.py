@@ -63,7 +63,7 @@ def assemble(
         DataError: a fault under `strict`; a label column that does not look like one.
     """
     result = Assembled()
-    sound = list(_sound(rows, shape, max_candidates, classes, strict, result))
+    sound = list(_sound(rows, shape, max_candidates, strict, result))
     guessed = guessed and isinstance(shape, ClassShape)
     _set_classes(sound, classes, max_candidates, guessed, shape.columns.get("label"), result)
     for row in sound:
@@ -86,7 +86,6 @@ def _sound(
     rows: Iterable[Row],
     shape: Shape,
     max_candidates: int,
-    classes: tuple[str, ...] | None,
     strict: bool,
     result: Assembled,
 ) -> Iterable[_Sound]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any
 
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError
+from stacksl.files.atomic import replace_file
 
 
 def write(dataset: Dataset, path: str | Path) -> int:
@@ -48,7 +47,7 @@ def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     if path.name.endswith(".gz"):
         payload = gzip.compress(payload, mtime=0)
     try:
-        write_whole(path, payload)
+        replace_file(path, payload)
     except OSError as error:
         raise DataError(f"cannot write '{path}': {error.strerror or error}") from None
     return len(lines)
@@ -60,32 +59,3 @@ def _writable(row: Mapping[str, Any]) -> Mapping[str, Any]:
         key: value.encode(errors="replace").decode() if isinstance(value, str) else value
         for key, value in row.items()
     }
-
-
-def write_whole(path: Path, payload: bytes, mode: int = 0o600) -> None:
-    """Write `payload` to `path`, of which a reader or a crash sees the old content or the new one.
-
-    Args:
-        path: the file.
-        payload: its content.
-        mode: permission bits of the file.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    handle, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(payload)
-            stream.flush()
-            os.fchmod(stream.fileno(), mode)  # 0600 until the content is there
-            os.fsync(stream.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # of the new name
-    finally:
-        os.close(folder)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from stacksl.ledger.events import Entry
-from stacksl.ledger.state import Key, State, impossible, price_of, refuse_later, whole_of, word_of
+from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
 
 _SUMS: Final = (
     "budget", "money", "asked", "answered", "reserved", "paid", "promised", "learnt",
@@ -112,10 +112,9 @@ class Accounts:
         """Count one more row.
 
         Raises:
-            LedgerError: this version does not read the row's event.
-            LedgerCorrupt: the rows before do not allow it.
+            LedgerCorrupt: its event is unknown, or the rows before do not allow it.
         """
-        refuse_later(entry.event, entry.purpose)
+        expect_known(entry.event, entry.purpose)
         if entry.event in _PLAIN:
             _PLAIN[entry.event](self, entry)
         elif entry.event in _EFFECTS:

@@ -16,7 +16,6 @@ from stacksl.types import Decision, Label
 EVENTS: Final = (
     "round",
     "reserved",
-    "sent",
     "answered",
     "released",
     "late",
@@ -24,11 +23,9 @@ EVENTS: Final = (
     "learnt",
     "refit",
     "refreshed",
-    "reset",
     "class_added",
     "budget",
 )
-LATER_EVENTS: Final = frozenset({"sent", "reset"})
 PURPOSES: Final = ("train", "audit", "owned")
 
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")

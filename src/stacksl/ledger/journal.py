@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
-
-from sqlalchemy import insert, select
+from typing import Final, TypeVar
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.accounts import Accounts
@@ -20,12 +18,8 @@ from stacksl.ledger.store.chain import Heads, Link, chain, genesis, walk
 from stacksl.ledger.store.database import Store, place_file, remove_file
 from stacksl.ledger.store.items import Items
 from stacksl.ledger.store.private import PrivateTables
-from stacksl.ledger.store.schema import make_tables, runs, typed
+from stacksl.ledger.store.schema import TERMS, make_tables
 from stacksl.types import Decision
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 T = TypeVar("T")
 
@@ -59,20 +53,19 @@ class Journal:
         head: the end of the chain on disk, as this process last saw it.
     """
 
-    def __init__(self, store: Store, run: str | None, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
-        self._open: Connection | None = None  # of the transaction in progress
-        with store.sentences():
-            self.terms = _terms(store, run)
-            self.items = Items(store, self.terms.run)
-            self.private = PrivateTables(store.connection, self.terms.run, self.items)
+        self._open = False  # whether a transaction is in progress
+        self.terms = _terms(store)
+        self.items = Items(store)
+        self.private = PrivateTables(store, self.items)
         self.head = Head(0, self.terms.genesis)
         self.pending = self._empty()
         self._load()
 
     @staticmethod
-    def create(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
+    def create(path: Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
         """Write the terms and the items of a new run; a file appears whole or not at all.
 
         Raises:
@@ -83,10 +76,6 @@ class Journal:
                 "budget, money and price should not be negative, got "
                 f"{terms.budget}, {terms.money}, {terms.price}"
             )
-        if "://" in str(where):
-            _write_new(where, terms, items)
-            return
-        path = Path(where)
         if path.exists():
             raise LedgerError(f"{path} exists: open it, or name a path that is free")
         draft = path.with_name(path.name + ".new")
@@ -99,7 +88,7 @@ class Journal:
             raise
 
     @contextmanager
-    def together(self) -> Iterator[Connection]:
+    def together(self) -> Iterator[None]:
         """One transaction for all that is recorded inside: all of it is committed, or none.
 
         Inside another such block it is part of that block's transaction.
@@ -107,44 +96,37 @@ class Journal:
         Raises:
             LedgerError: nothing was written, and nothing is counted that was not before.
         """
-        if self._open is not None:
-            yield self._open
+        if self._open:
+            yield
             return
         try:
-            with self._store.writing(self.terms.run) as self._open:
+            with self._store.writing():
+                self._open = True
                 self._catch_up()
                 with self.pending.tentative():
-                    yield self._open
-                    links = chain(self.terms.run, self.head, self.pending.entries)
-                    self._store.append(self.terms.run, links)
-                    self.private.write()
+                    yield
+                    links = chain(self.head, self.pending.entries)
+                    self._store.append(links)
                     self._store.commit()
         except BaseException:
-            self._open = None
-            with suppress(LedgerError), self._store.sentences():
-                self.items.read()  # an error here would hide the first one
+            self.items.read()
+            with suppress(LedgerError):  # an error here would hide the first one
+                self.private.read()
             raise
-        self._open = None
+        finally:
+            self._open = False
         if links:
             self.head = Head(links[-1].seq, links[-1].hash)
         self.pending.entries.clear()
-        self.private.written()
 
-    def durably(
-        self, build: Callable[[Pending], T], beside: Callable[[Connection], None] | None = None
-    ) -> T:
+    def durably(self, build: Callable[[Pending], T]) -> T:
         """Run `build` on the journal as it is on disk now, and commit what it records.
-
-        `beside` may write to the tables beside the chain, in the same transaction.
 
         Raises:
             LedgerError: nothing was written, and nothing is counted that was not before.
         """
-        with self.together() as connection:
-            result = build(self.pending)
-            if beside is not None:
-                beside(connection)
-        return result
+        with self.together():
+            return build(self.pending)
 
     def later(self, build: Callable[[Pending], T]) -> T:
         """Run `build` in memory; what it records is written with the next commit."""
@@ -162,38 +144,29 @@ class Journal:
 
     def add_items(self, records: Iterable[ItemRecord]) -> int:
         """Add the records that are new; gives how many those were."""
-        records, added = list(records), 0
+        records = list(records)
         if not self.items.fresh(records):
             return 0
-
-        def insert_new(connection: Connection) -> None:
-            nonlocal added
+        with self.together():
             fresh = self.items.fresh(records)
-            Items.write(connection, self.terms.run, fresh)
-            added = len(fresh)
-
-        self.durably(lambda pending: None, insert_new)
-        with self._store.sentences():
-            self.items.read()
-        return added
+            Items.write(self._store, fresh)
+        self.items.read()
+        return len(fresh)
 
     def forget(self, item: str) -> None:
         """Erase all that identifies an item, and then wipe its bytes from the file."""
         surrogate = self.items.surrogate(item)
-
-        def erase(connection: Connection) -> None:
+        with self.together():
+            release_all(self.pending, item)
             self.items.erase(surrogate)
             self.private.erase(surrogate)
             self._store.mark_unclean()
-
-        self.durably(lambda pending: release_all(pending, item), erase)
-        with self._store.sentences():
-            self.items.read()
+        self.items.read()
         self._store.wipe()
 
     def posted(self, round: int) -> bool:
         """Whether a round's certificate is on disk."""
-        return self._store.certificate(self.terms.run, round) is not None
+        return self._store.certificate(round) is not None
 
     def certificate(self, round: int) -> Decision:
         """The certificate of a round, from its row on disk.
@@ -201,7 +174,7 @@ class Journal:
         Raises:
             LedgerCorrupt: there is none.
         """
-        entry = self._store.certificate(self.terms.run, round)
+        entry = self._store.certificate(round)
         item = None if entry is None else self.items.id(entry.item)
         if entry is None or item is None:
             raise LedgerCorrupt(
@@ -213,8 +186,8 @@ class Journal:
     def verify(self, heads: Heads) -> None:
         """Walk the chain on disk; see `Ledger.verify`."""
         accounts = self._empty().accounts
-        links = self._store.links(self.terms.run)
-        for link in walk(self.terms.run, self.terms.genesis, links, heads):
+        links = self._store.links()
+        for link in walk(self.terms.genesis, links, heads):
             self._check_beside(link)
             if link.entry.event == "round":
                 accounts.expect_epoch(link.entry)
@@ -236,7 +209,7 @@ class Journal:
     def rows(self, after: int = 0, *, only: Sequence[str] = ()) -> Iterator[Row]:
         """The rows from `after` + 1 on, or only those of the events `only`; flushed first."""
         self.flush()
-        for link in self._store.links(self.terms.run, after, only=only):
+        for link in self._store.links(after, only=only):
             yield self.row(link)
 
     def row(self, link: Link) -> Row:
@@ -276,16 +249,16 @@ class Journal:
             self._load()
             return
         with self.pending.tentative():
-            for link in self._store.links(self.terms.run, self.head.count):
+            for link in self._store.links(self.head.count):
                 self.pending.accounts.apply(link.entry)
         self.head = tail
 
     def _load(self) -> None:
         """Count all rows on disk, then the pending entries."""
         pending, tail = self._empty(), self._tail()  # the tail first: other processes may append
-        seen, last_round = self._store.certified(self.terms.run)
+        seen, last_round = self._store.certified()
         pending.accounts.seen, pending.accounts.last_round = seen, last_round
-        for link in self._store.links(self.terms.run, upto=tail.count, without="round"):
+        for link in self._store.links(upto=tail.count, without="round"):
             pending.accounts.apply(link.entry)
         for entry in self.pending.entries:
             pending.accounts.apply(entry)
@@ -293,35 +266,30 @@ class Journal:
         self.pending, self.head = pending, tail
 
     def _tail(self) -> Head:
-        with self._store.sentences():
-            return self._store.tail(self.terms.run) or Head(0, self.terms.genesis)
+        return self._store.tail() or Head(0, self.terms.genesis)
 
     def _empty(self) -> Pending:
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
         return Pending(accounts, self.items, self.private, self._clock)
 
 
-def _write_new(where: str | Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
-    store = Store(where)
+def _write_new(path: Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
+    store = Store(path)
     try:
-        with store.writing() as tx:
-            make_tables(tx)
-            tx.execute(insert(runs).values(asdict(terms)))
-            Items.write(tx, terms.run, items)
+        with store.writing():
+            make_tables(store.connection)
+            store.insert(TERMS, [asdict(terms)])
+            Items.write(store, items)
             store.commit()
     finally:
         store.close()
 
 
-def _terms(store: Store, run: str | None) -> Terms:
-    """The terms of the run named, or of the only one."""
-    rows = typed(runs.c, store.connection.execute(select(runs)))
-    found = {row.run: Terms(**row._mapping) for row in rows}
-    if run is None and len(found) == 1:
-        return next(iter(found.values()))
-    if run is None or run not in found:
-        raise LedgerError(
-            f"expected the name of a run in the ledger {store.name}, got {run!r}: it holds "
-            f"{', '.join(sorted(found)) or 'none'}"
+def _terms(store: Store) -> Terms:
+    found = next(store.select(TERMS), None)
+    if found is None:
+        raise LedgerCorrupt(
+            f"the ledger {store.name} should say what its run may spend, but does not: restore "
+            "the file from a copy"
         )
-    return found[run]
+    return Terms(*found)

@@ -47,9 +47,9 @@ class Ledger(LedgerReader):
         >>> ledger.close()
     """
 
-    def __init__(self, store: Store, run: str | None, clock: Clock, lease: float | None) -> None:
+    def __init__(self, store: Store, clock: Clock, lease: float | None) -> None:
         """Use `create` or `open`."""
-        super().__init__(store, run, clock)
+        super().__init__(store, clock)
         self._decisions: dict[int, Decision] = {}
         self._deadlines = Deadlines(clock, lease)
         self.renew()
@@ -70,7 +70,7 @@ class Ledger(LedgerReader):
         """Create the ledger of a run.
 
         Args:
-            path: a file, or a database URL.
+            path: the file.
             run: the run's name.
             budget: the most labels it may buy.
             money: the most it may spend, in micro-units; None for no limit.
@@ -80,18 +80,17 @@ class Ledger(LedgerReader):
             lease: seconds until a lease may expire; None for never.
 
         Raises:
-            LedgerError: the run has a ledger already, or the database cannot be written.
+            LedgerError: the file exists, or the database cannot be written.
         """
         terms = Terms(run, budget, money, price, created=int(clock() * 1e6))
-        Journal.create(path, terms, items)
-        return cls(Store(path), run, clock, lease)
+        Journal.create(Path(path), terms, items)
+        return cls(Store(Path(path)), clock, lease)
 
     @classmethod
     def open(
         cls,
         path: str | Path,
         *,
-        run: str | None = None,
         readonly: bool = False,
         clock: Clock = time.time,
         lease: float | None = None,
@@ -99,8 +98,7 @@ class Ledger(LedgerReader):
         """Open the ledger of a run.
 
         Args:
-            path: a file, or a database URL.
-            run: which run, where the database holds several.
+            path: the file.
             readonly: write nothing.
             clock: gives seconds since the epoch.
             lease: seconds until a lease may expire, counted anew from now; None for never.
@@ -109,16 +107,15 @@ class Ledger(LedgerReader):
             LedgerError: there is no ledger, it is of another format, or cannot be read.
             LedgerCorrupt: its rows contradict each other.
         """
-        if "://" not in str(path):
-            expect_file(Path(path))
-        store = Store(path, readonly=readonly)
+        expect_file(Path(path))
+        store = Store(Path(path), readonly=readonly)
         try:
             with store.sentences():
                 expect_format(store.connection)
                 unclean = store.unclean
             if unclean and not readonly:
                 store.wipe()  # a crash interrupted the last wipe
-            return cls(store, run, clock, lease)
+            return cls(store, clock, lease)
         except BaseException:
             store.close()
             raise

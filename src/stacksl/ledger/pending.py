@@ -38,7 +38,7 @@ class Pending:
         """Undo what is recorded inside if the block raises."""
         before = len(self.entries)
         try:
-            with self.accounts.tentative(), self.private.tentative():
+            with self.accounts.tentative():
                 yield
         except BaseException:
             del self.entries[before:]

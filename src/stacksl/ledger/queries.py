@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Self
+from itertools import combinations
+from typing import TYPE_CHECKING, Self, get_args
 
-from stacksl.ledger import findings
 from stacksl.ledger.accounts import Accounts
-from stacksl.ledger.events import Row, tombstone
+from stacksl.ledger.events import Row, tombstone, word_in
 from stacksl.ledger.journal import Journal
-from stacksl.ledger.purchases import Answer, Dispute, Handed, Head, ItemRecord, Purchase, Purpose
+from stacksl.ledger.purchases import (
+    Answer,
+    Dispute,
+    Handed,
+    Head,
+    ItemRecord,
+    Purchase,
+    Purpose,
+    Said,
+)
+from stacksl.ledger.state import State
 from stacksl.ledger.store.chain import Heads
 from stacksl.ledger.store.database import Store
 
@@ -17,12 +28,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
+_CHARGED = ("train", "audit")
+
+
 class LedgerReader:
     """All that can be read of a ledger; only `rows` and `close` write the pending entries."""
 
-    def __init__(self, store: Store, run: str | None, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
-        self._journal = Journal(store, run, clock)
+        self._journal = Journal(store, clock)
 
     @property
     def _accounts(self) -> Accounts:
@@ -134,7 +148,26 @@ class LedgerReader:
         `answer` is a candidate's index where `said` is `label`; `learnt_at` is in seconds since
         the epoch, the price in micro-units of money.
         """
-        return findings.exported(self._journal)
+        return [
+            {
+                "item": self._journal.items.id(key[0]),
+                "slot": key[1],
+                "state": "late" if state.stage == "released" and state.late else state.stage,
+                "answer": state.index,
+                "said": state.said,
+                "learnt_at": None if state.learnt_at is None else state.learnt_at / 1e6,
+                "price": 0 if state.stage == "released" else state.price,
+                "labeler": self._journal.private.name(state.labeler),
+                "purpose": state.purpose,
+            }
+            for key, state in self._journal.pending.accounts.purchases.items()
+        ]
+
+    def bought(self, purpose: Purpose | None = None) -> list[str]:
+        """The item of each purchase, of one purpose or of all, in the order of the first lease."""
+        purchases = self._accounts.purchases.items()
+        found = (key[0] for key, state in purchases if purpose in (None, state.purpose))
+        return [str(self._journal.items.id(surrogate)) for surrogate in found]
 
     def seen(self, item: str) -> bool:
         """Whether an item has a certificate, asked or skipped."""
@@ -160,11 +193,20 @@ class LedgerReader:
         Those of train and audit together, or of one purpose; a corrected answer counts as what it
         was corrected to.
         """
-        return findings.said(self._journal, purpose)
+        counts = Counter(
+            state.said
+            for state in self._journal.pending.accounts.purchases.values()
+            if state.stage == "answered" and state.purpose in ((purpose,) if purpose else _CHARGED)
+        )
+        return {kind: counts[kind] for kind in get_args(Said)}
 
     def texts(self, item: str | None = None) -> list[Answer]:
         """The answers with a right text or a note, uncorrected; of one item or all."""
-        return findings.texts(self._journal, item)
+        return [
+            answer
+            for _, answer in self._answers(with_texts=True)
+            if (answer.text is not None or answer.note is not None) and item in (None, answer.item)
+        ]
 
     def disputes(self) -> list[Dispute]:
         """Answers that were kept uncharged and differ from the accepted one.
@@ -172,15 +214,76 @@ class LedgerReader:
         They contradict it, or were too late to be paid where there is none. The same answer of
         the same labeler is listed once.
         """
-        return findings.disputes(self._journal)
+        accepted: dict[tuple[str, int], Answer] = {}
+        uncharged: list[Answer] = []
+        for row, answer in self._answers(with_texts=True):
+            if row.event == "answered":
+                accepted[answer.item, answer.slot] = answer
+            else:
+                uncharged.append(answer)
+        found: dict[tuple[object, ...], Dispute] = {}
+        for answer in uncharged:
+            first, state = accepted.get((answer.item, answer.slot)), self._state(answer)
+            if first is None or state is None or state.word != answer.word:
+                own = None if first is None else _corrected(first, state)
+                key = (answer.item, answer.slot, answer.labeler, answer.word)
+                found.setdefault(key, Dispute(own, answer))
+        return list(found.values())
 
     def audited(self) -> dict[str, Answer]:
         """The accepted answer of each audited item, as corrected, in the order of arrival."""
-        return findings.audited(self._journal)
+        return {
+            answer.item: _corrected(answer, self._state(answer))
+            for row, answer in self._answers(with_texts=True)
+            if row.event == "answered" and row.purpose == "audit"
+        }
 
     def agreement(self) -> list[tuple[Answer, Answer]]:
         """Each two accepted answers to the slots of one item, uncorrected, lower slot first."""
-        return findings.agreement(self._journal)
+        offered = self._offered()
+        alike: dict[tuple[str, int], list[Answer]] = {}
+        for row, answer in self._answers():
+            if row.event == "answered" and row.purpose in _CHARGED:
+                key = (answer.item, offered.get((row.surrogate, answer.slot), 0))
+                alike.setdefault(key, []).append(answer)
+        pairs = []
+        for found in alike.values():
+            pairs += list(combinations(sorted(found, key=lambda answer: answer.slot), 2))
+        return pairs
+
+    def _offered(self) -> dict[tuple[str | None, int], int]:
+        """How many classes had been added when a purchase was first made, where any had.
+
+        An item that was asked again with more classes says nothing of agreement: the question has
+        changed.
+        """
+        if not self._journal.pending.accounts.classes_added:
+            return {}
+        offered: dict[tuple[str | None, int], int] = {}
+        added = 0
+        for row in self._journal.rows(only=("class_added", "reserved")):
+            added += row.event == "class_added"
+            if row.event == "reserved":
+                offered.setdefault((row.surrogate, row.slot or 0), added)
+        return offered
+
+    def _answers(self, *, with_texts: bool = False) -> Iterator[tuple[Row, Answer]]:
+        """Every `answered` and `late` row with its answer, in order."""
+        beside = self._journal.private.texts() if with_texts else {}
+        for row in self._journal.rows(only=("answered", "late")):
+            if row.item is None:
+                continue
+            data = row.payload
+            word = word_in(data)
+            index = word if isinstance(word, int) else None
+            kind = next(s for s in get_args(Said) if s == ("label" if index is not None else word))
+            text, note = beside.get(str(data.get("words")), (None, None))
+            token = int(data.get("given", row.token))
+            who, price = str(row.labeler), row.price or 0
+            yield row, Answer(row.item, row.slot or 0, token, index, who, price, kind, text, note)
+
+    def _state(self, answer: Answer) -> State | None:
+        return self._journal.pending.state(answer.item, answer.slot)
 
     def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
         """The rows handed out to people, in that order; none of forgotten items.
@@ -188,8 +291,7 @@ class LedgerReader:
         Args:
             keys: of the rows wanted; unknown keys are ignored. None for all rows.
         """
-        with self._store.sentences():
-            return self._journal.private.handed(keys)
+        return self._journal.private.handed(keys)
 
     # Checks ------------------------------------------------------------------------------------
 
@@ -241,3 +343,11 @@ class LedgerReader:
             self.close()
         else:
             self._store.close()  # pending entries may be lost; a second error would hide the first
+
+
+def _corrected(answer: Answer, state: State | None) -> Answer:
+    """An accepted answer after its corrections."""
+    if state is None or not state.corrections:
+        return answer
+    who, token = answer.labeler, answer.token
+    return Answer(answer.item, answer.slot, token, state.index, who, answer.price, note=answer.note)

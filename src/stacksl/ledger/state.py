@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.ledger.events import EVENTS, LATER_EVENTS, PURPOSES, Entry, word_in
+from stacksl.errors import LedgerCorrupt
+from stacksl.ledger.events import EVENTS, PURPOSES, Entry, word_in
 from stacksl.ledger.purchases import Word
 
 Key = tuple[str, int]
@@ -54,20 +54,14 @@ class State:
         return "label" if isinstance(self.word, int) else self.word
 
 
-def refuse_later(event: str, purpose: str | None) -> None:
-    """Refuse events and purposes that this version neither writes nor replays.
+def expect_known(event: str, purpose: str | None) -> None:
+    """Refuse events and purposes that are not the ledger's.
 
     Raises:
-        LedgerError: naming the event.
         LedgerCorrupt: no version writes such an event or purpose.
     """
     if event not in EVENTS:
         raise LedgerCorrupt(f"the ledger knows the events {', '.join(EVENTS)}; got '{event}'")
-    if event in LATER_EVENTS:
-        raise LedgerError(
-            f"rows of event '{event}' are not written or replayed by this version: "
-            "use the version that wrote the ledger"
-        )
     if purpose not in _KNOWN:
         raise LedgerCorrupt(f"the ledger knows the purposes {', '.join(PURPOSES)}; got another")
 

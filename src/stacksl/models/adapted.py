@@ -16,7 +16,8 @@ from stacksl.errors import DataError, RunError
 from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
 from stacksl.lm.export.about import About
 from stacksl.lm.export.folder import ABOUT, expect_whole, read_about, write_model
-from stacksl.types import Item
+from stacksl.models.linear import with_classes
+from stacksl.types import Item, copied
 
 CHUNK = 256  # items predicted at a time
 
@@ -62,7 +63,7 @@ class AdaptedModel:
         Raises:
             DataError: an item has no candidates, and the model no classes.
         """
-        listed = [self._own(item) for item in items]
+        listed = with_classes(items, self.classes)
         for item in listed:
             if not item.candidates:
                 raise DataError(f"item '{item.id}' has no candidates: give it two or more")
@@ -85,38 +86,19 @@ class AdaptedModel:
                     "probability": float(policy[index]),
                 }
 
-    def _own(self, item: Item) -> Item:
-        if self.classes is None or item.candidates == self.classes:
-            return item
-        if item.candidates:
-            raise DataError(
-                f"the candidates of item '{item.id}' should be the {len(self.classes)} classes of"
-                " the model, but are others: give it the model's classes in their order, or no"
-                " candidates"
-            )
-        return Item(item.id, item.prompt, self.classes)
-
     def about(self) -> About:
         """Its base, settings and classes, for its `lm.json`."""
         choices, loaded = self.model.choices, self.model.worker.loaded
-        return About(
+        of_base = ("source", "revision", "fingerprint", "licence", "positions", "dtype")
+        return copied(
+            About,
+            choices,
             name=choices.model,
-            source=loaded.source,
-            revision=loaded.revision,
-            fingerprint=loaded.fingerprint,
-            licence=loaded.licence,
             kind=choices.adapt,
-            protocol=choices.protocol,
-            template=choices.template,
-            chat=choices.chat,
-            normalisation=choices.normalisation,
             temperature=self.model.temperature,
-            max_len_prompt=choices.max_len_prompt,
-            max_len_choice=choices.max_len_choice,
-            positions=loaded.positions,
-            dtype=loaded.dtype,
             classes=self.classes,
             columns=dict(self.columns),
+            **{name: getattr(loaded, name) for name in of_base},
         )
 
     def save(self, folder: Path, facts: Mapping[str, Any], test: Dataset | None = None) -> None:
@@ -132,22 +114,18 @@ class AdaptedModel:
         """
         about = read_about(folder)
         expect_whole(folder)
-        choices = ModelChoices(
-            model=about.base if about.kind == "lora" else str(folder),
+        lora = about.kind == "lora"
+        choices = copied(
+            ModelChoices,
+            about,
+            model=about.base if lora else str(folder),
             adapt=about.kind,
-            protocol=about.protocol,
-            template=about.template,
-            chat=about.chat,
-            normalisation=about.normalisation,
-            temperature=about.temperature,
-            max_len_prompt=about.max_len_prompt,
-            max_len_choice=about.max_len_choice,
             device=device,
-            dtype=about.dtype if about.kind == "lora" else "float32",  # trained in float32
-            lora=_lora_of(folder) if about.kind == "lora" else LoraSettings(),
+            dtype=about.dtype if lora else "float32",  # trained in float32
+            lora=_lora_of(folder) if lora else LoraSettings(),
         )
         model = LanguageModel(choices)
-        if about.kind == "lora":
+        if lora:
             if model.base_fingerprint != about.fingerprint:
                 raise RunError(
                     f"the adapter was trained on the weights {about.fingerprint[:12]}, but"

@@ -206,20 +206,6 @@ class Audited:
             return None
         return calibration_bins(self.confidence, self.gold == self.predicted)
 
-    def row(self) -> dict[str, object]:
-        """The numbers as JSON values."""
-        found = self.calibration
-        return {
-            "n": self.n,
-            "correct": self.correct,
-            "none_of_these": self.none_of_these,
-            "unknown": self.unknown,
-            "accuracy": self.accuracy,
-            "interval": list(self.interval),
-            "range": [self.worst, self.best],
-            "calibration_error": None if found is None else found[1],
-        }
-
 
 def judge_audit(
     policies: Mapping[str, Array], answers: Mapping[str, Verdict], *, passed_over: float = 0.0

@@ -17,7 +17,7 @@ from stacksl.errors import DataError
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audited
 from stacksl.models.linear import Model
-from stacksl.models.metrics import calibration_bins, confusions, macro_f1, wilson
+from stacksl.models.metrics import calibration_bins, macro_f1, wilson
 
 UNKNOWN = -1  # the gold index of a label outside the model's classes
 
@@ -84,10 +84,6 @@ class Evaluation:
     def _measures(self) -> dict[str, Any]:
         low, high = wilson(self.correct, self.n)
         return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "interval": [low, high]}
-
-    def mistakes(self) -> list[tuple[int, int, int]]:
-        """(gold, predicted, count), most frequent first."""
-        return confusions(self.gold.tolist(), self.predicted.tolist())
 
 
 Point = tuple[int, float, float, float]

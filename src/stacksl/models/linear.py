@@ -63,33 +63,19 @@ class Model:
         Raises:
             DataError: where the model has classes and an item brings other candidates.
         """
-        self._expect_classes(items)
-        return self._predictions(items, progress)
-
-    def _expect_classes(self, items: Sequence[Item]) -> None:
-        for item in items if self.classes is not None else ():
-            if item.candidates not in ((), self.classes):
-                raise DataError(
-                    f"the candidates of item '{item.id}' should be the"
-                    f" {len(self.classes or ())} classes of the model, but are others: give it the"
-                    " model's classes in their order, or no candidates"
-                )
+        return self._predictions(with_classes(items, self.classes), progress)
 
     def _predictions(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None
     ) -> Iterator[dict[str, Any]]:
         for start in range(0, len(items), CHUNK):
-            chunk = [self._own(item) for item in items[start : start + CHUNK]]
+            chunk = items[start : start + CHUNK]
             block = self.features.transform(chunk)
             if progress is not None:
                 progress(start + len(chunk), len(items))
             rows = zip(chunk, block, self.probabilities(block), strict=True)
             for item, inputs, policy in rows:
                 yield self._prediction(item, inputs, policy)
-
-    def _own(self, item: Item) -> Item:
-        """`item` with the model's classes as candidates, where it has a fixed label set."""
-        return item if self.classes is None else replace(item, candidates=self.classes)
 
     def _prediction(self, item: Item, inputs: Any, policy: Array) -> dict[str, Any]:
         view = self.scorer.bounds(inputs, tuple(range(len(item.candidates))))
@@ -174,6 +160,24 @@ class Model:
         head = restore_head(load("head")) if about["head"] else None
         abstaining = None if about["abstain"] is None else Threshold(**about["abstain"])
         return cls(features, scorer, head, classes, about["columns"], abstaining)
+
+
+def with_classes(items: Sequence[Item], classes: tuple[str, ...] | None) -> Sequence[Item]:
+    """The items with the `classes` of a model as their candidates, where it has any.
+
+    Raises:
+        DataError: an item brings other candidates.
+    """
+    if classes is None:
+        return items
+    for item in items:
+        if item.candidates not in ((), classes):
+            raise DataError(
+                f"the candidates of item '{item.id}' should be the {len(classes)} classes of the"
+                " model, but are others: give it the model's classes in their order, or no"
+                " candidates"
+            )
+    return [replace(item, candidates=classes) for item in items]
 
 
 def _about(folder: Path) -> dict[str, Any]:

@@ -74,8 +74,7 @@ class Budget(Fact):
         owned: labels that were already owned and cost nothing.
         audit: labels bought for an audit and kept out of training.
         released: labels that were asked and released unanswered.
-        open: answers not yet returned; None in facts written before it was counted, where it is
-            asked less answered.
+        open: answers not yet returned.
     """
 
     labels: int
@@ -91,7 +90,7 @@ class Budget(Fact):
     owned: int = 0
     audit: int = 0
     released: int = 0
-    open: int | None = None
+    open: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,6 @@ def without_text(facts: Facts, class_names: bool = False) -> Facts:
         settings=tuple(map(_without_words, facts.settings)),
         asking=_without_people(facts.asking),
         language=_without_template(facts.language),
-        warnings=tuple(_without_names(warning) for warning in facts.warnings),
     )
 
 
@@ -181,9 +180,3 @@ def _without_template(model: LanguageModel | None) -> LanguageModel | None:
     if model is None:
         return None
     return replace(model, scoring=replace(model.scoring, template="(left out)"))
-
-
-def _without_names(warning: str) -> str:
-    """A warning as it is now; older facts have one that lists classes."""
-    before, sign, _ = warning.partition("classes that differ only in case or spaces:")
-    return f"{before}some classes differ only in case or spaces" if sign else warning

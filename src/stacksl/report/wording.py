@@ -154,13 +154,8 @@ def bought(facts: Facts) -> str:
         sentence += " for the audit"
     else:
         sentence += f", {share}"
-    waiting = _waiting(facts)
+    waiting = budget.open
     return f"{sentence}; {plural(waiting, 'answer')} still out." if waiting > 0 else f"{sentence}."
-
-
-def _waiting(facts: Facts) -> int:
-    budget = facts.budget
-    return budget.asked - budget.answered if budget.open is None else budget.open
 
 
 def outcome(facts: Facts) -> str:

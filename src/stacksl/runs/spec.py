@@ -7,7 +7,7 @@ its origin, the place of the data, and the versions.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -30,6 +30,7 @@ from stacksl.version import __version__
 
 PENDING = "pending"  # prefix in `resolved.toml` of a change that is not in the ledger yet
 REOPEN = "pending_reopen"
+PENDING_CLASSES = "pending_classes"
 
 CHANGEABLE = {
     "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
@@ -122,9 +123,7 @@ class RunSpec:
         found = {f"column_{role}": name for role, name in self.dataset.columns.items()}
         origin = {f"origin_{name}": where for name, where in self.resolved.origin.items()}
         everything |= {**counted, **found, **versions(self.settings.plugins), **origin}
-        self.folder.write_toml(
-            "resolved.toml", {**facts, **preset, **everything}, "everything this run was made with"
-        )
+        self.folder.write_resolved({**facts, **preset, **everything})
         self.folder.write_toml(
             "run.toml", {**facts, **self.resolved.explicit()}, "what differs from the defaults"
         )
@@ -138,7 +137,7 @@ class RunSpec:
             SettingsError: a plugin of the run cannot be imported.
             DataError: if the data file is missing.
         """
-        table = folder.read_toml("resolved.toml")
+        table = folder.resolved()
         load_plugins(table.get("plugins"))
         try:
             kind = settings_type(table["gate"])
@@ -165,7 +164,7 @@ class RunSpec:
         sources = sources if kept is None else sources.with_classes(kept)
         sources = sources.with_added_classes(_pending_classes(table, sources.classes))
         resolved = Resolved(settings, origin, table.get("preset"))
-        more = tuple(_more(table))
+        more = tuple(More(*each) for each in table.get("more", ()))
         for each in more:
             sources = with_more(sources, each, settings)
         sources = as_it_was(folder, sources)
@@ -180,19 +179,19 @@ class RunSpec:
         The digest of the present file stays valid until the next one is written, so that a kill
         between the two writes loses nothing.
         """
-        table = self.folder.read_toml("resolved.toml")
+        table = self.folder.resolved()
         known = str(table.get(CLASSES_DIGEST, "")).split(",")
         new = sha256(text.encode()).hexdigest()
         if new not in known:
             table[CLASSES_DIGEST] = f"{_classes_digest(self.folder)},{new}"
-            self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+            self.folder.write_resolved(table)
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Add `facts` on how the run computes to `resolved.toml`; known ones are not changed."""
-        table = self.folder.read_toml("resolved.toml")
+        table = self.folder.resolved()
         if facts.keys() - table.keys():
             everything = {**facts, **table}
-            self.folder.write_toml("resolved.toml", everything, "everything this run was made with")
+            self.folder.write_resolved(everything)
 
     def with_training(self, settings: Mapping[str, Any]) -> Settings:
         """The run's settings with changed settings of training.
@@ -225,10 +224,10 @@ class RunSpec:
         differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         if not differ:
             return self, []
-        table = self.folder.read_toml("resolved.toml")
+        table = self.folder.resolved()
         table |= {name: new for name, (_, new) in differ.items()}
         table |= {f"origin_{name}": "resume" for name in differ}
-        self.folder.write_toml("resolved.toml", table, "everything this run was made with")
+        self.folder.write_resolved(table)
         origin = {**self.resolved.origin, **dict.fromkeys(differ, "resume")}
         said = [
             f"{name} was {old} until the run was resumed with {new}"
@@ -238,7 +237,7 @@ class RunSpec:
 
     def changed_versions(self) -> list[str]:
         """A warning for each library whose version differs from that at the start of the run."""
-        table = self.folder.read_toml("resolved.toml")
+        table = self.folder.resolved()
         return [
             f"this run began with {name.removeprefix('version_')} {table[name]} and continues with"
             f" {now}: its numbers may differ from an undisturbed run's"
@@ -276,28 +275,14 @@ def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
 
 def _pending_classes(table: Mapping[str, Any], known: Classes | None) -> dict[str, str]:
     """The classes of a pending change that the file does not have yet, with descriptions."""
-    if f"{PENDING}_class_1" not in table or known is None:
-        return {}
-    missing = int(table["classes_now"]) - len(known.names)
-    numbers = range(1, missing + 1)  # the list is written with all of them or none
-    names = (f"{PENDING}_class_{number}" for number in numbers)
-    return {str(table[name]): str(table[f"{name}_means"]) for name in names}
-
-
-def _more(table: Mapping[str, Any]) -> Iterator[More]:
-    """The files added after the run began, in their order."""
-    number = 1
-    while (path := table.get(f"more_{number}")) is not None:
-        owned = table[f"more_{number}_kind"] == "owned"
-        yield More("owned" if owned else "pool", str(path))
-        number += 1
+    names = () if known is None else known.names
+    return {name: said for name, said in table.get(PENDING_CLASSES, ()) if name not in names}
 
 
 def _terms(table: Mapping[str, Any]) -> Terms | None:
     if "labels_now" not in table:
         return None
-    audits = tuple(int(size) for size in str(table["audits_now"]).split(",") if size)
-    return Terms(int(table["labels_now"]), table.get("money_now"), audits)
+    return Terms(int(table["labels_now"]), table.get("money_now"), tuple(table["audits_now"]))
 
 
 def _beside(folder: RunFolder, source: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -139,18 +140,19 @@ def _row(each: Mapping[str, Any]) -> tuple[object, ...]:
     return (each["run"], each["state"], each["rounds"], each["asked"], each["budget"], accuracy)
 
 
-def _first_lines(known: Mapping[str, Any], package: str = "") -> dict[str, str]:
-    """Each name with the first sentence of its description.
+def _first_lines(module: str, registry: str) -> dict[str, str]:
+    """Each name in a registry of a module with the first sentence of its description.
 
     A function without a word of its own only picks one of the classes of a module: that module
-    of the `package` whose name is the registry's, and then its docstring is the one.
+    beside the registry whose name is the registry's, and then its docstring is the one.
     """
-    return {name: _first(_doc(name, known[name], package)) for name in sorted(known)}
+    known = getattr(import_module(module), registry)
+    return {name: _first(_doc(name, known[name], module)) for name in sorted(known)}
 
 
 def _doc(name: str, what: Any, package: str) -> str | None:
     said: str | None = what.__doc__
-    if said or not package:
+    if said:
         return said
     return import_module(f"{package}.{name}").__doc__
 
@@ -161,9 +163,10 @@ def _first(doc: str | None) -> str:
 
 
 def _gates() -> dict[str, str]:
-    from stacksl.core.gates.registry import BASELINES, GATES
+    from stacksl.core.gates.registry import BASELINES
 
-    return _first_lines({name: kind for name, kind in GATES.items() if name not in BASELINES})
+    known = _first_lines("stacksl.core.gates.registry", "GATES")
+    return {name: about for name, about in known.items() if name not in BASELINES}
 
 
 def _settings() -> dict[str, str]:
@@ -173,18 +176,6 @@ def _settings() -> dict[str, str]:
     about = {name: field.description or "" for name, field in Settings.model_fields.items()}
     own = (name for name in known_settings() if name not in about)
     return {**about, **{name: f"Of the gate {' or '.join(owners_of(name))}." for name in own}}
-
-
-def _scorers() -> dict[str, str]:
-    from stacksl.core.scorers import SCORERS
-
-    return _first_lines(SCORERS, "stacksl.core.scorers")
-
-
-def _followers() -> dict[str, str]:
-    from stacksl.core.followers import FOLLOWERS
-
-    return _first_lines(FOLLOWERS)
 
 
 def _presets() -> dict[str, str]:
@@ -197,16 +188,8 @@ def _presets() -> dict[str, str]:
 
 
 def _labelers() -> dict[str, str]:
-    from stacksl.labelers.registry import LABELERS
-
     people = "`file`: people, in sheets that any spreadsheet opens; `stacksl answer` takes them"
-    return {"file": people, **_first_lines(LABELERS)}
-
-
-def _features() -> dict[str, str]:
-    from stacksl.features import FEATURES
-
-    return _first_lines(FEATURES, "stacksl.features")
+    return {"file": people, **_first_lines("stacksl.labelers.registry", "LABELERS")}
 
 
 def _objectives() -> dict[str, str]:
@@ -224,10 +207,10 @@ def _studies() -> dict[str, str]:
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "settings": _settings,
     "gates": _gates,
-    "scorers": _scorers,
-    "followers": _followers,
+    "scorers": partial(_first_lines, "stacksl.core.scorers", "SCORERS"),
+    "followers": partial(_first_lines, "stacksl.core.followers", "FOLLOWERS"),
     "labelers": _labelers,
-    "features": _features,
+    "features": partial(_first_lines, "stacksl.features", "FEATURES"),
     "presets": _presets,
     "objectives": _objectives,
     "studies": _studies,

@@ -60,7 +60,7 @@ def run(
     if dry_run:
         print(as_json(plan_facts(plan)) if json else _shown_plan(plan))
         return
-    if not quiet and plan.test is None:
+    if not quiet and plan.spec.test is None:
         print(_expected(plan), file=sys.stderr)
     if plan.money is not None:
         _agree(plan, yes)
@@ -114,7 +114,7 @@ def resume(
 
 def _killed(run: Run) -> str:
     """The warning about a run that was killed."""
-    adapts = "model" in run.folder.read_toml("resolved.toml")
+    adapts = "model" in run.folder.resolved()
     more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
     return f"this run was killed, or the machine went down; it continues where it was{more}"
 
@@ -154,7 +154,7 @@ def _expected(plan: Plan) -> str:
     """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
 
-    return expected_width(plan.audit, plan.labels)
+    return expected_width(plan.spec.audit, plan.labels)
 
 
 def _agree(plan: Plan, yes: bool) -> None:
@@ -182,7 +182,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "items": len(plan.dataset.items),
         "rejected": len(plan.dataset.rejected),
         "labels": plan.labels,
-        "audit": plan.audit,
+        "audit": plan.spec.audit,
         "rounds": plan.rounds,
         "money": _money(plan),
         "run": plan.out,
@@ -194,7 +194,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
 def _money(plan: Plan) -> dict[str, float] | None:
     if plan.money is None:
         return None
-    return {"price": plan.budget.price / MICRO, "most": plan.money / MICRO}
+    return {"price": plan.spec.budget.price / MICRO, "most": plan.money / MICRO}
 
 
 def _shown_plan(plan: Plan) -> str:
@@ -202,7 +202,7 @@ def _shown_plan(plan: Plan) -> str:
         [
             ("Items", f"{count(len(plan.dataset.items))} from {plan.dataset.name}"),
             ("Labels", f"{count(plan.labels)} at most"),
-            ("Audit", _expected(plan) if plan.test is None else None),
+            ("Audit", _expected(plan) if plan.spec.test is None else None),
             ("Cost", f"{dollars(plan.money)} at most" if plan.money is not None else None),
             ("Gate", plan.settings.gate),
             ("Model", plan.settings.model),
@@ -257,7 +257,7 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
             ),
         ]
     )
-    if run.folder.read_toml("resolved.toml")["labeler"] == "file":
+    if run.folder.resolved()["labeler"] == "file":
         return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
     return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
 
@@ -294,7 +294,7 @@ def _left_over(folder: Path, result: dict[str, Any]) -> str | None:
     if money is None or result["left"] or not money["price"]:
         return None
     run = RunFolder.open(folder)
-    table = run.read_toml("resolved.toml")
+    table = run.resolved()
     if not str(table["budget"]).startswith("$") or table["mode"] != "pool":
         return None
     if result["spent"] >= read_facts(run).data.items:

@@ -7,8 +7,8 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from stacksl.data.writing import write_whole
 from stacksl.errors import DataError
+from stacksl.files.atomic import replace_file
 from stacksl.labelers.sheets.cells import guarded, is_too_long, shortened, visible
 from stacksl.labelers.sheets.options import listed, pointed
 from stacksl.labelers.sheets.rows import COLUMNS, Asked
@@ -123,6 +123,6 @@ def write_file(path: Path, text: str, mode: int, *, replace: bool = False) -> No
                 raise DataError(f"'{path}' is there already and may hold answers: move it away")
             path.chmod(mode)
             return
-        write_whole(path, payload, mode)
+        replace_file(path, payload, mode)
     except OSError as error:
         raise DataError(f"cannot write '{path}': {error.strerror or error}") from None

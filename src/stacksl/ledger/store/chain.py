@@ -31,11 +31,10 @@ def genesis(run: str, budget: int, money: int | None, price: int, created: int) 
     return sha256(canonical(terms).encode()).hexdigest()
 
 
-def link_hash(run: str, seq: int, entry: Entry, previous: str) -> str:
+def link_hash(seq: int, entry: Entry, previous: str) -> str:
     """SHA-256 of the previous hash and the canonical JSON of the row, hexadecimal."""
     fields = [
         previous,
-        run,
         seq,
         entry.time,
         entry.event,
@@ -52,13 +51,13 @@ def link_hash(run: str, seq: int, entry: Entry, previous: str) -> str:
     return sha256(canonical(fields).encode()).hexdigest()
 
 
-def chain(run: str, head: Head, entries: Iterable[Entry]) -> list[Link]:
+def chain(head: Head, entries: Iterable[Entry]) -> list[Link]:
     """The entries as links that follow `head`."""
     links = []
     seq, previous = head
     for entry in entries:
         seq += 1
-        own = link_hash(run, seq, entry, previous)
+        own = link_hash(seq, entry, previous)
         links.append(Link(seq, entry, previous, own))
         previous = own
     return links
@@ -70,7 +69,7 @@ Heads = Iterable[Head] | Mapping[str, Head]
 _Mark = tuple[Head, str]
 
 
-def walk(run: str, first: str, links: Iterable[Link], heads: Heads = ()) -> Iterator[Link]:
+def walk(first: str, links: Iterable[Link], heads: Heads = ()) -> Iterator[Link]:
     """Yield the links, each after it was verified.
 
     `first` is the hash that row 1 must follow, `heads` are ends that the chain once had.
@@ -82,7 +81,7 @@ def walk(run: str, first: str, links: Iterable[Link], heads: Heads = ()) -> Iter
     end = Head(0, first)
     marks = _passed(marks, end)
     for link in links:
-        _check(run, end, link)
+        _check(end, link)
         end = Head(link.seq, link.hash)
         marks = _passed(marks, end)
         yield link
@@ -100,7 +99,7 @@ def _marks(heads: Heads) -> list[_Mark]:
     return [(head, "a checkpoint") for head in sorted(heads)]
 
 
-def _check(run: str, end: Head, link: Link) -> None:
+def _check(end: Head, link: Link) -> None:
     if link.seq != end.count + 1:
         raise LedgerCorrupt(
             f"row {end.count + 1} of the ledger is missing, got row {link.seq} instead: "
@@ -111,7 +110,7 @@ def _check(run: str, end: Head, link: Link) -> None:
             f"row {link.seq} of the ledger should follow the hash {end.hash[:12]}, but has "
             f"{link.previous[:12]}: it was edited, restore the file from a copy"
         )
-    expected = link_hash(run, link.seq, link.entry, link.previous)
+    expected = link_hash(link.seq, link.entry, link.previous)
     if link.hash != expected:
         raise LedgerCorrupt(
             f"row {link.seq} of the ledger should have the hash {expected[:12]}, but has "

@@ -5,95 +5,61 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-from sqlalchemy import URL, create_engine, event, insert, make_url, select
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from typing import Any, Final
 
 from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.files.atomic import sync_folder
 from stacksl.ledger.events import Entry
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.chain import Link
-from stacksl.ledger.store.schema import events, runs, typed
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
+from stacksl.ledger.store.schema import EVENTS, Table
 
 _PAGE: Final = 4096
 _READERS: Final = 500  # milliseconds to wait for readers before the log is truncated
-_ENTRY = [events.c[name] for name in Entry.__dataclass_fields__]
-_LINK = [events.c.seq, *_ENTRY, events.c.previous, events.c.hash]
+_ENTRY: Final = tuple(Entry.__dataclass_fields__)
+_LINK: Final = ("seq", *_ENTRY, "previous", "hash")
 
 
 class Store:
-    """One open database that holds the chains of one or several runs.
+    """The open database file of a ledger.
 
-    Writers lock the whole ledger (`BEGIN IMMEDIATE` on SQLite, the run's row elsewhere) before
-    they read what they decide on. SQLite keeps a write-ahead log, and every commit is synced.
+    A writer locks the whole file (`BEGIN IMMEDIATE`) before it reads what it decides on. There is
+    a write-ahead log, and every commit is synced.
 
     Attributes:
-        name: the file or the address, without a password, for messages.
+        name: the file, for messages.
         fsyncs, fsync_seconds: how many transactions were made durable, and how long that took.
     """
 
-    def __init__(
-        self, where: str | Path, *, readonly: bool = False, patience: float = 30.0
-    ) -> None:
-        self._url = _url(where)
+    def __init__(self, path: Path, *, readonly: bool = False, patience: float = 30.0) -> None:
         self._patience = patience
         self.readonly = readonly
         self.fsyncs = 0
         self.fsync_seconds = 0.0
-        self.name = self._url.render_as_string(hide_password=True)
-        if self._sqlite:
-            self.name = str(self._url.database)
+        self.name = str(path)
         with self.sentences():
-            self.connection = self._connect(patience)
-
-    @property
-    def _sqlite(self) -> bool:
-        return self._url.get_backend_name() == "sqlite"
-
-    def _connect(self, patience: float) -> Connection:
-        if not self._sqlite:
-            return create_engine(self._url, poolclass=NullPool).connect()
-        path = Path(self.name)
-
-        def open_file() -> sqlite3.Connection:
-            if self.readonly:
-                return _open_readonly(path, patience)
-            _make_private(path)
-            return sqlite3.connect(path, timeout=patience, isolation_level=None)
-
-        engine = create_engine("sqlite://", creator=open_file, poolclass=NullPool)
-        if not self.readonly:
-            event.listen(engine, "connect", _prepare)
-        return engine.connect()
+            self.connection = (_open_readonly if readonly else _open)(path, patience)
 
     @contextmanager
     def sentences(self) -> Iterator[None]:
         """Turn the database's errors into ours, one sentence each."""
         try:
             yield
-        except IntegrityError as error:
+        except sqlite3.IntegrityError as error:
             raise LedgerError(
                 f"the ledger {self.name} refused a row that breaks its rules "
-                f"({error.orig}): something was recorded twice, nothing was written"
+                f"({error}): something was recorded twice, nothing was written"
             ) from error
-        except DBAPIError as error:
-            raise _sentence(self.name, str(error.orig)) from error
+        except sqlite3.Error as error:
+            raise _sentence(self.name, str(error)) from error
         except UnicodeDecodeError as error:  # raised by the decoding of an error message
             raise _sentence(self.name, "malformed text") from error
-        except (SQLAlchemyError, ImportError) as error:
-            raise LedgerError(f"the ledger {self.name} cannot be opened: {error}") from error
 
     @contextmanager
-    def writing(self, run: str | None = None) -> Iterator[Connection]:
+    def writing(self) -> Iterator[None]:
         """An exclusive write transaction; rolled back unless `commit` is called.
 
         Raises:
@@ -102,43 +68,54 @@ class Store:
         if self.readonly:
             raise LedgerError(f"the ledger {self.name} was opened for reading only")
         with self.sentences():
-            self.connection.rollback()  # a database may keep a read transaction open
-            if self._sqlite:
-                self.connection.exec_driver_sql("BEGIN IMMEDIATE")
-            elif run is not None:
-                row = select(runs.c.run).where(runs.c.run == run)
-                self.connection.execute(row.with_for_update())
+            self.connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self.connection
+                yield
             except BaseException:
                 self.connection.rollback()
-                # after a failed commit SQLAlchemy considers the transaction over, SQLite does not
-                self.connection.connection.rollback()
                 raise
 
     def commit(self) -> None:
         """Make the transaction durable, and count it."""
         start = time.perf_counter()
         with self.sentences():
-            self.connection.commit()
+            self.connection.execute("COMMIT")
         self.fsyncs += 1
         self.fsync_seconds += time.perf_counter() - start
 
-    def append(self, run: str, links: Sequence[Link]) -> None:
-        """Append links to a chain, in the open transaction."""
-        if links:
-            self.connection.execute(insert(events), [_values(run, link) for link in links])
+    def select(
+        self, table: Table, columns: Sequence[str] = (), rest: str = "", *values: object
+    ) -> Iterator[Any]:
+        """Yield rows as tuples, each checked by `Table.typed`.
 
-    def tail(self, run: str) -> Head | None:
+        Args:
+            table: what to read.
+            columns: of the rows, or all.
+            rest: SQL behind the table's name, with a `?` for each of the `values`.
+            values: those.
+        """
+        columns = columns or tuple(table.columns)
+        query = f"SELECT {', '.join(columns)} FROM {table.name} {rest}"
+        with self.sentences():
+            yield from table.typed(columns, self.connection.execute(query, values))
+
+    def insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+        """Insert rows, each with a value for every column, in the open transaction."""
+        names = ", ".join(f":{name}" for name in table.columns)
+        columns = ", ".join(table.columns)
+        self.connection.executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({names})", rows)
+
+    def append(self, links: Sequence[Link]) -> None:
+        """Append links to the chain, in the open transaction."""
+        self.insert(EVENTS, [_values(link) for link in links])
+
+    def tail(self) -> Head | None:
         """The last row's place and hash, or None for an empty chain."""
-        query = select(events.c.seq, events.c.hash).where(events.c.run == run)
-        found = self.connection.execute(query.order_by(events.c.seq.desc()).limit(1)).all()
-        rows = typed([events.c.seq, events.c.hash], found)
-        return next((Head(row.seq, row.hash) for row in rows), None)
+        last = self.select(EVENTS, ("seq", "hash"), "ORDER BY seq DESC LIMIT 1")
+        return next((Head(*row) for row in last), None)
 
     def links(
         self,
-        run: str,
         after: int = 0,
         *,
         upto: int | None = None,
@@ -149,53 +126,44 @@ class Store:
 
         Rows of the event `without` are left out, and so are those of none of the events `only`.
         """
-        query = select(*_LINK).where(events.c.run == run).order_by(events.c.seq).limit(_PAGE)
+        where, values = "WHERE seq > ?", list[object]()
         if upto is not None:
-            query = query.where(events.c.seq <= upto)
+            where, values = f"{where} AND seq <= ?", [*values, upto]
         if without is not None:
-            query = query.where(events.c.event != without)
+            where, values = f"{where} AND event != ?", [*values, without]
         if only:
-            query = query.where(events.c.event.in_(only))
+            places = ", ".join("?" for _ in only)
+            where, values = f"{where} AND event IN ({places})", [*values, *only]
+        rest = f"{where} ORDER BY seq LIMIT {_PAGE}"
         while True:
-            with self.sentences():
-                page = self.connection.execute(query.where(events.c.seq > after)).all()
-            for row in typed(_LINK, page):
+            page = list(self.select(EVENTS, _LINK, rest, after, *values))
+            for row in page:
                 yield Link(row[0], Entry(*row[1:-2]), row[-2], row[-1])
             if len(page) < _PAGE:
                 return
             after = page[-1][0]
 
-    def certified(self, run: str) -> tuple[set[str], int]:
+    def certified(self) -> tuple[set[str], int]:
         """The surrogates of the items with a certificate on disk, and the highest round."""
-        query = select(events.c.item, events.c.round).where(
-            events.c.run == run, events.c.event == "round"
-        )
         seen, last = set(), 0
-        with self.sentences():
-            rows = self.connection.execute(query)
-            for item, round in typed([events.c.item, events.c.round], rows):
-                seen.add(item)
-                last = max(last, round)
+        for item, round in self.select(EVENTS, ("item", "round"), "WHERE event = 'round'"):
+            seen.add(item)
+            last = max(last, round)
         return seen, last
 
-    def certificate(self, run: str, round: int) -> Entry | None:
+    def certificate(self, round: int) -> Entry | None:
         """The `round` row of a round, if it is on disk."""
-        query = select(*_ENTRY).where(
-            events.c.run == run, events.c.event == "round", events.c.round == round
-        )
-        with self.sentences():
-            found = self.connection.execute(query).all()
-        return next((Entry(*row) for row in typed(_ENTRY, found)), None)
+        found = self.select(EVENTS, _ENTRY, "WHERE event = 'round' AND round = ?", round)
+        return next((Entry(*row) for row in found), None)
 
     @property
     def unclean(self) -> bool:
         """Whether the file may still hold bytes of erased rows."""
-        return self._sqlite and bool(self._pragma("user_version"))
+        return bool(self._pragma("user_version"))
 
     def mark_unclean(self) -> None:
         """Record, in the open transaction, that the rows it erases are to be wiped."""
-        if self._sqlite:
-            self._pragma("user_version=1")
+        self._pragma("user_version=1")
 
     def wipe(self) -> None:
         """Remove the bytes of erased rows from the file and those that SQLite keeps beside it.
@@ -206,12 +174,9 @@ class Store:
         Raises:
             LedgerError: another process reads the ledger, or the disk is full.
         """
-        if not self._sqlite:
-            return
         with self.sentences():
-            self.connection.rollback()
             self._pragma("temp_store=MEMORY")  # VACUUM must leave no copy in another folder
-            self.connection.exec_driver_sql("VACUUM")
+            self.connection.execute("VACUUM")
             busy = self._pragma("wal_checkpoint(TRUNCATE)")
         if busy:
             raise LedgerError(
@@ -228,27 +193,23 @@ class Store:
         lost; damage in the file is found by `verify`. Where another process reads, or the disk is
         full, the log is kept: it is as durable as the file.
         """
-        if self._sqlite and not self.readonly:
-            with suppress(DBAPIError):
+        if not self.readonly:
+            with suppress(sqlite3.Error):
                 self._pragma(f"busy_timeout={_READERS}")
                 self._pragma("wal_checkpoint(TRUNCATE)")
                 self._pragma(f"busy_timeout={round(1000 * self._patience)}")
 
     def _pragma(self, words: str) -> int:
         """The first number of a PRAGMA's result; 0 where it has none."""
-        result = self.connection.exec_driver_sql(f"PRAGMA {words}")
-        row = result.first() if result.returns_rows else None
+        row = self.connection.execute(f"PRAGMA {words}").fetchone()
         return 0 if row is None else int(row[0])
 
     def close(self) -> None:
         """Close the database."""
-        if self.connection.closed:
-            return
-        with self.sentences():
+        with self.sentences(), suppress(sqlite3.ProgrammingError):  # closed before
             self.connection.rollback()
             self.empty_log()
             self.connection.close()
-            self.connection.engine.dispose()
 
 
 def expect_file(path: Path) -> None:
@@ -279,11 +240,7 @@ def place_file(draft: Path, path: Path) -> None:
     """
     try:
         os.replace(draft, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError as fault:
         raise LedgerError(
             f"the ledger {path} cannot be written ({fault.strerror}): make room, or give yourself"
@@ -291,16 +248,13 @@ def place_file(draft: Path, path: Path) -> None:
         ) from fault
 
 
-def _url(where: str | Path) -> URL:
-    text = str(where)
-    if "://" in text:
-        try:
-            return make_url(text)
-        except SQLAlchemyError as error:
-            raise LedgerError(
-                f"expected a path or a database URL, got {text!r}: {error}"
-            ) from error
-    return URL.create("sqlite", database=text)
+def _open(path: Path, patience: float) -> sqlite3.Connection:
+    """Open the file for writing; a missing one is created."""
+    _make_private(path)
+    connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
 
 
 def _open_readonly(path: Path, patience: float) -> sqlite3.Connection:
@@ -329,16 +283,9 @@ def _make_private(path: Path) -> None:
         os.close(handle)
 
 
-def _prepare(connection: Any, _record: object) -> None:
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _values(run: str, link: Link) -> dict[str, object]:
-    entry = link.entry
-    values: dict[str, object] = {name: getattr(entry, name) for name in Entry.__dataclass_fields__}
-    values.update(run=run, seq=link.seq, previous=link.previous, hash=link.hash)
-    return values
+def _values(link: Link) -> dict[str, object]:
+    values: dict[str, object] = {name: getattr(link.entry, name) for name in _ENTRY}
+    return values | {"seq": link.seq, "previous": link.previous, "hash": link.hash}
 
 
 _SENTENCES: Final = (

@@ -7,16 +7,12 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sqlalchemy import func, insert, select, update
-
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import buried, canonical, tombstone
 from stacksl.ledger.purchases import ItemRecord
-from stacksl.ledger.store.schema import items, typed
+from stacksl.ledger.store.schema import ITEMS
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
-
     from stacksl.ledger.store.database import Store
 
 _NAMED: Final = 3
@@ -54,9 +50,8 @@ class Items:
     hash. Without the salt neither reveals anything about the item.
     """
 
-    def __init__(self, store: Store, run: str) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._run = run
         self.read()
 
     def read(self) -> None:
@@ -72,46 +67,41 @@ class Items:
     def _item(self, surrogate: str) -> _Item | None:
         """The row of a surrogate; None where there is none."""
         if surrogate not in self._items:
-            self._look_up(items.c.surrogate == surrogate)
+            self._look_up("surrogate", surrogate)
         return self._items.get(surrogate)
 
     def _known(self, id: str) -> str | None:
         """The surrogate of an item or a tombstone; None where the id is unknown."""
         if id not in self._surrogates:
-            self._look_up(items.c.id == id)
+            self._look_up("id", id)
         if id not in self._surrogates and (surrogate := buried(id)) is not None:
             self._item(surrogate)
         return self._surrogates.get(id)
 
-    def _look_up(self, which: ColumnElement[bool] | None = None) -> None:
-        """Read one row, or all of them where none is named or many were read before."""
+    def _look_up(self, column: str = "", value: str = "") -> None:
+        """Read the row with a value, or all rows where no column is named or many were read."""
         if self._whole:
             return
-        query = select(items).where(items.c.run == self._run)
-        self._whole = which is None or len(self._items) >= _FEW
-        if which is not None and not self._whole:
-            query = query.where(which)
-        with self._store.sentences():
-            for row in typed(items.c, self._store.connection.execute(query)):
-                item = _Item(row.id, row.size, row.salt, row.content_hash)
-                self._items[row.surrogate] = item
-                self._surrogates[item.name(row.surrogate)] = row.surrogate
+        self._whole = not column or len(self._items) >= _FEW
+        which = () if self._whole else (f"WHERE {column} = ?", value)
+        for surrogate, *row in self._store.select(ITEMS, (), *which):
+            item = self._items[surrogate] = _Item(*row)
+            self._surrogates[item.name(surrogate)] = surrogate
 
     @staticmethod
-    def write(connection: Connection, run: str, records: Iterable[ItemRecord]) -> None:
-        """Insert items.
+    def write(store: Store, records: Iterable[ItemRecord]) -> None:
+        """Insert items, in the open transaction.
 
         Raises:
             LedgerError: an id appears twice.
         """
-        rows = list(_entered(run, records))
+        rows = list(_entered(records))
         seen: set[object] = set()
         for row in rows:
             if row["id"] in seen:
                 raise LedgerError(f"item ids should be unique, got '{row['id']}' twice")
             seen.add(row["id"])
-        if rows:
-            connection.execute(insert(items), rows)
+        store.insert(ITEMS, rows)
 
     def fresh(self, records: Iterable[ItemRecord]) -> list[ItemRecord]:
         """The records that are not in the table yet.
@@ -134,9 +124,10 @@ class Items:
 
     def erase(self, surrogate: str) -> None:
         """Clear an item's row except for K, in the open transaction; `read` afterwards."""
-        mine = (items.c.run == self._run, items.c.surrogate == surrogate)
-        nothing = dict.fromkeys(("id", "salt", "content_hash"))
-        self._store.connection.execute(update(items).where(*mine).values(nothing))
+        self._store.connection.execute(
+            "UPDATE items SET id = NULL, salt = NULL, content_hash = NULL WHERE surrogate = ?",
+            (surrogate,),
+        )
 
     def words(self, surrogate: str, text: str | None, note: str | None) -> str | None:
         """The hash of free texts with the item's salt, as the chain holds it; None for no text.
@@ -157,8 +148,8 @@ class Items:
 
     def __len__(self) -> int:
         with self._store.sentences():
-            mine = select(func.count()).where(items.c.run == self._run)
-            return int(self._store.connection.execute(mine).scalar_one())
+            query = self._store.connection.execute("SELECT count(*) FROM items")
+            return int(query.fetchone()[0])
 
     def __contains__(self, item: object) -> bool:
         return isinstance(item, str) and self._known(item) is not None
@@ -190,9 +181,8 @@ class Items:
     @property
     def largest(self) -> int:
         """The largest K of all items; 0 where none is known."""
-        with self._store.sentences():
-            most = select(func.max(items.c.size)).where(items.c.run == self._run)
-            return self._store.connection.execute(most).scalar() or 0
+        sizes = self._store.select(ITEMS, ("size",), "ORDER BY size DESC LIMIT 1")
+        return next((size or 0 for (size,) in sizes), 0)
 
     def commitment(self, surrogate: str) -> str | None:
         """The salted hash of an item in the chain; None where it was forgotten."""
@@ -264,12 +254,11 @@ def _some(ids: list[str], what: str) -> str:
     return f"{what.format(len(ids))} ({', '.join(ids[:_NAMED])}{more})"
 
 
-def _entered(run: str, records: Iterable[ItemRecord]) -> Iterator[dict[str, object]]:
+def _entered(records: Iterable[ItemRecord]) -> Iterator[dict[str, object]]:
     for record in records:
         noise = os.urandom(24).hex()
         salt, surrogate = noise[:32], noise[32:]
         yield {
-            "run": run,
             "surrogate": surrogate,
             "id": record.id,
             "size": record.size,

@@ -1,6 +1,6 @@
 """The ledger's tables, and the number of their format.
 
-`runs` holds what a run may spend, `events` the chain. The chain names an item by a random
+`terms` holds what the run may spend, `events` the chain. The chain names an item by a random
 surrogate, a person by a random code and free texts by a salted hash; the other tables hold what
 these stand for, so that forgetting an item never changes the chain.
 """
@@ -8,185 +8,172 @@ these stand for, so that forgetting an item never changes the chain.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from operator import contains
-from typing import Any, Final
-
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    insert,
-    inspect,
-    select,
-    text,
-)
+from typing import TYPE_CHECKING, Any, Final
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 
-METADATA: Final = MetaData()
+if TYPE_CHECKING:
+    import sqlite3
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
-formats: Final = Table("format", METADATA, Column("number", Integer, primary_key=True))
-"""One row: the format of the file. No other table is read before it."""
+_KINDS: Final[dict[str, tuple[str, set[type]]]] = {
+    "int": ("INTEGER NOT NULL", {int}),
+    "str": ("TEXT NOT NULL", {str}),
+    "int?": ("INTEGER", {int, type(None)}),
+    "str?": ("TEXT", {str, type(None)}),
+}
 
-runs: Final = Table(
-    "runs",
-    METADATA,
-    Column("run", String(200), primary_key=True),
-    Column("budget", BigInteger, nullable=False),  # labels
-    Column("money", BigInteger),  # micro-units, or null
-    Column("price", BigInteger, nullable=False),  # micro-units a label, at most
-    Column("created", BigInteger, nullable=False),  # microseconds
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its columns with the types of their values, `?` where they may be null."""
+
+    name: str
+    columns: dict[str, str]
+    key: str
+
+    def sql(self) -> str:
+        """The statement that makes it."""
+        columns = ", ".join(f"{name} {_KINDS[kind][0]}" for name, kind in self.columns.items())
+        return f"CREATE TABLE {self.name} ({columns}, PRIMARY KEY ({self.key}))"
+
+    def typed(self, columns: Iterable[str], rows: Iterable[Any]) -> Iterator[Any]:
+        """Yield the `rows`, each after a check that its values have the types of their `columns`.
+
+        SQLite accepts a text in a column of integers, so a damaged file can hold one.
+
+        Raises:
+            LedgerCorrupt: naming the table and the column.
+        """
+        columns = tuple(columns)
+        kinds: list[set[type]] = [_KINDS[self.columns[name]][1] for name in columns]
+        for row in rows:
+            if not all(map(contains, kinds, map(type, row))):
+                pairs = zip(columns, kinds, row, strict=True)
+                wrong = next(name for name, kind, value in pairs if type(value) not in kind)
+                raise LedgerCorrupt(
+                    f"the column '{wrong}' of the ledger's table '{self.name}' holds a value of"
+                    " another type: the file is damaged, restore it from a copy"
+                )
+            yield row
+
+
+_FORMAT_TABLE = Table("format", {"number": "int"}, "number")  # read before any other table
+
+TERMS: Final = Table(
+    "terms",
+    {
+        "run": "str",
+        "budget": "int",  # labels
+        "money": "int?",  # micro-units
+        "price": "int",  # micro-units a label, at most
+        "created": "int",  # microseconds
+    },
+    "run",
 )
-"""What each run may spend; row 1 of its chain follows a hash of this."""
+"""One row: what the run may spend; row 1 of the chain follows a hash of it."""
 
-items: Final = Table(
+ITEMS: Final = Table(
     "items",
-    METADATA,
-    Column("run", String(200), primary_key=True),
-    Column("surrogate", String(32), primary_key=True),
-    Column("id", Text),
-    Column("size", Integer),
-    Column("salt", String(32)),
-    Column("content_hash", String(64)),
-    Index("items_id", "run", "id", unique=True),
+    {"surrogate": "str", "id": "str?", "size": "int?", "salt": "str?", "content_hash": "str?"},
+    "surrogate",
 )
 """The id and the salt of each item, which the chain must not hold."""
 
-names: Final = Table(
-    "names",
-    METADATA,
-    Column("run", String(200), primary_key=True),
-    Column("code", String(16), primary_key=True),
-    Column("name", Text, nullable=False),
-    Index("names_name", "run", "name", unique=True),
-)
+NAMES: Final = Table("names", {"code": "str", "name": "str"}, "code")
 """The names for the codes of the chain: annotators, and the sources of owned labels."""
 
-texts: Final = Table(
+TEXTS: Final = Table(
     "texts",
-    METADATA,
-    Column("run", String(200), primary_key=True),
-    Column("item", String(32), primary_key=True),
-    Column("words", String(64), primary_key=True),  # the salted hash that the chain holds
-    Column("text", Text),
-    Column("note", Text),
+    {"item": "str", "words": "str", "text": "str?", "note": "str?"},
+    "item, words",  # `words` is the salted hash that the chain holds
 )
 """The free texts of answers: the right text of a none-of-these, and notes."""
 
-handed: Final = Table(
+HANDED: Final = Table(
     "handed",
-    METADATA,
-    Column("run", String(200), primary_key=True),
-    Column("key", String(32), primary_key=True),
-    Column("place", BigInteger, nullable=False),  # in the order of handing out, from 1
-    Column("item", String(32), nullable=False),
-    Column("slot", Integer, nullable=False),
-    Column("token", Integer, nullable=False),
-    Column("annotator", String(16), nullable=False),
-    Column("sheet", Integer, nullable=False),
-    Column("shown", Text, nullable=False),  # candidate indices as shown, JSON
+    {
+        "place": "int",  # in the order of handing out, from 1
+        "key": "str",
+        "item": "str",
+        "slot": "int",
+        "token": "int",
+        "annotator": "str",
+        "sheet": "int",
+        "shown": "str",  # candidate indices as shown, JSON
+    },
+    "key",
 )
 """Which lease was handed to whom, on which row of which sheet."""
 
-events: Final = Table(
+EVENTS: Final = Table(
     "events",
-    METADATA,
-    Column("run", String(200), primary_key=True),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("time", BigInteger, nullable=False),
-    Column("event", String(16), nullable=False),
-    Column("round", BigInteger),
-    Column("item", String(32)),
-    Column("slot", Integer),
-    Column("token", Integer),
-    Column("number", Integer),
-    Column("purpose", String(8)),
-    Column("labeler", Text),
-    Column("price", BigInteger),
-    Column("payload", Text, nullable=False),
-    Column("previous", String(64), nullable=False),
-    Column("hash", String(64), nullable=False),
+    {
+        "seq": "int",
+        "time": "int",
+        "event": "str",
+        "round": "int?",
+        "item": "str?",
+        "slot": "int?",
+        "token": "int?",
+        "number": "int?",
+        "purpose": "str?",
+        "labeler": "str?",
+        "price": "int?",
+        "payload": "str",
+        "previous": "str",
+        "hash": "str",
+    },
+    "seq",
 )
 """The chain, append-only."""
 
+_TABLES: Final = (_FORMAT_TABLE, TERMS, ITEMS, NAMES, TEXTS, HANDED, EVENTS)
 
-def make_tables(connection: Connection) -> None:
-    """Create missing tables, in the transaction of `connection`."""
-    METADATA.create_all(connection)
-    if connection.execute(select(formats)).first() is None:
-        connection.execute(insert(formats).values(number=FORMAT))
+_ONCE: Final = (
+    "items (id)",
+    "names (name)",
+    "events (round) WHERE event = 'round'",
+    "events (item, slot, token) WHERE event = 'reserved'",
+    "events (item, slot, token) WHERE event = 'released'",
+    "events (item, slot, token) WHERE event = 'answered'",
+    "events (item, slot) WHERE event = 'answered'",
+    "events (item) WHERE event = 'learnt'",
+    "events (item, slot, number) WHERE event = 'corrected'",
+)
+"""Columns in which no two rows may be equal."""
 
 
-def expect_format(connection: Connection) -> None:
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables, in the open transaction of `connection`."""
+    for table in _TABLES:
+        connection.execute(table.sql())
+    for number, columns in enumerate(_ONCE, start=1):
+        connection.execute(f"CREATE UNIQUE INDEX once_{number} ON {columns}")
+    connection.execute("INSERT INTO format VALUES (?)", (FORMAT,))
+
+
+def expect_format(connection: sqlite3.Connection) -> None:
     """Check that a database is a ledger of the format that this version reads.
 
     Raises:
         LedgerError: it is not a ledger, or has an older or newer format.
     """
-    found = inspect(connection).get_table_names()
-    if events.name not in found:
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    if (EVENTS.name,) not in names:
         raise LedgerError(
             "expected a ledger, got a database without its tables: name the ledger.db of a run"
         )
-    rows = connection.execute(select(formats)).all() if formats.name in found else ()
-    number = next((row.number for row in typed(formats.c, rows)), 0)
+    known = (_FORMAT_TABLE.name,) in names
+    rows = connection.execute("SELECT number FROM format").fetchall() if known else ()
+    number = next((number for (number,) in _FORMAT_TABLE.typed(["number"], rows)), 0)
     if number != FORMAT:
         newer = number > FORMAT
         raise LedgerError(
             f"the ledger has format {number}, this version of stacksl reads format {FORMAT}: "
             + ("install a newer stacksl" if newer else "use the version that wrote it")
         )
-
-
-def typed(columns: Iterable[Column[Any]], rows: Iterable[Any]) -> Iterator[Any]:
-    """Yield the `rows`, each after a check that its values have the types of their `columns`.
-
-    SQLite accepts a text in a column of integers, so a damaged file can hold one.
-
-    Raises:
-        LedgerCorrupt: naming the table and the column.
-    """
-    columns = tuple(columns)
-    kinds: list[set[type]] = [{int if isinstance(c.type, Integer) else str} for c in columns]
-    for kind, column in zip(kinds, columns, strict=True):
-        kind |= {type(None)} if column.nullable else set()
-    for row in rows:
-        if not all(map(contains, kinds, map(type, row))):
-            wrong = next(
-                c for c, kind, v in zip(columns, kinds, row, strict=True) if type(v) not in kind
-            )
-            raise LedgerCorrupt(
-                f"the column '{wrong.name}' of the ledger's table '{wrong.table.name}' holds a "
-                "value of another type: the file is damaged, restore it from a copy"
-            )
-        yield row
-
-
-def _once(name: str, where: str, *columns: str) -> Index:
-    """A partial unique index: at most one such row."""
-    condition = text(where)
-    return Index(
-        name,
-        *(events.c[c] for c in ("run", *columns)),
-        unique=True,
-        sqlite_where=condition,
-        postgresql_where=condition,
-    )
-
-
-_once("one_certificate", "event = 'round'", "round")
-_once("one_lease", "event = 'reserved'", "item", "slot", "token")
-_once("one_release", "event = 'released'", "item", "slot", "token")
-_once("one_answer", "event = 'answered'", "item", "slot", "token")
-_once("one_accepted_answer", "event = 'answered'", "item", "slot")
-_once("one_lesson_an_item", "event = 'learnt'", "item")
-_once("numbered_corrections", "event = 'corrected'", "item", "slot", "number")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stacksl.data.writing import write_whole
 from stacksl.errors import RunError
+from stacksl.files.atomic import replace_file
 from stacksl.files.formats import sign_arrays, verified_arrays
 
 Tensor: TypeAlias = Any
@@ -47,7 +47,7 @@ class TrainingCheckpoint:
         )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, whole)
+            replace_file(self._path, whole)
         except OSError as error:
             raise RunError(
                 f"the training checkpoint cannot be written to {self._path}: {error.strerror}; "

@@ -25,7 +25,7 @@ from stacksl.runs.session.assignment import FILE, annotators_of
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.terms import fresh_audit, left_to_train, new_terms, what_measures
-from stacksl.runs.spec import PENDING, REOPEN, RunSpec, Terms
+from stacksl.runs.spec import PENDING, PENDING_CLASSES, REOPEN, RunSpec, Terms
 from stacksl.runs.storage.folder import RunFolder
 
 
@@ -361,21 +361,16 @@ def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
 
 def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> None:
     """Write the pending change into `resolved.toml`; `sheets` is the number of the last sheet."""
-    table = spec.folder.read_toml("resolved.toml")
+    table = spec.folder.resolved()
     table |= {PENDING: True, REOPEN: change.reopen}
-    for number, more in enumerate(wanted.more, start=1):
-        table |= {f"more_{number}": more.path, f"more_{number}_kind": more.kind}
+    if wanted.more:
+        table["more"] = [(more.kind, more.path) for more in wanted.more]
     if change.classes:
         classes = wanted.sources.classes
         assert classes is not None  # checked by `_expect_classes`
-        table |= {
-            "classes_began": len(wanted.sources.began or ()),
-            "classes_now": len(classes.names),
-        }
         first = len(spec.dataset.classes or ())
         added = zip(classes.names[first:], classes.descriptions[first:], strict=True)
-        for number, (name, said) in enumerate(added, start=1):
-            table |= {f"{PENDING}_class_{number}": name, f"{PENDING}_class_{number}_means": said}
+        table |= {"classes_began": len(wanted.sources.began or ()), PENDING_CLASSES: list(added)}
     if wanted.now is not None:
         table |= _of_terms(wanted.now)
     if change.annotators:
@@ -384,10 +379,9 @@ def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> No
             table |= {"price": wanted.settings.price, "origin_price": "flag"}
         if len(annotators_of(spec.settings.annotators)) == 1:
             table["sheets_alone"] = sheets
-    spec.folder.write_toml("resolved.toml", table, "everything this run was made with")
+    spec.folder.write_resolved(table)
 
 
 def _of_terms(terms: Terms) -> dict[str, object]:
-    audits = ",".join(str(size) for size in terms.audits)
     money = {} if terms.money is None else {"money_now": terms.money}
-    return {"labels_now": terms.labels, "audits_now": audits, **money}
+    return {"labels_now": terms.labels, "audits_now": terms.audits, **money}

@@ -139,9 +139,9 @@ def _all_away(spec: RunSpec, away: Sequence[str], back: Sequence[str]) -> frozen
 
 
 def _note_away(folder: RunFolder, away: frozenset[str]) -> None:
-    table = folder.read_toml("resolved.toml")
+    table = folder.resolved()
     table[AWAY] = ",".join(sorted(away))
-    folder.write_toml("resolved.toml", table, "everything this run was made with")
+    folder.write_resolved(table)
 
 
 def _expect_known(spec: RunSpec, names: Sequence[str]) -> None:

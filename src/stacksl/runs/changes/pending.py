@@ -34,9 +34,9 @@ def complete(spec: RunSpec) -> RunSpec:
     with Ledger.open(spec.folder.ledger) as ledger:
         record(spec, ledger)
     _reopen(spec.folder)
-    table = spec.folder.read_toml("resolved.toml")
+    table = spec.folder.resolved()
     rest = {name: value for name, value in table.items() if not name.startswith(PENDING)}
-    spec.folder.write_toml("resolved.toml", rest, "everything this run was made with")
+    spec.folder.write_resolved(rest)
     return replace(spec, pending=False, reopen=False)
 
 
@@ -46,7 +46,7 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
         _enter(spec, ledger)
         corpus = corpus_of(spec)
         order = current_order(spec, ledger, corpus)
-        audited = {str(row["item"]) for row in ledger.export() if row["purpose"] == "audit"}
+        audited = set(ledger.bought("audit"))
         hits = named(ledger, added_classes(spec))
         before = ledger.classes or len(spec.sources.began or ())
         again = answered_none(ledger, adding=_classes(spec) > before) if spec.reopen else []

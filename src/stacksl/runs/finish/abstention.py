@@ -73,7 +73,7 @@ def _rest(
 ) -> tuple[NDArray[np.int64], float]:
     """A uniform sample of the rows never asked, and the number of rows that each represents."""
     corpus = trainer.examples.corpus
-    asked = {corpus.row[str(row["item"])] for row in trainer.ledger.export()}
+    asked = {corpus.row[item] for item in trainer.ledger.bought()}
     passed = np.array(sorted(asked | corpus.aside() | forgotten), dtype=np.int64)
     rest = np.setdiff1d(np.arange(len(corpus.ids)), passed)
     drawn = rest if len(rest) <= SAMPLE else np.sort(rng.permutation(rest)[:SAMPLE])

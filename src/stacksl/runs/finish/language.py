@@ -23,6 +23,7 @@ from stacksl.runs.finish.adapter import epochs_of, training_of
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import TIMES
+from stacksl.types import copied
 
 
 def language_facts(
@@ -45,7 +46,7 @@ def language_facts(
         base=_base(about, total - trained if about.kind == "lora" else total),
         kind=about.kind,
         trained=trained,
-        scoring=_scoring(about),
+        scoring=copied(f.Scoring, about, temperature=float(about.temperature)),
         computed=_computed(spec, model, state),
         training=tuple(Named(k, _shown(v)) for k, v in training_of(model.choices).items()),
         cuts=_cuts(spec, model, about),
@@ -56,32 +57,13 @@ def language_facts(
 
 
 def _base(about: About, parameters: int) -> f.BaseModel:
-    local = Path(about.source).is_absolute()
-    return f.BaseModel(
-        name=Path(about.source).name if local else about.name,
-        source=about.source,
-        fingerprint=about.fingerprint,
-        parameters=parameters,
-        revision=about.revision,
-        licence=about.licence,
-    )
-
-
-def _scoring(about: About) -> f.Scoring:
-    return f.Scoring(
-        protocol=about.protocol,
-        template=about.template,
-        chat=about.chat,
-        normalisation=about.normalisation,
-        temperature=float(about.temperature),
-        max_len_prompt=about.max_len_prompt,
-        max_len_choice=about.max_len_choice,
-        positions=about.positions,
-    )
+    path = Path(about.source)
+    name = path.name if path.is_absolute() else about.name
+    return copied(f.BaseModel, about, name=name, parameters=parameters)
 
 
 def _computed(spec: RunSpec, model: LanguageModel, state: Mapping[str, Any]) -> f.Computed:
-    recorded = spec.folder.read_toml("resolved.toml")
+    recorded = spec.folder.resolved()
     facts = model.facts()
     peak, on_device = _peak_memory(str(facts["lm_device"]))
     return f.Computed(

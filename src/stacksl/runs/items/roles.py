@@ -6,7 +6,7 @@ whether it was taken, so that an interrupted or changed run takes only those tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
@@ -59,7 +59,7 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
     The labels of the audit are reserved first, so that they cannot be spent on training.
     """
     corpus, ledger, gone = game.corpus, game.ledger, spec.sources.forgotten
-    audited = _purchased(ledger).get("audit", set())
+    audited = set(ledger.bought("audit"))
     new = new_owned(spec, ledger, asked_by_audit(corpus, audited))
     for decision, label in ledger.own(new, "owned") if new else ():
         game.teach(decision, label)
@@ -78,14 +78,6 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
     corpus.order = [row for row in order if row not in passed]
 
 
-def _purchased(ledger: Ledger) -> dict[object, set[str]]:
-    """The items bought, by purpose."""
-    found: dict[object, set[str]] = {}
-    for purchase in ledger.export():
-        found.setdefault(purchase["purpose"], set()).add(str(purchase["item"]))
-    return found
-
-
 def asked_by_audit(corpus: Corpus, audited: Set[str]) -> set[int]:
     """The rows of the audit: those `audited` before, else those drawn for it."""
     return {corpus.row[item] for item in audited} or set(corpus.drawn)
@@ -95,18 +87,15 @@ def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str,
     """Owned labels not learnt yet, without those of items that the audit measures."""
     if not spec.sources.owned:
         return []
-    known = _purchased(ledger).get("owned", set())
+    known = set(ledger.bought("owned"))
     items = {item.id: item for item in spec.dataset.items}
-    asked = {(items[name].prompt, items[name].candidates) for name in _ids(spec, audit)}
+    audited = (spec.dataset.items[row] for row in audit)
+    asked = {(item.prompt, item.candidates) for item in audited}
     return [
         (name, label)
         for name, label in spec.sources.owned.items()
         if name not in known and (items[name].prompt, items[name].candidates) not in asked
     ]
-
-
-def _ids(spec: RunSpec, rows: Set[int]) -> list[str]:
-    return [spec.dataset.items[row].id for row in rows]
 
 
 def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
@@ -172,11 +161,10 @@ def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:
     if spec.settings.mode == "stream":
         done = {str(row.item) for row in ledger.rows() if row.event == "round"}
     else:
-        done = {str(bought["item"]) for bought in ledger.export()}
+        done = set(ledger.bought())
     aside = spec.sources.aside | spec.sources.forgotten
     free = sum(row not in aside and name not in done for row, name in enumerate(ids))
-    audited = sum(bought["purpose"] == "audit" for bought in ledger.export())
-    wanted = sum(terms.audits) - audited
+    wanted = sum(terms.audits) - len(ledger.bought("audit"))
     if free < wanted:
         raise SettingsError(_too_few(wanted, free))
     if not free and terms.labels > ledger.spent:
@@ -195,14 +183,12 @@ def _too_few(wanted: int, free: int) -> str:
 
 def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
     """The rows left to choose: those not seen of a stream, those not bought of a pool."""
-    aside, ids = (
-        spec.sources.aside | spec.sources.forgotten,
-        [item.id for item in spec.dataset.items],
-    )
+    aside = spec.sources.aside | spec.sources.forgotten
+    ids = [item.id for item in spec.dataset.items]
     if spec.settings.mode == "stream":
         done = {ids[row] for row in order if ledger.seen(ids[row])}
     else:
-        done = {str(purchase["item"]) for purchase in ledger.export()}
+        done = set(ledger.bought())
     done |= audited
     return [row for row in order if row not in aside and ids[row] not in done]
 
@@ -212,8 +198,7 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
 
     A budget change too small for an audit keeps the one before it.
     """
-    bought = game.ledger.export()
-    leased = [str(p["item"]) for p in bought if p["purpose"] == "audit"]
+    leased = game.ledger.bought("audit")
     sizes = (len(game.corpus.drawn), *spec.terms.audits[1:])
     number = max((at for at, size in enumerate(sizes, start=1) if size), default=0)
     if not number or not leased:
@@ -221,11 +206,12 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
     said = {item: (answer.said, answer.index) for item, answer in game.ledger.audited().items()}
     rest = len(spec.dataset.items) - len(spec.sources.aside)
-    passed_over = 0.0 if number == 1 else _before(bought, items[0]) / rest
+    passed_over = 0.0 if number == 1 else _before(game.ledger, items[0]) / rest
     return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number)
 
 
-def _before(bought: Sequence[Mapping[str, object]], item: str) -> int:
+def _before(ledger: LedgerReader, item: str) -> int:
     """How many items had been bought when `item` was."""
-    paid = [str(row["item"]) for row in bought if row["purpose"] != "owned"]
+    owned = set(ledger.bought("owned"))
+    paid = [each for each in ledger.bought() if each not in owned]
     return len(set(paid[: paid.index(item)]))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, chain, pairwise, starmap
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from stacksl.data import Classes, Dataset, read, read_classes, sample
 from stacksl.errors import DataError
@@ -29,31 +31,32 @@ class More:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+class Part(NamedTuple):
+    """The items of one of a run's files, to choose from (`pool`) or with `owned` labels."""
+
+    kind: Literal["pool", "owned"]
+    data: Dataset
+
+
+@dataclass(frozen=True)
 class Sources:
-    """All items of a run in a fixed order: items added later follow.
+    """All items of a run in a fixed order, file by file.
 
     Attributes:
-        pool: the items of the first file, to choose from.
-        dataset: those, then the items of all other files, owned or to choose from.
+        parts: the data, then the other files in the order in which they were added.
         test: the test set of the final model.
-        owned: id to label of the owned items.
         descriptions: of the classes, where they have some.
-        parts: for each of the other files, where its items end in `dataset`, and its kind.
-        first: the number of items at the start of the run.
-        forgotten: rows of forgotten items, which keep their places.
+        start: how many of the parts there were at the start of the run.
+        gone: the ids of forgotten items, which keep their places.
         stays, stays_at_first: rows that stay `aside` when the owned item they equal is forgotten.
         began: the classes at the start of the run, where some were added since; else None.
     """
 
-    pool: Dataset
-    dataset: Dataset
+    parts: tuple[Part, ...]
     test: Dataset | None = None
-    owned: Mapping[str, int] = field(default_factory=dict)
     descriptions: tuple[str, ...] = ()
-    parts: tuple[tuple[int, str], ...] = ()
-    first: int = 0
-    forgotten: frozenset[int] = frozenset()
+    start: int = 1
+    gone: frozenset[str] = frozenset()
     stays: frozenset[int] = frozenset()
     stays_at_first: frozenset[int] = frozenset()
     began: tuple[str, ...] | None = None
@@ -67,20 +70,20 @@ class Sources:
         descriptions: tuple[str, ...] = (),
     ) -> Sources:
         """A pool, followed by the items of `owned` with their labels."""
-        sources = cls(pool, pool, test, {}, descriptions)
+        sources = cls((Part("pool", pool),), test, descriptions)
         sources = sources if owned is None else sources.with_owned(owned)
-        return replace(sources, first=len(sources.dataset.items))
+        return replace(sources, start=len(sources.parts))
 
     def with_owned(self, owned: Dataset) -> Sources:
         """These sources and a file of owned items."""
-        number = sum(kind == "owned" for _, kind in self.parts)
+        number, classes = self._count("owned"), self.pool.classes
         before = OWNED if number == 0 else f"{OWNED}{number + 1}/"
-        items = [
-            Item(before + item.id, item.prompt, self.pool.classes or item.candidates)
-            for item in owned.items
-        ]
+        items = tuple(
+            Item(before + item.id, item.prompt, classes or item.candidates) for item in owned.items
+        )
         labels = {before + name: index for name, index in owned.answers.items()}
-        return replace(self._with(items, "owned"), owned={**self.owned, **labels})
+        part = Part("owned", replace(owned, items=items, answers=labels, classes=classes))
+        return replace(self, parts=(*self.parts, part))
 
     def with_items(self, more: Dataset) -> Sources:
         """These sources and a file of more items to choose from.
@@ -88,31 +91,29 @@ class Sources:
         Raises:
             DataError: an id is taken already.
         """
-        number = 1 + sum(kind == "pool" for _, kind in self.parts)
-        more = _renamed(more, f"more-{number}/")
+        more = _renamed(more, f"more-{self._count('pool')}/")
         known = {item.id for item in self.dataset.items}
         if taken := [row for row, item in enumerate(more.items, 1) if item.id in known]:
             raise DataError(
                 f"{len(taken)} items of {more.name} have an id that the run knows already, the"
                 f" first is item {taken[0]}: give new items ids of their own"
             )
-        sources = self._with(more.items, "pool")
-        answers = {**self.dataset.answers, **more.answers}
-        return replace(sources, dataset=replace(sources.dataset, answers=answers))
+        return replace(self, parts=(*self.parts, Part("pool", more)))
+
+    def _count(self, kind: str) -> int:
+        return sum(part.kind == kind for part in self.parts)
 
     def with_classes(self, classes: Classes) -> Sources:
         """These sources with all `classes`: the present ones, then those added."""
         names, before = classes.names, self.pool.classes
         if before is None or len(before) == len(names):
             return self
-        return replace(
-            self,
-            pool=_wider(self.pool, names),
-            dataset=_wider(self.dataset, names),
-            test=None if self.test is None else _wider(self.test, names),
-            descriptions=classes.descriptions,
-            began=before,
-        )
+        sources = replace(self, test=None if self.test is None else _wider(self.test, names))
+        return replace(sources.with_labels(names), descriptions=classes.descriptions, began=before)
+
+    def with_labels(self, names: tuple[str, ...]) -> Sources:
+        """These sources with the label set `names`, in which theirs is contained."""
+        return replace(self, parts=tuple(Part(k, _wider(data, names)) for k, data in self.parts))
 
     def with_added_classes(self, added: Mapping[str, str]) -> Sources:
         """These sources with the classes `added`, each with its description."""
@@ -132,37 +133,64 @@ class Sources:
                 known = answer is not None and answer < len(self.began)
                 yield replace(item, candidates=self.began), answer if known else None
 
-    def _with(self, items: Sequence[Item], kind: str) -> Sources:
-        everything = replace(self.dataset, items=(*self.dataset.items, *items))
-        stop = len(everything.items)
-        return replace(self, dataset=everything, parts=(*self.parts, (stop, kind)))
+    @property
+    def pool(self) -> Dataset:
+        """The items of the first file, to choose from."""
+        return self.parts[0].data
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """All items, with the answers that the files to choose from give."""
+        everything = tuple(chain.from_iterable(part.data.items for part in self.parts))
+        return replace(self.pool, items=everything, answers=self._labels("pool"))
+
+    @cached_property
+    def owned(self) -> dict[str, int]:
+        """Id to label of the owned items, in their order."""
+        return self._labels("owned")
+
+    def _labels(self, kind: str) -> dict[str, int]:
+        labels = (part.data.answers.items() for part in self.parts if part.kind == kind)
+        return dict(chain.from_iterable(labels))
+
+    @cached_property
+    def rows(self) -> tuple[range, ...]:
+        """The rows of each part in `dataset`."""
+        stops = [0, *accumulate(len(part.data.items) for part in self.parts)]
+        return tuple(starmap(range, pairwise(stops)))
+
+    @cached_property
+    def forgotten(self) -> frozenset[int]:
+        """The rows of forgotten items."""
+        items = enumerate(self.dataset.items) if self.gone else ()
+        return frozenset(row for row, item in items if item.id in self.gone)
+
+    @property
+    def first(self) -> int:
+        """The number of items at the start of the run."""
+        return self.rows[self.start - 1].stop
 
     @property
     def sizes(self) -> dict[str, int]:
         """K of each item whose label may be bought: neither owned nor forgotten."""
         return {
             item.id: len(item.candidates)
-            for row, item in enumerate(self.dataset.items)
-            if row not in self.forgotten and item.id not in self.owned
+            for item in self.dataset.items
+            if item.id not in self.gone and item.id not in self.owned
         }
 
     @property
     def segments(self) -> list[range]:
         """The rows to choose from, by file."""
-        starts = [len(self.pool.items), *(stop for stop, _ in self.parts)]
-        found = [range(len(self.pool.items))]
-        for start, (stop, kind) in zip(starts, self.parts, strict=False):
-            if kind == "pool":
-                found.append(range(start, stop))
-        return found
+        pairs = zip(self.parts, self.rows, strict=True)
+        return [rows for part, rows in pairs if part.kind == "pool"]
 
     @property
     def features(self) -> dict[str, slice]:
         """The folders below `features/`, each with the slice of items that it has."""
-        stops = [self.first, *(stop for stop, _ in self.parts if stop > self.first)]
-        starts = [0, *stops]
-        names = (f"more-{number}" if number else "." for number in range(len(stops)))
-        return {name: slice(*ends) for name, *ends in zip(names, starts, stops, strict=False)}
+        later = enumerate(self.rows[self.start :], start=1)
+        more = {f"more-{number}": slice(rows.start, rows.stop) for number, rows in later}
+        return {".": slice(0, self.first), **more}
 
     @property
     def classes(self) -> Classes | None:
@@ -187,11 +215,12 @@ class Sources:
 def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
     """The data set with more classes; labels that were unknown may become known."""
     at = {name: index for index, name in enumerate(classes)}
+    before = dataset.classes or ()
     found = {name: at[label] for name, label in dataset.unknown.items() if label in at}
     return replace(
         dataset,
         items=tuple(replace(item, candidates=classes) for item in dataset.items),
-        answers={**dataset.answers, **found},
+        answers={**{name: at[before[n]] for name, n in dataset.answers.items()}, **found},
         unknown={name: label for name, label in dataset.unknown.items() if name not in found},
         classes=classes,
     )
@@ -356,7 +385,7 @@ def read_again(
 
     `given` may hold `format`, `prompt` and `label`.
     """
-    table = folder.read_toml("resolved.toml")
+    table = folder.resolved()
     other = dict(given or {})
     form = other.pop("format", table.get("format"))
     return read(

@@ -57,14 +57,14 @@ def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
 
 def language_model(spec: RunSpec) -> LanguageModel:
     """The language model of a run, by its settings and its recorded facts."""
-    recorded = spec.folder.read_toml("resolved.toml")
+    recorded = spec.folder.resolved()
     choices = choices_of(spec.settings, recorded)
     return LanguageModel(choices, seed=spec.settings.seed, processes=current_processes())
 
 
 def changed_facts(spec: RunSpec, model: LanguageModel) -> list[str]:
     """A warning for each fact of `model` that differs from the recorded one."""
-    table = spec.folder.read_toml("resolved.toml")
+    table = spec.folder.resolved()
     return [
         f"this run began with {what} {table[name]} and continues with {now}: its numbers may differ"
         " from an undisturbed run's"

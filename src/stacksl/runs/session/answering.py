@@ -79,7 +79,7 @@ def spec_of_people(folder: RunFolder) -> RunSpec:
 
 
 def _expect_people(folder: RunFolder) -> None:
-    table = folder.read_toml("resolved.toml")
+    table = folder.resolved()
     if table.get("labeler") != FILE:
         raise RunError(
             f"the labels of the run {folder.path} come from '{table.get('labeler')}', not from"

@@ -306,7 +306,7 @@ def annotators_of(text: str) -> list[str]:
 
 def away_from(folder: RunFolder) -> frozenset[str]:
     """The annotators of a run who are away and get no new rows."""
-    said = str(folder.read_toml("resolved.toml").get(AWAY, ""))
+    said = str(folder.resolved().get(AWAY, ""))
     return frozenset(annotators_of(said)) - {""}
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stacksl.errors import LedgerError, RunError
-from stacksl.ledger.events import LATER_EVENTS, Row
+from stacksl.errors import RunError
+from stacksl.ledger.events import Row
 from stacksl.runs.loop.game import Game
 from stacksl.runs.session.unreplayable import UnreplayableRounds
 from stacksl.types import Decision
@@ -36,14 +36,13 @@ def replay(
 
     Raises:
         RunError: a decision differs from the recorded one.
-        LedgerError: a row of an event that this version, or this kind of model, cannot replay.
+        LedgerError: a row of an event that this kind of model cannot replay.
     """
     asked, effects = 0, 0
     unreplayable = UnreplayableRounds() if unreplayable is None else unreplayable
     certificates: dict[str, Decision] = {}
     taught: dict[str | None, int | None] = {}  # item to the slot whose answer was learnt
     for row in rows:
-        _refuse_later(row)
         asked += row.charge if row.purpose == "train" else 0
         if row.event == "round":
             decision = row.decision()
@@ -106,11 +105,3 @@ def _described(decision: Decision) -> str:
         f"'{decision.status}' with choice {decision.choice}, statistic {decision.statistic!r}"
         f" and threshold {decision.threshold!r}"
     )
-
-
-def _refuse_later(row: Row) -> None:
-    if row.event in LATER_EVENTS:
-        raise LedgerError(
-            f"row {row.seq} is '{row.event}', which this version of stacksl cannot replay: use the"
-            " version that wrote it"
-        )

@@ -205,5 +205,5 @@ def sheet_labeler(spec: RunSpec, ledger: Ledger) -> SheetLabeler:
     place = ask_folder(spec.settings, spec.folder.path)
     began = None if spec.sources.began is None else len(spec.sources.began)
     classes, away = spec.sources.classes, away_from(spec.folder)
-    alone = int(spec.folder.read_toml("resolved.toml").get("sheets_alone", 0))
+    alone = int(spec.folder.resolved().get("sheets_alone", 0))
     return SheetLabeler(ledger, place, spec.settings, items, row, classes, began, away, alone)

@@ -106,15 +106,21 @@ def with_gate(name: str, owners: Sequence[str], gate: str) -> str:
     )
 
 
+def _belong(names: Sequence[str], owner: str, remedy: str = "") -> str:
+    """The sentence for settings that were given without what they belong to."""
+    one = len(names) == 1
+    return (
+        f"{', '.join(names)} belong{'s' if one else ''} to {owner}:"
+        f" {remedy}leave {'it' if one else 'them'} out"
+    )
+
+
 def _of_sgd(settings: Settings, explicit: set[str]) -> list[str]:
     found: list[str] = []
     own = ("inner_steps",) if settings.adapts else REGULARISED
     if settings.scorer != "sgd" and (wrong := sorted(explicit.intersection(own))):
-        found.append(
-            f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to the scorer 'sgd'"
-            f"{'' if settings.adapts else ' (or to a language model)'}: give --scorer sgd, or"
-            f" leave {'it' if len(wrong) == 1 else 'them'} out"
-        )
+        model = "" if settings.adapts else " (or to a language model)"
+        found.append(_belong(wrong, f"the scorer 'sgd'{model}", "give --scorer sgd, or "))
     if settings.clip_level is not None and settings.clip_multiple is not None:
         found.append("clip_level and clip_multiple exclude each other: give one of them")
     return found
@@ -124,11 +130,8 @@ def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
     """What was given for people who answer by file."""
     given = sorted(explicit.intersection(PEOPLE))
     if settings.labeler != "file":
-        one = len(given) == 1
-        return _of_prices(settings, []) + [
-            f"{', '.join(given)} belong{'s' if one else ''} to people who answer by file: give"
-            f" --labeler file, or leave {'it' if one else 'them'} out"
-        ] * bool(given)
+        owner, remedy = "people who answer by file", "give --labeler file, or "
+        return _of_prices(settings, []) + [_belong(given, owner, remedy)] * bool(given)
     found: list[str] = []
     names = [name.strip() for name in settings.annotators.split(",")]
     plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
@@ -172,12 +175,7 @@ def _of_prices(settings: Settings, annotators: list[str]) -> list[str]:
 def _of_none(explicit: set[str]) -> list[str]:
     """What was given for a language model where there is none."""
     wrong = sorted(explicit.intersection(OF_MODEL))
-    if not wrong:
-        return []
-    return [
-        f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to a language model: give"
-        f" --model NAME_OR_DIR, or leave {'it' if len(wrong) == 1 else 'them'} out"
-    ]
+    return [_belong(wrong, "a language model", "give --model NAME_OR_DIR, or ")] * bool(wrong)
 
 
 def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
@@ -194,11 +192,8 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
     if settings.objective != "stacksl":
         wrong = sorted(explicit.intersection(REGULARISED) - {"learning_rate", "inner_steps"})
         if wrong:
-            found.append(
-                f"{', '.join(wrong)} belong{'s' if len(wrong) == 1 else ''} to the objective"
-                f" 'stacksl', and the objective is '{settings.objective}': leave"
-                f" {'it' if len(wrong) == 1 else 'them'} out"
-            )
+            owner = f"the objective 'stacksl', and the objective is '{settings.objective}'"
+            found.append(_belong(wrong, owner))
     if settings.adapt == "full":
         found += _of_full(settings, explicit)
     if refit_shares(settings.refit_at) is None:

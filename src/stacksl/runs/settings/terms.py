@@ -41,8 +41,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
     """The training labels that can still be bought under the terms of the spec."""
-    audited = sum(row["purpose"] == "audit" for row in ledger.export())
-    terms, kept = spec.terms, max(0, sum(spec.terms.audits) - audited)
+    terms, kept = spec.terms, max(0, sum(spec.terms.audits) - len(ledger.bought("audit")))
     left = terms.labels - ledger.spent
     if terms.money is not None and spec.budget.price > 0:
         left = min(left, (terms.money - ledger.spent_money) // spec.budget.price)
@@ -77,7 +76,7 @@ def _affordable(wanted: Budget, usable: int, spent: int, paid: int) -> int:
 
 def _usable(spec: RunSpec, ledger: Ledger) -> int:
     """The items that labels can be bought of, or were: those bought and forgotten since, too."""
-    bought = {str(purchase["item"]) for purchase in ledger.export()}
+    bought = set(ledger.bought())
     lost = {row for row in spec.sources.forgotten if spec.dataset.items[row].id not in bought}
     return len(spec.dataset.items) - len(spec.sources.aside | lost)
 

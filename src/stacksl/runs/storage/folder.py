@@ -226,15 +226,23 @@ class RunFolder:
         return (self.path / FACTS).is_file() and any(path.is_file() for path in models)
 
     def write_toml(self, name: str, table: Mapping[str, Any], comment: str) -> None:
-        """Write a flat `table` as TOML under a `comment`, with format number and digest.
+        """Write a `table` of numbers, texts and lists as TOML under a `comment`.
 
-        The file that may be edited by hand has neither.
+        It has a format number and a digest, unless it is the file that may be edited by hand.
         """
         if name != BY_HAND:
-            plain = {key: v if isinstance(v, int | float) else str(v) for key, v in table.items()}
+            plain = {key: _plain(value) for key, value in table.items()}
             table = formats.with_digest({formats.FORMAT: formats.RUN, **plain})
         lines = [f"# {comment}", *(f"{key} = {_toml(value)}" for key, value in table.items())]
         write_atomic(self.path / name, "\n".join(lines) + "\n")
+
+    def write_resolved(self, table: Mapping[str, Any]) -> None:
+        """Write every setting of the run, with its data and versions."""
+        self.write_toml(RESOLVED, table, "everything this run was made with")
+
+    def resolved(self) -> dict[str, Any]:
+        """What `write_resolved` wrote; raises as `read_toml` does."""
+        return self.read_toml(RESOLVED)
 
     def read_toml(self, name: str) -> dict[str, Any]:
         """A file that `write_toml` wrote.
@@ -261,7 +269,16 @@ class RunFolder:
             ) from fault
 
 
+def _plain(value: Any) -> Any:
+    """`value` as it is read again."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, int | float) else str(value)
+
+
 def _toml(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -17,7 +17,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
 
     `ledger` is the run's, where it is open already.
     """
-    table = folder.read_toml("resolved.toml")
+    table = folder.resolved()
     state = folder.read_state()
     counts = _counts(folder) if ledger is None else _counted(ledger)
     labels = int(table.get("labels_now", table["labels"]))

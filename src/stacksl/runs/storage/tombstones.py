@@ -15,11 +15,10 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import sync_folder, write_atomic
-from stacksl.runs.items.sources import Sources
+from stacksl.runs.items.sources import Part, Sources
 from stacksl.runs.storage.folder import FORGETTING, RunFolder
 from stacksl.types import Item
 
@@ -124,14 +123,13 @@ class Tombstones:
 
     def with_stone(self, sources: Sources, row: int, name: str) -> Tombstones:
         """These and one for item number `row` of `sources`."""
-        files = _files(sources)
-        file = next(n for n, rows in enumerate(files) if row in rows)
+        file = next(n for n, rows in enumerate(sources.rows) if row in rows)
         item = sources.dataset.items[row]
         numbered = NUMBERED.fullmatch(item.id) is not None
-        new = Tombstone(file, row - files[file].start, name, len(item.candidates), numbered)
+        new = Tombstone(file, row - sources.rows[file].start, name, len(item.candidates), numbered)
         stones = sorted((*self.stones, new), key=lambda stone: (stone.file, stone.place))
-        texts = [sources.dataset.items[rows.start : rows.stop] for rows in files]
-        places = [{s.place for s in stones if s.file == n} for n in range(len(files))]
+        places = [{s.place for s in stones if s.file == n} for n in range(len(sources.parts))]
+        texts = [part.data.items for part in sources.parts]
         marked = (self._marked(s, texts[s.file], places[s.file]) for s in stones)
         return replace(
             self,
@@ -156,29 +154,19 @@ class Tombstones:
 
     def place(self, sources: Sources) -> Sources:
         """`sources` as read from the files, with each item in its place and under its first id."""
-        sources = _widened(sources, self.classes)
-        classes = sources.pool.classes
-        everything: list[Item] = []
-        names: dict[str, str] = {}
-        stops = []
-        for number, rows in enumerate(_files(sources)):
+        found, parts = sources.pool.classes, []
+        if self.classes is not None and found is not None and set(found) < set(self.classes):
+            sources = sources.with_labels(self.classes)  # the only item of a class was deleted
+        for number, (kind, data) in enumerate(sources.parts):
             stones = {s.place: s for s in self.stones if s.file == number}
-            items = sources.dataset.items[rows.start : rows.stop]
-            placed, known = self._placed(items, stones, classes)
-            everything += placed
-            names |= known
-            stops.append(len(everything))
-        began = sum(stop <= sources.first for stop in (len(sources.pool.items), *_stops(sources)))
+            items, names = self._placed(data.items, stones, sources.pool.classes)
+            answers, unknown = _renamed(data.answers, names), _renamed(data.unknown, names)
+            placed = replace(data, items=tuple(items), answers=answers, unknown=unknown)
+            parts.append(Part(kind, placed))
         return replace(
             sources,
-            pool=_with(sources.pool, everything[: stops[0]], names),
-            dataset=_with(sources.dataset, everything, names),
-            owned=_renamed(sources.owned, names),
-            parts=tuple(zip(stops[1:], (kind for _, kind in sources.parts), strict=True)),
-            first=stops[began - 1],
-            forgotten=frozenset(
-                row for row, item in enumerate(everything) if item.id in self.names
-            ),
+            parts=tuple(parts),
+            gone=self.names,
             stays=frozenset(self.aside),
             stays_at_first=frozenset(self.aside_at_first),
         )
@@ -236,39 +224,6 @@ def as_it_was(folder: RunFolder, sources: Sources) -> Sources:
     """
     known = Tombstones.read(folder)
     return sources if known is None else known.place(sources)
-
-
-def _widened(sources: Sources, classes: tuple[str, ...] | None) -> Sources:
-    """`sources` with all `classes`, where the only item of a class was deleted."""
-    found = sources.pool.classes
-    if classes is None or found is None or not set(found) < set(classes):
-        return sources
-    at = {index: classes.index(name) for index, name in enumerate(found)}
-    pool = replace(
-        sources.pool,
-        items=tuple(replace(item, candidates=classes) for item in sources.pool.items),
-        answers={name: at[label] for name, label in sources.pool.answers.items()},
-        classes=classes,
-    )
-    items = tuple(replace(item, candidates=classes) for item in sources.dataset.items)
-    owned = {name: at[label] for name, label in sources.owned.items()}
-    return replace(sources, pool=pool, dataset=replace(pool, items=items), owned=owned)
-
-
-def _stops(sources: Sources) -> list[int]:
-    """Where the items of each file but the first end."""
-    return [stop for stop, _ in sources.parts]
-
-
-def _files(sources: Sources) -> list[range]:
-    """The rows of each of a run's files."""
-    stops = [len(sources.pool.items), *_stops(sources)]
-    return [range(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
-
-
-def _with(dataset: Dataset, items: Sequence[Item], names: Mapping[str, str]) -> Dataset:
-    answers, unknown = _renamed(dataset.answers, names), _renamed(dataset.unknown, names)
-    return replace(dataset, items=tuple(items), answers=answers, unknown=unknown)
 
 
 def _renamed(values: Mapping[str, T], names: Mapping[str, str]) -> dict[str, T]:
