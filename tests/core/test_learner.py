@@ -89,7 +89,7 @@ def test_a_decision_is_the_certificate_of_its_round() -> None:
     assert d.gate_score == 1.0  # the same with α = 2
     assert d.threshold == 0.0
     assert (d.status, d.reason) == ("skipped", "gate")
-    assert d.state == d.skip_state == (0.0, 0.0, 0.0)
+    assert d.state == d.skip_state == (0.0, 0.0, 0.0, 0.0)
 
 
 def test_an_item_of_a_pool_has_the_certificate_of_a_skip_and_changes_nothing() -> None:

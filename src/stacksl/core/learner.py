@@ -48,7 +48,7 @@ class Learner:
 
     Attributes:
         round: the rounds adopted so far.
-        gate_state: the gate's three floats after them.
+        gate_state: the gate's four floats after them.
         suspicion: S of the drift guard.
         resets: how often the scorer was reset.
 
@@ -151,7 +151,7 @@ class Learner:
             clock = Clock(asked, self.budget, number, self.horizon)
             decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state)
             decisions.append(decision)
-            state = _three(decision.state)
+            state = _four(decision.state)
             asked += decision.status == "wanted"
         return decisions
 
@@ -257,7 +257,7 @@ class Learner:
     def _next_state(self, decision: Decision, state: GateState, out_of_labels: bool) -> GateState:
         """The recorded state; after a refusal it is computed again with no label left."""
         if not out_of_labels:
-            return _three(decision.state)
+            return _four(decision.state)
         clock = Clock(self.budget, self.budget, decision.round, self.horizon)
         return self.gate.advance(decision.statistic, decision.asked, clock, state)
 
@@ -338,7 +338,7 @@ class Learner:
                 "guard: make the learner with the drift settings of the state"
             )
         self.round = int(state["round"])
-        self.gate_state = _three(tuple(float(x) for x in state["gate_state"]))
+        self.gate_state = _four(tuple(float(x) for x in state["gate_state"]))
         if self.drift is not None:
             self.suspicion, self.resets = float(state["drift"][0]), int(state["drift"][1])
             self._fresh = {key: value.copy() for key, value in _under("fresh/", state).items()}
@@ -350,9 +350,9 @@ def _under(prefix: str, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[
     return {key.removeprefix(prefix): v for key, v in state.items() if key.startswith(prefix)}
 
 
-def _three(state: tuple[float, ...]) -> GateState:
-    first, second, third = state
-    return (first, second, third)
+def _four(state: tuple[float, ...]) -> GateState:
+    first, second, third, fourth = state
+    return (first, second, third, fourth)
 
 
 def StackSL(scorer: Scorer, *, horizon: int, budget: int | None = None, **options: Any) -> Learner:
