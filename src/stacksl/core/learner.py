@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.drift import DriftGuard, alarmed, surprise
-from stacksl.core.followers import Follower, Given, loss_set
+from stacksl.core.followers import Follower, Given
 from stacksl.core.gates.registry import LLF, Always, Clock, Gate, GateState, contested_score
 from stacksl.core.gates.rules import forced
 from stacksl.core.rng import uniforms
@@ -38,7 +38,7 @@ class Learner:
         budget: B, the training labels it may ask for.
         horizon: T, the rounds it is made for.
         seed: keys the uniforms of the gate, one a round, drawn in advance.
-        follower: presents the candidates; here it decides what an outside gold displaces.
+        follower: presents the candidates of a pool's items (`rank`).
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
         width_scale: α of the gate score in every certificate (score units); None is √d.
         drift: resets the scorer where bought answers contradict known directions: to its state
@@ -275,19 +275,19 @@ class Learner:
     def learn(self, decision: Decision, inputs: Inputs, feedback: Feedback) -> None:
         """Learn an answer at the current θ, late or not.
 
-        The loss runs over presented ∪ {gold} (`followers.loss_set`); a reward is of the choice.
+        A label is learnt over all candidates, whatever was presented: the labeler chose among
+        them all. A reward is of the choice alone.
 
         Args:
             decision: the round that asked.
             inputs: its item's current features.
             feedback: the answer.
+
+        Source: Algorithm 1. Deviation: its C_t holds the gold by assumption; a loss over C_t and
+        an outside gold would bias θ (DESIGN D13).
         """
-        shown = decision.presented
-        if isinstance(feedback, Label):
-            if feedback.index not in shown and self.follower.displaces:
-                shown = loss_set(shown, feedback.index, self.scorer.scores(inputs))
-            else:
-                shown = loss_set(shown, feedback.index)
+        labelled = isinstance(feedback, Label)
+        shown = tuple(range(inputs.size)) if labelled else decision.presented
         if self.drift is not None and self._alarmed(self.drift, inputs, shown, decision, feedback):
             self.scorer.restore(self._fresh)
             self.suspicion = 0.0
