@@ -250,7 +250,7 @@ LEARNERS = StreamStudy(
     name="learners",
     title="Learners at equal labels: the first B of 20,000 rounds",
     claim="the gradient learner's regret is that of the estimate the theorems are about",
-    cost="27 lines of 20,000 rounds a seed, some 2 s of one core",
+    cost="34 lines a seed, some 4 s of one core",
     metrics=(
         "regret_per_round",
         "regret_of_all",
