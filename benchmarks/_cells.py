@@ -26,7 +26,6 @@ class Cell:
     settings: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
     kl_on_skips: bool = False
-    k: int | None = None
     preset: dict[str, Any] | None = None
     metrics: tuple[str, ...] = ("regret",)
 
@@ -252,11 +251,6 @@ STUDIES: dict[str, list[Cell]] = {
             settings=sgd(0.1),
             metrics=("accuracy", "refit"),
         ),
-    ],
-    "follower": [
-        Cell("given", "K = 20", metrics=("regret", "refit", "outside")),
-        Cell("hard, k = 8", "K = 20", k=8, metrics=("regret", "refit", "outside")),
-        Cell("hard, k = 4", "K = 20", k=4, metrics=("regret", "refit", "outside")),
     ],
     "order": [
         Cell(

@@ -131,7 +131,6 @@ WORLDS: dict[str, Callable[[int], World]] = {
     "labels": lambda seed: label_world(seed, "labels"),
     "shift": lambda seed: label_world(seed, "shift"),
     "ties": lambda seed: label_world(seed, "ties"),
-    "K = 20": lambda seed: label_world(seed, "K = 20", 20),
     "K = 200": lambda seed: label_world(seed, "K = 200", 200, 1000),
     "rewards": reward_world,
     "rewards, T = 20,000": lambda seed: reward_world(seed, 20_000),

@@ -36,8 +36,6 @@ from stacksl.core import (
     Scorer,
     ScorerSettings,
     calibrate_gate_scale,
-    gold_outside,
-    make_follower,
     make_gate,
     make_scorer,
     warmup_length,
@@ -65,10 +63,9 @@ def learner_of(cell: Cell, world: World, seed: int) -> tuple[Learner, bool]:
     wanted = ScorerSettings(**{"norm_bound": bound, **cell.settings})
     dim = int(world.rows.shape[-1])
     scorer = make_scorer(cell.scorer, dim=dim, classes=world.classes, settings=wanted, seed=seed)
-    follower = Given() if cell.k is None else make_follower("hard", cell.k)
     learner = Learner(
         scorer, gate_of(cell, world, scorer), budget=budget, horizon=world.horizon, seed=seed,
-        follower=follower, kl_on_skips=cell.kl_on_skips,
+        kl_on_skips=cell.kl_on_skips,
     )  # fmt: skip
     return learner, True
 
@@ -126,9 +123,6 @@ def measure(cell: Cell, seed: int) -> dict[str, float]:
         "final": lambda: refitted(scorer, world, bought) if refits else last(scorer, world),
         "clipped": lambda: scorer.clipped / max(1, len(bought)),
         "moved": lambda: moved(scorer, world),
-        "outside": lambda: float(
-            np.mean([gold_outside(played[t].presented, int(world.gold[t])) for t in bought])
-        ),
     }
     return {name: numbers[name]() for name in cell.metrics}
 
@@ -255,7 +249,6 @@ HEADS = {
     "final": "test accuracy of the final model",
     "clipped": "share clipped",
     "moved": "largest change of θ by a KL-only step",
-    "outside": "gold outside C_t",
 }
 
 BLOCK = re.compile(r"<!-- table: (.+?) -->\n.*?<!-- end -->", re.DOTALL)

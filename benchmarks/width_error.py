@@ -1,11 +1,13 @@
 """How far widths drift from an exact factorisation after many rank-one updates of the inverse.
 
     python benchmarks/width_error.py [--json FILE]
+    python benchmarks/width_error.py --floor 20 128
 
 V⁻¹ is never inverted again, so rounding adds up. The error is the largest relative error of a width
 ‖φ‖ in V⁻¹ over fresh unit vectors and over the candidates themselves, against a Cholesky factor of
 V, which is summed exactly. Both ways of keeping V⁻¹ are measured: `ConfidenceSet`, that all scorers
-share, and the compiled engine.
+share, and the compiled engine. `--floor` shows for these d what the ridge's floor is for: the
+largest entry of |V⁻¹V − I| after near-duplicates of three vectors, which lie apart by `APART`.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from scipy.linalg import solve_triangular
 from stacksl.core import Always, ConfidenceSet, ScorerSettings
 from stacksl.lab.engines import run_stream
 
-DIM = 20
+DIM, CHUNK = 20, 1000
 GENERIC, REPEATS = 1_000_000, 100_000
+RIDGES, APART = (1e-5, 1e-6, 1e-7, 1e-8), (0.0, 1e-6, 1e-5)
 
 
 def unit(generator: np.random.Generator, rows: int) -> np.ndarray[Any, Any]:
@@ -73,12 +76,40 @@ def error(kept: ConfidenceSet, exact: np.ndarray[Any, Any], probes: np.ndarray[A
     return float(np.max(np.abs(kept.widths(probes) - exact) / exact))
 
 
+def residual(dim: int, ridge: float, apart: float, labels: int = REPEATS) -> float:
+    """The largest entry of |V⁻¹V − I| after `labels` near-duplicates of three unit vectors."""
+    generator = np.random.default_rng(0)
+    three = generator.normal(size=(3, dim))
+    three /= np.linalg.norm(three, axis=1, keepdims=True)
+    trust, gram = ConfidenceSet.empty(dim, ridge), ridge * np.eye(dim)
+    for _ in range(0, labels, CHUNK):
+        rows = three[generator.integers(3, size=CHUNK)]
+        rows = rows + apart * generator.normal(size=rows.shape) / np.sqrt(dim)
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+        for row in rows:
+            trust.update(row[None])
+        gram += rows.T @ rows
+    return float(np.abs(trust.gram_inv @ gram - np.eye(dim)).max())
+
+
+def floor(dims: list[int]) -> None:
+    print(f"largest entry of |V⁻¹V − I| after {REPEATS:,} rows")
+    for dim in dims:
+        for ridge in RIDGES:
+            found = " ".join(f"{residual(dim, ridge, apart):.1e}" for apart in APART)
+            print(f"  d = {dim}, ridge {ridge:g}, apart {APART}: {found}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    parser.add_argument("--floor", type=int, nargs="+", metavar="D", help="the ridge's floor")
     options = parser.parse_args()
+    if options.floor:
+        floor(options.floor)
+        return 0
     generator = np.random.default_rng(0)
     five = unit(generator, 5)
     streams = [

@@ -69,7 +69,7 @@ def test_codes_tell_the_rules_apart(name: str) -> None:
 def test_it_takes_numbers_and_gives_numbers(name: str, view, clock, u, took) -> None:
     gate = make_gate(name)
     state: Any = gate.start()
-    assert len(state) == 3
+    assert len(state) == 4
     for _ in range(3):
         g = gate.statistic(view, clock, state)
         threshold = gate.threshold(g, u, clock, state)
@@ -78,7 +78,7 @@ def test_it_takes_numbers_and_gives_numbers(name: str, view, clock, u, took) -> 
         assert type(threshold) is float
         assert math.isfinite(g)
         assert not math.isnan(threshold)
-        assert len(after) == 3
+        assert len(after) == 4
         assert all(type(x) is float and not math.isnan(x) for x in after)
         # the same round gives the same numbers: a gate remembers nothing but its state
         assert gate.statistic(view, clock, state) == g

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stacksl.core.confidence import ConfidenceSet, radius
+from stacksl.core.scorers.settings import LEAST_RIDGE
 
 
 def _gram(rows, weights, ridge):
@@ -57,6 +58,20 @@ def test_pair_width_of_nearly_equal_rows_does_not_cancel():
     pairs = trust.pair_widths(rows, 0)
     assert pairs[1] == 0.0
     assert pairs[2] == pytest.approx(2.0**-41, rel=1e-3)
+
+
+@pytest.mark.parametrize(("ridge", "exact"), [(LEAST_RIDGE, True), (1e-12, False)])
+def test_at_the_least_ridge_near_duplicates_leave_the_inverse_exact(ridge, exact):
+    """And far below it they do not, without a sign of it."""
+    rng = np.random.default_rng(3)
+    three = rng.normal(size=(3, 20))
+    rows = three[rng.integers(3, size=4000)] + 1e-6 * rng.normal(size=(4000, 20))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    trust = ConfidenceSet.empty(20, ridge)
+    for row in rows:
+        trust.update(row[None])
+    gram = _gram(rows, np.ones(len(rows)), ridge)
+    assert bool(np.abs(trust.gram_inv @ gram - np.eye(20)).max() < 1e-3) == exact
 
 
 def test_zero_rows_change_nothing_and_have_no_width():

@@ -373,7 +373,7 @@ def test_a_gate_that_nobody_compiled_is_played_by_the_loop() -> None:
         name, code, ranks, exact_spend, needs_widths = "third", 99, False, False, False
 
         def start(self):
-            return (0.0, 0.0, 0.0)
+            return (0.0, 0.0, 0.0, 0.0)
 
         def statistic(self, view, clock, state):
             return float(clock.round % 3 == 0)

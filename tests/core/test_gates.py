@@ -27,7 +27,7 @@ from stacksl.core.gates import rules
 from stacksl.core.gates import statistics as measures
 from stacksl.errors import SettingsError
 
-REST = (0.0, 0.0, 0.0)
+REST = (0.0, 0.0, 0.0, 0.0)
 
 
 def a_view(scores, widths, pairs=None, choice=None, radius=1.0, dim=4) -> Bounds:
@@ -120,11 +120,11 @@ def test_an_adaptive_margin_moves_in_units_of_the_mean_absolute_deviation() -> N
     """|g − mean of the earlier ones|, averaged: after −1, −3, −5 it is (2 + 3)/2."""
     gate = Margin(pace=0.5)
     state = gate.advance(-1.0, True, Clock(0, 3, 1, 9), gate.start())
-    assert state == (-1.0, -1.0, 0.0)
+    assert state == (-1.0, -1.0, 0.0, 1.0)
     state = gate.advance(-3.0, False, Clock(1, 3, 2, 9), state)
-    assert state == pytest.approx((-1.0 - 0.5 * 2.0 * 2 / 8, -2.0, 2.0))
+    assert state == pytest.approx((-1.0 - 0.5 * 2.0 * 2 / 8, -2.0, 2.0, 2.0))
     state = gate.advance(-5.0, True, Clock(1, 3, 3, 9), state)
-    assert state[1:] == pytest.approx((-3.0, 2.5))
+    assert state[1:] == pytest.approx((-3.0, 2.5, 3.0))
     assert state[0] == pytest.approx(-1.25 + 0.5 * 2.5 * (1 - 2 / 7))
 
 
@@ -154,6 +154,15 @@ def test_a_lone_candidate_leaves_the_margins_threshold_usable() -> None:
     assert state[0] == pytest.approx(before - 0.1 / 6)
 
 
+def test_a_lone_candidate_does_not_count_in_the_margins_moments() -> None:
+    """After −1, a lone one, −3, a lone one and −4.5: their mean, and (2 + 2.5)/2."""
+    gate = Margin()
+    state = gate.start()
+    for t, g in enumerate([-1.0, -math.inf, -3.0, -math.inf, -4.5], start=1):
+        state = gate.advance(g, False, Clock(0, 5, t, 20), state)
+    assert state[1:] == pytest.approx((-8.5 / 3, 2.25, 3.0))
+
+
 def test_the_contested_score_by_hand() -> None:
     view = a_view([1.0, 3.0, 2.0], [9, 9, 9], pairs=[2.0, 0.0, 0.25], dim=4)
     assert contested_score(view, 1.0) == 0.0  # max(1 − 3 + 2, 2 − 3 + 0.25)
@@ -169,7 +178,7 @@ def test_the_price_of_contested() -> None:
     """rU on schedule, U where 1 − f of the labels owed are left, r^(1 + s/f)·U with s too many."""
     gate = Contested(width_scale=1.0, reserve=0.5, floor=0.01)
     state = gate.advance(4.0, True, Clock(0, 10, 1, 100), gate.start())
-    assert state == (4.0, 0.0, 0.0)
+    assert state == (4.0, 0.0, 0.0, 0.0)
     # 80 of 100 rounds are left, this one included: 8 labels are owed to them
     assert gate.threshold(1.0, 0.0, Clock(2, 10, 21, 100), state) == pytest.approx(0.04)
     assert gate.threshold(1.0, 0.0, Clock(6, 10, 21, 100), state) == pytest.approx(4.0)
@@ -182,7 +191,7 @@ def test_the_price_of_contested() -> None:
 
 def test_contested_far_ahead_of_a_short_reserve_does_not_overflow() -> None:
     gate = Contested(width_scale=1.0, reserve=1e-4, floor=0.01)
-    price = gate.threshold(1.0, 0.0, Clock(99, 100, 1, 10_000), (2.0, 0.0, 0.0))
+    price = gate.threshold(1.0, 0.0, Clock(99, 100, 1, 10_000), (2.0, 0.0, 0.0, 0.0))
     assert 1e300 < price < math.inf
 
 
@@ -298,8 +307,8 @@ def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
         scores, widths, pairs = rng.normal(size=7), rng.uniform(size=7), rng.uniform(size=7)
         choice = int(np.argmax(scores))
         clock = Clock(int(rng.integers(0, 25)), 25, t, 60)
-        state = (float(rng.normal()), float(rng.normal()), float(rng.uniform()))
-        state = (-math.inf, 0.0, 0.0) if t == 1 else state
+        state = (float(rng.normal()), float(rng.normal()), float(rng.uniform()), t - 1.0)
+        state = (-math.inf, 0.0, 0.0, 0.0) if t == 1 else state
         g = float(rng.normal())
         power = 0.4 if t % 2 else math.nan
         calls = {
@@ -311,7 +320,7 @@ def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
             "margin_statistic": (scores,),
             "margin_advance": (g, bool(t % 3), clock, state, 0.03, bool(t % 2)),
             "contested_statistic": (scores, pairs, choice, 2.0),
-            "price": (g, clock, (abs(g), 0.0, 0.0), 0.7, 0.01),
+            "price": (g, clock, (abs(g), 0.0, 0.0, 0.0), 0.7, 0.01),
             "peak": (g, state),
             "adpo_statistic": (scores, pairs, choice),
             "adpo_threshold": (state, 0.3 if t % 2 else math.nan),

@@ -15,6 +15,7 @@ from stacksl.core import (
     Bounds,
     Contested,
     First,
+    Given,
     Hard,
     Learner,
     LLFStackSL,
@@ -89,7 +90,7 @@ def test_a_decision_is_the_certificate_of_its_round() -> None:
     assert d.gate_score == 1.0  # the same with α = 2
     assert d.threshold == 0.0
     assert (d.status, d.reason) == ("skipped", "gate")
-    assert d.state == d.skip_state == (0.0, 0.0, 0.0)
+    assert d.state == d.skip_state == (0.0, 0.0, 0.0, 0.0)
 
 
 def test_an_item_of_a_pool_has_the_certificate_of_a_skip_and_changes_nothing() -> None:
@@ -230,29 +231,38 @@ def test_in_the_literal_reading_the_kl_step_goes_with_the_purchase() -> None:
     assert scorer.diary == [("skip", ALL, 1)]
 
 
-def test_learn_gives_the_scorer_the_loss_set_and_the_choice() -> None:
+def test_a_label_is_learnt_over_all_candidates_and_a_reward_of_the_choice() -> None:
     scorer = Noting()
-    learner = StackSL(scorer, horizon=4)
+    learner = StackSL(scorer, horizon=4, follower=Hard(1))
     [d] = decide(learner, shown=(1, 2))
     learner.learn(d, THREE, Label(2))
     learner.learn(d, THREE, Label(0))
     learner.learn(d, THREE, Reward(0.5))
     assert scorer.diary == [
-        ("step", (1, 2), 1, Label(2)),
-        ("step", (0, 1, 2), 1, Label(0)),
+        ("step", ALL, 1, Label(2)),
+        ("step", ALL, 1, Label(0)),
         ("step", (1, 2), 1, Reward(0.5)),
     ]
 
 
-def test_with_hard_an_outside_gold_displaces_the_lowest_under_the_current_scores() -> None:
-    scorer = Noting()
-    learner = StackSL(scorer, horizon=4, follower=Hard(1))
-    [d] = decide(learner, shown=(1, 2))
-    learner.learn(d, THREE, Label(0))
-    moved = item((0.0, 1.0), (-1.0, 1.0), (1.0, 1.0))
-    learner.learn(d, moved, Label(0))  # a late answer, at scores that have moved since
-    learner.learn(d, THREE, Label(1))
-    assert [entry[1] for entry in scorer.diary] == [(0, 1), (0, 2), (1, 2)]
+@pytest.mark.parametrize("scorer", ["newton", "ridge", "sgd"])
+@pytest.mark.parametrize("classes", [None, 6])
+def test_what_a_follower_hides_does_not_change_what_a_label_teaches(scorer, classes) -> None:
+    rng = np.random.default_rng(5)
+    thetas = []
+    made = [make_scorer(scorer, dim=4, classes=classes) for _ in range(2)]
+    for one, follower in zip(made, (Given(), Hard(1)), strict=True):
+        rng = np.random.default_rng(5)
+        learner = StackSL(one, horizon=30, follower=follower)
+        for number in range(30):
+            rows = rng.normal(size=(6, 4)) / 4
+            inputs = PairFeatures(rows) if classes is None else SharedFeatures(rows[0], 6)
+            shown = follower.respond([inputs], one)
+            [d] = learner.decide([str(number)], [inputs], shown, asked=number)
+            learner.adopt([d.reserved()], [inputs])
+            learner.learn(d, inputs, Label(int(rng.integers(6))))
+        thetas.append(one.state()["theta"])
+    np.testing.assert_array_equal(*thetas)
 
 
 def test_a_late_answer_is_learnt_at_the_current_theta() -> None:

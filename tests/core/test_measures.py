@@ -29,7 +29,7 @@ from stacksl.core.gates import statistics as measures
 from stacksl.errors import SettingsError
 from stacksl.types import Label, Reward
 
-REST = (0.0, 0.0, 0.0)
+REST = (0.0, 0.0, 0.0, 0.0)
 CLOCK = Clock(3, 20, 7, 90)
 M, D = 5, 6
 
@@ -240,8 +240,9 @@ def test_the_price_is_that_of_contested(name) -> None:
     theirs = Contested(reserve=0.5, floor=0.01)
     for asked, round in ((0, 1), (2, 20), (7, 20), (2, 70)):
         clock = Clock(asked, 10, round, 100)
-        state = ours.advance(1.7, True, clock, (1.2, 0.0, 0.0))
-        assert state == theirs.advance(1.7, True, clock, (1.2, 0.0, 0.0)) == (1.7, 0.0, 0.0)
+        before = (1.2, 0.0, 0.0, 0.0)
+        state = ours.advance(1.7, True, clock, before)
+        assert state == theirs.advance(1.7, True, clock, before) == (1.7, 0.0, 0.0, 0.0)
         assert ours.threshold(0.4, 0.0, clock, state) == theirs.threshold(0.4, 0.0, clock, state)
 
 

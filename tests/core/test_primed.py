@@ -9,6 +9,7 @@ import pytest
 
 from stacksl.core.blocks import PairBlock
 from stacksl.core.gates.registry import Margin
+from stacksl.core.gates.rules import Clock
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.fields import Settings
 
@@ -24,10 +25,21 @@ def block(rng: np.random.Generator, scores: np.ndarray | None) -> PairBlock:
 
 def test_the_level_is_the_quantile_above_which_the_labels_left_lie() -> None:
     statistics = -np.arange(1.0, 101.0)
-    level, mean, deviation = Margin().primed(statistics, 0.2)
+    level, mean, deviation, count = Margin().primed(statistics, 0.2)
     assert int((statistics > level).sum()) == 20
     assert mean == pytest.approx(-50.5)
     assert deviation == pytest.approx(np.abs(statistics + 50.5).mean())
+    assert count == 100.0
+
+
+def test_the_rounds_go_on_from_the_primed_moments() -> None:
+    """Of −1 ± .25, with a mean deviation of .125; then −1, and −5.5, which is 4.5 from −1."""
+    gate = Margin()
+    state = gate.primed(np.array([-1.0, -1.25, -0.75, -1.0]), 0.5)
+    state = gate.advance(-1.0, False, Clock(0, 5, 1, 20), state)
+    assert state[1:] == pytest.approx((-1.0, 0.75 * 0.125, 5.0))
+    state = gate.advance(-5.5, False, Clock(0, 5, 2, 20), state)
+    assert state[1:] == pytest.approx((-1.75, 0.8 * 0.75 * 0.125 + 0.2 * 4.5, 6.0))
 
 
 def test_without_a_finite_statistic_the_first_item_decides_as_ever() -> None:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from stacksl.core.scorers import ScorerSettings
+from stacksl.core.scorers.settings import LEAST_RIDGE
 from stacksl.errors import FeatureError, SettingsError
+from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Label, Reward
 
 from .scorer_cases import ALL, fresh, pair_inputs, shared_inputs
@@ -23,6 +25,16 @@ def test_settings_name_every_mistake_at_once() -> None:
         ScorerSettings(track="theta", action="ucb")
     with pytest.raises(SettingsError, match="kl_weight"):
         ScorerSettings(kl_weight=math.nan)
+
+
+def test_a_ridge_below_the_floor_is_refused_wherever_it_is_given() -> None:
+    below = math.nextafter(LEAST_RIDGE, 0.0)
+    assert ScorerSettings(ridge=LEAST_RIDGE).ridge == LEAST_RIDGE
+    with pytest.raises(SettingsError, match=r"ridge must be a number of at least 1e-06"):
+        ScorerSettings(ridge=below)
+    assert resolve({"ridge": LEAST_RIDGE}).settings.ridge == LEAST_RIDGE
+    with pytest.raises(SettingsError, match=r"ridge must be greater than or equal to 0\.000001"):
+        resolve({"ridge": below})
 
 
 def test_make_scorer_refuses_what_cannot_be() -> None:

@@ -35,7 +35,7 @@ class Unsure:
             raise SettingsError(f"the gate 'unsure' needs a level in (0, 1), got {self.level}")
 
     def start(self) -> GateState:
-        return (0.0, 0.0, 0.0)
+        return (0.0, 0.0, 0.0, 0.0)
 
     def statistic(self, view: Any, clock: Any, state: GateState) -> float:
         return 1.0 - float(view.probabilities.max())

@@ -105,7 +105,11 @@ def mistake(**layers: object) -> str:
     [
         (
             {"bugdet": 5, "ridge": -1, "gate": "margn"},
-            ["did you mean 'budget'", "ridge must be greater than 0, not -1", "'margin'"],
+            [
+                "did you mean 'budget'",
+                "ridge must be greater than or equal to 0.000001, not -1",
+                "'margin'",
+            ],
         ),
         (
             {"budget": "abc", "features": "hashin", "labeler": "oracel"},

@@ -109,7 +109,7 @@ def test_what_is_read_back_is_what_was_written(tmp_path: Path) -> None:
     sources = stock_of(["q0", "q1", "q2"], ["x", "y", "z"])
     assert Tombstones.read(folder) is None
     assert as_it_was(folder, sources) is sources
-    known = replace(forgotten(sources, [1])[0], gate_scale=0.25, gate_state=(0.0, 1.5, 2.0))
+    known = replace(forgotten(sources, [1])[0], gate_scale=0.25, gate_state=(0.0, 1.5, 2.0, 3.0))
     known.write(folder)
     assert Tombstones.read(folder) == known
     assert as_it_was(folder, sources).dataset.items[1].id == "forgotten-1"

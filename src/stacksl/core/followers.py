@@ -25,18 +25,11 @@ class Follower(Protocol):
 
     Attributes:
         name: its key in `FOLLOWERS`.
-        displaces: whether a gold answer from outside takes the place of the lowest-scored
-            presented candidate in the loss (else it joins).
     """
 
     @property
     def name(self) -> str:
         """Its key in `FOLLOWERS`."""
-        ...
-
-    @property
-    def displaces(self) -> bool:
-        """Whether an outside gold takes the lowest-scored candidate's place in the loss."""
         ...
 
     def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
@@ -50,7 +43,6 @@ class Given:
     """The follower that presents every candidate."""
 
     name: ClassVar[str] = "given"
-    displaces: ClassVar[bool] = False
 
     def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
         """All K indices of each item."""
@@ -74,12 +66,11 @@ class Hard:
         SettingsError: k is below 1.
 
     Source: paper, experiments (k = 4). Deviation: k + 1 are presented, since the gold answer is
-    not known when candidates are chosen; see `loss_set`.
+    not known when candidates are chosen, and may be outside; see `Learner.learn`, `loss_set`.
     """
 
     k: int = 4
     name: ClassVar[str] = "hard"
-    displaces: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -107,28 +98,25 @@ def gold_outside(presented: tuple[int, ...], gold: int) -> bool:
     return gold not in presented
 
 
-def loss_set(presented: tuple[int, ...], gold: int, scores: Array | None = None) -> tuple[int, ...]:
-    """The candidates of the loss, C_t ∪ {gold}, as ascending indices into the full list.
+def loss_set(presented: tuple[int, ...], gold: int, size: int) -> tuple[int, ...]:
+    """The part of all candidates that holds the gold: C_t, or the candidates outside of it.
+
+    Under a multinomial logit the gold has, given the part it is in, the softmax of that part
+    (independence of irrelevant alternatives), so that both parts are learnt without bias. An
+    outside gold that joined C_t, or took a place in it, would be learnt to win each time that it
+    is compared, and θ would no longer be that of the labels.
 
     Args:
-        presented: C_t.
+        presented: C_t, ascending.
         gold: the label's index.
-        scores: None where an outside gold joins; the scores of all candidates, (K,), where it
-            displaces the lowest-scored presented one (of equals the highest index), so that the
-            number of negatives stays the follower's k.
+        size: K, all candidates.
 
-    >>> loss_set((0, 2), 1)
-    (0, 1, 2)
-    >>> loss_set((0, 2), 1, np.array([0.1, 0.0, 0.7]))
-    (1, 2)
+    >>> loss_set((0, 2), 2, 5), loss_set((0, 2), 1, 5)
+    ((0, 2), (1, 3, 4))
     """
     if gold in presented:
         return presented
-    kept = presented
-    if scores is not None:
-        lowest = min(presented, key=lambda x: (scores[x], -x))
-        kept = tuple(x for x in presented if x != lowest)
-    return tuple(sorted((*kept, gold)))
+    return tuple(x for x in range(size) if x not in presented)
 
 
 FOLLOWERS: dict[str, type[Given] | type[Hard]] = {

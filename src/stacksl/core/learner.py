@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.drift import DriftGuard, alarmed, surprise
-from stacksl.core.followers import Follower, Given, loss_set
+from stacksl.core.followers import Follower, Given
 from stacksl.core.gates.registry import LLF, Always, Clock, Gate, GateState, contested_score
 from stacksl.core.gates.rules import forced
 from stacksl.core.rng import uniforms
@@ -38,7 +38,7 @@ class Learner:
         budget: B, the training labels it may ask for.
         horizon: T, the rounds it is made for.
         seed: keys the uniforms of the gate, one a round, drawn in advance.
-        follower: presents the candidates; here it decides what an outside gold displaces.
+        follower: presents the candidates of a pool's items (`rank`).
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
         width_scale: α of the gate score in every certificate (score units); None is √d.
         drift: resets the scorer where bought answers contradict known directions: to its state
@@ -48,7 +48,7 @@ class Learner:
 
     Attributes:
         round: the rounds adopted so far.
-        gate_state: the gate's three floats after them.
+        gate_state: the gate's four floats after them.
         suspicion: S of the drift guard.
         resets: how often the scorer was reset.
 
@@ -151,7 +151,7 @@ class Learner:
             clock = Clock(asked, self.budget, number, self.horizon)
             decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state)
             decisions.append(decision)
-            state = _three(decision.state)
+            state = _four(decision.state)
             asked += decision.status == "wanted"
         return decisions
 
@@ -257,7 +257,7 @@ class Learner:
     def _next_state(self, decision: Decision, state: GateState, out_of_labels: bool) -> GateState:
         """The recorded state; after a refusal it is computed again with no label left."""
         if not out_of_labels:
-            return _three(decision.state)
+            return _four(decision.state)
         clock = Clock(self.budget, self.budget, decision.round, self.horizon)
         return self.gate.advance(decision.statistic, decision.asked, clock, state)
 
@@ -275,19 +275,19 @@ class Learner:
     def learn(self, decision: Decision, inputs: Inputs, feedback: Feedback) -> None:
         """Learn an answer at the current θ, late or not.
 
-        The loss runs over presented ∪ {gold} (`followers.loss_set`); a reward is of the choice.
+        A label is learnt over all candidates, whatever was presented: the labeler chose among
+        them all. A reward is of the choice alone.
 
         Args:
             decision: the round that asked.
             inputs: its item's current features.
             feedback: the answer.
+
+        Source: Algorithm 1. Deviation: its C_t holds the gold by assumption; a loss over C_t and
+        an outside gold would bias θ (DESIGN D13).
         """
-        shown = decision.presented
-        if isinstance(feedback, Label):
-            if feedback.index not in shown and self.follower.displaces:
-                shown = loss_set(shown, feedback.index, self.scorer.scores(inputs))
-            else:
-                shown = loss_set(shown, feedback.index)
+        labelled = isinstance(feedback, Label)
+        shown = tuple(range(inputs.size)) if labelled else decision.presented
         if self.drift is not None and self._alarmed(self.drift, inputs, shown, decision, feedback):
             self.scorer.restore(self._fresh)
             self.suspicion = 0.0
@@ -338,7 +338,7 @@ class Learner:
                 "guard: make the learner with the drift settings of the state"
             )
         self.round = int(state["round"])
-        self.gate_state = _three(tuple(float(x) for x in state["gate_state"]))
+        self.gate_state = _four(tuple(float(x) for x in state["gate_state"]))
         if self.drift is not None:
             self.suspicion, self.resets = float(state["drift"][0]), int(state["drift"][1])
             self._fresh = {key: value.copy() for key, value in _under("fresh/", state).items()}
@@ -350,9 +350,9 @@ def _under(prefix: str, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[
     return {key.removeprefix(prefix): v for key, v in state.items() if key.startswith(prefix)}
 
 
-def _three(state: tuple[float, ...]) -> GateState:
-    first, second, third = state
-    return (first, second, third)
+def _four(state: tuple[float, ...]) -> GateState:
+    first, second, third, fourth = state
+    return (first, second, third, fourth)
 
 
 def StackSL(scorer: Scorer, *, horizon: int, budget: int | None = None, **options: Any) -> Learner:

@@ -15,7 +15,7 @@ from typing import Any
 from stacksl.errors import RunError
 
 RUN = 2  # of a run's folder, in its `resolved.toml`
-CHECKPOINT = 1
+CHECKPOINT = 2
 MODEL = 2  # of a linear model's folder, in its `model.json`
 LANGUAGE_MODEL = 2  # of an adapted language model's folder, in its `lm.json`
 

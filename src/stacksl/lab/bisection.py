@@ -39,7 +39,7 @@ class BudgetLevel:
     """Two neighbouring levels between which a gate ceases to spend a budget.
 
     Attributes:
-        value: the larger level of the two at which all of the budget is asked for, `low`.
+        value: `low`, the largest level found at which all of the budget is asked for.
         low, high: `value`, and the smallest level found at which less is asked for.
         asked_low, asked_high: labels asked for of its own accord at each; the first is the budget.
         plays: how many streams were played to find them.

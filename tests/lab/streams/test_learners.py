@@ -10,7 +10,17 @@ import pytest
 
 from stacksl.core import ScorerSettings, make_scorer
 from stacksl.core.blocks import PairFeatures
-from stacksl.lab.streams.learners import LEARNERS, RATES, TUNED, _replayed, derive, measure
+from stacksl.lab.streams.learners import (
+    LEARNERS,
+    LOSSES,
+    RATES,
+    TUNED,
+    _followed,
+    _loss_over,
+    _replayed,
+    derive,
+    measure,
+)
 from stacksl.lab.streams.learners_exact import averaged, counts, descent, exact_estimates, fit
 from stacksl.lab.streams.trial import Trial
 from stacksl.lab.synthetic.playing import play, regrets
@@ -128,8 +138,36 @@ def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
         for line in one.lines
     }
     rows = study.rows_from(found)
-    assert len({row.row for row in rows if not row.row.endswith("/ newton")}) == 27
+    assert len({row.row for row in rows if not row.row.endswith("/ newton")}) == 34
     assert all(row.study == "learners" and row.value is not None for row in rows)
     assert study.figures is not None
     assert "| exact maximum likelihood |" in study.shown(rows)
     assert set(study.figures(rows)) == {"learners"}
+
+
+def test_loss_sets_by_hand() -> None:
+    scores = np.array([0.0, 3.0, 1.0, 2.0, -1.0])
+    inside = {loss: _loss_over(loss, (1, 2, 3), 2, scores) for loss in LOSSES}
+    assert {inside[loss] for loss in ("all", "given")} == {(0, 1, 2, 3, 4)}
+    assert {inside[loss] for loss in set(LOSSES) - {"all", "given"}} == {(1, 2, 3)}
+    assert {loss: _loss_over(loss, (1, 2, 3), 4, scores) for loss in LOSSES} == {
+        "displaced": (1, 3, 4),
+        "joined": (1, 2, 3, 4),
+        "dropped": (),
+        "mixed": (0, 1, 2, 3, 4),
+        "part": (0, 4),
+        "all": (0, 1, 2, 3, 4),
+        "given": (0, 1, 2, 3, 4),
+    }
+
+
+def test_an_outside_gold_in_the_loss_shrinks_theta_and_a_partition_does_not() -> None:
+    """Of 300 labels; the margins are wide, the seeds any."""
+    found = {loss: [] for loss in ("displaced", "part", "all")}
+    for seed in (21, 22, 23):
+        stream = make_stream("iid", "softmax", seed, rounds=300, dim=10, candidates=20)
+        for loss, numbers in found.items():
+            numbers.append(_followed(stream, loss)["norm"])
+    displaced, part, everything = (np.mean(numbers) for numbers in found.values())
+    assert displaced < 0.75 * min(part, everything)
+    assert min(part, everything) > 0.6

@@ -25,7 +25,7 @@ class LUCB:
     asks wherever `contested` without a price would, and elsewhere too.
 
     Args:
-        width_scale: w ≥ 0 (score units); None is the scorer's radius, the gate of the literature.
+        width_scale: w > 0 (score units); None is the scorer's radius, the gate of the literature.
         tolerance: ε ≥ 0, a regret in the round that is accepted (score units).
 
     Raises:

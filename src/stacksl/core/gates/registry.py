@@ -177,7 +177,7 @@ class Margin:
 
     threshold += step × ((1 if asked else 0) − labels left / rounds left). The first item is asked
     and sets the threshold, unless it was `primed`. The state is (threshold, mean of g, mean of
-    |g − mean|).
+    |g − mean|, n), over the n statistics that were finite.
 
     Args:
         pace: step, in score units where `adaptive` is False (`ONE_HOT_PACE`); else in units of the
@@ -207,7 +207,7 @@ class Margin:
 
     def start(self) -> GateState:
         """A threshold of −∞, which the first item sets."""
-        return (-math.inf, 0.0, 0.0)
+        return (-math.inf, 0.0, 0.0, 0.0)
 
     @classmethod
     def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
@@ -229,7 +229,7 @@ class Margin:
             return self.start()
         level = float(np.quantile(known, min(max(1.0 - share, 0.0), 1.0)))
         mean = float(known.mean())
-        return (level, mean, float(np.abs(known - mean).mean()))
+        return (level, mean, float(np.abs(known - mean).mean()), float(len(known)))
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """Minus the difference of the two best scores."""

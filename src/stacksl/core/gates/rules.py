@@ -7,7 +7,7 @@ more of the kind. Arguments that recur:
 - `scores`, `widths`, `pair_widths`: (m,) θᵀφ of the presented candidates, their norms ‖φ_x‖ and
   ‖φ_x − φ_choice‖ in V⁻¹ (unscaled), with `choice` the position of the action played;
 - `clock`: q of B labels asked before this round, round t (from 1) of the horizon T;
-- `state`: three floats that the gate carries from round to round.
+- `state`: four floats that the gate carries from round to round.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 
-GateState = tuple[float, float, float]
+GateState = tuple[float, float, float, float]
 
 TIE = 1e-9  # of the largest absolute bound, within which values tie: DESIGN D17
 
@@ -91,23 +91,24 @@ def margin_advance(
     pace: float,
     adaptive: bool,
 ) -> GateState:
-    """The next (threshold, running mean of g, running mean of |g − mean|).
+    """The next (threshold, mean of g, mean of |g − mean|, n), running over the n finite g so far.
 
     threshold += step × ((1 if asked else 0) − labels left / rounds left), where step is `pace`, or
     `pace` × the running mean absolute deviation when `adaptive`. The first finite g sets it.
     """
-    level, mean, deviation = state
+    level, mean, deviation, count = state
     if math.isfinite(g):
-        if level == -np.inf:
+        if count == 0.0:
             level, mean = g, g
-        elif clock.round > 1:
-            deviation += (abs(g - mean) - deviation) / (clock.round - 1)
-            mean += (g - mean) / clock.round
+        else:
+            deviation += (abs(g - mean) - deviation) / count
+            mean += (g - mean) / (count + 1.0)
+        count += 1.0
     if level == -np.inf:
-        return (level, mean, deviation)
+        return (level, mean, deviation, count)
     step = pace * deviation if adaptive else pace
     owed = max(0, clock.budget - clock.asked) / (clock.horizon - clock.round + 1)
-    return (level + step * ((1.0 if took else 0.0) - owed), mean, deviation)
+    return (level + step * ((1.0 if took else 0.0) - owed), mean, deviation, count)
 
 
 def contested_statistic(
@@ -143,8 +144,8 @@ def price(
 
 
 def peak(g: float, state: GateState) -> GateState:
-    """The next (U, 0, 0): the running maximum of g, from 0."""
-    return (max(state[0], g), 0.0, 0.0)
+    """The next (U, 0, 0, 0): the running maximum of g, from 0."""
+    return (max(state[0], g), 0.0, 0.0, 0.0)
 
 
 def adpo_statistic(scores: Array, pair_widths: Array, choice: int) -> float:

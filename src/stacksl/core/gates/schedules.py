@@ -11,7 +11,7 @@ from stacksl.core.gates.rules import Clock, GateState
 if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
 
-AT_REST: GateState = (0.0, 0.0, 0.0)
+AT_REST: GateState = (0.0, 0.0, 0.0, 0.0)
 """The state of a gate without one, and of a price before round 1."""
 
 

@@ -27,7 +27,7 @@ class ADPO:
         Γ ← Γ·exp(pace·((1 if asked else 0) − labels left / rounds left)),
 
     where the first item is asked and sets Γ. The state is (log Γ, mean and mean absolute deviation
-    of log g), and (0, 0, 0) under a constant.
+    of log g, their number), and zeros under a constant.
 
     Args:
         level: Γ > 0, in units of g; None for the level that keeps the pace.
@@ -64,7 +64,7 @@ class ADPO:
 
     def start(self) -> GateState:
         """A log Γ of −∞, which the first item sets; nothing under a constant."""
-        return (-math.inf if self.level is None else 0.0, 0.0, 0.0)
+        return (-math.inf if self.level is None else 0.0, 0.0, 0.0, 0.0)
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The width of the pair (x̂, x′)."""

@@ -15,12 +15,21 @@ Track = Literal["labelled", "all", "theta"]
 RadiusCounts = Literal["learnt", "rounds"]
 
 
+LEAST_RIDGE = 1e-6
+"""The least λ: below it the rounding of near-duplicate rows shows in the inverse of V.
+
+V⁻¹ is updated and never inverted anew, so that its error grows with the labels and with 1/λ. After
+100,000 near-duplicates the largest entry of |V⁻¹V − I| is .016 at this λ, 14 at a hundredth of it
+(`benchmarks/width_error.py --floor 20`).
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ScorerSettings:
     """The settings that, with name and dimensions, define a scorer.
 
     Attributes:
-        ridge: λ of V_0 = λI (paper, Section 4; 1e-3 to 1).
+        ridge: λ of V_0 = λI, at least `LEAST_RIDGE` (paper, Section 4; 1e-3 to 1).
         delta: δ; the confidence set is to hold with probability 1 − δ.
         noise: σ, the sub-Gaussian scale of the feedback; 1 for labels.
         norm_bound: S, a bound on ‖θ*‖.
@@ -76,7 +85,12 @@ class ScorerSettings:
     def _range_mistakes(self) -> list[str]:
         level = math.inf if self.clip_level is None else self.clip_level
         checks = [
-            ("ridge", self.ridge, "a number above 0", _finite(self.ridge) and self.ridge > 0),
+            (
+                "ridge",
+                self.ridge,
+                f"a number of at least {LEAST_RIDGE:g}, for V⁻¹ to be exact",
+                _finite(self.ridge) and self.ridge >= LEAST_RIDGE,
+            ),
             ("delta", self.delta, "a number between 0 and 1", 0 < self.delta < 1),
             ("noise", self.noise, "a number of at least 0", _at_least_0(self.noise)),
             ("norm_bound", self.norm_bound, "a number of at least 0", _at_least_0(self.norm_bound)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -71,18 +72,27 @@ def _round(learner: Learner, stream: Stream, row: Array, t: int, asked: int) -> 
         decision = decision.reserved()
     learner.adopt([decision], [inputs])
     if decision.asked:
-        learner.learn(decision, inputs, _feedback(stream, t, decision))
+        _learn(learner, stream, row, t, decision)
     return decision
 
 
-def _feedback(stream: Stream, t: int, decision: Decision) -> Feedback:
-    """What a purchase in round t + 1 brings."""
-    if len(stream.rewards):
-        return Reward(float(stream.rewards[t, decision.choice]))
-    if len(stream.labels):
-        return Label(int(stream.labels[t]))
+def _learn(learner: Learner, stream: Stream, row: Array, t: int, decision: Decision) -> None:
+    """Learn what the purchase in round t + 1 brings.
+
+    The labels of `utilities` are choices among the presented: the item has no other candidates.
+    """
     shown = list(decision.presented)
-    return Label(shown[int(np.argmax(stream.utilities[t, shown]))])
+    if len(stream.rewards):
+        found: Feedback = Reward(float(stream.rewards[t, decision.choice]))
+    elif len(stream.labels):
+        found = Label(int(stream.labels[t]))
+    else:
+        found = Label(int(np.argmax(stream.utilities[t, shown])))
+        if len(shown) < stream.candidates:
+            every = tuple(range(len(shown)))
+            decision = replace(decision, presented=every, choice=shown.index(decision.choice))
+            row = row[shown]
+    learner.learn(decision, _inputs(stream, row), found)
 
 
 def _mark(round_: int, scorer: Scorer) -> Mark:

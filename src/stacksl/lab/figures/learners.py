@@ -1,4 +1,4 @@
-"""The tables and the figure of `learners`: learners against budgets, over online Newton."""
+"""The tables and the figure of `learners`: learners against budgets, and loss sets."""
 
 from __future__ import annotations
 
@@ -22,9 +22,33 @@ METRICS: Mapping[str, str] = {
 }
 
 
+FOLLOWED: Mapping[str, str] = {
+    "regret_per_round": "regret to the best presented",
+    "regret_of_all": "to the best of all",
+    "final_regret": "of the last estimate, to the best of all",
+    "covered": "θ* in the set",
+    "norm": "‖θ‖/‖θ*‖",
+    "outside": "gold outside C_t",
+}
+
+
 def layout(rows: Sequence[Row]) -> str:
-    """A table a metric: learners against budgets, with the ratio to `newton`."""
-    return "\n\n".join(_table(rows, metric, said) for metric, said in METRICS.items())
+    """A table a metric, learners against budgets with the ratio to `newton`; then the loss sets."""
+    plain, followed = _split(rows)
+    tables = [_table(plain, metric, said) for metric, said in METRICS.items()]
+    found = {(row.row, row.metric): row for row in followed}
+    lines = [
+        [name, *(estimate(found.get((name, metric)), ".4f") for metric in FOLLOWED)]
+        for name in dict.fromkeys(row.row for row in followed)
+    ]
+    head = ["a label is learnt over", *FOLLOWED.values()]
+    return "\n\n".join([*tables, table(head, lines, "A follower that hides candidates")])
+
+
+def _split(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """The rows of learners, and those of loss sets."""
+    followed = [row for row in rows if "loss" in row.settings]
+    return [row for row in rows if "loss" not in row.settings], followed
 
 
 def _table(rows: Sequence[Row], metric: str, said: str) -> str:
@@ -54,7 +78,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     with styled():
         figure, axes = canvas(1, 2, 8.4, 4.0)
         for ax, (metric, said) in zip(axes[0], METRICS.items(), strict=True):
-            _panel(ax, [row for row in rows if row.metric == metric])
+            _panel(ax, [row for row in _split(rows)[0] if row.metric == metric])
             ax.set_title(f"Regret a round {said}")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncol=3, fontsize=8)

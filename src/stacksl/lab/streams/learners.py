@@ -1,4 +1,7 @@
-"""`learners`: regret of each learner on the same labels, the first B of a stationary stream."""
+"""`learners`: regret of each learner on the same labels, the first B of a stationary stream.
+
+The last table is of `newton` under a follower: the candidates that a label is learnt over.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array
+from stacksl.core import Hard, ScorerSettings, loss_set, make_scorer
+from stacksl.core.blocks import Array, PairFeatures
 from stacksl.lab.figures.learners import METRICS, REFERENCE, figures, layout
 from stacksl.lab.statistics.intervals import bootstrapped, ratio
 from stacksl.lab.streams.learners_exact import averaged, descent, exact_estimates
@@ -19,6 +23,7 @@ from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
 from stacksl.lab.synthetic.playing import final_regret, play, regrets
 from stacksl.lab.synthetic.streams import SyntheticStream, make_stream
+from stacksl.types import Label
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 1000, 20
 BUDGETS = (0.02, 0.1, 1.0)
@@ -37,6 +42,19 @@ TUNED: Mapping[str, Mapping[float, float]] = {
 """The rate by budget with the least mean regret on the way over `PILOT_SEEDS`."""
 
 PILOT_SEEDS = (1000, 1001, 1002, 1003)
+
+FOLLOWED: Mapping[str, Any] = {"kind": "iid", "feedback": "softmax", "dim": 10, "candidates": 20}
+FOLLOWED_ROUNDS, FOLLOWED_K = 1000, 4
+LOSSES: Mapping[str, str] = {
+    "displaced": "C_t, an outside gold in the place of the lowest",
+    "joined": "C_t and an outside gold",
+    "dropped": "C_t; outside golds not learnt",
+    "mixed": "C_t; all candidates for an outside gold",
+    "part": "C_t; all others for an outside gold",
+    "all": "all candidates (the learner)",
+    "given": "all candidates, and all are presented",
+}
+"""What a label is learnt over under the follower `hard`, with its row's name."""
 
 _PLAIN: Mapping[str, Any] = {"kl_weight": 0.0, "clip": "none"}
 """Gradient steps on the log-loss alone."""
@@ -75,9 +93,11 @@ def trials(quick: bool) -> Sequence[Trial]:
         Line(f"ridge on rewards · {budget:g}", {"learner": "ridge", "action": "asked"}, budget)
         for budget in BUDGETS
     )
+    followed = tuple(Line(name, {"loss": kind}, 1.0) for kind, name in LOSSES.items())
     return [
         Trial({**base, "feedback": "softmax"}, labelled),
         Trial({**base, "feedback": "scalar"}, rewarded),
+        Trial({**FOLLOWED, "rounds": QUICK_ROUNDS // 5 if quick else FOLLOWED_ROUNDS}, followed),
     ]
 
 
@@ -89,6 +109,8 @@ def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list
 
 def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     settings = dict(line.settings)
+    if "loss" in settings:
+        return _followed(stream, settings["loss"])
     learner = settings.pop("learner")
     budget = line.budget(stream.horizon)
     rate = settings.get("learning_rate", 0.0)
@@ -103,6 +125,59 @@ def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
         "final_regret": final_regret(stream, theta),
         "asked_fraction": budget / stream.horizon,
     }
+
+
+def _followed(stream: SyntheticStream, loss: str) -> Numbers:
+    """`newton` on a label a round under `hard`; `loss` is of `LOSSES`.
+
+    Regret is to the best presented candidate, `regret_of_all` to the best of all; `covered` is the
+    share of rounds whose confidence set holds θ*, `norm` ‖θ‖/‖θ*‖ at the end, `outside` the share
+    of golds that were not presented.
+    """
+    size, dim = stream.features.shape[1:]
+    settings = ScorerSettings(norm_bound=stream.norm_bound)
+    scorer: Any = make_scorer("newton", dim=dim, classes=None, settings=settings)
+    everything = tuple(range(size))
+    lost, missed, covered, outside = [], [], [], []
+    for rows, values, gold in zip(stream.features, stream.values, stream.labels, strict=True):
+        inputs = PairFeatures(rows)
+        scores = scorer.scores(inputs)
+        shown = everything if loss == "given" else Hard(FOLLOWED_K).respond([inputs], scorer)[0]
+        view = scorer.bounds(inputs, shown)
+        got = values[shown[view.choice]]
+        lost.append(values[list(shown)].max() - got)
+        missed.append(values.max() - got)
+        trust = scorer.confidence
+        covered.append(trust.contains(stream.truth, scorer.theta, view.radius))
+        outside.append(gold not in shown)
+        learnt = _loss_over(loss, shown, int(gold), scores)
+        if learnt:
+            scorer.step(inputs, learnt, shown[view.choice], Label(int(gold)))
+    return {
+        "regret_per_round": float(np.mean(lost)),
+        "regret_of_all": float(np.mean(missed)),
+        "final_regret": final_regret(stream, scorer.theta),
+        "covered": float(np.mean(covered)),
+        "norm": float(np.linalg.norm(scorer.theta)) / stream.norm_bound,
+        "outside": float(np.mean(outside)),
+        "asked_fraction": 1.0,
+    }
+
+
+def _loss_over(loss: str, shown: tuple[int, ...], gold: int, scores: Array) -> tuple[int, ...]:
+    """The candidates that a label is learnt over; none where it is not learnt."""
+    everything = tuple(range(len(scores)))
+    if loss in ("all", "given"):
+        return everything
+    if gold in shown or loss == "part":
+        return loss_set(shown, gold, len(scores))
+    if loss == "mixed":
+        return everything
+    if loss == "dropped":
+        return ()
+    lowest = min(shown, key=lambda x: (scores[x], -x))
+    kept = [x for x in shown if x != lowest or loss == "joined"]
+    return tuple(sorted((*kept, gold)))
 
 
 def _estimates(
@@ -175,8 +250,15 @@ LEARNERS = StreamStudy(
     name="learners",
     title="Learners at equal labels: the first B of 20,000 rounds",
     claim="the gradient learner's regret is that of the estimate the theorems are about",
-    cost="27 lines of 20,000 rounds a seed, some 2 s of one core",
-    metrics=("regret_per_round", "final_regret"),
+    cost="34 lines a seed, some 4 s of one core",
+    metrics=(
+        "regret_per_round",
+        "regret_of_all",
+        "final_regret",
+        "covered",
+        "norm",
+        "outside",
+    ),
     seeds=12,
     trials=trials,
     play=measure,

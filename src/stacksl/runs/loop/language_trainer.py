@@ -27,7 +27,7 @@ from stacksl.lm.distributed import current_processes
 from stacksl.runs.loop.adapters import Adapters, read_record
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
-from stacksl.runs.loop.training_examples import labels_hash, loss_set_of, training_examples
+from stacksl.runs.loop.training_examples import labels_hash, training_examples
 from stacksl.runs.session.build_learner import fresh_scorer, prime
 from stacksl.runs.settings.conflicts import refit_shares
 from stacksl.runs.settings.language import choices_of
@@ -212,12 +212,11 @@ class LanguageTrainer:
 
     def _refit(self) -> None:
         number, labels = self.refits + 1, len(self.examples.bought)
-        follower = self.learner.follower
         made = self.adapters.refit(
             number,
             labels,
             labels_hash(self.examples),
-            training_examples(self.spec, self.examples, self.ledger, follower, self._base),
+            training_examples(self.spec, self.examples, self.ledger, self._base),
             self._reporting("refit"),
         )
         detail = {"tune": False, "adapter": number, "weights": made.fingerprint}
@@ -274,9 +273,7 @@ class LanguageTrainer:
         scorer.restore(fresh_scorer(self.spec.settings, examples.block).state())
         for row, label, choice in examples.bought:
             inputs = examples.block[row]
-            scores = scorer.scores(inputs)
-            candidates = loss_set_of(examples, learner.follower, row, label, scores)
-            scorer.step(inputs, candidates, choice, Label(label))
+            scorer.step(inputs, tuple(range(inputs.size)), choice, Label(label))
         scorer.rounds = rounds
         if self.spec.settings.mode == "stream":
             measuring = self._measuring(seq)  # they have no rounds

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Set
 
-import numpy as np
-
-from stacksl.core.blocks import Array, PairBlock
-from stacksl.core.followers import Follower, loss_set
+from stacksl.core.blocks import PairBlock
+from stacksl.core.followers import loss_set
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
 from stacksl.runs.loop.examples import Examples
@@ -16,7 +14,7 @@ from stacksl.runs.spec import RunSpec
 
 
 def training_examples(
-    spec: RunSpec, examples: Examples, ledger: LedgerReader, follower: Follower, base: PairBlock
+    spec: RunSpec, examples: Examples, ledger: LedgerReader, base: PairBlock
 ) -> list[Lesson]:
     """The training examples of the next refit, in the order in which the labels were learnt.
 
@@ -24,15 +22,14 @@ def training_examples(
         spec: the run.
         examples: the labels learnt so far.
         ledger: records the skipped rounds.
-        follower: decides which candidate the gold displaces from a loss set.
-        base: the features of epoch 0, whose offsets are the reference, so that a loss set does
-            not depend on the time of the refit.
+        base: the features of epoch 0, whose offsets are the reference.
     """
     found = []
     for row, label, _ in examples.bought:
-        reference = _reference(base, row)
-        candidates = loss_set_of(examples, follower, row, label, np.array(reference))
-        found.append(Lesson(spec.dataset.items[row], label, candidates, reference))
+        item = spec.dataset.items[row]
+        everything = tuple(range(len(item.candidates)))
+        candidates = loss_set(examples.shown.get(row, everything), label, len(everything))
+        found.append(Lesson(item, label, candidates, _reference(base, row)))
     if spec.settings.kl_on_skips:
         for row in _skipped(examples, ledger, spec.sources.forgotten):
             item = spec.dataset.items[row]
@@ -45,14 +42,6 @@ def labels_hash(examples: Examples) -> str:
     """A hash of the labels bought, in their order; a corrected one changes it."""
     text = repr([(row, label) for row, label, _ in examples.bought])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def loss_set_of(
-    examples: Examples, follower: Follower, row: int, label: int, scores: Array
-) -> tuple[int, ...]:
-    """C_t ∪ {gold}; where the follower has it, the gold displaces the lowest by `scores`."""
-    presented = examples.shown.get(row, tuple(range(examples.block[row].size)))
-    return loss_set(presented, label, scores if follower.displaces else None)
 
 
 def _reference(base: PairBlock, row: int) -> tuple[float, ...]:

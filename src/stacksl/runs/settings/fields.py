@@ -174,7 +174,7 @@ class Settings(BaseModel):
     refit: bool = Field(True, description="Refit on all bought labels at the end (D15).")
 
     # confidence
-    ridge: float = Field(1.0, gt=0, description="Paper: 1e-3 to 1; 1 is the theory's floor.")
+    ridge: float = Field(1.0, ge=1e-6, description="Paper: 1e-3 to 1; 1 is the theory's floor.")
     delta: float = Field(0.05, gt=0, lt=1, description="Paper: 0.05 or 0.1.")
     noise: float = Field(1.0, ge=0, description="σ; 1 for labels (D5).")
     norm_bound: float = Field(1.0, ge=0, description="S, a bound on ‖θ*‖.")

@@ -76,7 +76,7 @@ class Tombstones:
     aside: tuple[int, ...] = ()
     aside_at_first: tuple[int, ...] = ()
     gate_scale: float | None = None
-    gate_state: tuple[float, float, float] | None = None
+    gate_state: tuple[float, float, float, float] | None = None
 
     @classmethod
     def over(cls, sources: Sources) -> Tombstones:
