@@ -83,7 +83,18 @@ def measure(count: int, folder: Path) -> dict[str, Any]:
     """One run over `count` items: what reading costs, and each of three answers."""
     data, classes = write_items(folder, count)
     run, program = folder / "run", [sys.executable, "-m", "stacksl"]
-    asked = ["--classes", str(classes), "--labeler", "file", "--mode", "pool", "--audit", "0"]
+    asked = [
+        "--classes",
+        str(classes),
+        "--labeler",
+        "file",
+        "--sheets",
+        "csv",
+        "--mode",
+        "pool",
+        "--audit",
+        "0",
+    ]
     asked += ["--features", "hashing", "--budget", str(BUDGET), "--out", str(run)]
     started = measured([*program, "run", str(data), *asked, "--quiet"])
     sheet = run / "ask" / "0001.csv"

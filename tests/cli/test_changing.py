@@ -27,7 +27,18 @@ def waiting(stacksl, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         texts = "\n".join(line.rsplit(",", 1)[0] for line in lines)
         (folder / "data.csv").write_text(texts + "\n", encoding="utf-8")
         (folder / "two.txt").write_text("bread\nsea\n", encoding="utf-8")
-        words = ["run", "data.csv", "--classes", "two.txt", "--labeler", "file", "--mode", "pool"]
+        words = [
+            "run",
+            "data.csv",
+            "--classes",
+            "two.txt",
+            "--labeler",
+            "file",
+            "--sheets",
+            "csv",
+            "--mode",
+            "pool",
+        ]
         words += ["--budget", "16", "--batch", "9", "--audit", "0", "--price", "0.5", "--no-names"]
         assert stacksl(*words, "--out", RUN, "--yes").code == 0
         assert stacksl("answer", RUN, filled(folder / RUN / "ask" / "0001.csv")).code == 0

@@ -32,7 +32,16 @@ Shell = Callable[..., Any]
 def waiting(tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     words = ["run", write_pool(tmp_path, 40), "--classes", write_classes(tmp_path)]
-    words += ["--labeler", "file", "--annotators", "anna,ben", "--price", "anna=3,ben=2"]
+    words += [
+        "--labeler",
+        "file",
+        "--sheets",
+        "csv",
+        "--annotators",
+        "anna,ben",
+        "--price",
+        "anna=3,ben=2",
+    ]
     words += ["--budget", "14", "--batch", "6", "--audit", "4", "--overlap", "2", "--mode", "pool"]
     said = stacksl(*words, "--no-names", "--yes", "--out", "run", "--json")
     assert said.code == 0, said.err

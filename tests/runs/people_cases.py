@@ -51,6 +51,7 @@ def begin(folder: Path, *, count: int = 60, **settings: Any) -> Run:
     """A run of people over `count` sentences that waits for its first answers."""
     wanted: dict[str, Any] = {"budget": 24, "batch": 6, "mode": "pool", "names": False}
     wanted |= {"out": folder / "run", "classes": str(write_classes(folder)), "labeler": "file"}
+    wanted.setdefault("sheets", "csv")
     return run(write_pool(folder, count), **{**wanted, **settings})
 
 

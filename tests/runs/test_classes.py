@@ -289,7 +289,13 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(
 def test_many_classes_stand_in_a_list_for_each_number_of_them(tmp_path: Path) -> None:
     names = ["bread", "sea", *(f"topic {n}" for n in range(26))]
     (tmp_path / "many.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
-    plan = {"labeler": "file", "classes": str(tmp_path / "many.txt"), "budget": 12, "batch": 6}
+    plan = {
+        "labeler": "file",
+        "sheets": "csv",
+        "classes": str(tmp_path / "many.txt"),
+        "budget": 12,
+        "batch": 6,
+    }
     made = run(write_pool(tmp_path, 30), out=tmp_path / "run", audit=0, mode="pool", **plan)
     made.change(classes=NEW)
     made.answer()

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from stacksl.api import Run
+from stacksl.api import Run, run
 from stacksl.errors import DataError
 from stacksl.ledger.ledger import Ledger
 from stacksl.report.facts import Facts
 from stacksl.runs.session import assignment as people
+from stacksl.types import Item
 
 from .conftest import CLASSES
 from .people_cases import (
@@ -63,9 +64,11 @@ def test_a_partial_answer_tops_the_open_rows_up(tmp_path: Path, mode: str) -> No
     waiting = begin(tmp_path, mode=mode)
     keys = [row["key"] for row in read_rows(sheets(waiting)[0])]
     waiting.answer(fill(sheets(waiting)[0], keys=keys[:2]))
-    assert open_rows(waiting) == {"0001.csv": 4, "0002.csv": 2}
-    waiting.answer(fill(sheets(waiting)[1]))
-    assert open_rows(waiting) == {"0001.csv": 4, "0003.csv": 2}
+    assert open_rows(waiting) == {"0002.csv": 6}, "one open sheet: the leftovers and the new rows"
+    newest = next(path for path in sheets(waiting) if path.name == "0002.csv")
+    assert {row["key"] for row in read_rows(newest)} > set(keys[2:])
+    waiting.answer(fill(newest, keys=keys[2:]))
+    assert open_rows(waiting) == {"0003.csv": 6}
     expect_sound(play(waiting))
     assert len(bought(waiting, state="answered")) == 24
 
@@ -137,17 +140,25 @@ def test_prices_by_annotator_are_promised_at_the_highest(tmp_path: Path) -> None
 # What is shown -----------------------------------------------------------------------------------
 
 
-def test_options_are_shuffled_by_annotator_recorded_and_undone(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, overlap=6, batch=12, seed=3, **TWO)
-    orders = {row.annotator: row.order for row in handed(waiting)}
-    assert len(set(orders.values())) == 2
+def test_options_of_an_item_are_shuffled_by_annotator_recorded_and_undone(tmp_path: Path) -> None:
+    items = [Item(f"q{n}", f"question {n}", tuple(f"{n} {c}" for c in "wxyz")) for n in range(20)]
+    plan = {"labeler": "file", "sheets": "csv", "budget": 12, "batch": 12, "overlap": 6, "seed": 3}
+    waiting = run(items, out=tmp_path / "run", mode="pool", audit=0, **plan, **TWO)
+    orders = {(row.item, row.annotator): row.order for row in handed(waiting)}
+    assert len(set(orders.values())) > 3
     for path in sheets(waiting):
-        name = path.stem.split("-")[1]
-        shown = [CLASSES[index] for index in orders[name]]
+        waiting.answer(fill(path, lambda row: f"{row['prompt'].split()[1]} y"))
+    assert {row["answer"] for row in bought(waiting, state="answered")} == {2}
+
+
+def test_classes_have_one_number_for_everybody(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, overlap=6, batch=12, seed=3, **TWO)
+    assert {row.order for row in handed(waiting)} == {tuple(range(len(CLASSES)))}
+    for path in sheets(waiting):
         for row in read_rows(path):
             lines = row["options"].splitlines()
-            assert [line.split(") ", 1)[1] for line in lines] == shown
-        waiting.answer(fill(path, lambda row, shown=shown: "ABC"[shown.index(gold(row["prompt"]))]))
+            assert [line.split(") ", 1)[1] for line in lines] == list(CLASSES)
+        waiting.answer(fill(path, lambda row: "ABC"[CLASSES.index(gold(row["prompt"]))]))
     texts = texts_of(tmp_path / "pool-0-0.csv")
     answered = bought(waiting, state="answered")
     assert len(answered) == 12
@@ -213,8 +224,12 @@ def test_a_sheet_that_was_deleted_is_written_again_with_its_keys(tmp_path: Path)
     keys = [row["key"] for row in read_rows(path)]
     waiting.answer(fill(path, keys=keys[:4]))
     path.unlink()
+    path = path.with_name("0002.csv")
+    rows = read_rows(path)
+    path.unlink()
     waiting.resume()
-    assert {row["key"] for row in read_rows(path)} == set(keys[4:])
+    assert read_rows(path) == rows
+    assert {row["key"] for row in rows} > set(keys[4:])
 
 
 def test_a_sheet_with_answers_in_it_is_left_alone(tmp_path: Path) -> None:

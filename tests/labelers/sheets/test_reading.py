@@ -199,8 +199,8 @@ def test_faults_quote_no_text(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"PK\x03\x04rest", "is a workbook (.xlsx or .ods), a CSV file was expected: open it"),
-        (b"\xd0\xcf\x11\xe0rest", "is a workbook (.xls)"),
+        (b"PK\x03\x04rest", "is a damaged workbook"),
+        (b"\xd0\xcf\x11\xe0rest", "is an old (.xls) or encrypted workbook"),
         (b"", "has no column 'key' and 'answer' in its first row"),
         (b"\xef\xbb\xbf\r\n\r\n", "has no column 'key' and 'answer'"),
         (b"key,prompt,note\r\n", "has no column 'answer'"),
@@ -208,7 +208,7 @@ def test_faults_quote_no_text(desk: Desk) -> None:
         (b"key,answer,Answer \r\nx,A,B\r\n", "has the column 'answer' twice"),
         (b'key,answer\r\nk2k2-h,"A\r\n', "row 2 of"),
         (b'key,answer\r\nk2k2-h,A\r\nx,"A" or B\r\n', "row 3 of"),
-        (b"k\0e\0y\0", "is not text"),
+        (b"k\0e\0y\0", "is neither a workbook nor text"),
         (b"\xff\xfek\0e", "is neither UTF-8 nor UTF-16 nor cp1252"),
         (b"key,answer\r\nx,\xe9\x81\r\n", "is neither UTF-8 nor UTF-16 nor cp1252"),
     ],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import Asked, write_classes, write_howto, write_sheet
+from stacksl.labelers.sheets import Asked, ClassList, write_classes, write_howto, write_sheet
 from stacksl.labelers.sheets.cells import is_too_long, plain
 from stacksl.labelers.sheets.howto import HOWTO
 
@@ -38,7 +38,7 @@ def test_files_have_the_mode_and_nothing_else_is_left(tmp_path: Path) -> None:
     try:
         rows = [Asked("k2k2-h", "x" * 40_000, ("a b", "c d"))]
         files = write_sheet(tmp_path / "a.csv", rows, mode=0o640)
-        write_classes(tmp_path / "classes.csv", ["a"], [None], [0], mode=0o604)
+        write_classes(tmp_path, ClassList("classes.csv", ("a",), ("",)), mode=0o604)
         howto = write_howto(tmp_path)
     finally:
         os.umask(before)
@@ -92,19 +92,18 @@ def test_a_text_too_long_for_a_cell_goes_on_beside_the_sheet(tmp_path: Path, pro
 
 def test_many_options_are_in_the_cell_or_in_the_file_of_classes(tmp_path: Path) -> None:
     names = [f"class {n}" for n in range(40)]
-    order = [(7 * n) % 40 for n in range(40)]
-    row = Asked("k2k2-h", "?", tuple(names[n] for n in order))
+    said = ("", "-1, or less", *[""] * 38)
+    row = Asked("k2k2-h", "?", tuple(names))
     write_sheet(tmp_path / "a.csv", [row])
-    assert "\n2) class 7\n" in (tmp_path / "a.csv").read_text(encoding="utf-8-sig")
-    write_sheet(tmp_path / "b.csv", [row], classes="classes-b.csv")
+    assert "\n2) class 1\n" in (tmp_path / "a.csv").read_text(encoding="utf-8-sig")
+    classes = ClassList("classes-b.csv", tuple(names), said)
+    write_sheet(tmp_path / "b.csv", [row], classes=classes)
     text = (tmp_path / "b.csv").read_text(encoding="utf-8-sig")
     assert "number (1 to 40) or name of one of the classes in the file classes-b.csv" in text
     assert "class 7" not in text
-    descriptions: list[Any] = ["", None, "-1, or less", *[""] * 37]
-    write_classes(tmp_path / "classes-b.csv", names, descriptions, order)
+    write_classes(tmp_path, classes)
     lines = (tmp_path / "classes-b.csv").read_bytes().decode("utf-8-sig").split("\r\n")
-    assert lines[:3] == ["number,name,description", "1,class 0,", "2,class 7,"]
-    assert f'{order.index(2) + 1},class 2,"\'-1, or less"' in lines
+    assert lines[:3] == ["number,name,description", "1,class 0,", '2,class 1,"\'-1, or less"']
 
 
 def test_options_that_read_like_answers_are_pointed_out(tmp_path: Path) -> None:

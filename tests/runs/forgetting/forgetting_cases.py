@@ -131,7 +131,14 @@ def fill(sheet: Path) -> Path:
 
 def asked_by_people(folder: Path, *, until: str) -> tuple[Path, Run]:
     """A run whose two people were both asked for the canary, and its data."""
-    plan: dict[str, Any] = {"mode": "pool", "batch": 6, "budget": 16, "audit": 0, "labeler": "file"}
+    plan: dict[str, Any] = {
+        "mode": "pool",
+        "batch": 6,
+        "budget": 16,
+        "audit": 0,
+        "labeler": "file",
+        "sheets": "csv",
+    }
     plan |= {"annotators": "anna,ben", "overlap": 3}
     plain = run(write_items(folder / "plain.jsonl", 24, None), out=folder / "plain", **plan)
     with plain.ledger as ledger:

@@ -1,4 +1,4 @@
-"""A file as a spreadsheet saved it, to rows of cells: encoding, separator, header."""
+"""A file as a spreadsheet saved it, to rows of cells: workbook or text, separator, header."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from stacksl.data.files import (
     reading,
 )
 from stacksl.errors import DataError
+from stacksl.labelers.sheets.workbook_reading import sheets_of
 
-Line = tuple[int, Mapping[str, str], bool]  # row as shown, cells, whether it has too many
+Line = tuple[int, Mapping[str, str], str | None]  # row as shown, cells, why none is to be used
 
 _NEEDED = ("key", "answer")
 _READ = (*_NEEDED, "note", "prompt")
-_WORKBOOKS = {b"PK\x03\x04": "a workbook (.xlsx or .ods)", b"\xd0\xcf\x11\xe0": "a workbook (.xls)"}
-_SAVE_AS = "open it in the spreadsheet program and save it as 'CSV UTF-8'"
+_WORKBOOK, _OLD = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+_SAVE_AS = "open it in the spreadsheet program and save it as .xlsx or as 'CSV UTF-8'"
+_HEADER = "(key, prompt, options, answer, note)"
+_TOO_MANY = "the row has more cells than the header: put a text that holds the separator in quotes"
+_MERGED = "cells of the row are merged: unmerge them, so that each row has its own answer"
 
 
 def lines_of(path: Path) -> Iterator[Line]:
@@ -32,36 +36,68 @@ def lines_of(path: Path) -> Iterator[Line]:
     count. Rows without any text are left out, but counted.
 
     Raises:
-        DataError: the file cannot be read, is no CSV, or has no column `key` or `answer`.
+        DataError: the file cannot be read, is no table, or has no column `key` or `answer`.
     """
-    text = _text(path)
-    separator, text = _separator(path, text)
+    data = _bytes(path)
+    yield from _of_workbook(path) if data.startswith(_WORKBOOK) else _of_csv(path, data)
+
+
+def _of_csv(path: Path, data: bytes) -> Iterator[Line]:
+    separator, text = _separator(path, _text(path, data))
     with long_fields():
         rows = _records(path, text, separator)
         filled = ((number, cells) for number, cells in rows if _has_text(cells))
         _, header = next(filled)
         names = [_name(cell) for cell in header]
         for number, cells in filled:
-            found = {n: c for n, c in zip(names, cells, strict=False) if n in _READ}
-            yield number, found, _has_text(cells[len(names) :])
+            yield (
+                number,
+                _named(names, cells),
+                _TOO_MANY if _has_text(cells[len(names) :]) else None,
+            )
+
+
+def _of_workbook(path: Path) -> Iterator[Line]:
+    """The rows of the one sheet with our header, whatever it is called by now."""
+    found = []
+    for rows, merged in sheets_of(path):
+        names = [_name(cell) for cell in rows[0][1]] if rows else []
+        if set(_NEEDED) <= set(names):
+            _refuse_twice(path, names)
+            found.append((names, rows[1:], merged))
+    if len(found) != 1:
+        raise DataError(
+            f"'{path}' has {len(found)} sheets with the columns 'key' and 'answer' in their first "
+            f"row, one was expected {_HEADER}: "
+            + ("delete the copies" if found else "take the file that was given out")
+        )
+    names, rows, merged = found[0]
+    for number, cells in rows:
+        yield number, _named(names, cells), _MERGED if number in merged else None
+
+
+def _named(names: list[str], cells: list[str]) -> dict[str, str]:
+    return {name: cell for name, cell in zip(names, cells, strict=False) if name in _READ}
 
 
 # --- bytes to text ---------------------------------------------------------------------------
 
 
-def _text(path: Path) -> str:
-    """The file's text: UTF-8, UTF-16 with a byte-order mark, or cp1252."""
+def _bytes(path: Path) -> bytes:
     if path.is_dir():
         raise DataError(f"'{path}' is a folder: give the files of answers in it")
     with reading(path):
-        data = path.read_bytes()
-    for magic, kind in _WORKBOOKS.items():
-        if data.startswith(magic):
-            raise DataError(f"'{path}' is {kind}, a CSV file was expected: {_SAVE_AS}")
+        return path.read_bytes()
+
+
+def _text(path: Path, data: bytes) -> str:
+    """The file's text: UTF-8, UTF-16 with a byte-order mark, or cp1252."""
+    if data.startswith(_OLD):
+        raise DataError(f"'{path}' is an old (.xls) or encrypted workbook: {_SAVE_AS}")
     if data.startswith(WIDE_MARKS):
         return _decoded(path, data, "utf-16")
     if b"\0" in data:
-        raise DataError(f"'{path}' is not text, a CSV file was expected: {_SAVE_AS}")
+        raise DataError(f"'{path}' is neither a workbook nor text: {_SAVE_AS}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -96,7 +132,7 @@ def _separator(path: Path, text: str) -> tuple[str, str]:
     missing = " and ".join(f"'{name}'" for name in _NEEDED if name not in best)
     raise DataError(
         f"'{path}' has no column {missing} in its first row: the header of the file that was "
-        "given out was expected (key, prompt, options, answer, note)"
+        f"given out was expected {_HEADER}"
     )
 
 

@@ -10,9 +10,10 @@ HOWTO = """\
 How to answer
 =============
 
-Open the CSV file in a spreadsheet program. Each row is one question. Write into the column
-"answer"; leave the columns "key", "prompt" and "options" as they are. You may answer some rows
-now and the rest later, sort or delete whole rows, and send the file back as often as you like.
+Open the file in a spreadsheet program. Each row is one question. Choose an answer from the list
+in the column "answer" (.xlsx), or type it; leave the columns "key", "prompt" and "options" as they
+are. You may answer some rows now and the rest later, filter, sort or delete whole rows, and send
+the file back as often as you like.
 
 What to write into "answer"
   B               the letter before the option
@@ -26,21 +27,20 @@ What to write into "answer"
 Leave the answer empty where you do not know yet. Remarks go into the column "note".
 
 Lists of more than 26 options, and options that are single letters, have numbers instead of
-letters. Where the cell names a file, such as classes.csv, the numbers and names are in that file.
+letters. Where the cell names a sheet or a file of classes, the numbers and names are there.
 
 Where an option's whole text is a letter, a number or a word such as none, that text means that
 option. To mean the letter write B) with the bracket, to mean the word write [none].
 
 Saving
-  Excel: Save As, "CSV UTF-8 (Comma delimited)". "CSV" and "Unicode Text" are read too.
-  LibreOffice: save in the same format ("Keep Current Format").
-  Commas, semicolons and tabs between the cells are all read. A workbook (.xlsx, .ods) is not.
+  Save the file in the format in which you got it (LibreOffice: "Keep Current Format"). .xlsx and
+  CSV are both read, whichever you were given; .ods and .xls are not. CSV may have commas,
+  semicolons or tabs between the cells.
 
-If all columns are in one when you open the file, import it instead: in Excel Data, From
-Text/CSV; choose UTF-8 and the comma.
-
-An apostrophe (') before a text that begins with = + - or @, or looks like a number or a date,
-keeps the spreadsheet from changing it. It is not part of the text.
+CSV files only: if all columns are in one when you open the file, import it instead (in Excel Data,
+From Text/CSV; choose UTF-8 and the comma). An apostrophe (') before a text that begins with
+= + - or @, or looks like a number or a date, keeps the spreadsheet from changing it. It is not
+part of the text.
 """
 
 
@@ -51,5 +51,5 @@ def write_howto(folder: Path, *, mode: int = 0o600) -> Path:
         DataError: it cannot be written.
     """
     path = folder / "HOWTO.txt"
-    write_file(path, HOWTO.replace("\n", "\r\n"), mode, replace=True)
+    write_file(path, "\ufeff" + HOWTO.replace("\n", "\r\n"), mode, replace=True)
     return path

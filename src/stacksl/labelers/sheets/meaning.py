@@ -208,6 +208,8 @@ def _why_none(cell: str, options: tuple[str, ...]) -> str:
     wide = unicodedata.normalize("NFKC", cell)
     if _ERROR.fullmatch(wide):
         return f"the answer is an error value of the spreadsheet: write the option's {marks}"
+    if wide.startswith("=") and len(wide) > 1:
+        return f"the answer is a formula: write the option's {marks} as text"
     if _POWER.fullmatch(wide) or _DATE.fullmatch(wide):
         return (
             f"the answer {quoted(cell)} reads like a date or a number that a spreadsheet made of "

@@ -20,10 +20,10 @@ def listed(options: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=64)
-def pointed(options: tuple[str, ...], classes: str) -> str:
+def pointed(options: tuple[str, ...], where: str) -> str:
     """Where the options are listed, in place of a list that is too long for a cell."""
     ways = f"number (1 to {len(options)}) or name" if bare_numbers(options) else "name"
-    return "\n".join([f"{ways} of one of the classes in the file {classes}", *_warning(options)])
+    return "\n".join([f"{ways} of one of the classes in the {where}", *_warning(options)])
 
 
 def _warning(options: tuple[str, ...]) -> list[str]:

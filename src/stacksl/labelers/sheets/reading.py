@@ -17,7 +17,7 @@ _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
 def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
-    """Read a file of answers: any encoding, separator and order of columns a spreadsheet leaves.
+    """Read a file of answers: a workbook or CSV, with the columns in any order.
 
     Rows may be missing, moved or repeated, and answers may be missing. A key that has two
     different answers in the file has none: each of its rows is a fault.
@@ -27,21 +27,21 @@ def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
         known: what was shown with each key that may be returned.
 
     Raises:
-        DataError: the file as a whole cannot be read (a missing column, a workbook, ...).
+        DataError: the file as a whole cannot be read (a missing column, damage, ...).
     """
     replies: list[Reply] = []
     faults: list[Fault] = []
     empty: set[str] = set()
     answered: set[str] = set()
     owners = _owners(known)
-    for row, cells, beyond in lines_of(path):
+    for row, cells, unusable in lines_of(path):
         cell = cells.get("answer", "")
         key = clean_key(cells.get("key", ""))
         if not cell.replace("\ufeff", "").strip():
             empty.add(key)
             continue
         answered.add(key)
-        fault = _misplaced(row, key, beyond, cells, known, owners)
+        fault = _misplaced(row, key, unusable, cells, known, owners)
         read = fault or _reply(row, key, cell, cells.get("note", ""), known[key])
         faults.append(read) if isinstance(read, Fault) else replies.append(read)
     kept, contradictions = _one_a_key(replies)
@@ -59,18 +59,14 @@ def _by_row(fault: Fault) -> int:
 def _misplaced(
     row: int,
     key: str,
-    beyond: bool,
+    unusable: str | None,
     cells: Mapping[str, str],
     known: Mapping[str, Shown],
     owners: Mapping[str, str],
 ) -> Fault | None:
     """Why the row's answer may be that of another key; None if nothing suggests it."""
-    if beyond:
-        return Fault(
-            row,
-            "row",
-            "the row has more cells than the header: put a text that holds the separator in quotes",
-        )
+    if unusable is not None:
+        return Fault(row, "row", unusable)
     if key not in known:
         return Fault(row, "key", _why_unknown(key))
     why = _why_foreign(key, _digest(cells.get("prompt", "")), known[key], owners)

@@ -18,7 +18,9 @@ from stacksl.errors import DataError
 from stacksl.files.private import make_private
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets import (
+    HOWTO,
     Asked,
+    ClassList,
     Reply,
     Shown,
     new_key,
@@ -36,7 +38,7 @@ from stacksl.types import Item
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
 AWAY = "annotators_away"  # key of `resolved.toml`
-SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.csv").fullmatch
+SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx)").fullmatch
 WHOLE = 26  # classes beyond which a sheet refers to a file with their list
 
 
@@ -135,9 +137,9 @@ class SheetLabeler:
         new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
         if new:
             self.ledger.hand_out(new)
-        self._write([*waiting, *new])
-        open_rows = Counter(self._path(h.sheet, h.annotator) for h in [*waiting, *new])
-        return [Pending(str(path), n) for path, n in sorted(open_rows.items())]
+        sheets = self._sheets([*waiting, *new])
+        self._write(sheets)
+        return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
 
     def _due(self, fresh: Sequence[Request], waiting: int) -> list[Request]:
         """The requests to assign now, up to the batch: training labels, then the audit."""
@@ -170,28 +172,40 @@ class SheetLabeler:
         return rows
 
     def _order(self, annotator: str, item: str) -> tuple[int, ...]:
-        """The order in which an annotator sees the candidates; one order for fixed classes."""
-        who = annotators_of(self.settings.annotators).index(annotator)
+        """The order in which an annotator sees the candidates.
+
+        Fixed classes have one order and one number each for everybody, so that an answer means
+        the same whoever's list was used. The options of an item are shuffled for each annotator.
+        """
         row = self.row[item]
-        keys = (who,) if self.classes is not None else (who, row)
         count = len(self.items[row].candidates)
-        shuffled = generator(self.settings.seed, "shown", *keys).permutation(count)
+        if self.classes is not None:
+            return tuple(range(count))
+        who = annotators_of(self.settings.annotators).index(annotator)
+        shuffled = generator(self.settings.seed, "shown", who, row).permutation(count)
         return tuple(int(i) for i in shuffled)
 
-    def _write(self, open_rows: Sequence[Handed]) -> None:
-        """Write the missing sheets of open rows."""
-        sheets: dict[tuple[int, str], list[Handed]] = {}
+    def _sheets(self, open_rows: Sequence[Handed]) -> dict[Path, list[Handed]]:
+        """The open rows of each annotator, all of them in the last sheet, by its path."""
+        by_name: dict[str, list[Handed]] = {}
         for handed in open_rows:
-            sheets.setdefault((handed.sheet, handed.annotator), []).append(handed)
-        places = {self._path(*name): rows for name, rows in sheets.items()}
-        missing = {path: rows for path, rows in places.items() if not path.exists()}
+            by_name.setdefault(handed.annotator, []).append(handed)
+        return {
+            self._path(max(h.sheet for h in rows), name): rows for name, rows in by_name.items()
+        }
+
+    def _write(self, sheets: Mapping[Path, Sequence[Handed]]) -> None:
+        """Write the sheets that are missing."""
+        missing = {path: rows for path, rows in sheets.items() if not path.exists()}
         if missing:
             self._open_folder()
             write_howto(self.folder, mode=self._mode)
         for path, rows in missing.items():
-            classes = self._companion(rows[0])
             asked = [self._asked_as(handed) for handed in self._mixed(rows)]
-            write_sheet(path, asked, mode=self._mode, classes=classes)
+            classes = self._class_list(max(len(handed.order) for handed in rows))
+            if classes is not None and path.suffix == ".csv" and len(classes.names) > WHOLE:
+                write_classes(self.folder, classes, self._mode)
+            write_sheet(path, asked, mode=self._mode, classes=classes, howto=HOWTO)
 
     def _open_folder(self) -> None:
         """Make the folder; an existing one outside the run's folder is not changed.
@@ -212,31 +226,29 @@ class SheetLabeler:
 
     def _mixed(self, rows: Sequence[Handed]) -> list[Handed]:
         """The rows in an order that does not reveal which of them belong to the audit."""
-        mix = generator(self.settings.seed, "sheet", rows[0].sheet).permutation(len(rows))
+        sheet = max(handed.sheet for handed in rows)
+        mix = generator(self.settings.seed, "sheet", sheet).permutation(len(rows))
         return [rows[int(i)] for i in mix]
 
     def _asked_as(self, handed: Handed) -> Asked:
         item = self.items[self.row[handed.item]]
         return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in handed.order))
 
-    def _companion(self, handed: Handed) -> str | None:
-        """The name of the file with the list of classes, if they are too many for a cell."""
-        if self.classes is None or len(handed.order) <= WHOLE:
+    def _class_list(self, count: int) -> ClassList | None:
+        """The first `count` classes, which are those of when a row was given out, and their file.
+
+        A class that is added comes last, so that no number changes its meaning.
+        """
+        if self.classes is None:
             return None
-        shown = len(handed.order)  # a list of its own for each sheet's number of classes
-        stem = "classes" if shown == (self.began or shown) else f"classes-of-{shown}"
-        path = self._path_of(stem, handed.sheet, handed.annotator)
-        if not path.exists():
-            said = self.classes.names, self.classes.descriptions
-            write_classes(path, *said, handed.order, mode=self._mode)
-        return path.name
+        file = "classes.csv" if count == (self.began or count) else f"classes-of-{count}.csv"
+        said = tuple(text or "" for text in self.classes.descriptions[:count])
+        return ClassList(file, tuple(self.classes.names[:count]), said)
 
     def _path(self, sheet: int, annotator: str) -> Path:
-        return self._path_of(f"{sheet:04d}", sheet, annotator)
-
-    def _path_of(self, stem: str, sheet: int, annotator: str) -> Path:
         alone = sheet <= self.alone or len(annotators_of(self.settings.annotators)) == 1
-        return self.folder / (f"{stem}.csv" if alone else f"{stem}-{annotator}.csv")
+        stem = f"{sheet:04d}" if alone else f"{sheet:04d}-{annotator}"
+        return self.folder / f"{stem}.{self.settings.sheets}"
 
     @property
     def _mode(self) -> int:
@@ -321,7 +333,7 @@ def expect_free(settings: Settings) -> None:
     place = None if settings.ask_dir is None else Path(settings.ask_dir)
     if place is None or not place.is_dir():
         return
-    if found := next((file.name for file in sorted(place.glob("*.csv")) if SHEET(file.name)), None):
+    if found := next((file.name for file in sorted(place.iterdir()) if SHEET(file.name)), None):
         raise DataError(
             f"the folder {place} holds the sheet {found} of another run: give each run an --ask-dir"
             " of its own, or move those sheets away"

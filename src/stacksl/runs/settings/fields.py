@@ -108,6 +108,9 @@ class Settings(BaseModel):
     ask_mode: Annotated[str, Flag(SPEND, "OCTAL"), _PEOPLE] = Field(
         "0600", description="Permissions of sheets, such as 0640 (0600); needs --ask-dir."
     )
+    sheets: Annotated[Literal["xlsx", "csv"], Flag(SPEND, "FORMAT"), _PEOPLE] = Field(
+        "xlsx", description="The format of sheets: xlsx, with choice lists, or csv."
+    )
 
     # what is read
     classes: Annotated[str | None, Flag(DATA, "FILE", common=True)] = Field(
