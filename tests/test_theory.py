@@ -23,8 +23,9 @@ from stacksl.core import (
 )
 from stacksl.core.confidence import radius
 from stacksl.core.gates.rules import Clock
+from stacksl.core.likelihood import LikelihoodSet, label_loss, mixture_loss
 from stacksl.core.losses import clip, cross_entropy, kl, softmax
-from stacksl.types import Decision, Reward
+from stacksl.types import Decision, Label, Reward
 
 
 def potential(rows: np.ndarray, ridge: float) -> float:
@@ -439,3 +440,44 @@ def test_the_drift_guards_exponent() -> None:
     capped, _ = quad(grown, -40.0, 40.0, args=(cap,), limit=200)
     assert free == pytest.approx(1.0, rel=1e-4)
     assert 0.8 < capped < 1.0
+
+
+@pytest.mark.parametrize(("norm", "held"), [(2.0, True), (9.6, True), (9.8, False), (40.0, False)])
+def test_the_ellipsoid_of_newton_is_false_after_one_label_of_a_large_truth(
+    norm: float, held: bool
+) -> None:
+    """Section 4: d = 1, candidates ±1, λ = 1; the label is the better one but for e^(−2S)."""
+    scorer = make_scorer("newton", dim=1, classes=None, settings=ScorerSettings(norm_bound=norm))
+    inputs = PairFeatures(np.array([[1.0], [-1.0]]))
+    scorer.step(inputs, (0, 1), 0, Label(0))
+    state = scorer.state()
+    assert state["theta"] == pytest.approx([0.5])
+    assert 1.0 / state["gram_inv"][0] == pytest.approx([1.786], abs=5e-4)
+    reach = scorer.bounds(inputs, (0, 1)).radius
+    assert reach == pytest.approx(2.585 + norm, abs=5e-4)
+    error = math.sqrt(1.0 / float(state["gram_inv"][0, 0])) * (norm - 0.5)
+    assert (error <= reach) is held
+    label = label_loss([inputs], [(0, 1)], [0])
+    assert LikelihoodSet.of(label, norm, 0.05).contains(np.array([norm]))
+
+
+def test_the_mixtures_set_keeps_its_promise_whoever_chooses_the_items() -> None:
+    """θ* is drawn from the mixture, so that at most δ = 1/2 of the runs ever lose it, and some do.
+
+    A gate that looks at the answers stops buying where the set has lost θ*, and goes on elsewhere:
+    the worst that a choice of items can do.
+    """
+    rng, runs, lost = np.random.default_rng(0), 200, 0
+    for _ in range(runs):
+        truth = rng.normal(size=2)
+        bought: list[tuple[PairFeatures, int]] = []
+        out = False
+        while not out and len(bought) < 12:
+            inputs = PairFeatures(rng.normal(size=(3, 2)))
+            gold = int((inputs.phi @ truth + rng.gumbel(size=3)).argmax())
+            bought.append((inputs, gold))
+            items, golds = zip(*bought, strict=True)
+            loss = label_loss(items, [(0, 1, 2)] * len(items), golds)
+            out = bool(loss.value(truth) > mixture_loss(loss, 1.0) + math.log(2.0))
+        lost += out
+    assert 0 < lost <= 0.5 * runs

@@ -80,9 +80,13 @@ def test_regret_bound_is_said_of_a_well_specified_world_alone(made):
     for text in (render(facts), card(facts)):
         assert "regret bound" not in text.lower()
         assert "no guarantee" in text
-    proved = replace(facts, well_specified=True)
+    proved = replace(facts, well_specified=True, method=replace(facts.method, scorer="ridge"))
     for text in (render(proved), card(proved)):
         assert "regret bound" in text
+    newton = replace(proved, method=replace(facts.method, scorer="newton"))
+    for text in (render(newton), card(newton)):
+        assert "regret bound" not in text
+        assert "may miss the true θ" in text
 
 
 def test_gates_that_do_not_look_are_not_said_to_pick_hard_items(made):

@@ -113,8 +113,9 @@ def radius(
 ) -> float:
     """β_n = σ·sqrt(d·log(1 + n·L²/(λd)) + 2·log(1/δ)) + sqrt(λ)·S, in score units.
 
-    σ is `noise`, d is `dim`, n is `count`, λ is `ridge`, δ is `delta`, S is `norm_bound` and L is
-    `feature_norm`.
+    Proved for ridge on rewards; under labels the ellipsoid it makes is false in general
+    (`docs/theory.md`, section 4). σ is `noise`, d is `dim`, n is `count`, λ is `ridge`, δ is
+    `delta`, S is `norm_bound` and L is `feature_norm`.
 
     Source: paper, Section 5, the confidence radius. Deviation: n counts labels, not rounds, unless
     a setting says otherwise (DESIGN D2).

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from stacksl.errors import unknown_name
 from stacksl.lab.language.grids import LANGUAGE
 from stacksl.lab.streams.advice import ADVICE
+from stacksl.lab.streams.certificates.study import CERTIFICATES
 from stacksl.lab.streams.clipping import CLIPPING
 from stacksl.lab.streams.complexity import COMPLEXITY
 from stacksl.lab.streams.coverage import COVERAGE
@@ -26,7 +27,8 @@ from stacksl.lab.study.study import Study
 LABORATORY: Mapping[str, StreamStudy] = {
     study.name: study
     for study in (
-        REGRET, GATES_STUDY, RATES, COVERAGE, LEARNERS, CLIPPING, DRIFT, ADVICE, COMPLEXITY,
+        REGRET, GATES_STUDY, RATES, COVERAGE, CERTIFICATES, LEARNERS, CLIPPING, DRIFT, ADVICE,
+        COMPLEXITY,
     )
 }  # fmt: skip
 """Every study of the laboratory by the name that `stacksl reproduce` takes."""

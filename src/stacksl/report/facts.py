@@ -263,7 +263,7 @@ class Facts(Fact):
             and weights.
         warnings: of the run, a sentence each.
         well_specified: whether the data are of a synthetic world with the true radius, the
-            only place where the summed gate score may be called a regret bound.
+            only place where the summed gate score, with `ridge`, may be called a regret bound.
         language: what a run that adapted a language model has besides; None for others.
     """
 

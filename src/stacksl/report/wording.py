@@ -237,7 +237,7 @@ def unlabelled(row: Contested) -> str:
 
 def gate_score_meaning(facts: Facts) -> str:
     """What the summed gate score says, and what it does not."""
-    if facts.well_specified:
+    if facts.well_specified and facts.method.scorer == "ridge":
         return (
             "The data come from a synthetic world in which the model is right and the radius is "
             "the true one, so this sum is a regret bound."
@@ -245,8 +245,18 @@ def gate_score_meaning(facts: Facts) -> str:
     return (
         "Each round's score says by how much the best rival could still beat the answer that was "
         "given. The sum tells how much doubt a run passed through; it compares runs on the same "
-        "items with the same features and is no guarantee. What can be promised comes from an "
-        "audit on uniformly drawn, paid items kept out of training."
+        f"items with the same features and is no guarantee{_of_newton(facts)}. What can be "
+        "promised comes from an audit on uniformly drawn, paid items kept out of training."
+    )
+
+
+def _of_newton(facts: Facts) -> str:
+    """What its widths promise under labels: nothing."""
+    if facts.method.scorer != "newton":
+        return ""
+    return (
+        ", not even for labels drawn from a softmax of linear scores: the confidence ellipsoid of "
+        "newton may miss the true θ. For such labels alone the set of stacksl.core.likelihood holds"
     )
 
 

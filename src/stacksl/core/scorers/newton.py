@@ -34,7 +34,8 @@ class PairNewton(LinearScorer):
     of the offsets alone. O(m d²) a label.
 
     Source: Zhang and Sugiyama (NeurIPS 2023), Lee and Oh (NeurIPS 2024), with step size 1; DESIGN
-    D5. Deviation: not in the paper. The radius is measured, not proved.
+    D5. Deviation: not in the paper. The ellipsoid about θ that the radius of ridge gives is false
+    in general (`docs/theory.md`, section 4); of softmax labels that of `core.likelihood` is proved.
     """
 
     name = "newton"
@@ -134,8 +135,8 @@ class ClassNewton(LinearScorer):
     the classes, so the Newton step is θ ← θ − (π − e_gold) ⊗ M⁻¹h with this label's h already in
     M. O(d² + K d).
 
-    The radius is that of H's full dimension K·d. `track="all"` adds the bound of unasked rounds
-    too. The policy is the softmax of the scores.
+    The radius is that of H's full dimension K·d, and proved no more than for pairs. `track="all"`
+    adds the bound of unasked rounds too. The policy is the softmax of the scores.
 
     Source: DESIGN D5, D14. Deviation: not in the paper; widths are at most those of the exact H.
     """

@@ -1,0 +1,1 @@
+"""The study `certificates`: two confidence sets for labels over λ, S and d."""

@@ -1,0 +1,162 @@
+"""The set of the mixture against sums of losses, integrals and a general solver."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import dblquad, quad
+from scipy.optimize import minimize
+
+from stacksl.core.blocks import Array, PairFeatures
+from stacksl.core.likelihood import LabelLoss, LikelihoodSet, label_loss, mixture_loss
+from stacksl.core.losses import cross_entropy
+
+from .scorer_cases import pair_inputs
+
+
+def drawn(seed: int, count: int, dim: int, norm: float) -> tuple[LabelLoss, Array]:
+    """Softmax labels of items of two to four candidates, and their θ*."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=dim)
+    truth *= norm / np.linalg.norm(truth)
+    block = [pair_inputs(rng, int(rng.integers(2, 5)), dim) for _ in range(count)]
+    golds = [int((each.phi @ truth + rng.gumbel(size=each.size)).argmax()) for each in block]
+    return label_loss(block, [tuple(range(each.size)) for each in block], golds), truth
+
+
+def test_a_loss_is_the_sum_of_cross_entropies_over_loss_sets() -> None:
+    rng = np.random.default_rng(1)
+    sets = [(0, 1, 2, 3), (1, 3), (3, 0, 2)]
+    golds = [2, 3, 0]
+    block = [PairFeatures(pair_inputs(rng).phi, rng.normal(size=4)) for _ in sets]
+    block[1] = PairFeatures(block[1].phi)
+    theta, expected, slope = rng.normal(size=5), 0.0, np.zeros(5)
+    for inputs, shown, gold in zip(block, sets, golds, strict=True):
+        rows = inputs.phi[list(shown)]
+        fixed = 0.0 if inputs.offset is None else inputs.offset[list(shown)]
+        value, gradient = cross_entropy(rows @ theta + fixed, shown.index(gold))
+        expected, slope = expected + value, slope + gradient @ rows
+    loss = label_loss(block, sets, golds)
+    assert loss.value(theta) == pytest.approx(expected)
+    assert loss.derivatives(theta)[0] == pytest.approx(slope)
+
+
+def test_derivatives_are_those_of_the_value() -> None:
+    loss = LabelLoss(*_arrays(drawn(2, 30, 4, 3.0)[0]), ridge=0.3)
+    theta, step = np.array([0.4, -1.0, 2.0, 0.1]), 1e-5
+    gradient, hessian = loss.derivatives(theta)
+    for axis in np.eye(4):
+        ahead, behind = theta + step * axis, theta - step * axis
+        assert (loss.value(ahead) - loss.value(behind)) / (2 * step) == pytest.approx(
+            float(axis @ gradient), abs=1e-6
+        )
+        slopes = (loss.derivatives(ahead)[0] - loss.derivatives(behind)[0]) / (2 * step)
+        assert slopes == pytest.approx(axis @ hessian, abs=1e-6)
+    pull = np.array([0.5, 0.0, -1.0, 0.2])
+    assert loss.derivatives(loss.least(pull))[0] == pytest.approx(pull, abs=1e-4)
+
+
+@pytest.mark.parametrize(("norm", "count"), [(1.0, 0), (2.0, 5), (9.0, 60), (40.0, 60)])
+def test_the_mixture_is_bounded_from_above_and_closely(norm: float, count: int) -> None:
+    loss, _ = drawn(3, max(count, 1), 1, norm)
+    loss = LabelLoss(loss.pairs[:count], loss.offset[:count])
+    mode = float(LabelLoss(loss.pairs, loss.offset, norm**-2.0).least()[0])
+    least = float(loss.value(np.array([mode])))
+
+    def density(theta: float) -> float:
+        prior = math.exp(-0.5 * (theta / norm) ** 2) / (norm * math.sqrt(2.0 * math.pi))
+        return prior * math.exp(least - float(loss.value(np.array([theta]))))
+
+    points = np.linspace(mode - 9 * norm, mode + 9 * norm, 40)
+    total = sum(quad(density, a, b)[0] for a, b in itertools.pairwise(points))
+    exact = least - math.log(total)
+    found = float(mixture_loss(loss, norm))
+    assert exact - 1e-6 <= found <= exact + (0.5 if norm < 9 else 3.0)
+
+
+def test_the_mixture_in_two_dimensions() -> None:
+    loss, _ = drawn(4, 40, 2, 4.0)
+    spread = 4.0 / math.sqrt(2.0)
+    least = float(loss.value(LabelLoss(loss.pairs, loss.offset, spread**-2.0).least()))
+
+    def density(y: float, x: float) -> float:
+        prior = math.exp(-0.5 * (x * x + y * y) / spread**2) / (2.0 * math.pi * spread**2)
+        return prior * math.exp(least - float(loss.value(np.array([x, y]))))
+
+    exact = least - math.log(dblquad(density, -20, 20, -20, 20, epsabs=1e-6)[0])
+    assert exact - 1e-5 <= float(mixture_loss(loss, spread)) <= exact + 0.1
+
+
+@pytest.mark.parametrize("spread", [0.5, 3.0, 20.0])
+def test_all_answers_together_have_a_mass_of_at_most_one(spread: float) -> None:
+    """What Ville's inequality needs: e^(−mixture) is at most a law of the labels."""
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(4, 3, 2))
+    total = 0.0
+    for golds in itertools.product(range(3), repeat=4):
+        pairs = rows - rows[np.arange(4), list(golds)][:, None]
+        total += math.exp(-float(mixture_loss(LabelLoss(pairs, np.zeros((4, 3))), spread)))
+    assert (0.7 if spread < 20 else 0.1) < total <= 1.0
+
+
+def test_a_set_reaches_as_far_as_a_solver_finds() -> None:
+    loss, truth = drawn(6, 80, 4, 5.0)
+    held = LikelihoodSet.of(loss, 5.0, 0.05)
+    assert held.contains(truth)
+    assert not held.contains(truth + 40.0)
+    for direction in np.random.default_rng(7).normal(size=(5, 4)):
+        bound, theta = held.highest(direction)
+        solved = minimize(
+            lambda at, d=direction: -d @ at,
+            held.centre,
+            jac=lambda _, d=direction: -d,
+            constraints={
+                "type": "ineq",
+                "fun": lambda at: float(held.level - held.loss.value(at)),
+                "jac": lambda at: -held.loss.derivatives(at)[0],
+            },
+            options={"ftol": 1e-12, "maxiter": 500},
+        )
+        assert solved.success
+        assert bound >= -solved.fun - 1e-6
+        assert bound == pytest.approx(-solved.fun, rel=1e-3)
+        assert held.loss.value(theta) == pytest.approx(held.level, rel=0.02)
+
+
+def test_an_undecided_direction_ends_where_the_norm_does() -> None:
+    """No label tells of the second axis: there the set is a ball's, about S wide and a little."""
+    loss, _ = drawn(8, 30, 1, 3.0)
+    wide = np.concatenate([loss.pairs, np.zeros_like(loss.pairs)], axis=-1)
+    held = LikelihoodSet.of(LabelLoss(wide, loss.offset), 3.0, 0.05)
+    reach = float(held.highest(np.array([0.0, 1.0]))[0])
+    assert reach == pytest.approx(3.0 * math.sqrt(2.0 * float(held.slack)), rel=1e-3)
+    assert float(held.highest(np.zeros(2))[0]) == 0.0
+
+
+def test_runs_are_apart() -> None:
+    several = [drawn(seed, 25, 3, 6.0)[0] for seed in (9, 10)]
+    most = [np.pad(each.offset, ((0, 0), (0, 4 - each.offset.shape[1])),
+                   constant_values=-np.inf) for each in several]  # fmt: skip
+    both = LikelihoodSet.of(LabelLoss(np.stack([s.pairs for s in several]), np.stack(most)), 6, 0.1)
+    direction = np.array([1.0, -0.5, 0.2])
+    together = both.highest(direction)[0]
+    for place, each in enumerate(several):
+        alone = LikelihoodSet.of(each, 6.0, 0.1)
+        assert both.level[place] == pytest.approx(float(alone.level), abs=0.02)
+        assert together[place] == pytest.approx(float(alone.highest(direction)[0]), rel=0.01)
+
+
+def test_a_set_is_never_empty() -> None:
+    """Also of answers that no softmax gives: every item twice, with either answer."""
+    rows = np.random.default_rng(11).normal(size=(40, 1, 3))
+    pairs = np.concatenate([np.zeros_like(rows), rows], axis=1)
+    contrary = LabelLoss(np.concatenate([pairs, -pairs]), np.zeros((80, 2)))
+    for norm in (0.1, 3.0, 100.0):
+        assert float(LikelihoodSet.of(contrary, norm, 0.05).slack) >= math.log(20.0) + 0.5
+
+
+def _arrays(loss: LabelLoss) -> tuple[Array, Array]:
+    return loss.pairs, loss.offset

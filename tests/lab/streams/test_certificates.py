@@ -1,0 +1,85 @@
+"""`certificates`: many runs at once against the scorer, one by one; shares and their page."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stacksl.core import ScorerSettings, make_scorer
+from stacksl.core.blocks import PairFeatures
+from stacksl.core.likelihood import mixture_loss
+from stacksl.core.losses import cross_entropy
+from stacksl.lab.streams.certificates.runs import CANDIDATES, Design, make_world, play_newton
+from stacksl.lab.streams.certificates.study import CERTIFICATES, lost_by_mixture, measure
+from stacksl.types import Label
+
+EVERYONE = tuple(range(CANDIDATES))
+
+
+@pytest.mark.parametrize("design", ["first", "margin"])
+@pytest.mark.parametrize(("dim", "bound", "ridge"), [(1, 20.0, 1.0), (4, 9.0, 0.1)])
+def test_runs_at_once_are_runs_of_the_scorer(
+    design: Design, dim: int, bound: float, ridge: float
+) -> None:
+    world = make_world(3, runs=4, labels=25, dim=dim, norm_bound=bound, design=design)
+    played = play_newton(world, ridge, 0.05)
+    settings = ScorerSettings(ridge=ridge, delta=0.05, norm_bound=bound)
+    for run, truth in enumerate(world.truth):
+        assert np.linalg.norm(truth) == pytest.approx(bound)
+        scorer = make_scorer("newton", dim=dim, classes=None, settings=settings)
+        own = true = 0.0
+        outside, beyond = False, False
+        for number in range(26):
+            state = scorer.state()
+            offset = state["theta"] - truth
+            error = math.sqrt(float(offset @ np.linalg.solve(state["gram_inv"], offset)))
+            outside |= error > scorer.bounds(PairFeatures(np.eye(dim)[:1]), (0,)).radius
+            beyond |= true > own + math.log(20.0)
+            if number == 25:
+                break
+            offered = world.features[run, number]
+            tops = np.sort(offered @ state["theta"], axis=1)
+            place = int((tops[:, -1] - tops[:, -2]).argmin())
+            inputs, gold = PairFeatures(offered[place]), int(world.labels[run, number, place])
+            own += cross_entropy(inputs.phi @ state["theta"], gold)[0]
+            true += cross_entropy(inputs.phi @ truth, gold)[0]
+            scorer.step(inputs, EVERYONE, 0, Label(gold))
+        assert played.theta[run] == pytest.approx(scorer.state()["theta"], abs=1e-8)
+        inverse = np.linalg.inv(played.matrix[run])
+        assert inverse == pytest.approx(scorer.state()["gram_inv"], abs=1e-8)
+        assert played.plug_in[run] == pytest.approx(own)
+        assert played.bought.value(world.truth)[run] == pytest.approx(true)
+        assert (played.lost_ellipsoid[run], played.lost_plug_in[run]) == (outside, beyond)
+
+
+def test_the_ellipsoid_is_lost_and_the_others_hold_where_the_truth_is_long() -> None:
+    world = make_world(0, runs=40, labels=60, dim=1, norm_bound=40.0, design="first")
+    played = play_newton(world, 1.0, 0.05)
+    assert played.lost_ellipsoid.mean() > 0.95
+    assert played.lost_plug_in.mean() <= 0.15
+    assert lost_by_mixture(played.bought, world.truth, 40.0, 0.05) <= 0.15
+    far = lost_by_mixture(played.bought, -world.truth, 40.0, 0.05)
+    assert far == 1.0, "what is not the truth is lost"
+    assert (mixture_loss(played.bought, 40.0) < played.plug_in + 20.0).all()
+
+
+def test_a_seed_has_numbers_for_every_line_and_a_page() -> None:
+    trials = CERTIFICATES.trials(True)
+    assert len([line for trial in CERTIFICATES.trials(False) for line in trial.lines]) == 60
+    assert {trial.source["runs"] for trial in CERTIFICATES.trials(False)} == {100}
+    found = {}
+    for trial in trials:
+        known = trial.source["dim"] == 1 and trial.source["bound"] == 2.0
+        numbers = measure(trial.source, trial.lines, 0) if known else [{"lost": 0.25}] * 4
+        for line, each in zip(trial.lines, numbers, strict=False):
+            found[line.row] = [each, each]
+    rows = CERTIFICATES.rows_from(found, quick=True)
+    text = CERTIFICATES.shown(rows)
+    assert "| margin, d = 5, S = 40 |  |  | 0.250 [0.032, 0.651] |  |" in text, "2 of 8 runs"
+    first = found["first, d = 1, S = 2, λ = 0.1"][0]
+    assert f"{first['width']:.3g} ± 0" in text
+    assert set(first) | {"radius", "radius_mixture"} == set(CERTIFICATES.metrics)
+    assert CERTIFICATES.figures is not None
+    assert set(CERTIFICATES.figures(rows)) == {"certificates"}
