@@ -6,7 +6,7 @@ that no other table of the project uses. A number is a mean over seeds with the 
 
     python benchmarks/preset_differences.py --json benchmarks/results/preset_differences.json
     python benchmarks/preset_differences.py --from benchmarks/results/preset_differences.json
-    python benchmarks/preset_differences.py --from FILE --write docs/paper.md
+    python benchmarks/preset_differences.py --from FILE --write docs/presets.md
     python benchmarks/preset_differences.py --quick --only gate
 
 The worlds are in `_worlds.py`, the cells in `STUDIES`, the tables that the docs show in `SHOWN`.

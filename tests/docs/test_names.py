@@ -31,9 +31,12 @@ def test_every_name_is_documented(kind: str, name: str) -> None:
     if name in ("model", "regret"):
         assert f"--aim {name}" in PAGES["docs/concepts.md"]
         return
-    pages = "docs/paper.md", "docs/concepts.md"
+    if kind == "study":
+        assert f"[{name}]({name}.md)" in PAGES["docs/studies/README.md"]
+        return
+    pages = "docs/paper.md", "docs/presets.md", "docs/concepts.md"
     words = {w for page in pages for span in spans(PAGES[page]) for w in re.split(r"[ :=]", span)}
-    assert name in words, f"the {kind} '{name}' stands in neither of {pages}"
+    assert name in words, f"the {kind} '{name}' stands in none of {pages}"
 
 
 PLAIN = {  # identifiers on the pages below that are no setting, no name and no value of a setting
@@ -43,7 +46,15 @@ PLAIN = {  # identifiers on the pages below that are no setting, no name and no 
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("page", ["docs/paper.md", "docs/concepts.md", "docs/negative-results.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "docs/paper.md",
+        "docs/presets.md",
+        "docs/concepts.md",
+        "docs/negative-results.md",
+    ],
+)
 def test_an_identifier_is_a_name_that_exists(page: str) -> None:
     values = {
         str(value)

@@ -50,7 +50,7 @@ def test_the_record_holds_every_cell_of_the_script(benchmark: Any, record: dict[
         assert row["settings"] == benchmark.describe(cell), "measured with what the script says"
 
 
-@pytest.mark.parametrize("page", ["docs/paper.md", "docs/negative-results.md"])
+@pytest.mark.parametrize("page", ["docs/paper.md", "docs/presets.md", "docs/negative-results.md"])
 def test_the_numbers_are_the_measured_ones(
     page: str, benchmark: Any, record: dict[str, Any]
 ) -> None:

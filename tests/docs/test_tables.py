@@ -26,8 +26,8 @@ def shown(value: object) -> str:
 
 
 def test_the_table_of_presets_is_what_they_resolve_to() -> None:
-    paper = PAGES["docs/paper.md"]
-    table = {row[0].strip("`"): row[1:] for row in rows_under(paper, "setting")}
+    page = PAGES["docs/presets.md"]
+    table = {row[0].strip("`"): row[1:] for row in rows_under(page, "setting")}
     resolved = {
         "default": resolve(),
         "paper-stacksl": resolve(preset="paper-stacksl"),
@@ -83,7 +83,7 @@ def test_the_settings_of_a_language_model_are_all_there_with_their_defaults() ->
 
 
 def test_what_the_studies_fix_is_what_the_page_says() -> None:
-    rows = {row[0].strip("`"): row[1] for row in rows_under(PAGES["docs/paper.md"], "left open")}
+    rows = {row[0].strip("`"): row[1] for row in rows_under(PAGES["docs/presets.md"], "left open")}
     for name, value in FIXED.items():
         assert rows[name] == f"`{shown(value)}`", name
 
@@ -97,7 +97,7 @@ def test_the_contract_of_size_and_reproduce_is_that_of_their_records() -> None:
 
 
 def test_the_ranges_are_the_papers() -> None:
-    ranges = PAGES["docs/paper.md"].partition("## The paper's ranges")[2]
+    ranges = PAGES["docs/presets.md"].partition("## The paper's ranges")[2]
     found = {
         re.findall("`(.+?)`", row[0])[-1]: row[1].removesuffix(" items").replace(",", "")
         for row in rows_under(ranges, "setting")
@@ -108,6 +108,6 @@ def test_the_ranges_are_the_papers() -> None:
 def test_the_recipes_are_the_presets() -> None:
     table = [
         [row[0].strip("`"), float(row[1].removeprefix("to ")), *map(float, row[2:])]
-        for row in rows_under(PAGES["docs/paper.md"], "preset")
+        for row in rows_under(PAGES["docs/presets.md"], "preset")
     ]
     assert table == [[r.name, r.up_to, r.kappa, r.kl_weight, r.learning_rate] for r in RECIPES]

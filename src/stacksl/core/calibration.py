@@ -73,8 +73,8 @@ def calibrate_gate_scale(spreads: Array, kappa: float = 1.0, *, cap: bool = True
     Args:
         spreads: the warm-up spreads, (T0,) (`warmup_spreads`).
         kappa: κ > 0; the paper takes 0.5 to 1.5.
-        cap: whether c is held below the smallest spread. Above it the gate may never ask
-            again, since a skipped round changes neither the spread nor the threshold (D7).
+        cap: whether c is held below the smallest spread. Above it the gate may never ask, since
+            a skipped round changes neither the spread nor the threshold (D7).
 
     Raises:
         SettingsError: no spread, one that is not finite, or κ not positive.
@@ -90,8 +90,7 @@ def calibrate_gate_scale(spreads: Array, kappa: float = 1.0, *, cap: bool = True
     if smallest <= 0.0:
         raise GateNeverOpens(
             "the gate 'llf' needs a positive spread on every warm-up item, the smallest is "
-            f"{smallest:g}: no c would open it there; use the gate 'first', which it equals "
-            "wherever it opens"
+            f"{smallest:g}: no c would open it there; use another gate, such as 'first'"
         )
     rule = kappa * median
     if not cap and rule >= smallest:
@@ -223,8 +222,8 @@ RECIPES: tuple[Recipe, ...] = (
 
 κ spans the paper's range; kl_weight's middle is the `paper` preset's; the largest learning rate is
 the preset's. Measured against them: in the linear softmax game SGD's best learning rate *rises*
-as the budget falls (0.1 at 400 labels, 0.03 at 2,000, 0.01 at 20,000), and under the cap κ
-changes nothing. They are kept because they are the paper's.
+as the budget falls (0.1 at 400 labels, 0.03 at 2,000, 0.01 at 20,000), and at a ridge of 1 κ
+under the cap changes nothing. They are kept because they are the paper's.
 """
 
 

@@ -19,6 +19,7 @@ from stacksl.lab.streams.coverage import COVERAGE
 from stacksl.lab.streams.drift import DRIFT
 from stacksl.lab.streams.gates.study import GATES_STUDY
 from stacksl.lab.streams.learners import LEARNERS
+from stacksl.lab.streams.llf.study import LLF_STUDY
 from stacksl.lab.streams.rates import RATES
 from stacksl.lab.streams.regret import REGRET
 from stacksl.lab.streams.trial import StreamStudy
@@ -27,8 +28,8 @@ from stacksl.lab.study.study import Study
 LABORATORY: Mapping[str, StreamStudy] = {
     study.name: study
     for study in (
-        REGRET, GATES_STUDY, RATES, COVERAGE, CERTIFICATES, LEARNERS, CLIPPING, DRIFT, ADVICE,
-        COMPLEXITY,
+        REGRET, LLF_STUDY, GATES_STUDY, RATES, COVERAGE, CERTIFICATES, LEARNERS, CLIPPING, DRIFT,
+        ADVICE, COMPLEXITY,
     )
 }  # fmt: skip
 """Every study of the laboratory by the name that `stacksl reproduce` takes."""

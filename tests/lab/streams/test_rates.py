@@ -144,8 +144,10 @@ def test_slopes_of_made_up_samples() -> None:
     rows = derive(made_up(lambda b, t, size: t * b**-0.5))
     slopes = {row.row: row for row in rows if row.metric == "slope"}
     for row in slopes.values():
-        if row.row.startswith("pairs"):
+        if row.row.startswith(("pairs", "corners: first, slope in B")):
             assert row.value == pytest.approx(row.settings["rate"])
+        elif row.row.startswith("corners"):
+            assert row.value == pytest.approx(0.0, abs=1e-9), "this law knows no d"
         else:
             assert row.value == pytest.approx(row.paper) == 0.5
     assert slopes["pairs: first, slope in B"].paper == pytest.approx(0.5), "√(dB) + c√B"
@@ -183,6 +185,16 @@ def test_no_worst_norm_of_ucb_in_the_record_is_at_the_end_of_the_grid() -> None:
         assert FULL.norms[0] < row["settings"]["norm"] < NORMS["worst size"]
 
 
+def test_regret_on_all_signs_is_above_its_lower_bound() -> None:
+    """Theorem C.2 in the mean over 60 streams: 8 signs, each wrong with at least Φ(−1)."""
+    source = {"kind": "corners", "rounds": 300, "labels": 60, "dim": 8}
+    line = Line("corners", {"gate": {"name": "first"}, "action": "asked"}, 0.2)
+    totals = [measure(source, [line], seed)[0]["regret"] or 0.0 for seed in range(60)]
+    unit = NOISE * 8 * 300 / math.sqrt(60)
+    assert np.mean(totals) + 3 * np.std(totals) / math.sqrt(60) > LOWER_BLIND * unit
+    assert max(totals) <= 2 * unit
+
+
 def test_it_runs() -> None:
     bench = Bench(Store(), quick=True)
     rows: list[Row] = RATES.reproduce(bench, range(2))
@@ -194,9 +206,9 @@ def test_it_runs() -> None:
     assert llf.value == spent.value, "the paper's gate buys the first B labels here too"
     assert RATES.figures is not None
     table = RATES.shown(rows)
-    points = {(b, QUICK.horizon) for b in QUICK.budgets} | {
-        (QUICK.budget, t) for t in QUICK.horizons
-    }
+    points = {(b, QUICK.horizon) for b in QUICK.budgets}
+    points |= {(b, t) for t in QUICK.horizons for b in (QUICK.budget, t // QUICK.share)}
     shown = [line for line in table.splitlines() if line.startswith(("| 50 |", "| 100 |"))]
     assert len(shown) == len(points)
+    assert sum(line.startswith(("| 2 |", "| 3 |")) for line in table.splitlines()) == 3
     assert set(RATES.figures(rows)) == {"rates"}

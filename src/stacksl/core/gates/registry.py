@@ -115,8 +115,8 @@ class Gate(Protocol):
 class LLF:
     """The paper's gate: ask iff the spread max UCB − min LCB exceeds ε = c/√(1 + q).
 
-    The spread contains the spread of the scores, which never falls, while ε does: below the first
-    spread every c buys the first B labels, above it none. It is implemented as in the paper;
+    At a ridge of at least ‖φ‖² it is `first` for c below the first spread and else never asks, at
+    a smaller one it skips what is known (docs/theory.md, section 7). It is the paper's;
     `calibration.calibrate_gate_scale` keeps c under that step, and `first` and `random` belong
     beside it.
 

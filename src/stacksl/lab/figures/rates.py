@@ -31,7 +31,7 @@ _REGRET = "regret (mean, 95 % interval)"
 def layout(rows: Sequence[Row]) -> str:
     """Slopes; regret on the lower-bound instance by gate; regret where every label is bought."""
     bought = [_bought_table(rows, kind) for kind in ("cube", "iid")]
-    parts = [_slopes(rows), _pairs_table(rows), *bought]
+    parts = [_slopes(rows), _pairs_table(rows), _corners_table(rows), *bought]
     first = rows[0]
     marks = "".join(f" ({mark})" for mark in first.settings.get("marks", []))
     below = f"Means of {first.seeds} seeds, a stream each, with 95 % intervals.{marks}"
@@ -78,6 +78,24 @@ def _bounds(row: Row) -> Iterator[str]:
         yield f"{constant * scale(*_point(row), row):,.0f}"
     yield f"{theorem_a(*_point(row)):,.0f}"
     yield f"{printed_bound(*_point(row), row.settings['dim']):,.0f}"
+
+
+def _corners_table(rows: Sequence[Row]) -> str:
+    """Regret of `first` where C.2 has dT/√B, in units of σdT/√B and beside its bounds."""
+    lines = []
+    for row in (row for row in rows if row.settings.get("kind") == "corners"):
+        dim, (budget, rounds) = int(row.settings["dim"]), _point(row)
+        unit = NOISE * dim * rounds / math.sqrt(budget)
+        lines.append(
+            (f"{dim}", f"{budget:,}", f"{LOWER_BLIND * unit:,.0f}", estimate(row, ",.0f"),
+             estimate(row, ".3f", times=1.0 / unit), f"{2.0 * unit:,.0f}",
+             f"{theorem_a(budget, rounds, dim):,.0f}", f"{printed_bound(budget, rounds, dim):,.0f}")
+        )  # fmt: skip
+    head = (
+        "d", "B", "Theorem C.2, any policy", "first", "first / (σdT/√B)", "always wrong",
+        "Theorem A (4)", "Theorem 2 as printed",
+    )  # fmt: skip
+    return table(head, lines, "All signs ({±1/√d}^d), |θ*_i| = σ√(d/B)")
 
 
 def _bought_table(rows: Sequence[Row], kind: str) -> str:

@@ -1,7 +1,8 @@
 """`rates`: growth of regret with T and its decrease with B.
 
-Rows are named `pairs: GATE, B, T` on the instance of the lower bound, `cube: ACTION, ‖θ*‖, T` on
-the hypercube and `iid: ACTION, T` on the stationary stream; the last two buy every label.
+Rows are named `pairs: GATE, B, T` on the instance of Theorem C.1, `corners: d, B` on that of C.2,
+`cube: ACTION, ‖θ*‖, T` on the hypercube at other norms and `iid: ACTION, T` on the stationary
+stream; the last two buy every label.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Grid:
 
     Attributes:
         budgets, horizon: values of B, all at one T.
-        horizons, budget: values of T, all at one B.
+        horizons, budget: values of T, all at one B, and all at B = T/`share`.
+        dims, corners, corner_horizon: on the instance of C.2 values of d at the first B, values of
+            B at the first d, and T.
         norms: ‖θ*‖ on the hypercube, the same at every T.
         clocks, stationary: values of T on the hypercube and on the stationary stream.
     """
@@ -68,6 +71,10 @@ class Grid:
     norms: tuple[float, ...]
     clocks: tuple[int, ...]
     stationary: tuple[int, ...]
+    share: int = 100
+    dims: tuple[int, ...] = (4, 2, 3, 6, 8)
+    corners: tuple[int, ...] = (400, 100, 200, 800, 1600)
+    corner_horizon: int = 10_000
 
 
 FULL = Grid(
@@ -79,11 +86,18 @@ FULL = Grid(
     clocks=(1000, 4000, 16_000, 64_000),
     stationary=(250, 1000, 4000, 16_000),
 )
-QUICK = Grid((50, 100), 1000, (500, 1000), 100, (0.25, 1.0), (250, 1000), (250, 1000))
+QUICK = Grid(
+    (50, 100), 1000, (500, 1000), 100, (0.25, 1.0), (250, 1000), (250, 1000),
+    share=10, dims=(2, 3), corners=(50, 100), corner_horizon=500,
+)  # fmt: skip
 
 
 def _pairs_row(gate: str, budget: int, rounds: int) -> str:
     return f"pairs: {gate}, B = {budget:,}, T = {rounds:,}"
+
+
+def _corners_row(dim: int, budget: int) -> str:
+    return f"corners: d = {dim}, B = {budget:,}"
 
 
 def _cube_row(action: str, norm: float, rounds: int) -> str:
@@ -99,7 +113,11 @@ def trials(quick: bool) -> Sequence[Trial]:
     grid = QUICK if quick else FULL
     points = [(budget, grid.horizon) for budget in grid.budgets]
     points += [(grid.budget, rounds) for rounds in grid.horizons]
+    points += [(rounds // grid.share, rounds) for rounds in grid.horizons]
     found = [_pairs_trial(*point) for point in dict.fromkeys(points)]
+    places = [(dim, grid.corners[0]) for dim in grid.dims]
+    places += [(grid.dims[0], budget) for budget in grid.corners]
+    found += [_corners_trial(*p, grid.corner_horizon) for p in dict.fromkeys(places)]
     found += [_cube_trial(grid, norm) for norm in grid.norms]
     source = {"kind": "iid", "rounds": grid.stationary[-1], "dim": DIM}
     lines = [_prefix(_iid_row(n, t), n, t) for n in ACTIONS for t in grid.stationary]
@@ -113,6 +131,13 @@ def _pairs_trial(budget: int, rounds: int) -> Trial:
         for name, gate in GATES.items()
     )
     return Trial(source, lines)
+
+
+def _corners_trial(dim: int, budget: int, rounds: int) -> Trial:
+    """The instance of C.2: labels of the first rounds, about the largest UCB, then greedy."""
+    source = {"kind": "corners", "rounds": rounds, "labels": budget, "dim": dim}
+    settings = {"gate": {"name": "first"}, "action": "asked"}
+    return Trial(source, (Line(_corners_row(dim, budget), settings, budget / rounds),))
 
 
 def _cube_trial(grid: Grid, norm: float) -> Trial:
@@ -133,7 +158,7 @@ def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list
     stream are one of T rounds, and each action plays once.
     """
     stream = _stream(source, seed)
-    if source["kind"] == "pairs":
+    if "labels" in source:
         budget = int(source["labels"])
         return [_bought(stream, line, budget, seed) for line in lines]
     summed = {name: _all_bought(stream, name) for name in {n.settings["action"] for n in lines}}
@@ -147,13 +172,17 @@ def _stream(source: Mapping[str, Any], seed: int) -> SyntheticStream:
     sized = {name: value for name, value in source.items() if name != "kind"}
     if source["kind"] == "pairs":
         return pairs(**sized, seed=seed)
+    if source["kind"] == "corners":
+        dim, labels = int(sized["dim"]), sized.pop("labels")
+        return cube(**sized, size=NOISE * math.sqrt(dim / labels), seed=seed)
     if source["kind"] == "cube":
         return cube(**sized, seed=seed)
     return make_stream("iid", "scalar", seed, purpose="rates", **sized)
 
 
 def _bought(stream: SyntheticStream, line: Line, budget: int, seed: int) -> Numbers:
-    played = play(stream, line.settings["gate"], budget, seed=seed)
+    settings = {"action": line.settings.get("action", "greedy")}
+    played = play(stream, line.settings["gate"], budget, settings=settings, seed=seed)
     total = float(regrets(stream, played).sum())
     return {"regret": total, "asked_fraction": float(played.asked.mean())}
 
@@ -168,6 +197,7 @@ def derive(found: Samples) -> list[Row]:
     grid = FULL if _iid_row("UCB", FULL.stationary[-1]) in found else QUICK
     regret = {row: numbers["regret"] for row, numbers in found.items()}
     rows = [row for gate in GATES for row in _pairs_slopes(grid, gate, regret)]
+    rows += _corners_slopes(grid, regret)
     for name in NORMS:
         for action in ACTIONS:
             rows += _cube_rows(grid, action, name, regret)
@@ -183,7 +213,9 @@ def _pairs_slopes(grid: Grid, gate: str, regret: Mapping[str, Sequence[float]]) 
     sweeps = (
         ("B", grid.budgets, [(b, grid.horizon) for b in grid.budgets], -0.5),
         ("T", grid.horizons, [(grid.budget, t) for t in grid.horizons], 1.0),
-    )
+        (f"T at B = T/{grid.share}", grid.horizons,
+         [(t // grid.share, t) for t in grid.horizons], 0.5),
+    )  # fmt: skip
     for name, places, points, rate in sweeps:
         line = slope_over(places)
         beside = {
@@ -196,6 +228,22 @@ def _pairs_slopes(grid: Grid, gate: str, regret: Mapping[str, Sequence[float]]) 
         printed = float(line(np.array([printed_bound(b, t, DIM) for b, t in points])))
         over = [regret[_pairs_row(gate, b, t)] for b, t in points]
         yield _slope(f"pairs: {gate}, slope in {name}", places, over, printed, beside)
+
+
+def _corners_slopes(grid: Grid, regret: Mapping[str, Sequence[float]]) -> Iterator[Row]:
+    """Measured slopes in d and in B where C.2 has dT/√B."""
+    sweeps = (
+        ("d", grid.dims, [(dim, grid.corners[0]) for dim in grid.dims], 1.0),
+        ("B", grid.corners, [(grid.dims[0], b) for b in grid.corners], -0.5),
+    )
+    for name, places, points, rate in sweeps:
+        line = slope_over(places)
+        bounds = [printed_bound(b, grid.corner_horizon, dim) for dim, b in points]
+        proved = [theorem_a(b, grid.corner_horizon, dim) for dim, b in points]
+        over = [regret[_corners_row(*point)] for point in points]
+        beside = {"rate": rate, "proved": float(line(np.array(proved)))}
+        printed = float(line(np.array(bounds)))
+        yield _slope(f"corners: first, slope in {name}", places, over, printed, beside)
 
 
 def _cube_rows(
@@ -245,7 +293,7 @@ RATES = StreamStudy(
     name="rates",
     title="How regret moves with budget and horizon",
     claim="regret is √(dB) + c√B under a budget (Theorem 2) and d√T with all labels (Theorem 1)",
-    cost="21 streams a seed, 100 seeds, some 2 s of one core a seed",
+    cost="34 streams a seed, 100 seeds, some 3 s of one core a seed",
     metrics=("regret",),
     seeds=100,
     trials=trials,

@@ -1,6 +1,6 @@
 """The presets and the two aims: named layers of settings.
 
-`docs/paper.md` has the table with the number that justifies every difference.
+`docs/presets.md` has the table with the number that justifies every difference.
 """
 
 from __future__ import annotations

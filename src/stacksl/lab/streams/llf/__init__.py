@@ -1,0 +1,1 @@
+"""The study `llf`: the paper's gate over ridge and threshold."""
