@@ -47,7 +47,9 @@ def base_accuracy() -> Row:
     from stacksl.lm.sample.questions import questions
 
     _, test = questions()
-    model = LanguageModel(ModelChoices("sample", template="{prompt}", temperature=1.0))
+    model = LanguageModel(
+        ModelChoices("sample", template="{prompt}", pmi_context="last_line", temperature=1.0)
+    )
     gold = np.array([test.answers[item.id] for item in test.items])
     scores = model.scores(test.items)
     return {k: float(np.mean([np.argmax(s) for s in v] == gold)) for k, v in scores.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def test_letter_knows_where_each_candidate_stands() -> None:
     twice = PromptFormat("{options}\n{prompt}\n{options}", "letter").render(ITEM)
     assert twice.spans is not None
     assert twice.spans[-1][1] == len(twice.text)  # the last listing, which has read the question
-    assert PromptFormat(TEMPLATES["letters"], "letter").render_alone(ITEM).spans is None
+    alone = PromptFormat(TEMPLATES["letters"], "letter", pmi_context="empty").render_alone(ITEM)
+    assert alone.spans is None
 
 
 def test_more_candidates_than_letters_are_refused() -> None:
@@ -62,11 +64,27 @@ def test_a_wrong_template_or_protocol_is_refused(text: str, protocol: Any, said:
         PromptFormat(text, protocol)
 
 
-def test_the_continuation_alone_is_bare_or_in_the_template() -> None:
-    bare = PromptFormat().render_alone(ITEM)
-    assert (bare.text, bare.continuations[0]) == ("", " vitamin C")
-    kept = PromptFormat("# {prompt}\ndef", pmi_context="template").render_alone(ITEM)
-    assert (kept.text, kept.continuations[0]) == ("# \ndef", " vitamin C")
+@pytest.mark.parametrize(
+    ("text", "context", "prompt", "premise"),
+    [
+        ("# {prompt}\ndef", "template", "Sort.", "# \ndef"),
+        ("# {prompt}\ndef", "empty", "Sort.", ""),
+        ("{prompt}", "last_line", "# Sort.\n# Fast.\nclass", "\nclass"),
+        ("<{prompt}>", "last_line", "Sort.", "<>"),
+    ],
+)
+def test_the_premise_is_what_is_left_without_the_question(
+    text: str, context: Any, prompt: str, premise: str
+) -> None:
+    alone = PromptFormat(text, pmi_context=context).render_alone(replace(ITEM, prompt=prompt))
+    assert (alone.text, alone.continuations[0]) == (premise, " vitamin C")
+    assert PromptFormat().pmi_context == "template"
+
+
+def test_an_unknown_premise_is_refused() -> None:
+    wrong: Any = "lastline"
+    with pytest.raises(SettingsError, match="unknown pmi_context 'lastline'.*last_line"):
+        PromptFormat(pmi_context=wrong)
 
 
 class Chat:

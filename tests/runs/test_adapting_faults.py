@@ -159,7 +159,10 @@ def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> Non
         ({"model": "m", "objective": "ce-hard"}, "give --set follower=hard"),
         ({"model": "m", "objective": "ce", "kl_weight": 0.2}, "belongs to the objective 'stacksl'"),
         ({"model": "m", "adapt": "full", "lora_rank": 4}, "lora_rank need --adapt lora"),
-        ({"model": "m", "adapt": "full", "reference": "ema"}, "does not have: give --adapt lora"),
+        (
+            {"model": "m", "adapt": "full", "objective": "stacksl", "reference": "ema"},
+            "does not have: give --adapt lora",
+        ),
         ({"model": "m", "refit_at": "1,0.5"}, "refit_at should be shares"),
         ({"model": "m", "refit_at": "0"}, "refit_at should be shares"),
         ({"model": "m", "protocol": "leter"}, "protocol must be 'option' or 'letter'"),

@@ -23,7 +23,8 @@ from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap
-from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors, own_temperature
+from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors
+from stacksl.lm.scoring.temperature import prior_temperature
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings
@@ -77,12 +78,15 @@ class LanguageModel:
         processes.together(self._worker, "open", choices, seed)
         loaded = self._worker.loaded
         self._format = PromptFormat(
-            choices.template, choices.protocol, loaded.tokenizer if choices.chat else None
+            choices.template,
+            choices.protocol,
+            loaded.tokenizer if choices.chat else None,
+            choices.pmi_context,
         )
         limits = Limits(choices.max_len_prompt, choices.max_len_choice, loaded.positions)
         self._tokenizing = Tokenizing(loaded.tokenizer, limits)
         self._map = StateMap(choices.state_dim)
-        self._temperature = choices.temperature
+        self._initial = self._temperature = choices.temperature
         self._cut: dict[str, TokenItem] = {}
 
     # --- a feature map -----------------------------------------------------------------------
@@ -140,11 +144,12 @@ class LanguageModel:
     def fit(self, items: Sequence[Item]) -> None:
         """Fix the temperature, and the directions of states, on unlabelled `items`."""
         chosen = [items[i] for i in _spread(len(items), _FITTED)]
-        rows = self._rows(chosen)
-        if self._temperature is None:
-            self._temperature = own_temperature(self.choices.normalisation, rows)
-        states = [each for _, each in self._together("states", rows)]
-        self._map.fit(states, [item.id for item in chosen])
+        read = self._together("states", self._rows(chosen))
+        if self._initial is None:
+            sums = [each for each, _ in read]
+            scores = self._normalised(sums, chosen, self.choices.normalisation)
+            self._initial = self._temperature = prior_temperature(scores)
+        self._map.fit([states for _, states in read], [item.id for item in chosen])
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> PairBlock:
         """φ and the model's scores of `items` under the present weights."""
@@ -160,12 +165,13 @@ class LanguageModel:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What was fitted on unlabelled items."""
-        return {"temperature": np.array(self.temperature), **self._map.state()}
+        initial = self.temperature if self._initial is None else self._initial
+        return {"temperature": np.array(initial), **self._map.state()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take back what `state` gave."""
         kept = dict(state)
-        self._temperature = float(kept.pop("temperature"))
+        self._initial = self._temperature = float(kept.pop("temperature"))
         self._map.restore(kept)
 
     @property
@@ -178,6 +184,10 @@ class LanguageModel:
         if self._temperature is None:
             raise FeatureError("the language model was not fitted on items yet: fit it first")
         return self._temperature
+
+    def rescale(self, temperature: float | None) -> None:
+        """Divide scores by `temperature` from here on; None for what `fit` found."""
+        self._temperature = self._initial if temperature is None else temperature
 
     # --- a scorer ----------------------------------------------------------------------------
 
@@ -263,7 +273,7 @@ class LanguageModel:
         return rows
 
     def _alone(self, items: Iterable[Item]) -> list[TokenItem]:
-        """The options of `items` behind no prompt, for pmi."""
+        """The options of `items` without what the items ask, for pmi."""
         return self._tokenizing.items([self._format.render_alone(item) for item in items])
 
     def _together(self, method: str, rows: Sequence[TokenItem]) -> list[Any]:
@@ -294,7 +304,7 @@ class LanguageModel:
         return [each / np.array(divisors(row, kind)) for each, row in zip(sums, rows, strict=True)]
 
     def _own_sums(self, items: Sequence[Item]) -> list[Array]:
-        """Log p(option) behind nothing; options that several items share are scored once."""
+        """Log p(option) behind the premise alone; each pair of both is scored once."""
         alone = self._alone(items)
         distinct = list({(row.prompt, row.options): row for row in alone}.values())
         found = self._together("sums", distinct)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from stacksl.lm.prompt.format import Protocol
+from stacksl.lm.prompt.format import PmiContext, Protocol
 from stacksl.lm.scoring.normalise import Normalisation
 from stacksl.lm.training.lora import LoraSettings
 from stacksl.lm.training.recipe import TrainSettings
@@ -20,8 +20,9 @@ class ModelChoices:
         adapt: what moves: `lora` weights, or all of them (`full`).
         protocol, template, chat: how an item is put (`prompts.PromptFormat`); the template's text,
             not its name.
+        pmi_context: the premise of `pmi` (`prompts.PromptFormat`).
         normalisation, temperature: how log-likelihoods become scores; a temperature of None is
-            fixed on the run's unlabelled items (`features.own_temperature`).
+            fitted (`scoring.temperature`).
         max_len_prompt, max_len_choice: tokens kept (`tokens.Limits`).
         device, dtype: as `loading.load` takes them.
         path: how options are scored (`likelihood.PATHS`), or `auto`.
@@ -36,6 +37,7 @@ class ModelChoices:
     protocol: Protocol = "option"
     template: str = "{prompt}\nAnswer:"
     chat: bool = False
+    pmi_context: PmiContext = "template"
     normalisation: Normalisation = "token_mean"
     temperature: float | None = None
     max_len_prompt: int | None = None

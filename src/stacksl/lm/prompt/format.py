@@ -17,10 +17,11 @@ from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
 Protocol: TypeAlias = Literal["letter", "option"]
-PmiContext: TypeAlias = Literal["empty", "template"]
+PmiContext: TypeAlias = Literal["template", "last_line", "empty"]
 Span: TypeAlias = tuple[int, int]
 
 PROTOCOLS: tuple[Protocol, ...] = ("letter", "option")
+PMI_CONTEXTS: tuple[PmiContext, ...] = ("template", "last_line", "empty")
 TEMPLATES: Mapping[str, str] = {
     "answer": "{prompt}\nAnswer:",
     "plain": "{prompt}",
@@ -67,9 +68,11 @@ class PromptFormat:
         chat: a tokenizer whose chat template wraps the rendered text as the user's turn, with the
             assistant's turn opened; None for plain text. The delimiter between the context and a
             continuation is then empty instead of one space.
-        pmi_context: what stands in for the prompt where `pmi` asks how likely a continuation is
-            on its own: `empty`, no text at all (lm-eval's `acc_mutual_info`), or `template`, the
-            template around an empty prompt.
+        pmi_context: the premise behind which `pmi` asks how likely a continuation is without the
+            question: `template`, the template around an empty prompt (Holtzman et al., 2021, call
+            it the domain premise); `last_line`, the template around the last line of a prompt of
+            several lines, for prompts that end with a cue of their own; or `empty`, no text at
+            all (lm-eval's `acc_mutual_info`).
 
     Raises:
         SettingsError: the template lacks a field or has an unknown one, the protocol is unknown,
@@ -79,13 +82,13 @@ class PromptFormat:
     template: str = TEMPLATES["answer"]
     protocol: Protocol = "option"
     chat: Any = None
-    pmi_context: PmiContext = "empty"
+    pmi_context: PmiContext = "template"
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise unknown_name("protocol", self.protocol, PROTOCOLS)
-        if self.pmi_context not in ("empty", "template"):
-            raise unknown_name("pmi_context", self.pmi_context, ("empty", "template"))
+        if self.pmi_context not in PMI_CONTEXTS:
+            raise unknown_name("pmi_context", self.pmi_context, PMI_CONTEXTS)
         found = set(_FIELD.findall(self.template))
         needed = _FIELDS if self.protocol == "letter" else {"prompt"}
         if needed - found or found - _FIELDS:
@@ -112,7 +115,10 @@ class PromptFormat:
 
     def render_alone(self, item: Item) -> Prompt:
         """The continuations of `item` without what it asks: the second term of `pmi`."""
-        return self._prompt(item, None if self.pmi_context == "empty" else "")
+        if self.pmi_context == "empty":
+            return self._prompt(item, None)
+        line = item.prompt.rfind("\n") if self.pmi_context == "last_line" else -1
+        return self._prompt(item, item.prompt[line:] if line >= 0 else "")
 
     def _prompt(self, item: Item, asked: str | None) -> Prompt:
         """The prompt around what is `asked`; without any text where that is None."""

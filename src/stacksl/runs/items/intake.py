@@ -16,6 +16,7 @@ OF_SAMPLE = {
     "model": "sample",
     "template": "plain",
     "normalisation": "pmi",
+    "pmi_context": "last_line",
     "learning_rate": 5e-4,
     "batch_tokens": 512,
 }

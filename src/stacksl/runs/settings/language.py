@@ -23,6 +23,7 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         protocol=settings.protocol,
         template=template(settings.template, settings.protocol) if text is None else str(text),
         chat=settings.chat,
+        pmi_context=settings.pmi_context,
         normalisation=settings.normalisation,
         temperature=settings.temperature,
         max_len_prompt=settings.max_len_prompt,
