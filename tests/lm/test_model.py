@@ -146,3 +146,17 @@ def test_facts_say_how_it_was_computed(folder: Path) -> None:
     assert facts["lm_processes"] == 1
     assert facts["lm_template"] == "{prompt}\nAnswer:"
     assert facts["lm_temperature"] == model.temperature
+
+
+def test_items_are_tokenised_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = opened(folder, normalisation="pmi"), []
+    whole = model._tokenizing.items
+    monkeypatch.setattr(
+        model._tokenizing, "items", lambda prompts: seen.extend(prompts) or whole(prompts)
+    )
+    model.fit(ITEMS)
+    first = model.transform(ITEMS)
+    model.scores([*ITEMS, ITEMS[0]])
+    assert len(seen) == 2 * len(ITEMS), "each item and its premise"
+    again = model.transform(ITEMS)
+    assert np.array_equal(first.base, again.base)

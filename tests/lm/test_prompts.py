@@ -10,6 +10,7 @@ import pytest
 
 from stacksl.errors import DataError, SettingsError
 from stacksl.lm import TEMPLATES, PromptFormat, template
+from stacksl.runs.settings.language import chat_arguments
 from stacksl.types import Item
 
 ITEM = Item("q1", "Which {vitamin} is it?", ("vitamin C", "{options}", "K"))
@@ -105,6 +106,26 @@ def test_chat_wraps_the_text_and_drops_the_delimiter() -> None:
     assert prompt.text == "<user>Which {vitamin} is it?<assistant>"
     assert prompt.continuations[0] == "vitamin C"
     assert prompt.opened
+
+
+def test_chat_has_a_system_turn_and_arguments_of_its_own() -> None:
+    class Thinking(Chat):
+        def apply_chat_template(
+            self, turns: Any, *, enable_thinking: bool = True, **settings: Any
+        ) -> str:
+            whole = super().apply_chat_template(turns, **settings)
+            return whole if enable_thinking else f"{whole}<think></think>"
+
+    given = chat_arguments("enable_thinking=false")
+    form = PromptFormat("{prompt}", chat=Thinking(), system="Be brief.", chat_arguments=given)
+    told = "<system>Be brief.<user>Which {vitamin} is it?<assistant><think></think>"
+    assert form.render(ITEM).text == told
+    with pytest.raises(SettingsError, match="belong to the chat form: give --chat"):
+        PromptFormat(system="Be brief.")
+    with pytest.raises(SettingsError, match="chat template of this model refuses .*'depth'"):
+        PromptFormat(chat=Chat(), chat_arguments={"depth": 3}).render(ITEM)
+    with pytest.raises(SettingsError, match="should be NAME=VALUE .* got 'enable_thinking'"):
+        chat_arguments("enable_thinking")
 
 
 def test_chat_keeps_track_of_the_candidates() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError, unknown_name
+from stacksl.lm.hashes import recall, remember, stamp
 from stacksl.lm.reading import (
     load_transformers,
     read_config,
@@ -59,7 +60,7 @@ class Loaded:
     dtype: str
 
 
-def load(name: str, *, device: str = "auto", dtype: str = "auto") -> Loaded:
+def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = False) -> Loaded:
     """The causal language model called `name`.
 
     Args:
@@ -67,6 +68,7 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto") -> Loaded:
             which goes through its own cache; or `sample`, the small model in this package.
         device: `cpu`, `cuda`, `cuda:N`, or `auto` for CUDA where there is some.
         dtype: one of `DTYPES`.
+        anew: whether weights are hashed though the hash of these files is known (`hashes`).
 
     Raises:
         SettingsError: no such model, device or dtype; no tokenizer; another kind of model;
@@ -81,9 +83,15 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto") -> Loaded:
     config = read_config(name, source)
     revision = None if os.path.isabs(source) else _commit(source)
     tokenizer = read_tokenizer(name, source, revision)
+    folder = _folder(source)
+    key = stamp(folder, number)
     model = read_weights(name, source, getattr(torch, number), revision)
     _check_vocabulary(name, model, tokenizer)
-    fingerprint = model_fingerprint(model)
+    fingerprint = None if anew else recall(key)
+    if fingerprint is None:
+        fingerprint = model_fingerprint(model)
+        if stamp(folder, number) == key:
+            remember(key, fingerprint)
     model = _moved(torch, name, model, place)
     _check_causal(torch, name, model)
     return Loaded(
@@ -164,10 +172,18 @@ def _dtype(torch: Any, place: str, dtype: str) -> str:
 
 def _commit(source: str) -> str | None:
     """The commit whose files the cache now holds, from the folder that they are in."""
+    folder = _folder(source)
+    return None if str(folder) == source else folder.name
+
+
+def _folder(source: str) -> Path:
+    """Where the files of a model are; of a hub name without any in the cache, a path of it."""
+    if os.path.isabs(source):
+        return Path(source)
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(source, "config.json")
-    return Path(found).parent.name if isinstance(found, str) else None
+    return Path(found).parent if isinstance(found, str) else Path(source)
 
 
 def _moved(torch: Any, name: str, model: Any, place: str) -> Any:

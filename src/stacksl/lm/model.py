@@ -20,7 +20,7 @@ from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.losses import softmax
 from stacksl.errors import FeatureError
 from stacksl.lm.distributed import ALONE, Distributed
-from stacksl.lm.prompt.format import PromptFormat
+from stacksl.lm.prompt.format import Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap
 from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors
@@ -35,6 +35,7 @@ from stacksl.types import Item
 Progress = Callable[[int, int], None]
 
 _FITTED = 512  # unlabelled items on which the directions of states are fixed, evenly spread
+_REMEMBERED = 50_000  # items whose token rows are kept
 _CHUNK = 8 * BLOCK  # items between two calls of `progress`
 
 
@@ -82,12 +83,16 @@ class LanguageModel:
             choices.protocol,
             loaded.tokenizer if choices.chat else None,
             choices.pmi_context,
+            choices.system,
+            choices.chat_arguments,
         )
         limits = Limits(choices.max_len_prompt, choices.max_len_choice, loaded.positions)
         self._tokenizing = Tokenizing(loaded.tokenizer, limits)
         self._map = StateMap(choices.state_dim)
         self._initial = self._temperature = choices.temperature
         self._cut: dict[str, TokenItem] = {}
+        self._tokens: dict[Item, TokenItem] = {}
+        self._premises: dict[Item, TokenItem] = {}
 
     # --- a feature map -----------------------------------------------------------------------
 
@@ -268,13 +273,24 @@ class LanguageModel:
     # --- inside ------------------------------------------------------------------------------
 
     def _rows(self, items: Iterable[Item]) -> list[TokenItem]:
-        rows = self._tokenizing.items([self._format.render(item) for item in items])
+        rows = self._tokenised(self._tokens, items, self._format.render)
         self._cut.update({row.id: row for row in rows if row.cut or row.options_cut})
         return rows
 
     def _alone(self, items: Iterable[Item]) -> list[TokenItem]:
         """The options of `items` without what the items ask, for pmi."""
-        return self._tokenizing.items([self._format.render_alone(item) for item in items])
+        return self._tokenised(self._premises, items, self._format.render_alone)
+
+    def _tokenised(
+        self, known: dict[Item, TokenItem], items: Iterable[Item], put: Callable[[Item], Prompt]
+    ) -> list[TokenItem]:
+        """Token rows of `items`, each made once while no more than so many are `known`."""
+        listed = list(items)
+        if len(known) + len(listed) > _REMEMBERED:
+            known.clear()
+        new = [item for item in dict.fromkeys(listed) if item not in known]
+        known.update(zip(new, self._tokenizing.items([put(item) for item in new]), strict=True))
+        return [known[item] for item in listed]
 
     def _together(self, method: str, rows: Sequence[TokenItem]) -> list[Any]:
         found: list[Any] = self._processes.together(self._worker, method, rows)

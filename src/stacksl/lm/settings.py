@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from stacksl.lm.prompt.format import PmiContext, Protocol
 from stacksl.lm.scoring.normalise import Normalisation
@@ -20,6 +21,7 @@ class ModelChoices:
         adapt: what moves: `lora` weights, or all of them (`full`).
         protocol, template, chat: how an item is put (`prompts.PromptFormat`); the template's text,
             not its name.
+        system, chat_arguments: of the chat form (`prompts.PromptFormat`).
         pmi_context: the premise of `pmi` (`prompts.PromptFormat`).
         normalisation, temperature: how log-likelihoods become scores; a temperature of None is
             fitted (`scoring.temperature`).
@@ -37,6 +39,8 @@ class ModelChoices:
     protocol: Protocol = "option"
     template: str = "{prompt}\nAnswer:"
     chat: bool = False
+    system: str | None = None
+    chat_arguments: Mapping[str, Any] = field(default_factory=dict)
     pmi_context: PmiContext = "template"
     normalisation: Normalisation = "token_mean"
     temperature: float | None = None

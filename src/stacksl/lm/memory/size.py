@@ -158,7 +158,14 @@ def _prepared(
     source = _source(choices.model)
     config = read_config(choices.model, source)
     tokenizer = read_tokenizer(choices.model, source)
-    form = PromptFormat(choices.template, choices.protocol, tokenizer if choices.chat else None)
+    form = PromptFormat(
+        choices.template,
+        choices.protocol,
+        tokenizer if choices.chat else None,
+        choices.pmi_context,
+        choices.system,
+        choices.chat_arguments,
+    )
     limits = Limits(choices.max_len_prompt, choices.max_len_choice, _positions(config))
     return config, Tokenizing(tokenizer, limits).items(list(map(form.render, items))), settled
 

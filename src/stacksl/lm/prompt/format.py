@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -73,6 +73,8 @@ class PromptFormat:
             it the domain premise); `last_line`, the template around the last line of a prompt of
             several lines, for prompts that end with a cue of their own; or `empty`, no text at
             all (lm-eval's `acc_mutual_info`).
+        system: the text of a system turn before the user's; None for none.
+        chat_arguments: what the chat template takes besides, such as `enable_thinking`.
 
     Raises:
         SettingsError: the template lacks a field or has an unknown one, the protocol is unknown,
@@ -83,6 +85,8 @@ class PromptFormat:
     protocol: Protocol = "option"
     chat: Any = None
     pmi_context: PmiContext = "template"
+    system: str | None = None
+    chat_arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
@@ -99,6 +103,8 @@ class PromptFormat:
                 f"{{options}}, and this one {what} {', '.join('{' + name + '}' for name in wrong)}"
                 ": correct the template"
             )
+        if self.chat is None and (self.system is not None or self.chat_arguments):
+            raise SettingsError("system and chat_arguments belong to the chat form: give --chat")
         if self.chat is not None and not getattr(self.chat, "chat_template", None):
             raise SettingsError(
                 "the chat form needs a tokenizer with a chat template, and this model's has none: "
@@ -146,12 +152,12 @@ class PromptFormat:
         if self.protocol == "letter" or "{options}" in self.template:
             values["options"], within = _listed(item)
         text, done, start = "", 0, 0
-        for field in _FIELD.finditer(self.template):
-            text += self.template[done : field.start()]
-            done = field.end()
-            if field.group(1) == "options":
+        for found in _FIELD.finditer(self.template):
+            text += self.template[done : found.start()]
+            done = found.end()
+            if found.group(1) == "options":
                 start = len(text)  # of the last listing: it has read the most
-            text += values[field.group(1)]
+            text += values[found.group(1)]
         text += self.template[done:]
         if self.protocol == "option":
             return text, None
@@ -163,8 +169,20 @@ class PromptFormat:
         """The text as the chat template has it, and where the spans went."""
         if self.chat is None:
             return text, spans
-        turn = [{"role": "user", "content": text}]
-        whole = str(self.chat.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+        turns = [{"role": "user", "content": text}]
+        if self.system is not None:
+            turns.insert(0, {"role": "system", "content": self.system})
+        try:
+            whole = str(
+                self.chat.apply_chat_template(
+                    turns, tokenize=False, add_generation_prompt=True, **self.chat_arguments
+                )
+            )
+        except Exception as error:  # a template can raise anything, such as on a system turn
+            raise SettingsError(
+                f"the chat template of this model refuses the turns ({error}): leave `system` or"
+                " chat_arguments out"
+            ) from error
         return whole, None if spans is None else _shifted(spans, text, whole)
 
 

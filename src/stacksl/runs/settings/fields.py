@@ -260,6 +260,12 @@ class Settings(BaseModel):
         description="How an option's log-likelihood becomes its score: token_mean (the default), "
         "sum, char_mean or pmi; a report shows all four.",
     )
+    system: Annotated[str | None, _MODEL] = Field(
+        None, description="The text of a system turn, with chat."
+    )
+    chat_arguments: Annotated[str | None, _MODEL] = Field(
+        None, description="What the chat template takes besides, such as enable_thinking=false."
+    )
     pmi_context: Annotated[
         Literal["template", "last_line", "empty"], Flag(MODEL, "NAME"), _MODEL
     ] = Field(
