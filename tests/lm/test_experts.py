@@ -1,4 +1,4 @@
-"""A mixture of experts: scored and trained on the CPU in float32, its experts without an adapter."""
+"""A mixture of experts on the CPU: it is scored and trained, its experts have no adapter."""
 
 from __future__ import annotations
 
