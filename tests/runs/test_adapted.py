@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.cli.verbs.ledger import _weights
 from stacksl.errors import LabelerError, RunError, StackslError
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.lm import NORMALISATIONS
@@ -154,6 +155,23 @@ def test_full_fine_tuning_is_read_back_as_it_ended(
     assert made.evaluate(*corpus)["n"] == 12
 
 
+def test_verify_hashes_the_weights_anew(place: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    made = Run.open(place / "run")
+    assert _weights(made) == made.folder.read_toml("resolved.toml")["lm_base"]
+    path = place / "base" / "model.safetensors"
+    before = path.read_bytes()
+    tensors = load_file(path)
+    tensors["model.norm.weight"] += 1.0
+    save_file(tensors, path, metadata={"format": "pt"})
+    try:
+        with pytest.raises(RunError, match="began with the weights .* restore those weights"):
+            _weights(made)
+    finally:
+        path.write_bytes(before)
+
+
 # --- how a run computes ----------------------------------------------------------------------
 
 
@@ -179,7 +197,7 @@ def test_a_run_of_another_premise_is_refused_by_name(place: Path, tmp_path: Path
     del table["pmi_context"]  # as before there was such a setting
     old.folder.write_toml("resolved.toml", table, "everything")
     with pytest.raises(RunError, match="begun by a version .* finish it with that version"):
-        Run.open(tmp_path / "run").resume()
+        Run.open(tmp_path / "run").resume(labeler=Refusing(questions(20), 9))
 
 
 def test_what_is_recorded_goes_before_what_is_set() -> None:

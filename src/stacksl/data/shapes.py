@@ -172,7 +172,8 @@ def permutation(seed: int, id: str, size: int) -> list[int]:
 
 def _shared(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """What chosen and rejected begin with, whole turns or words, and what each has beyond it."""
-    chosen, rejected = values.get("chosen"), values.get("rejected")
+    chosen: Any = values.get("chosen")
+    rejected: Any = values.get("rejected")
     if _is_chat(chosen) and _is_chat(rejected):
         pairs = zip(chosen[:-1], rejected[:-1], strict=False)
         count = next((n for n, (a, b) in enumerate(pairs) if a != b), None)
@@ -183,8 +184,8 @@ def _shared(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             said = [f"{turn.get('role', '')}: {own}" for turn, own in zip(turns, said, strict=True)]
         return "\n".join(said), {"chosen": chosen[count:], "rejected": rejected[count:]}
     one, other = text(chosen, "a response"), text(rejected, "a response")
-    pairs = enumerate(zip(one, other, strict=False))
-    count = next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    letters = enumerate(zip(one, other, strict=False))
+    count = next((at for at, (a, b) in letters if a != b), min(len(one), len(other)))
     while count and not one[count - 1].isspace():
         count -= 1
     return one[:count].strip(), {"chosen": one[count:], "rejected": other[count:]}
