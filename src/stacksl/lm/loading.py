@@ -83,15 +83,8 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = F
     config = read_config(name, source)
     revision = None if os.path.isabs(source) else _commit(source)
     tokenizer = read_tokenizer(name, source, revision)
-    folder = _folder(source)
-    key = stamp(folder, number)
-    model = read_weights(name, source, getattr(torch, number), revision)
+    model, fingerprint = hashed_weights(name, source, number, revision, anew=anew)
     _check_vocabulary(name, model, tokenizer)
-    fingerprint = None if anew else recall(key)
-    if fingerprint is None:
-        fingerprint = model_fingerprint(model)
-        if stamp(folder, number) == key:
-            remember(key, fingerprint)
     model = _moved(torch, name, model, place)
     _check_causal(torch, name, model)
     return Loaded(
@@ -106,6 +99,32 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = F
         device=place,
         dtype=number,
     )
+
+
+def hashed_weights(
+    name: str, source: str, dtype: str, revision: str | None = None, *, anew: bool = False
+) -> tuple[Any, str]:
+    """The model with every weight read, and `Loaded.fingerprint` of it; see `read_weights`.
+
+    Files that were hashed before, by their size, inode and times, are not hashed again.
+
+    Args:
+        name, source, revision: as `read_weights` takes them.
+        dtype: a name of `DTYPES`.
+        anew: whether they are hashed all the same.
+
+    Raises:
+        SettingsError: as `read_weights`.
+    """
+    folder = _folder(source)
+    key = stamp(folder, dtype)  # before the files are read, and again after
+    model = read_weights(name, source, getattr(load_torch(), dtype), revision)
+    fingerprint = None if anew else recall(key)
+    if fingerprint is None:
+        fingerprint = model_fingerprint(model)
+        if stamp(folder, dtype) == key:
+            remember(key, fingerprint)
+    return model, fingerprint
 
 
 def hash_tensors(named: Iterable[tuple[str, Tensor]], start: str = "") -> str:
