@@ -1,6 +1,7 @@
 """What a label buys a language model: LoRA on the sample model's own questions, gates side by side.
 
-    python benchmarks/language_model.py --json benchmarks/results/language_model.json
+    python benchmarks/language_model.py --json benchmarks/results/language_model.json \\
+        --settings '[{"pmi_context": "empty", "temperature": 1.0, "objective": "stacksl"}]'
     python benchmarks/language_model.py --from benchmarks/results/language_model.json
     python benchmarks/language_model.py --pilot --settings '[{"learning_rate": 0.001}]'
 
@@ -41,13 +42,16 @@ def cells(seeds: int) -> list[Row]:
 
 
 @cache
-def base_accuracy() -> Row:
-    """The base model on the test questions, by every normalisation."""
+def base_accuracy(pmi_context: str) -> Row:
+    """The base model on the test questions, by every normalisation and behind a premise."""
     from stacksl.lm import LanguageModel, ModelChoices
     from stacksl.lm.sample.questions import questions
 
     _, test = questions()
-    model = LanguageModel(ModelChoices("sample", template="{prompt}", temperature=1.0))
+    context: Any = pmi_context
+    model = LanguageModel(
+        ModelChoices("sample", template="{prompt}", pmi_context=context, temperature=1.0)
+    )
     gold = np.array([test.answers[item.id] for item in test.items])
     scores = model.scores(test.items)
     return {k: float(np.mean([np.argmax(s) for s in v] == gold)) for k, v in scores.items()}
@@ -188,7 +192,14 @@ def main() -> None:
             print(f"{number}/{len(todo)} {json.dumps(rows[-1])}", file=sys.stderr, flush=True)
             _keep(words.json, rows)
     if not words.pilot:
-        print(table(rows, base_accuracy()["pmi"]))
+        print(table(rows, base_accuracy(premise(rows))["pmi"]))
+
+
+def premise(rows: list[Row]) -> str:
+    """The premise of pmi that rows were measured with."""
+    from stacksl.runs.items.intake import OF_SAMPLE
+
+    return str(rows[0]["settings"].get("pmi_context", OF_SAMPLE["pmi_context"]))
 
 
 def _kept(path: Path | None) -> list[Row]:
@@ -204,9 +215,10 @@ def _keep(path: Path | None, rows: list[Row]) -> None:
     rows = sorted(rows, key=lambda r: (r["seed"], r["budget"], r["gate"]))
     about = {
         "command": "python benchmarks/language_model.py --json benchmarks/results/" + path.name,
+        "settings": rows[0]["settings"],
         "version": stacksl.__version__,
         "questions": made_from(),
-        "base": base_accuracy(),
+        "base": base_accuracy(premise(rows)),
     }
     path.write_text(json.dumps({**about, "rows": rows}, indent=1, default=str) + "\n")
 

@@ -62,7 +62,8 @@ def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     about: dict[str, Any] = {
         "name": str(base), "source": loaded.source, "fingerprint": loaded.fingerprint,
         "kind": "lora", "protocol": "option", "template": "{prompt}\nAnswer:",
-        "normalisation": "sum", "temperature": 1.0, "dtype": "float32", "positions": 64,
+        "normalisation": "sum", "pmi_context": "template", "temperature": 1.0,
+        "dtype": "float32", "positions": 64,
     }  # fmt: skip
     adapter = Adapter.attach(loaded, "lora", LoraSettings(rank=2), seed=0)
     write_model(run.model, adapter, About(**about | changes))

@@ -215,6 +215,28 @@ def test_of_a_chat_the_last_turn_is_the_response(make: Make) -> None:
     assert set(data.items[0].candidates) == {"good", "bad"}
 
 
+def test_what_both_responses_begin_with_is_the_prompt(make: Make) -> None:
+    turns = [{"role": "user", "content": "hi"}]
+    more = [*turns, {"role": "assistant", "content": "yes?"}, {"role": "user", "content": "a?"}]
+
+    def said(before: list[dict[str, str]], text: str) -> list[dict[str, str]]:
+        return [*before, {"role": "assistant", "content": text}]
+
+    rows: list[dict[str, object]] = [
+        {"id": "one", "chosen": said(turns, "good"), "rejected": said(turns, "bad")},
+        {"id": "many", "chosen": said(more, "x"), "rejected": said(more, "y")},
+        {"id": "text", "chosen": "Human: hi Bot: blue", "rejected": "Human: hi Bot: black"},
+        {"id": "nothing", "chosen": "blue", "rejected": "black"},
+    ]
+    data = read(make("x.jsonl", lines(rows)))
+    assert {item.id: item.prompt for item in data.items} == {
+        "one": "hi", "many": "user: hi\nassistant: yes?\nuser: a?", "text": "Human: hi Bot:",
+    }  # fmt: skip
+    gold = {i.id: i.candidates[data.answers[i.id]] for i in data.items}
+    assert gold == {"one": "good", "many": "x", "text": "blue"}
+    assert [(row.id, row.reason) for row in data.rejected] == [("nothing", "empty prompt")]
+
+
 def test_format_and_columns_override(make: Make) -> None:
     rows = [{"q": "a", "prompt": "b", "opts": ["x", "y"], "right": 1}] * 2
     path = make("x.data", lines(rows))

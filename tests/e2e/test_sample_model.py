@@ -93,7 +93,8 @@ def test_the_kl_term_holds_the_policy_near_its_reference(
 ) -> None:
     drift, lessons = {}, bought(trained_by(loaded), data[0], 12)
     for weight in (0.0, 10.0):
-        model = trained_by(loaded, kl_weight=weight, epochs=3, clip="none")
+        pulled = {"objective": "stacksl", "kl_weight": weight, "clip": "none"}
+        model = trained_by(loaded, epochs=3, **pulled)
         drift[weight] = model.refit(lessons, 12, None, None).kl
     assert drift[10.0] < 0.5 * drift[0.0]
 

@@ -51,6 +51,7 @@ def about_of(loaded: Any, kind: str = "lora", **changes: Any) -> About:
         "protocol": "option",
         "template": "{prompt}\nAnswer:",
         "normalisation": "token_mean",
+        "pmi_context": "last_line",
         "temperature": 0.25,
         "positions": loaded.positions,
         "dtype": loaded.dtype,
@@ -241,6 +242,7 @@ TOY = About(
     protocol="letter",
     template="```\n{prompt}\n{options}\nAnswer:",
     normalisation="sum",
+    pmi_context="template",
     temperature=1.0,
     dtype="bfloat16",
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stacksl.errors import FeatureError, MissingExtra, SettingsError
@@ -141,6 +143,62 @@ def test_bfloat16_agrees_roughly_and_scores_are_float32(
         assert values.dtype == torch.float32
         tokens = torch.tensor([len(o) for item in items for o in item.options])
         assert ((values - scores(model, items, "naive")).abs() / tokens).max() < 5e-2
+
+
+def sharp(make_model: Any) -> Any:
+    """A model in bfloat16 whose logits are so large that rounding costs over 0.02 nats a token."""
+    shape = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4}
+    model = make_model("qwen3", initializer_range=0.05, **shape).bfloat16()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(30)
+    return model
+
+
+def drawn(seed: int, count: int = 12) -> list[TokenItem]:
+    draw = random.Random(seed)
+
+    def tokens(least: int, most: int) -> tuple[int, ...]:
+        return tuple(draw.randrange(1, 101) for _ in range(draw.randrange(least, most)))
+
+    options = [tuple(tokens(2, 8) for _ in range(4)) for _ in range(count)]
+    return [TokenItem(str(n), tokens(5, 60), each, (1,) * 4) for n, each in enumerate(options)]
+
+
+@pytest.mark.parametrize("states", [False, True])
+def test_rounding_of_a_sharp_model_is_no_fault_of_a_path(make_model: Any, states: bool) -> None:
+    model, gaps = sharp(make_model), []
+    for seed in range(5):
+        items, likelihood = drawn(seed), Likelihood(model)
+        with torch.no_grad():
+            got = likelihood.sums_and_states(items)[0] if states else likelihood.sums(items)
+            assert list(likelihood.used.values()) == ["packed"]
+            tokens = torch.tensor([len(o) for item in items for o in item.options])
+            gap = (torch.cat(got) - scores(model, items, "naive")).abs() / tokens
+            gaps.append(float(gap.mean()))
+    assert max(gaps) > 2e-2, "the model is not sharp enough for this test"
+
+
+@pytest.mark.parametrize("kind", ["mistral", "gpt2", "mamba"])
+def test_a_second_naive_pass_differs_by_rounding_alone(
+    make_model: Any, kind: str, items: list[TokenItem]
+) -> None:
+    likelihood, rows = Likelihood(make_model(kind)), [[item] for item in items]
+    with torch.no_grad():
+        again = [value for value, _ in likelihood._widened("without", rows)]
+        assert_same([torch.cat(again)], [scores(likelihood.model, items, "naive")])
+
+
+def test_a_wrong_mask_of_a_sharp_model_is_caught(
+    make_model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leaking(sheet: Any) -> Any:  # an option sees those before it
+        rows, size = sheet.owner.shape
+        return np.broadcast_to(np.tri(size, dtype=np.bool_), (rows, size, size)).copy()
+
+    monkeypatch.setattr("stacksl.lm.scoring.packing._Sheet.mask", leaking)
+    likelihood = Likelihood(sharp(make_model))
+    with torch.no_grad(), pytest.warns(UserWarning, match="'packed' does not hold .* nats a token"):
+        likelihood.sums(drawn(0))
 
 
 def test_auto_takes_the_packed_path_with_and_without_gradients(

@@ -80,7 +80,7 @@ def test_letters_and_the_mutual_information_are_those_of_lm_eval(lm_eval_model: 
     likelihood = Likelihood(lm_eval_model.model)
     for form, kind in (
         (PromptFormat(template(None, "letter"), "letter"), "sum"),
-        (PromptFormat(), "pmi"),
+        (PromptFormat(pmi_context="empty"), "pmi"),
     ):
         prompts = [form.render(item) for item in items]
         rows, alone = made.items(prompts), made.items([form.render_alone(i) for i in items])

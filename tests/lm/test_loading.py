@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -233,6 +234,18 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no weights": (drop("model.safetensors"), "has no weights: put its model.safetensors"),
     "cut weights": (cut, r"cannot be read \(SafetensorError: .*\): they are damaged or not all"),
+    "quantised weights": (
+        lambda folder: configured(
+            folder, quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128}
+        ),
+        r"are quantised and need the library gptqmodel \(.*\): install it, or give",
+    ),
+    "weights of 4 bits": (
+        lambda folder: configured(
+            folder, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
+        ),
+        r"are quantised and need the library bitsandbytes \(.*\): install it",
+    ),
     "missing weights": (
         lambda folder: rewritten(folder, lambda each: each.pop("model.norm.weight")),
         r"lacks 1 of its weights \(model.norm.weight\), which would be random",
@@ -390,3 +403,34 @@ def test_a_missing_library_names_its_extra(
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"loading a language model needs the extra 'lm'"):
         opened(original["llama"])
+
+
+def test_weights_are_hashed_once_and_again_where_their_files_changed(
+    open_model: Any, model_folders: dict[str, Path], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    import stacksl.lm.loading as module
+
+    monkeypatch.delenv("STACKSL_NO_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "model"
+    shutil.copytree(model_folders["qwen3"], folder)
+    hashed, whole = [], module.model_fingerprint
+    monkeypatch.setattr(module, "model_fingerprint", lambda m: hashed.append(1) or whole(m))
+
+    def opened(**given: Any) -> str:
+        return load(str(folder), device="cpu", **given).fingerprint
+
+    first = opened()
+    assert (opened(), len(hashed)) == (first, 2), "files of this second may change unseen"
+    monkeypatch.setattr("stacksl.lm.hashes._SETTLED", 0)
+    assert (opened(), opened(), len(hashed)) == (first, first, 3)
+    assert (opened(anew=True), len(hashed)) == (first, 4)
+    assert (opened(dtype="bfloat16") != first, len(hashed)) == (True, 5)
+    times = (folder / "model.safetensors").stat()
+    rewritten(folder, lambda each: each["model.norm.weight"].add_(1.0))
+    os.utime(folder / "model.safetensors", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert (opened() != first, len(hashed)) == (True, 6)
+    monkeypatch.setenv("STACKSL_NO_CACHE", "1")
+    opened()
+    assert len(hashed) == 7

@@ -13,6 +13,7 @@ from stacksl import Item
 from stacksl.errors import FeatureError
 from stacksl.lm import NORMALISATIONS, LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.model import LanguageModel, Lesson
+from stacksl.lm.scoring.temperature import prior_temperature
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -61,7 +62,8 @@ def test_the_offset_is_the_models_score_over_its_temperature(folder: Path, kind:
         grown = np.exp(expected - expected.max())
         assert np.allclose(policy, grown / grown.sum(), atol=1e-5)
         assert block[number].phi.shape == (len(ITEMS[number].candidates), 4)
-    assert (model.temperature == 1.0) == (kind in ("sum", "pmi"))
+    scaled = [scores[kind][n] / model.temperature for n in range(len(ITEMS))]
+    assert prior_temperature(scaled) == pytest.approx(1.0, rel=1e-4)
 
 
 def test_what_was_fitted_comes_back(folder: Path) -> None:
@@ -118,7 +120,7 @@ def test_pmi_takes_away_what_an_option_is_worth_alone(folder: Path) -> None:
     """A refit under pmi trains on the same numbers that `scores` gives."""
     model = opened(folder, normalisation="pmi")
     model.fit(ITEMS)
-    scores = model.scores(ITEMS)["pmi"]
+    scores = [each / model.temperature for each in model.scores(ITEMS)["pmi"]]
     losses = [np.log(np.exp(s - s[1]).sum()) for s in scores]
     still = replace(TRAINING, learning_rate=1e-30, batch_size=3)
     frozen = opened(folder, normalisation="pmi", training=still)
@@ -144,3 +146,17 @@ def test_facts_say_how_it_was_computed(folder: Path) -> None:
     assert facts["lm_processes"] == 1
     assert facts["lm_template"] == "{prompt}\nAnswer:"
     assert facts["lm_temperature"] == model.temperature
+
+
+def test_items_are_tokenised_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = opened(folder, normalisation="pmi"), []
+    whole = model._tokenizing.items
+    monkeypatch.setattr(
+        model._tokenizing, "items", lambda prompts: seen.extend(prompts) or whole(prompts)
+    )
+    model.fit(ITEMS)
+    first = model.transform(ITEMS)
+    model.scores([*ITEMS, ITEMS[0]])
+    assert len(seen) == 2 * len(ITEMS), "each item and its premise"
+    again = model.transform(ITEMS)
+    assert np.array_equal(first.base, again.base)

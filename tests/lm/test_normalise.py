@@ -9,7 +9,6 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.lm import NORMALISATIONS, TokenItem, normalised
-from stacksl.lm.scoring.normalise import own_temperature
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 
@@ -51,32 +50,3 @@ def test_pmi_needs_the_options_alone_and_names_are_checked() -> None:
         normalised(SUMS, [ROW], "pmi")
     with pytest.raises(SettingsError, match="did you mean 'token_mean'"):
         normalised(SUMS, [ROW], "tokenmean")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("sum", 1.0),
-        ("pmi", 1.0),
-        ("token_mean", (1 / 3 + 1 + 1 / 2) / 3),
-        ("char_mean", (1 / 12 + 1 / 3 + 1 / 4) / 3),
-    ],
-)
-def test_the_own_temperature_is_the_mean_share_of_one_token(kind: Any, expected: float) -> None:
-    other = TokenItem("p", (1,), ((2, 3),), (4,))
-    assert own_temperature(kind, [ROW, other]) == pytest.approx(expected, rel=1e-15)
-
-
-@pytest.mark.parametrize("kind", ["token_mean", "char_mean"])
-def test_options_of_one_length_score_their_sums_at_the_own_temperature(kind: Any) -> None:
-    row = TokenItem("q", (1,), ((2, 3, 4), (5, 6, 7)), (9, 9))
-    scores = normalised(SUMS, [row], kind, temperature=own_temperature(kind, [row]))
-    assert scores[0].tolist() == pytest.approx(SUMS[0].tolist(), rel=1e-6)
-
-
-def test_the_own_temperature_needs_items_and_a_known_name() -> None:
-    assert own_temperature("sum", []) == 1.0
-    with pytest.raises(SettingsError, match="got no items"):
-        own_temperature("token_mean", [])
-    with pytest.raises(SettingsError, match="did you mean 'char_mean'"):
-        own_temperature("charmean", [ROW])  # type: ignore[arg-type]

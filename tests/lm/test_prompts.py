@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from stacksl.errors import DataError, SettingsError
 from stacksl.lm import TEMPLATES, PromptFormat, template
+from stacksl.runs.settings.language import chat_arguments
 from stacksl.types import Item
 
 ITEM = Item("q1", "Which {vitamin} is it?", ("vitamin C", "{options}", "K"))
@@ -39,7 +41,8 @@ def test_letter_knows_where_each_candidate_stands() -> None:
     twice = PromptFormat("{options}\n{prompt}\n{options}", "letter").render(ITEM)
     assert twice.spans is not None
     assert twice.spans[-1][1] == len(twice.text)  # the last listing, which has read the question
-    assert PromptFormat(TEMPLATES["letters"], "letter").render_alone(ITEM).spans is None
+    alone = PromptFormat(TEMPLATES["letters"], "letter", pmi_context="empty").render_alone(ITEM)
+    assert alone.spans is None
 
 
 def test_more_candidates_than_letters_are_refused() -> None:
@@ -62,11 +65,27 @@ def test_a_wrong_template_or_protocol_is_refused(text: str, protocol: Any, said:
         PromptFormat(text, protocol)
 
 
-def test_the_continuation_alone_is_bare_or_in_the_template() -> None:
-    bare = PromptFormat().render_alone(ITEM)
-    assert (bare.text, bare.continuations[0]) == ("", " vitamin C")
-    kept = PromptFormat("# {prompt}\ndef", pmi_context="template").render_alone(ITEM)
-    assert (kept.text, kept.continuations[0]) == ("# \ndef", " vitamin C")
+@pytest.mark.parametrize(
+    ("text", "context", "prompt", "premise"),
+    [
+        ("# {prompt}\ndef", "template", "Sort.", "# \ndef"),
+        ("# {prompt}\ndef", "empty", "Sort.", ""),
+        ("{prompt}", "last_line", "# Sort.\n# Fast.\nclass", "\nclass"),
+        ("<{prompt}>", "last_line", "Sort.", "<>"),
+    ],
+)
+def test_the_premise_is_what_is_left_without_the_question(
+    text: str, context: Any, prompt: str, premise: str
+) -> None:
+    alone = PromptFormat(text, pmi_context=context).render_alone(replace(ITEM, prompt=prompt))
+    assert (alone.text, alone.continuations[0]) == (premise, " vitamin C")
+    assert PromptFormat().pmi_context == "template"
+
+
+def test_an_unknown_premise_is_refused() -> None:
+    wrong: Any = "lastline"
+    with pytest.raises(SettingsError, match="unknown pmi_context 'lastline'.*last_line"):
+        PromptFormat(pmi_context=wrong)
 
 
 class Chat:
@@ -87,6 +106,26 @@ def test_chat_wraps_the_text_and_drops_the_delimiter() -> None:
     assert prompt.text == "<user>Which {vitamin} is it?<assistant>"
     assert prompt.continuations[0] == "vitamin C"
     assert prompt.opened
+
+
+def test_chat_has_a_system_turn_and_arguments_of_its_own() -> None:
+    class Thinking(Chat):
+        def apply_chat_template(
+            self, turns: Any, *, enable_thinking: bool = True, **settings: Any
+        ) -> str:
+            whole = super().apply_chat_template(turns, **settings)
+            return whole if enable_thinking else f"{whole}<think></think>"
+
+    given = chat_arguments("enable_thinking=false")
+    form = PromptFormat("{prompt}", chat=Thinking(), system="Be brief.", chat_arguments=given)
+    told = "<system>Be brief.<user>Which {vitamin} is it?<assistant><think></think>"
+    assert form.render(ITEM).text == told
+    with pytest.raises(SettingsError, match="belong to the chat form: give --chat"):
+        PromptFormat(system="Be brief.")
+    with pytest.raises(SettingsError, match="chat template of this model refuses .*'depth'"):
+        PromptFormat(chat=Chat(), chat_arguments={"depth": 3}).render(ITEM)
+    with pytest.raises(SettingsError, match="should be NAME=VALUE .* got 'enable_thinking'"):
+        chat_arguments("enable_thinking")
 
 
 def test_chat_keeps_track_of_the_candidates() -> None:

@@ -21,7 +21,7 @@ from stacksl.errors import SettingsError
 from stacksl.lm import Likelihood, ModelChoices, Packing, TokenItem
 from stacksl.lm.loading import Loaded
 from stacksl.lm.memory.meta import Memory, bound
-from stacksl.lm.memory.size import Size, expect_fit, free_bytes, plan, require_room
+from stacksl.lm.memory.size import Size, expect_fit, forecast, free_bytes, plan, require_room
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.lora import LoraSettings
 from stacksl.lm.training.objectives import Example
@@ -250,6 +250,33 @@ def test_nothing_is_counted_where_memory_is_ample(
     expect_fit(chosen, items, DUE, 2**40)
     with pytest.raises(SettingsError, match="no linear layer"):
         expect_fit(replace(chosen, lora=LoraSettings(targets=("x",))), items, DUE, 2**40)
+
+
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("adapt", ["lora", "full"])
+def test_a_mixture_of_experts_has_a_size(dtype: str, adapt: str) -> None:
+    shape = tf.Qwen3MoeConfig(**{**config().to_dict(), "layer_types": None, **EXPERTS})
+    found = plan(shape, rows(12), choices(dtype=dtype, adapt=adapt), DUE)
+    alike = plan(config(), rows(12), choices(dtype=dtype, adapt=adapt), DUE)
+    assert 0.3 < found.training.total / alike.training.total < 3.0
+
+
+def test_what_cannot_be_estimated_stops_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(*given: Any) -> Any:
+        raise RuntimeError("an operator without a shape.\nmore")
+
+    folder = tiny_model(tmp_path / "model")
+    chosen, items = replace(choices(), model=str(folder)), questions(8)[0]
+    monkeypatch.setattr("stacksl.lm.memory.size.count", odd)
+    with pytest.warns(UserWarning, match="not estimated .RuntimeError: an operator without a sh"):
+        expect_fit(chosen, items, DUE, 10_000)
+    with pytest.raises(SettingsError, match="cannot be estimated .* a run is not stopped by that"):
+        forecast(chosen, items, DUE)
 
 
 def test_a_bound_is_of_packed_rows() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,8 @@ def scores_of(model: Any, tokenizer: Any, form: PromptFormat) -> dict[str, list[
     import torch
 
     rows = Tokenizing(tokenizer).items([form.render(item) for item in ITEMS])
-    lone = Tokenizing(tokenizer).items([form.render_alone(item) for item in ITEMS])
+    bare = replace(form, pmi_context="empty")  # what lm-eval divides by
+    lone = Tokenizing(tokenizer).items([bare.render_alone(item) for item in ITEMS])
     with torch.no_grad():
         sums, alone = (Likelihood(model).sums(each) for each in (rows, lone))
     return {
@@ -198,7 +200,7 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
     about = About(
         name=str(base), source=loaded.source, fingerprint=loaded.fingerprint, kind="lora",
         protocol="letter", template="{prompt}\n{options}\nAnswer:", normalisation="sum",
-        temperature=1.0, dtype=loaded.dtype,
+        temperature=1.0, dtype=loaded.dtype, pmi_context="empty",
     )  # fmt: skip
     write_model(folder, adapter, about)
     form = about.form(loaded.tokenizer)

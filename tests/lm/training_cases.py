@@ -6,7 +6,7 @@ from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.optimizer import Optimizer
 from stacksl.lm.training.recipe import TrainSettings
 
-FAST = TrainSettings(learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
+FAST = TrainSettings(objective="stacksl", learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
 
 
 def attached(model, kind="lora", dropout=0.0, seed=0):

@@ -26,6 +26,7 @@ SHAPE = {
 }
 QUICK: dict[str, Any] = {
     "protocol": "option",
+    "objective": "stacksl",  # the one with a reference
     "lora_rank": 2,
     "state_dim": 8,
     "epochs": 2,

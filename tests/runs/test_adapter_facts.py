@@ -60,7 +60,9 @@ def test_a_run_without_a_round_has_no_epoch() -> None:
 
 def test_the_training_facts_are_those_of_the_settings() -> None:
     lora = LoraSettings(rank=4, alpha=8.0, targets=("q_proj", "v_proj"))
-    told = training_of(ModelChoices("m", lora=lora, training=TrainSettings(kl_weight=0.3)))
+    told = training_of(
+        ModelChoices("m", lora=lora, training=TrainSettings(objective="stacksl", kl_weight=0.3))
+    )
     assert told["LoRA rank"] == 4
     assert told["Adapted layers"] == "q_proj, v_proj"
     assert (told["Objective"], told["KL weight at the start"]) == ("stacksl", 0.3)

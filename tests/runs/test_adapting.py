@@ -13,7 +13,7 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.core.followers import loss_set
-from stacksl.errors import LabelerError
+from stacksl.errors import LabelerError, RunError
 from stacksl.features import epochs
 from stacksl.features.store import load_block, save_block
 from stacksl.labelers.oracle import OracleLabeler
@@ -21,6 +21,8 @@ from stacksl.ledger.events import Row
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm.export.folder import merge
 from stacksl.lm.model import LanguageModel, Lesson
+from stacksl.lm.scoring.temperature import fitted_temperature
+from stacksl.models.adapted import AdaptedModel
 from stacksl.runs.loop.language_trainer import due_at
 from stacksl.runs.storage.checkpoints import latest
 
@@ -222,6 +224,37 @@ def test_refits_come_at_their_shares_and_begin_epochs(finished: Run, corpus: Cor
     assert folders == ["01", "02", "03", "04", "05"], "and no half-trained one stays behind"
 
 
+def test_each_refit_has_a_temperature_of_the_labels_before_it(
+    finished: Run, corpus: Corpus
+) -> None:
+    first = finished.folder.read_toml("resolved.toml")["lm_temperature"]
+    base, place = next(blocks(finished, corpus)), {item.id: n for n, item in enumerate(corpus[0])}
+    scores, gold, seen = [], [], []
+    for row in rows_of(finished):
+        if row.event == "learnt":
+            scores.append(base[place[str(row.item)]].offset * first)
+            gold.append(row.label().index)
+        elif row.event == "refit":
+            seen.append(row.payload["temperature"])
+            assert seen[-1] == pytest.approx(fitted_temperature(scores, gold, first), rel=1e-4)
+    assert len({first, *seen}) == 1 + len(SHARES)
+    model = finished.model
+    assert isinstance(model, AdaptedModel)
+    assert model.model.temperature == seen[-1]
+
+
+def test_a_temperature_that_is_given_stays(model: Path, corpus: Corpus, tmp_path: Path) -> None:
+    made = adapt(model, corpus, tmp_path / "run", temperature=0.5, **SHORT)
+    assert {row.payload["temperature"] for row in rows_of(made, "refit")} == {0.5}
+
+
+def test_a_replay_compares_temperatures(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert finished.replay()["labels"] == BUDGET
+    monkeypatch.setattr("stacksl.runs.loop.language_trainer.fitted_temperature", lambda *given: 1.5)
+    with pytest.raises(RunError, match="has the temperature .* the labels before it give"):
+        finished.replay()
+
+
 def test_the_last_adapter_depends_on_the_labels_alone(
     model: Path, corpus: Corpus, tmp_path: Path
 ) -> None:
@@ -248,7 +281,7 @@ def test_what_cannot_be_asked_any_more_is_zero_and_never_read(
         empty = {item.id for n, item in enumerate(corpus[0]) if not block[n].phi.any()}
         assert empty == zero
         assert all(not block[n].offset.any() for n, i in enumerate(corpus[0]) if i.id in zero)
-    assert len(over[-1]) > 5
+    assert len(over[-1]) > 2
 
     def poisoned(folder: Path, block: Any, *words: Any) -> None:
         phi, base = np.array(block.phi), np.array(block.base)
@@ -379,12 +412,14 @@ def test_skipped_items_since_the_last_refit_are_held_where_they_were(
         elif row.event == "round" and not row.decision().asked:
             skipped[-1] += [row.decision().item] if row.decision().reason != "spent" else []
     assert all(skipped[:2]), "both refits have some"
-    for each, expected in zip(refitted, skipped, strict=False):
+    first = made.folder.read_toml("resolved.toml")["lm_temperature"]
+    fitted = [row.payload["temperature"] for row in rows_of(made, "refit")]
+    for each, expected, temperature in zip(refitted, skipped, fitted, strict=False):
         held = [b for b in each if b.label is None]
         assert [b.item.id for b in held] == expected
         for bought in each:
-            offset = base[place[bought.item.id]].offset
-            assert bought.reference == pytest.approx(tuple(offset), abs=0)
+            offset = base[place[bought.item.id]].offset * first / temperature
+            assert bought.reference == pytest.approx(tuple(offset), rel=1e-12)
     plain = adapt(model, corpus, tmp_path / "plain", **SHORT)
     assert last_weights(made) != last_weights(plain), "the terms pull"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,10 @@ def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> Non
         ({"model": "m", "objective": "ce-hard"}, "give --set follower=hard"),
         ({"model": "m", "objective": "ce", "kl_weight": 0.2}, "belongs to the objective 'stacksl'"),
         ({"model": "m", "adapt": "full", "lora_rank": 4}, "lora_rank need --adapt lora"),
-        ({"model": "m", "adapt": "full", "reference": "ema"}, "does not have: give --adapt lora"),
+        (
+            {"model": "m", "adapt": "full", "objective": "stacksl", "reference": "ema"},
+            "does not have: give --adapt lora",
+        ),
         ({"model": "m", "refit_at": "1,0.5"}, "refit_at should be shares"),
         ({"model": "m", "refit_at": "0"}, "refit_at should be shares"),
         ({"model": "m", "protocol": "leter"}, "protocol must be 'option' or 'letter'"),
@@ -170,3 +174,25 @@ def test_settings_at_odds(settings: dict[str, Any], told: str, tmp_path: Path) -
         run(*questions(6), out=tmp_path / "run", budget=2, **settings)
     assert told in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("filed", [True, False])
+def test_an_item_of_more_options_than_letters_is_set_aside(tmp_path: Path, filed: bool) -> None:
+    items, answers = questions(8)
+    items[3] = Item("many", "which?", tuple(f"option {n}" for n in range(30)))
+    answers["many"] = 29
+    path = tmp_path / "data.jsonl"
+    rows = [
+        {"id": i.id, "prompt": i.prompt, "candidates": i.candidates, "answer": answers.get(i.id)}
+        for i in items
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = tiny_model(tmp_path / "model", max_position_embeddings=512)
+    kept = {item.id: answers[item.id] for item in items}
+    given = {**QUICK, "protocol": "letter", "max_candidates": 2000, "budget": 2, "refit_at": "1"}
+    data: Any = (str(path),) if filed else (items, kept)
+    made = run(*data, out=tmp_path / "run", model=str(model), **given)
+    assert made.status()["state"] == "finished"
+    (row,) = map(json.loads, (made.path / "rejected.jsonl").read_text().splitlines())
+    assert row["id"] == "many"
+    assert row["reason"] == "too many options: 30, at most 26 are read"

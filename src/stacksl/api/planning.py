@@ -193,7 +193,7 @@ def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str 
 
 def _read_sources(data: Any, answers: Any, test: Any, settings: Settings) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
-    from stacksl.runs.items.intake import answered, in_memory, like
+    from stacksl.runs.items.intake import LETTERS, answered, in_memory, like, within
     from stacksl.runs.items.sources import Sources, given_classes, load, load_owned, load_test
     from stacksl.runs.items.spool import STDIN, spooled
 
@@ -203,6 +203,8 @@ def _read_sources(data: Any, answers: Any, test: Any, settings: Settings) -> Sou
         sources = load(source, held, settings, classes=classes)
     else:
         pool = spooled(settings, classes) if data == STDIN else in_memory(data, answers)
+        if settings.adapts and settings.protocol == "letter":
+            pool = within(pool, LETTERS)
         tested = None if held is None else load_test(held, pool, settings)
         owned = load_owned(settings.owned, pool, settings)
         sources = Sources.of(pool, tested, owned, () if classes is None else classes.descriptions)

@@ -140,7 +140,10 @@ def _preferences(
     if "responses" not in table.columns:
         for name in ("chosen", "rejected"):
             require("responses", name, table.columns, table.head)
-    prompt = given.get("prompt") or find("prompt", table.columns) or "prompt"
+    prompt = given.get("prompt") or find("prompt", table.columns)
+    if prompt is None and {"chosen", "rejected"} <= set(table.columns):
+        return PreferenceShape(None, seed, id)
+    prompt = prompt or "prompt"
     return PreferenceShape(require("prompt", prompt, table.columns, table.head), seed, id)
 
 

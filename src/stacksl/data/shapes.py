@@ -130,10 +130,11 @@ class PreferenceShape:
     """A prompt with a preferred response and others: candidates in an order that is hashed.
 
     The responses are `chosen` and `rejected` (one text, or a list of them), or `responses`, the
-    best first unless `best` gives the 0-based index of the best one.
+    best first unless `best` gives the 0-based index of the best one. Where `prompt` is None, it is
+    what chosen and rejected begin with alike (the implicit prompt of the library TRL).
     """
 
-    prompt: str
+    prompt: str | None
     seed: int
     id: str | None = None
     name: str = "preferences"
@@ -145,12 +146,16 @@ class PreferenceShape:
 
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt and its responses, permuted by a hash of (seed, id)."""
+        if self.prompt is None:
+            asked, values = _shared(values)
+        else:
+            asked = text(values.get(self.prompt), "the prompt")
         responses, best = _responses(values)
         if not responses:
             raise RowFault("under two options: 0")
         order = permutation(self.seed, id, len(responses))
         return Draft(
-            text(values.get(self.prompt), "the prompt"),
+            asked,
             tuple(responses[i] for i in order),
             order.index(best),
         )
@@ -163,6 +168,27 @@ def permutation(seed: int, id: str, size: int) -> list[int]:
         return blake2b(f"{seed}\x1f{position}\x1f{id}".encode(), digest_size=16).digest()
 
     return sorted(range(size), key=key)
+
+
+def _shared(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What chosen and rejected begin with, whole turns or words, and what each has beyond it."""
+    chosen: Any = values.get("chosen")
+    rejected: Any = values.get("rejected")
+    if _is_chat(chosen) and _is_chat(rejected):
+        pairs = zip(chosen[:-1], rejected[:-1], strict=False)
+        count = next((n for n, (a, b) in enumerate(pairs) if a != b), None)
+        count = min(len(chosen), len(rejected)) - 1 if count is None else count
+        turns = chosen[:count]
+        said = [text(turn["content"], "the prompt") for turn in turns]
+        if len(turns) > 1:
+            said = [f"{turn.get('role', '')}: {own}" for turn, own in zip(turns, said, strict=True)]
+        return "\n".join(said), {"chosen": chosen[count:], "rejected": rejected[count:]}
+    one, other = text(chosen, "a response"), text(rejected, "a response")
+    letters = enumerate(zip(one, other, strict=False))
+    count = next((at for at, (a, b) in letters if a != b), min(len(one), len(other)))
+    while count and not one[count - 1].isspace():
+        count -= 1
+    return one[:count].strip(), {"chosen": one[count:], "rejected": other[count:]}
 
 
 def _responses(values: Mapping[str, Any]) -> tuple[list[str], int]:

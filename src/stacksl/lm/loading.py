@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError, unknown_name
+from stacksl.lm.hashes import recall, remember, stamp
 from stacksl.lm.reading import (
     load_transformers,
     read_config,
@@ -59,7 +60,7 @@ class Loaded:
     dtype: str
 
 
-def load(name: str, *, device: str = "auto", dtype: str = "auto") -> Loaded:
+def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = False) -> Loaded:
     """The causal language model called `name`.
 
     Args:
@@ -67,6 +68,7 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto") -> Loaded:
             which goes through its own cache; or `sample`, the small model in this package.
         device: `cpu`, `cuda`, `cuda:N`, or `auto` for CUDA where there is some.
         dtype: one of `DTYPES`.
+        anew: whether weights are hashed though the hash of these files is known (`hashes`).
 
     Raises:
         SettingsError: no such model, device or dtype; no tokenizer; another kind of model;
@@ -81,9 +83,8 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto") -> Loaded:
     config = read_config(name, source)
     revision = None if os.path.isabs(source) else _commit(source)
     tokenizer = read_tokenizer(name, source, revision)
-    model = read_weights(name, source, getattr(torch, number), revision)
+    model, fingerprint = hashed_weights(name, source, number, revision, anew=anew)
     _check_vocabulary(name, model, tokenizer)
-    fingerprint = model_fingerprint(model)
     model = _moved(torch, name, model, place)
     _check_causal(torch, name, model)
     return Loaded(
@@ -98,6 +99,32 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto") -> Loaded:
         device=place,
         dtype=number,
     )
+
+
+def hashed_weights(
+    name: str, source: str, dtype: str, revision: str | None = None, *, anew: bool = False
+) -> tuple[Any, str]:
+    """The model with every weight read, and `Loaded.fingerprint` of it; see `read_weights`.
+
+    Files that were hashed before, by their size, inode and times, are not hashed again.
+
+    Args:
+        name, source, revision: as `read_weights` takes them.
+        dtype: a name of `DTYPES`.
+        anew: whether they are hashed all the same.
+
+    Raises:
+        SettingsError: as `read_weights`.
+    """
+    folder = _folder(source)
+    key = stamp(folder, dtype)  # before the files are read, and again after
+    model = read_weights(name, source, getattr(load_torch(), dtype), revision)
+    fingerprint = None if anew else recall(key)
+    if fingerprint is None:
+        fingerprint = model_fingerprint(model)
+        if stamp(folder, dtype) == key:
+            remember(key, fingerprint)
+    return model, fingerprint
 
 
 def hash_tensors(named: Iterable[tuple[str, Tensor]], start: str = "") -> str:
@@ -164,10 +191,18 @@ def _dtype(torch: Any, place: str, dtype: str) -> str:
 
 def _commit(source: str) -> str | None:
     """The commit whose files the cache now holds, from the folder that they are in."""
+    folder = _folder(source)
+    return None if str(folder) == source else folder.name
+
+
+def _folder(source: str) -> Path:
+    """Where the files of a model are; of a hub name without any in the cache, a path of it."""
+    if os.path.isabs(source):
+        return Path(source)
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(source, "config.json")
-    return Path(found).parent.name if isinstance(found, str) else None
+    return Path(found).parent if isinstance(found, str) else Path(source)
 
 
 def _moved(torch: Any, name: str, model: Any, place: str) -> Any:

@@ -20,10 +20,11 @@ from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.losses import softmax
 from stacksl.errors import FeatureError
 from stacksl.lm.distributed import ALONE, Distributed
-from stacksl.lm.prompt.format import PromptFormat
+from stacksl.lm.prompt.format import Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap
-from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors, own_temperature
+from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors
+from stacksl.lm.scoring.temperature import prior_temperature
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings
@@ -34,6 +35,7 @@ from stacksl.types import Item
 Progress = Callable[[int, int], None]
 
 _FITTED = 512  # unlabelled items on which the directions of states are fixed, evenly spread
+_REMEMBERED = 50_000  # items whose token rows are kept
 _CHUNK = 8 * BLOCK  # items between two calls of `progress`
 
 
@@ -77,13 +79,20 @@ class LanguageModel:
         processes.together(self._worker, "open", choices, seed)
         loaded = self._worker.loaded
         self._format = PromptFormat(
-            choices.template, choices.protocol, loaded.tokenizer if choices.chat else None
+            choices.template,
+            choices.protocol,
+            loaded.tokenizer if choices.chat else None,
+            choices.pmi_context,
+            choices.system,
+            choices.chat_arguments,
         )
         limits = Limits(choices.max_len_prompt, choices.max_len_choice, loaded.positions)
         self._tokenizing = Tokenizing(loaded.tokenizer, limits)
         self._map = StateMap(choices.state_dim)
-        self._temperature = choices.temperature
+        self._initial = self._temperature = choices.temperature
         self._cut: dict[str, TokenItem] = {}
+        self._tokens: dict[Item, TokenItem] = {}
+        self._premises: dict[Item, TokenItem] = {}
 
     # --- a feature map -----------------------------------------------------------------------
 
@@ -140,11 +149,12 @@ class LanguageModel:
     def fit(self, items: Sequence[Item]) -> None:
         """Fix the temperature, and the directions of states, on unlabelled `items`."""
         chosen = [items[i] for i in _spread(len(items), _FITTED)]
-        rows = self._rows(chosen)
-        if self._temperature is None:
-            self._temperature = own_temperature(self.choices.normalisation, rows)
-        states = [each for _, each in self._together("states", rows)]
-        self._map.fit(states, [item.id for item in chosen])
+        read = self._together("states", self._rows(chosen))
+        if self._initial is None:
+            sums = [each for each, _ in read]
+            scores = self._normalised(sums, chosen, self.choices.normalisation)
+            self._initial = self._temperature = prior_temperature(scores)
+        self._map.fit([states for _, states in read], [item.id for item in chosen])
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> PairBlock:
         """φ and the model's scores of `items` under the present weights."""
@@ -160,12 +170,13 @@ class LanguageModel:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What was fitted on unlabelled items."""
-        return {"temperature": np.array(self.temperature), **self._map.state()}
+        initial = self.temperature if self._initial is None else self._initial
+        return {"temperature": np.array(initial), **self._map.state()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take back what `state` gave."""
         kept = dict(state)
-        self._temperature = float(kept.pop("temperature"))
+        self._initial = self._temperature = float(kept.pop("temperature"))
         self._map.restore(kept)
 
     @property
@@ -178,6 +189,10 @@ class LanguageModel:
         if self._temperature is None:
             raise FeatureError("the language model was not fitted on items yet: fit it first")
         return self._temperature
+
+    def rescale(self, temperature: float | None) -> None:
+        """Divide scores by `temperature` from here on; None for what `fit` found."""
+        self._temperature = self._initial if temperature is None else temperature
 
     # --- a scorer ----------------------------------------------------------------------------
 
@@ -258,13 +273,24 @@ class LanguageModel:
     # --- inside ------------------------------------------------------------------------------
 
     def _rows(self, items: Iterable[Item]) -> list[TokenItem]:
-        rows = self._tokenizing.items([self._format.render(item) for item in items])
+        rows = self._tokenised(self._tokens, items, self._format.render)
         self._cut.update({row.id: row for row in rows if row.cut or row.options_cut})
         return rows
 
     def _alone(self, items: Iterable[Item]) -> list[TokenItem]:
-        """The options of `items` behind no prompt, for pmi."""
-        return self._tokenizing.items([self._format.render_alone(item) for item in items])
+        """The options of `items` without what the items ask, for pmi."""
+        return self._tokenised(self._premises, items, self._format.render_alone)
+
+    def _tokenised(
+        self, known: dict[Item, TokenItem], items: Iterable[Item], put: Callable[[Item], Prompt]
+    ) -> list[TokenItem]:
+        """Token rows of `items`, each made once while no more than so many are `known`."""
+        listed = list(items)
+        if len(known) + len(listed) > _REMEMBERED:
+            known.clear()
+        new = [item for item in dict.fromkeys(listed) if item not in known]
+        known.update(zip(new, self._tokenizing.items([put(item) for item in new]), strict=True))
+        return [known[item] for item in listed]
 
     def _together(self, method: str, rows: Sequence[TokenItem]) -> list[Any]:
         found: list[Any] = self._processes.together(self._worker, method, rows)
@@ -294,7 +320,7 @@ class LanguageModel:
         return [each / np.array(divisors(row, kind)) for each, row in zip(sums, rows, strict=True)]
 
     def _own_sums(self, items: Sequence[Item]) -> list[Array]:
-        """Log p(option) behind nothing; options that several items share are scored once."""
+        """Log p(option) behind the premise alone; each pair of both is scored once."""
         alone = self._alone(items)
         distinct = list({(row.prompt, row.options): row for row in alone}.values())
         found = self._together("sums", distinct)

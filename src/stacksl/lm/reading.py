@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +20,21 @@ from stacksl.lm.scoring.paths import load_torch
 from stacksl.telemetry import refuse_telemetry
 
 Tensor: TypeAlias = Any
+QUANTISED = {
+    "awq": "gptqmodel",
+    "bitsandbytes": "bitsandbytes",
+    "bitsandbytes_4bit": "bitsandbytes",
+    "bitsandbytes_8bit": "bitsandbytes",
+    "compressed-tensors": "compressed-tensors",
+    "fbgemm_fp8": "fbgemm-gpu",
+    "gptq": "gptqmodel",
+    "hqq": "hqq",
+    "mxfp4": "kernels",
+    "quanto": "optimum-quanto",
+    "torchao": "torchao",
+}
+"""The library that reads weights quantised by a method."""
+
 _SHOWN = 3  # names of tensors in a message
 
 
@@ -113,7 +129,7 @@ def read_weights(name: str, source: str, dtype: Any, revision: str | None = None
                 trust_remote_code=False,
             )
     except Exception as error:
-        raise _no_weights(name, error) from error
+        raise _no_weights(name, source, error) from error
     if missing := sorted(found["missing_keys"]):
         raise SettingsError(
             f"model '{name}' lacks {len(missing)} of its weights ({_some(missing)}), which would "
@@ -240,9 +256,16 @@ def _own_code(name: str) -> SettingsError:
     )
 
 
-def _no_weights(name: str, error: Exception) -> SettingsError:
+def _no_weights(name: str, source: str, error: Exception) -> SettingsError:
     if _wants_code(error):
         return _own_code(name)
+    method = _quantised_by(source)
+    library = QUANTISED.get(method or "", f"of the method '{method}'")
+    if method is not None and not _installed(library):
+        return SettingsError(
+            f"the weights of model '{name}' are quantised and need the library {library} "
+            f"({first_line(error)}): install it, or give the weights as they were before"
+        )
     if isinstance(error, load_torch().OutOfMemoryError | MemoryError):
         return SettingsError(f"model '{name}' does not fit in memory: give a smaller one")
     text = str(error)
@@ -259,6 +282,25 @@ def _no_weights(name: str, error: Exception) -> SettingsError:
         f"the weights of model '{name}' cannot be read ({type(error).__name__}: "
         f"{first_line(error)}): they are damaged or not all there, so fetch them again"
     )
+
+
+def _quantised_by(source: str) -> str | None:
+    """The method by which weights are quantised, as the configuration names it."""
+    try:
+        with quiet():
+            config = load_transformers().AutoConfig.from_pretrained(source, trust_remote_code=False)
+        found = config.quantization_config
+        return str(found["quant_method"] if isinstance(found, dict) else found.quant_method)
+    except Exception:  # no such entry, or one that is none
+        return None
+
+
+def _installed(library: str) -> bool:
+    try:
+        version(library)
+    except (PackageNotFoundError, ValueError):
+        return False
+    return True
 
 
 def _some(names: list[str]) -> str:

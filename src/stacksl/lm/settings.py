@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from stacksl.lm.prompt.format import Protocol
+from stacksl.lm.prompt.format import PmiContext, Protocol
 from stacksl.lm.scoring.normalise import Normalisation
 from stacksl.lm.training.lora import LoraSettings
 from stacksl.lm.training.recipe import TrainSettings
@@ -20,8 +21,10 @@ class ModelChoices:
         adapt: what moves: `lora` weights, or all of them (`full`).
         protocol, template, chat: how an item is put (`prompts.PromptFormat`); the template's text,
             not its name.
+        system, chat_arguments: of the chat form (`prompts.PromptFormat`).
+        pmi_context: the premise of `pmi` (`prompts.PromptFormat`).
         normalisation, temperature: how log-likelihoods become scores; a temperature of None is
-            fixed on the run's unlabelled items (`features.own_temperature`).
+            fitted (`scoring.temperature`).
         max_len_prompt, max_len_choice: tokens kept (`tokens.Limits`).
         device, dtype: as `loading.load` takes them.
         path: how options are scored (`likelihood.PATHS`), or `auto`.
@@ -36,6 +39,9 @@ class ModelChoices:
     protocol: Protocol = "option"
     template: str = "{prompt}\nAnswer:"
     chat: bool = False
+    system: str | None = None
+    chat_arguments: Mapping[str, Any] = field(default_factory=dict)
+    pmi_context: PmiContext = "template"
     normalisation: Normalisation = "token_mean"
     temperature: float | None = None
     max_len_prompt: int | None = None

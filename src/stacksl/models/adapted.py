@@ -95,6 +95,7 @@ class AdaptedModel:
             choices,
             name=choices.model,
             kind=choices.adapt,
+            chat_arguments=dict(choices.chat_arguments),
             temperature=self.model.temperature,
             classes=self.classes,
             columns=dict(self.columns),

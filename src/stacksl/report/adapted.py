@@ -94,6 +94,7 @@ def model_rows(model: LanguageModel) -> tuple[Named, ...]:
         ("Protocol", scoring.protocol),
         ("Chat form", "the base tokenizer's" if scoring.chat else "none"),
         ("Normalisation", scoring.normalisation),
+        ("Premise of pmi", scoring.pmi_context),
         ("Temperature", number(scoring.temperature, 4)),
         *limits,
         ("Positions of the model", count(scoring.positions) if scoring.positions else "not stated"),

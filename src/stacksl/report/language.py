@@ -39,7 +39,7 @@ class Scoring(Fact):
     Attributes:
         protocol: `option` or `letter`; template: its text; chat: whether the base tokenizer's chat
             form is put around it.
-        normalisation, temperature: of the scores.
+        normalisation, temperature: of the scores; pmi_context: the premise of `pmi`.
         max_len_prompt, max_len_choice, positions: the limits in tokens; None for none.
     """
 
@@ -51,6 +51,7 @@ class Scoring(Fact):
     max_len_prompt: int | None = None
     max_len_choice: int | None = None
     positions: int | None = None
+    pmi_context: str = "empty"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, facts
 
 if TYPE_CHECKING:
+    from stacksl.api import Run
     from stacksl.ledger.purchases import Head
 
 
@@ -47,7 +48,8 @@ def verify(
 
     Every row carries the hash of the one before. Checkpoints, facts, report and card of the run
     carry the ledger's length and last hash, and so does its head, which is printed: keep it
-    elsewhere, since whoever rewrites the whole folder is found by it alone.
+    elsewhere, since whoever rewrites the whole folder is found by it alone. The weights of a base
+    model are hashed anew, which a run does only where their files have changed.
     """
     from stacksl.api import Run
     from stacksl.runs.storage.anchors import RECORDS, anchors
@@ -61,11 +63,37 @@ def verify(
     with opened.ledger as ledger:
         ledger.verify(kept)
         rows, tip = ledger.head
+    weights = _weights(opened)
     result = {"run": run, "rows": rows, "tip": tip, "checkpoints": marks, "records": records}
     named = [f"{count(marks)} checkpoint{'' if marks == 1 else 's'}", *records]
     named += ["--head"] if head is not None else []
     said = f"the ledger is whole: {count(rows)} rows, in agreement with {', '.join(named)}"
+    if weights is not None:
+        result["weights"] = weights
+        said += f"\nthe base model has the weights {weights[:12]} that the run began with"
     print(as_json(result) if json else f"{said}\nhead {rows}:{tip}")
+
+
+def _weights(run: Run) -> str | None:
+    """The hash of the base weights of a run that adapts a language model, computed anew.
+
+    Raises:
+        RunError: they are others than the run began with.
+    """
+    table = run.folder.read_toml("resolved.toml")
+    if "lm_base" not in table:
+        return None
+    from stacksl.errors import RunError
+    from stacksl.lm.loading import load
+
+    name = str(table["model"])
+    found = load(name, device="cpu", dtype=str(table["lm_dtype"]), anew=True).fingerprint
+    if found != table["lm_base"]:
+        raise RunError(
+            f"the run began with the weights {table['lm_base'][:12]}, but {name} is {found[:12]}"
+            " now: restore those weights, or start a new run"
+        )
+    return found
 
 
 def _head(text: str) -> Head:

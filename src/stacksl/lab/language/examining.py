@@ -80,7 +80,8 @@ def _format(settings: Mapping[str, Any]) -> PromptFormat:
     from stacksl.lm import PromptFormat, template
 
     protocol = settings.get("protocol", "option")
-    return PromptFormat(template(settings.get("template"), protocol), protocol)
+    context = settings.get("pmi_context", "template")
+    return PromptFormat(template(settings.get("template"), protocol), protocol, None, context)
 
 
 @lru_cache(maxsize=1)

@@ -25,7 +25,8 @@ SMALL = (29, 16, 11)
 SAMPLE_SETTINGS: Mapping[str, Any] = {
     "protocol": "option",
     "normalisation": "pmi",
-    "temperature": None,
+    "temperature": 1.0,
+    "pmi_context": "empty",
     "max_len_prompt": None,
     "max_len_choice": None,
     "epochs": Settings.model_fields["epochs"].default,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stacksl import __version__
-from stacksl.lm.prompt.format import PromptFormat, Protocol
+from stacksl.lm.prompt.format import PmiContext, PromptFormat, Protocol
 from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.scoring.normalise import Normalisation
 
@@ -24,6 +24,8 @@ class About:
         licence: the base's, where it says one.
         kind: `lora` for an adapter beside the base, `full` for a whole model.
         protocol, template, chat: how an item is put to the model; `template` is the text itself.
+        system, chat_arguments: of the chat form.
+        pmi_context: the premise of `pmi`.
         normalisation, temperature: how log-likelihoods become scores.
         max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
         dtype: the one the run computed in.
@@ -41,7 +43,10 @@ class About:
     normalisation: Normalisation
     temperature: float
     dtype: str
+    pmi_context: PmiContext
     chat: bool = False
+    system: str | None = None
+    chat_arguments: Mapping[str, Any] = field(default_factory=dict)
     revision: str | None = None
     licence: str | None = None
     max_len_prompt: int | None = None
@@ -63,7 +68,15 @@ class About:
 
     def form(self, tokenizer: Any) -> PromptFormat:
         """How items are put to the model; `tokenizer` is the base's, for its chat form."""
-        return PromptFormat(self.template, self.protocol, tokenizer if self.chat else None)
+        chat = tokenizer if self.chat else None
+        return PromptFormat(
+            self.template,
+            self.protocol,
+            chat,
+            self.pmi_context,
+            self.system,
+            self.chat_arguments,
+        )
 
 
 def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:

@@ -121,6 +121,7 @@ def _scoring(about: About) -> list[str]:
         "Protocol": about.protocol,
         "Chat form": "the base tokenizer's" if about.chat else "none",
         "Normalisation": about.normalisation,
+        "Premise of pmi": about.pmi_context,
         "Temperature": about.temperature,
         "Tokens of a prompt, at most": about.max_len_prompt or "as many as the model takes",
         "Tokens of an option, at most": about.max_len_choice or "no limit",

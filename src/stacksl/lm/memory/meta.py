@@ -144,6 +144,16 @@ def bound(config: Any, items: Sequence[TokenItem], choices: ModelChoices) -> flo
     return float(weights + FLOAT * (moving * (4 + 2 * MOMENTS) + tokens * a_token))
 
 
+def _premise(item: TokenItem, choices: ModelChoices) -> TokenItem:
+    """The item behind as many tokens as the premise of `pmi` has at most."""
+    most = len(item.prompt)
+    if choices.pmi_context == "empty":
+        most = 1
+    elif (choices.pmi_context, choices.protocol, choices.chat) == ("template", "option", False):
+        most = max(1, len(choices.template))  # a token has a character or more
+    return replace(item, prompt=item.prompt[:most])
+
+
 def row_tokens(item: TokenItem) -> int:
     """Tokens of a packed row with every option's last one: P + Σ L_i."""
     return len(item.prompt) + _tail(item)
@@ -216,12 +226,16 @@ def _counting(model: Any, vocabulary: int) -> Iterator[_Alive]:
     from torch.utils._pytree import tree_leaves
 
     torch, alive = load_torch(), _Alive(vocabulary)
+    experts = getattr(torch.ops.aten, "_grouped_mm", None)
 
     class Watch(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            out = function(*args, **(kwargs or {}))
+            if experts is not None and function in (experts, experts.default):
+                out = _grouped(function, args, kwargs or {})
+            else:
+                out = function(*args, **(kwargs or {}))
             for leaf in tree_leaves(out):
                 if isinstance(leaf, torch.Tensor):
                     alive.see(leaf)
@@ -240,6 +254,15 @@ def _counting(model: Any, vocabulary: int) -> Iterator[_Alive]:
                     table[name] = None if own is None else made[id(own)]
         del made
         yield alive
+
+
+def _grouped(function: Any, args: Sequence[Any], given: dict[str, Any]) -> Tensor:
+    """The product of experts, whose shape torch knows on fake tensors in bfloat16 alone."""
+    torch = load_torch()
+    dtype = args[0].dtype
+    half = [each.bfloat16() if torch.is_tensor(each) and each.is_floating_point() else each
+            for each in args]  # fmt: skip
+    return function(*half, **(given | {"out_dtype": None})).to(dtype)
 
 
 def _scoring(likelihood: Likelihood, alive: _Alive, at_rest: Memory, rows: Rows) -> Memory:
@@ -270,7 +293,7 @@ def _training(
     read = likelihood.reader(likelihood.path, "with")
     sums = [each for each, _ in read(adapter.model, rows)]
     if choices.normalisation == "pmi":
-        alone = [[replace(item, prompt=item.prompt[:1]) for item in row] for row in rows]
+        alone = [[_premise(item, choices) for item in row] for row in rows]
         pairs = zip(sums, read(adapter.model, alone), strict=True)
         sums = [each - own for each, (own, _) in pairs]
     terms = [each.log_softmax(-1)[0] for each in sums]

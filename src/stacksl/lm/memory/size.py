@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -9,13 +10,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from stacksl.errors import SettingsError
+from stacksl.errors import SettingsError, StackslError
 from stacksl.lm.distributed import blocks
 from stacksl.lm.loading import _dtype, _place, _positions, _source
 from stacksl.lm.memory.meta import FLOAT, Counted, Memory, bound, count, row_tokens
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
-from stacksl.lm.reading import load_transformers, read_config, read_tokenizer
+from stacksl.lm.reading import first_line, load_transformers, read_config, read_tokenizer
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.objectives import Example
@@ -110,7 +111,15 @@ def forecast(
         MissingExtra: torch, transformers or peft is not installed.
     """
     config, rows, settled = _prepared(choices, items)
-    size = plan(config, rows, settled, due)
+    try:
+        size = plan(config, rows, settled, due)
+    except StackslError:
+        raise
+    except Exception as error:
+        raise SettingsError(
+            f"the memory of model '{choices.model}' cannot be estimated ({type(error).__name__}: "
+            f"{first_line(error)}): a run is not stopped by that, so begin with a small budget"
+        ) from error
     return size if seconds is None else _timed(size, rows, settled, due, seconds)
 
 
@@ -125,8 +134,17 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
         SettingsError, DataError, MissingExtra: as `forecast` and `require_room`.
     """
     config, rows, settled = _prepared(choices, items)
-    if not rows or bound(config, rows, settled) > SHARE * free:
-        require_room(plan(config, rows, settled, due), free)
+    try:
+        if not rows or bound(config, rows, settled) > SHARE * free:
+            require_room(plan(config, rows, settled, due), free)
+    except StackslError:
+        raise
+    except Exception as error:  # an operation of the model that has no shape without contents
+        warnings.warn(
+            f"the memory of this run was not estimated ({type(error).__name__}: "
+            f"{first_line(error)}): watch it, and lower batch_tokens if it grows",
+            stacklevel=2,
+        )
 
 
 def _prepared(
@@ -140,7 +158,14 @@ def _prepared(
     source = _source(choices.model)
     config = read_config(choices.model, source)
     tokenizer = read_tokenizer(choices.model, source)
-    form = PromptFormat(choices.template, choices.protocol, tokenizer if choices.chat else None)
+    form = PromptFormat(
+        choices.template,
+        choices.protocol,
+        tokenizer if choices.chat else None,
+        choices.pmi_context,
+        choices.system,
+        choices.chat_arguments,
+    )
     limits = Limits(choices.max_len_prompt, choices.max_len_choice, _positions(config))
     return config, Tokenizing(tokenizer, limits).items(list(map(form.render, items))), settled
 

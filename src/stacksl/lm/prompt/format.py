@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -17,10 +17,11 @@ from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
 Protocol: TypeAlias = Literal["letter", "option"]
-PmiContext: TypeAlias = Literal["empty", "template"]
+PmiContext: TypeAlias = Literal["template", "last_line", "empty"]
 Span: TypeAlias = tuple[int, int]
 
 PROTOCOLS: tuple[Protocol, ...] = ("letter", "option")
+PMI_CONTEXTS: tuple[PmiContext, ...] = ("template", "last_line", "empty")
 TEMPLATES: Mapping[str, str] = {
     "answer": "{prompt}\nAnswer:",
     "plain": "{prompt}",
@@ -67,9 +68,13 @@ class PromptFormat:
         chat: a tokenizer whose chat template wraps the rendered text as the user's turn, with the
             assistant's turn opened; None for plain text. The delimiter between the context and a
             continuation is then empty instead of one space.
-        pmi_context: what stands in for the prompt where `pmi` asks how likely a continuation is
-            on its own: `empty`, no text at all (lm-eval's `acc_mutual_info`), or `template`, the
-            template around an empty prompt.
+        pmi_context: the premise behind which `pmi` asks how likely a continuation is without the
+            question: `template`, the template around an empty prompt (Holtzman et al., 2021, call
+            it the domain premise); `last_line`, the template around the last line of a prompt of
+            several lines, for prompts that end with a cue of their own; or `empty`, no text at
+            all (lm-eval's `acc_mutual_info`).
+        system: the text of a system turn before the user's; None for none.
+        chat_arguments: what the chat template takes besides, such as `enable_thinking`.
 
     Raises:
         SettingsError: the template lacks a field or has an unknown one, the protocol is unknown,
@@ -79,13 +84,15 @@ class PromptFormat:
     template: str = TEMPLATES["answer"]
     protocol: Protocol = "option"
     chat: Any = None
-    pmi_context: PmiContext = "empty"
+    pmi_context: PmiContext = "template"
+    system: str | None = None
+    chat_arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise unknown_name("protocol", self.protocol, PROTOCOLS)
-        if self.pmi_context not in ("empty", "template"):
-            raise unknown_name("pmi_context", self.pmi_context, ("empty", "template"))
+        if self.pmi_context not in PMI_CONTEXTS:
+            raise unknown_name("pmi_context", self.pmi_context, PMI_CONTEXTS)
         found = set(_FIELD.findall(self.template))
         needed = _FIELDS if self.protocol == "letter" else {"prompt"}
         if needed - found or found - _FIELDS:
@@ -96,6 +103,8 @@ class PromptFormat:
                 f"{{options}}, and this one {what} {', '.join('{' + name + '}' for name in wrong)}"
                 ": correct the template"
             )
+        if self.chat is None and (self.system is not None or self.chat_arguments):
+            raise SettingsError("system and chat_arguments belong to the chat form: give --chat")
         if self.chat is not None and not getattr(self.chat, "chat_template", None):
             raise SettingsError(
                 "the chat form needs a tokenizer with a chat template, and this model's has none: "
@@ -112,7 +121,10 @@ class PromptFormat:
 
     def render_alone(self, item: Item) -> Prompt:
         """The continuations of `item` without what it asks: the second term of `pmi`."""
-        return self._prompt(item, None if self.pmi_context == "empty" else "")
+        if self.pmi_context == "empty":
+            return self._prompt(item, None)
+        line = item.prompt.rfind("\n") if self.pmi_context == "last_line" else -1
+        return self._prompt(item, item.prompt[line:] if line >= 0 else "")
 
     def _prompt(self, item: Item, asked: str | None) -> Prompt:
         """The prompt around what is `asked`; without any text where that is None."""
@@ -140,12 +152,12 @@ class PromptFormat:
         if self.protocol == "letter" or "{options}" in self.template:
             values["options"], within = _listed(item)
         text, done, start = "", 0, 0
-        for field in _FIELD.finditer(self.template):
-            text += self.template[done : field.start()]
-            done = field.end()
-            if field.group(1) == "options":
+        for found in _FIELD.finditer(self.template):
+            text += self.template[done : found.start()]
+            done = found.end()
+            if found.group(1) == "options":
                 start = len(text)  # of the last listing: it has read the most
-            text += values[field.group(1)]
+            text += values[found.group(1)]
         text += self.template[done:]
         if self.protocol == "option":
             return text, None
@@ -157,8 +169,20 @@ class PromptFormat:
         """The text as the chat template has it, and where the spans went."""
         if self.chat is None:
             return text, spans
-        turn = [{"role": "user", "content": text}]
-        whole = str(self.chat.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
+        turns = [{"role": "user", "content": text}]
+        if self.system is not None:
+            turns.insert(0, {"role": "system", "content": self.system})
+        try:
+            whole = str(
+                self.chat.apply_chat_template(
+                    turns, tokenize=False, add_generation_prompt=True, **self.chat_arguments
+                )
+            )
+        except Exception as error:  # a template can raise anything, such as on a system turn
+            raise SettingsError(
+                f"the chat template of this model refuses the turns ({error}): leave `system` or"
+                " chat_arguments out"
+            ) from error
         return whole, None if spans is None else _shifted(spans, text, whole)
 
 

@@ -33,10 +33,12 @@ PATHS: tuple[Path, ...] = ("packed", "padded", "naive")
 """Every path, the fastest first."""
 
 _CHECKED = 4  # items of the first batch that are scored both ways
+_HALF_CHECKED = 16  # the same in half precision, where the mean counts
 _TOLERANCE = 1e-4  # nats a token, the largest difference, in float32 and float64
 _HALF_TOLERANCE = 2e-2  # nats a token, the mean difference, in bfloat16 and float16
 _STATE_TOLERANCE = 1e-3  # of the states' root mean square, the largest difference, in float32
 _STATE_HALF_TOLERANCE = 5e-2  # the same, the mean difference, in half precision
+_OF_ROUNDING = 4.0  # times the difference of two naive passes, where that is more in half precision
 
 
 class Likelihood:
@@ -168,7 +170,7 @@ class Likelihood:
 
     def _holds(self, path: Path, rows: Rows, use: Use) -> bool:
         """Check a path against the naive one; drop it where it fails."""
-        some = _first(rows, _CHECKED)
+        some = _first(rows, _HALF_CHECKED if self._half else _CHECKED)
         with load_torch().no_grad(), evaluating(self.model):
             expected = self.reader("naive", use)(self.model, some)
             if not all(
@@ -199,16 +201,29 @@ class Likelihood:
             raise
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        half = self.model.dtype in (load_torch().bfloat16, load_torch().float16)
-        off = _nats_off(got, expected, rows, half)
-        most = _HALF_TOLERANCE if half else _TOLERANCE
+        half = self._half
+        again = self._widened(use, rows) if half else expected
+        off, noise = (_nats_off(each, expected, rows, half) for each in (got, again))
+        most = max(_HALF_TOLERANCE if half else _TOLERANCE, _OF_ROUNDING * noise)
         if not off <= most:
-            return f"{off:.2g} nats a token off, {most:g} allowed"
+            return f"{off:.2g} nats a token off, {most:.2g} allowed"
         if use != "states":
             return None
-        off = _states_off(got, expected, half)
-        most = _STATE_HALF_TOLERANCE if half else _STATE_TOLERANCE
-        return None if off <= most else f"states {off:.2g} of their size off, {most:g} allowed"
+        off, noise = (_states_off(each, expected, half) for each in (got, again))
+        most = max(_STATE_HALF_TOLERANCE if half else _STATE_TOLERANCE, _OF_ROUNDING * noise)
+        return None if off <= most else f"states {off:.2g} of their size off, {most:.2g} allowed"
+
+    @property
+    def _half(self) -> bool:
+        """Whether the model computes in half precision."""
+        return self.model.dtype in (load_torch().bfloat16, load_torch().float16)
+
+    def _widened(self, use: Use, rows: Rows) -> list[Read]:
+        """The naive path by other kernels."""
+        masked = unfit(self.model, "packed") is None
+        if use == "states":
+            return naive_states(self.model, rows, widened=True, masked=masked)
+        return [(v, None) for v in naive(self.model, rows, widened=True, masked=masked)]
 
 
 def _nats_off(got: list[Read], expected: list[Read], rows: Rows, half: bool) -> float:

@@ -1,8 +1,8 @@
 """Log-likelihoods of options to scores s, and scores to what a softmax takes, s / temperature.
 
 Which option wins depends on how its length is paid for; no rule is best everywhere, so an
-evaluation shows all four. Raw `token_mean` scores lie close together: their softmax is nearly
-uniform unless the temperature is far below 1.
+evaluation shows all four. Raw `token_mean` scores lie close together and sums far apart: their
+softmax says something only at a temperature of their own (`temperature`).
 """
 
 from __future__ import annotations
@@ -61,35 +61,6 @@ def normalised(
         value / (value.new_tensor(each) * temperature)
         for value, each in zip(sums, lengths, strict=True)
     ]
-
-
-def own_temperature(kind: Normalisation, items: Sequence[TokenItem]) -> float:
-    """The temperature that brings a normalisation to the scale of sums, where softmax bites.
-
-    T = mean over all options of 1 / tokens (`token_mean`) or 1 / characters (`char_mean`), and 1
-    for `sum` and `pmi`: an option of the usual length then scores s / T = log p(option | prompt).
-
-    Args:
-        kind: the normalisation.
-        items: unlabelled items like those to be scored, one at least.
-
-    Raises:
-        SettingsError: no normalisation of that name, or no items.
-
-    >>> item = TokenItem("a", (7,), ((1, 2), (3, 4, 5, 6)), (5, 10))
-    >>> own_temperature("token_mean", [item])
-    0.375
-    """
-    check_scale(kind, 1.0)
-    if kind in ("sum", "pmi"):
-        return 1.0
-    shares = [1.0 / each for item in items for each in divisors(item, kind)]
-    if not shares:
-        raise SettingsError(
-            f"the temperature of '{kind}' is computed from the lengths of options, got no items: "
-            "give a temperature, or items"
-        )
-    return math.fsum(shares) / len(shares)
 
 
 def check_scale(kind: str, temperature: float) -> None:

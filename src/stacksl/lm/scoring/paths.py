@@ -23,6 +23,8 @@ Tensor: TypeAlias = Any
 Rows: TypeAlias = Sequence[Sequence[TokenItem]]
 Pair: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]  # a prompt and one of its options
 
+_BEHIND = 8  # tokens behind an option in a widened pass
+
 
 def load_torch() -> Any:
     """torch, which this module imports nowhere else.
@@ -85,16 +87,32 @@ def padded(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[Tensor]:
     return split(torch.cat(sums), tuple(len(item.options) for item in items))
 
 
-def naive(model: Any, rows: Rows) -> list[Tensor]:
-    """One plain forward pass an option: the reference the other paths are held to."""
+def naive(model: Any, rows: Rows, *, widened: bool = False, masked: bool = False) -> list[Tensor]:
+    """One plain forward pass an option: the reference the other paths are held to.
+
+    Args:
+        model: the model.
+        rows: the items.
+        widened: with tokens behind the option, which nothing before them sees.
+        masked: with the causal mask given, which a model of full attention alone takes. Either way
+            the numbers are the same but for rounding, since other kernels make them: the
+            difference is what rounding does here.
+    """
     torch = load_torch()
     found = []
     for item in (item for row in rows for item in row):
         sums = []
         for option in item.options:
-            ids = torch.tensor([[*item.prompt, *option]], device=model.device)
-            logits = model(input_ids=ids, use_cache=False).logits[0, len(item.prompt) - 1 : -1]
-            target = ids[0, len(item.prompt) :, None]
+            whole = [*item.prompt, *option]
+            ids = torch.tensor([whole + [0] * (_BEHIND * widened)], device=model.device)
+            more = {}
+            if masked:
+                size = ids.shape[1]
+                mask = torch.ones(size, size, dtype=torch.bool, device=model.device).tril()
+                more["attention_mask"] = mask[None, None]
+            logits = model(input_ids=ids, use_cache=False, **more).logits[0]
+            logits = logits[len(item.prompt) - 1 : len(whole) - 1]
+            target = ids[0, len(item.prompt) : len(whole), None]
             sums.append(logits.float().log_softmax(-1).gather(1, target).sum())
         found.append(torch.stack(sums))
     return found

@@ -76,13 +76,15 @@ def padded_states(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[R
     return list(zip(*both, strict=True))
 
 
-def naive_states(model: Any, rows: Rows) -> list[Read]:
-    """One plain forward pass an option: the reference the other ways are held to."""
+def naive_states(
+    model: Any, rows: Rows, *, widened: bool = False, masked: bool = False
+) -> list[Read]:
+    """One plain forward pass an option: the reference the other ways are held to; see `naive`."""
     torch = load_torch()
     found = []
     for item in (item for row in rows for item in row):
         with _watched(model) as seen:
-            sums = naive(model, [[item]])[0]
+            sums = naive(model, [[item]], widened=widened, masked=masked)[0]
         pairs = zip(seen, _columns(item), strict=True)
         found.append((sums, torch.cat([_pooled(state, [(0, own)]) for state, own in pairs])))
     return found

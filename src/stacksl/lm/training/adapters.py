@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from stacksl.errors import RunError, SettingsError, unknown_name
 from stacksl.lm.export.atomic import whole_folder
-from stacksl.lm.loading import Loaded, hash_tensors, model_fingerprint
+from stacksl.lm.loading import Loaded, hash_tensors, hashed_weights
 from stacksl.lm.reading import quiet, read_config, read_weights, still_random
 from stacksl.lm.scoring.paths import Tensor, checkpoints, evaluating, load_torch
 from stacksl.lm.training.lora import POLICY, LoraSettings, lora_model
@@ -220,9 +220,8 @@ class Adapter:
 
     def _source_state(self) -> dict[str, Tensor]:
         own = self.loaded
-        dtype = getattr(load_torch(), own.dtype)
-        model = read_weights(own.name, own.source, dtype, own.revision)
-        if model_fingerprint(model) != own.fingerprint:
+        model, fingerprint = hashed_weights(own.name, own.source, own.dtype, own.revision)
+        if fingerprint != own.fingerprint:
             raise SettingsError(
                 f"the weights of model '{own.name}' in {own.source} are not the ones that were "
                 "loaded: put those back"

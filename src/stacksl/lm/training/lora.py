@@ -12,6 +12,7 @@ from stacksl.lm.loading import Loaded
 from stacksl.lm.reading import first_line, quiet, still_random
 from stacksl.lm.scoring.paths import Tensor, load_torch
 
+ALL_LINEAR = "all-linear"
 POLICY = "default"  # PEFT's own name for an adapter; a folder loads by itself under this one alone
 
 
@@ -23,8 +24,8 @@ class LoraSettings:
         rank: the rows of A, (rank, in), and the columns of B, (out, rank).
         alpha: the adapter's weight, times rank.
         dropout: the share of an adapter's inputs that training leaves out, from 0 to below 1.
-        targets: names of linear layers, or ends of their dotted names; None for every linear layer
-            but the output.
+        targets: names of linear layers, or ends of their dotted names; None, or PEFT's
+            `all-linear`, for every linear layer but the output.
 
     Raises:
         SettingsError: a value outside its range.
@@ -76,6 +77,12 @@ def linear_layers(model: Any) -> dict[str, Any]:
     }
 
 
+def stacked(model: Any) -> int:
+    """Numbers in stacks of matrices, such as the experts of a mixture, which get no adapter."""
+    stacks = (each for name, each in model.named_parameters() if "lora_" not in name)
+    return sum(int(each.numel()) for each in stacks if each.ndim > 2)
+
+
 def lora_model(loaded: Loaded, settings: LoraSettings, seed: int) -> Any:
     """The model within PEFT, with an adapter that changes nothing yet.
 
@@ -115,6 +122,8 @@ def lora_model(loaded: Loaded, settings: LoraSettings, seed: int) -> Any:
 
 def _targets(model: Any, asked: tuple[str, ...] | None) -> list[str]:
     layers = linear_layers(model)
+    if asked == (ALL_LINEAR,):
+        asked = None
     ends = sorted({name.rpartition(".")[2] for name in layers})
     if asked is None:  # ends alone, unless something that is not to be adapted has one of them too
         others = {

@@ -46,7 +46,7 @@ class TrainSettings:
         SettingsError: naming every value that is out of range.
     """
 
-    objective: str = "stacksl"
+    objective: str = "ce"
     reference: Reference = "frozen"
     ema_decay: float = 0.99
     kl_weight: float = 0.1

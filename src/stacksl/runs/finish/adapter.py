@@ -10,6 +10,7 @@ from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
 from stacksl.ledger.events import Row
 from stacksl.lm import LanguageModel, ModelChoices
+from stacksl.lm.training.lora import stacked
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.evaluation import Evaluation, Point, Tested, judge_scores, point
 from stacksl.runs.loop.adapters import history
@@ -81,7 +82,7 @@ def card_facts(spec: RunSpec, trainer: LanguageTrainer, tested: Tested) -> dict[
         "n": None if evaluation is None else evaluation.n,
         "base_accuracy": _accuracies(tested.before).get(choices.normalisation),
         "accuracies": _accuracies(tested.by_normalisation),
-        "training": {"Refits": trainer.refits, **training_of(choices)},
+        "training": {"Refits": trainer.refits, **training_of(choices, uncovered(trainer.model))},
         "warnings": list(spec.folder.read_state().get("warnings", ())),
     }
 
@@ -90,8 +91,18 @@ def _accuracies(found: Mapping[str, Evaluation]) -> dict[str, float]:
     return {name: evaluation.accuracy for name, evaluation in found.items()}
 
 
-def training_of(choices: ModelChoices) -> dict[str, Any]:
-    """The adapter's shape and the settings of a refit, under names to show."""
+def uncovered(model: LanguageModel) -> int:
+    """Numbers of the base that no adapter can be for (`training.lora.stacked`)."""
+    return 0 if model.choices.adapt == "full" else stacked(model.worker.adapter.model)
+
+
+def training_of(choices: ModelChoices, without: int = 0) -> dict[str, Any]:
+    """The adapter's shape and the settings of a refit, under names to show.
+
+    Args:
+        choices: of the model.
+        without: numbers in stacks of matrices, which get no adapter.
+    """
     lora, recipe = choices.lora, choices.training
     shape = {
         "LoRA rank": lora.rank,
@@ -99,6 +110,8 @@ def training_of(choices: ModelChoices) -> dict[str, Any]:
         "LoRA dropout": lora.dropout,
         "Adapted layers": ", ".join(lora.targets or ()) or "every linear layer but the output",
     }
+    if without:
+        shape["Without an adapter"] = f"{without:,} numbers in stacks, such as experts"
     pull = {
         "KL weight at the start": recipe.kl_weight,
         "KL target": "none" if recipe.kl_target is None else recipe.kl_target,

@@ -19,7 +19,7 @@ from stacksl.models.evaluation import Evaluation, Point, Tested
 from stacksl.models.metrics import wilson
 from stacksl.report import language as f
 from stacksl.report.named import Named
-from stacksl.runs.finish.adapter import epochs_of, training_of
+from stacksl.runs.finish.adapter import epochs_of, training_of, uncovered
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import TIMES
@@ -48,7 +48,9 @@ def language_facts(
         trained=trained,
         scoring=copied(f.Scoring, about, temperature=float(about.temperature)),
         computed=_computed(spec, model, state),
-        training=tuple(Named(k, _shown(v)) for k, v in training_of(model.choices).items()),
+        training=tuple(
+            Named(k, _shown(v)) for k, v in training_of(model.choices, uncovered(model)).items()
+        ),
         cuts=_cuts(spec, model, about),
         normalisations=_normalisations(about.normalisation, tested),
         refits=_refits(_history(spec, ledger), tested.curve),

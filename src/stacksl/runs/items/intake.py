@@ -7,15 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from stacksl.data import Dataset, overlap
+from stacksl.data.dataset import Rejected
 from stacksl.errors import DataError, SettingsError
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
+LETTERS = 26
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
     "model": "sample",
     "template": "plain",
     "normalisation": "pmi",
+    "pmi_context": "last_line",
     "learning_rate": 5e-4,
     "batch_tokens": 512,
 }
@@ -36,6 +39,8 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
         path = str(Path(named).resolve())  # a run may be resumed from another folder
         absolute = resolved.settings.model_copy(update={"model": path})
         resolved = Resolved(absolute, resolved.origin, resolved.preset)
+    if resolved.settings.protocol == "letter":
+        resolved = _lettered(resolved)
     if without_data:
         if named in (None, "sample"):
             return resolved.with_defaults(OF_SAMPLE, "sample")
@@ -46,6 +51,33 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
             " NAME_OR_DIR, a folder or a name on the hub"
         )
     return resolved
+
+
+def _lettered(resolved: Resolved) -> Resolved:
+    """The settings with as many candidates at most as there are letters."""
+    most = min(resolved.settings.max_candidates, LETTERS)
+    settings = resolved.settings.model_copy(update={"max_candidates": most})
+    return Resolved(settings, resolved.origin, resolved.preset)
+
+
+def within(dataset: Dataset, most: int) -> Dataset:
+    """`dataset` without the items of more than `most` candidates, which are set aside."""
+    long = {n: item for n, item in enumerate(dataset.items, 1) if len(item.candidates) > most}
+    if not long or dataset.classes is not None:
+        return dataset
+    aside = [
+        Rejected(n, item.id, f"too many options: {len(item.candidates)}, at most {most} are read")
+        for n, item in long.items()
+    ]
+    if len(aside) == len(dataset.items):
+        raise DataError(f"every item has more than {most} candidates: use protocol 'option'")
+    gone = {item.id for item in long.values()}
+    return replace(
+        dataset,
+        items=tuple(item for item in dataset.items if item.id not in gone),
+        answers={name: answer for name, answer in dataset.answers.items() if name not in gone},
+        rejected=(*dataset.rejected, *aside),
+    )
 
 
 def absolute(resolved: Resolved) -> Resolved:

@@ -42,11 +42,18 @@ class Adapters:
     Args:
         folder: `adapters/` of the run.
         model: None for a replay, which neither trains nor loads one.
+        temperature_of: the temperature that the ledger has of a refit; None for the initial one.
     """
 
-    def __init__(self, folder: Path, model: LanguageModel | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        model: LanguageModel | None,
+        temperature_of: Callable[[int], float | None],
+    ) -> None:
         self.folder = folder
         self._model = model
+        self._temperature_of = temperature_of
         self._current = 0  # the initial adapter
 
     @property
@@ -57,13 +64,14 @@ class Adapters:
         return self._model
 
     def take(self, number: int) -> None:
-        """Load the adapter of refit `number` into the model; 0 is the initial one."""
+        """Load the adapter of refit `number`, with its temperature; 0 is the initial one."""
         if self._current == number:
             return
         if number:
             self._load(number)
         else:
             self.model.reset()
+        self.model.rescale(self._temperature_of(number) if number else None)
         self._current = number
 
     def _load(self, number: int) -> None:
@@ -83,12 +91,15 @@ class Adapters:
         labels: int,
         labels_hash: str,
         examples: Sequence[Lesson],
+        temperature: float,
         on_progress: OnProgress,
     ) -> Refitted:
         """Train refit `number`, or load it if it was trained on these labels already."""
         before = read_record(self.folder, number)
+        self.model.rescale(temperature)
         if before is not None and before.labels_hash == labels_hash:
-            self.take(number)
+            self._load(number)
+            self._current = number
             return before
         place = _place(self.folder, number)
         part = place.with_suffix(".part")

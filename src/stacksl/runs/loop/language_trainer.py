@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import current_processes
+from stacksl.lm.scoring.temperature import fitted_temperature
 from stacksl.runs.loop.adapters import Adapters, read_record
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
@@ -93,7 +95,7 @@ class LanguageTrainer:
     ) -> None:
         self.spec, self.model = spec, model
         self.examples, self.learner, self.ledger = head.examples, head.learner, head.ledger
-        self.adapters = Adapters(spec.folder.adapters, model)
+        self.adapters = Adapters(spec.folder.adapters, model, self._temperature_of)
         self.epoch, self.refits, self.trained_on = 0, 0, 0
         block = self.examples.block
         assert isinstance(block, PairBlock)
@@ -195,7 +197,10 @@ class LanguageTrainer:
                 self._rebuild(int(row.payload["asked"]), row.seq)
         elif "adapter" not in row.payload:
             self._head.replay(row, after)
-        elif row.seq > after:
+        else:
+            self._expect_temperature(row)
+            if row.seq <= after:
+                return
             self.refits, self.trained_on = int(row.payload["adapter"]), int(row.payload["labels"])
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -212,17 +217,61 @@ class LanguageTrainer:
 
     def _refit(self) -> None:
         number, labels = self.refits + 1, len(self.examples.bought)
+        lessons = training_examples(self.spec, self.examples, self.ledger, self._base)
+        scale = self._scale()
+        temperature = scale * self._initial
         made = self.adapters.refit(
             number,
             labels,
             labels_hash(self.examples),
-            training_examples(self.spec, self.examples, self.ledger, self._base),
+            [replace(each, reference=_divided(each.reference, scale)) for each in lessons],
+            temperature,
             self._reporting("refit"),
         )
-        detail = {"tune": False, "adapter": number, "weights": made.fingerprint}
+        detail: dict[str, object] = {"tune": False, "adapter": number}
+        detail |= {"weights": made.fingerprint, "temperature": temperature}
         self.ledger.note_refit(labels, detail)
         self.refits, self.trained_on = number, labels
         self.adapters.tidy(number)
+
+    def _scale(self) -> float:
+        """The temperature fitted on the labels learnt, as a multiple of the initial one.
+
+        The base model's scores decide, since an adapter was trained on these labels.
+        """
+        if self.spec.settings.temperature is not None:
+            return 1.0
+        bought = self.examples.bought
+        scores = [np.array(self._base[row].offset) for row, _, _ in bought]
+        return fitted_temperature(scores, [label for _, label, _ in bought], 1.0)
+
+    @property
+    def _initial(self) -> float:
+        """The temperature before any label."""
+        return float(self.spec.folder.read_toml("resolved.toml")["lm_temperature"])
+
+    def _temperature_of(self, number: int) -> float | None:
+        """The temperature of refit `number`, as the ledger has it."""
+        for row in self.ledger.rows():
+            if row.event == "refit" and row.payload.get("adapter") == number:
+                return float(row.payload["temperature"])
+        return None
+
+    def _expect_temperature(self, row: Row) -> None:
+        """Compare the temperature in a row with that of the labels before it.
+
+        Raises:
+            RunError: they differ.
+        """
+        if self.spec.sources.forgotten or "temperature" not in row.payload:
+            return
+        recorded, again = float(row.payload["temperature"]), self._scale() * self._initial
+        if not math.isclose(recorded, again, rel_tol=1e-4):
+            raise RunError(
+                f"row {row.seq} of the ledger has the temperature {recorded!r}, but the labels"
+                f" before it give {again!r}: the run was made by other versions or on another"
+                " machine (see resolved.toml)"
+            )
 
     def _refresh(self) -> None:
         """Renew the features and begin an epoch."""
@@ -294,6 +343,10 @@ class LanguageTrainer:
     def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
         """A callback that reports the progress of a phase."""
         return lambda done, total: self._throttled(Progress(phase, done, total), done == total)
+
+
+def _divided(scores: tuple[float, ...], scale: float) -> tuple[float, ...]:
+    return tuple(score / scale for score in scores)
 
 
 def _adapter_of(epoch: int, ledger: LedgerReader) -> int:

@@ -263,6 +263,19 @@ class Settings(BaseModel):
         description="How an option's log-likelihood becomes its score: token_mean (the default), "
         "sum, char_mean or pmi; a report shows all four.",
     )
+    system: Annotated[str | None, _MODEL] = Field(
+        None, description="The text of a system turn, with chat."
+    )
+    chat_arguments: Annotated[str | None, _MODEL] = Field(
+        None, description="What the chat template takes besides, such as enable_thinking=false."
+    )
+    pmi_context: Annotated[
+        Literal["template", "last_line", "empty"], Flag(MODEL, "NAME"), _MODEL
+    ] = Field(
+        "template",
+        description="The premise of pmi: template (around no prompt, the default), last_line "
+        "(around the prompt's last line) or empty.",
+    )
     device: Annotated[str, Flag(MODEL, "NAME"), _MODEL] = Field(
         "auto", description="auto (the default), cpu, cuda or cuda:N."
     )
@@ -272,7 +285,7 @@ class Settings(BaseModel):
     temperature: Annotated[float | None, _MODEL] = Field(
         None,
         gt=0,
-        description="What scores are divided by; brought to the scale of sums if absent.",
+        description="What scores are divided by; fitted if absent, first without labels.",
     )
     max_len_prompt: Annotated[int | None, _MODEL] = Field(
         None, ge=1, description="Tokens of a prompt at most; its end is kept."
@@ -294,8 +307,8 @@ class Settings(BaseModel):
     objective: Annotated[
         Literal["sft", "ce", "ce-hard", "stacksl"], Flag(MODEL, "NAME"), _MODEL
     ] = Field(
-        "stacksl",
-        description="What a refit minimises: stacksl (the default), ce, ce-hard or sft; `stacksl "
+        "ce",
+        description="What a refit minimises: ce (the default), stacksl, ce-hard or sft; `stacksl "
         "ls objectives` explains them.",
     )
     refit_at: Annotated[str, Flag(MODEL, "SHARES"), _MODEL] = Field(

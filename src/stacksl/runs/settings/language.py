@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from stacksl.errors import SettingsError
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.prompt.format import template
 from stacksl.runs.settings.fields import Settings
@@ -24,6 +26,7 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         model=settings.model or "sample",
         adapt=settings.adapt or "lora",
         template=template(settings.template, settings.protocol) if text is None else str(text),
+        chat_arguments=chat_arguments(settings.chat_arguments),
         dtype=str(recorded.get("lm_dtype", settings.dtype)),
         path=path,
         lora=_lora(settings),
@@ -36,6 +39,30 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
             temperature=TrainSettings().temperature,
         ),
     )
+
+
+def chat_arguments(text: str | None) -> dict[str, Any]:
+    """What a chat template takes besides the turns, from NAME=VALUE with commas between.
+
+    Raises:
+        SettingsError: a part without a name or a value.
+
+    >>> chat_arguments("enable_thinking=false, style=short")
+    {'enable_thinking': False, 'style': 'short'}
+    """
+    found: dict[str, Any] = {}
+    for part in (text or "").split(",") if text else []:
+        name, sign, value = (each.strip() for each in part.partition("="))
+        if not (name.isidentifier() and sign and value):
+            raise SettingsError(
+                "chat_arguments should be NAME=VALUE with commas between, such as"
+                f" enable_thinking=false, got '{text}'"
+            )
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
 
 
 def _lora(settings: Settings) -> LoraSettings:

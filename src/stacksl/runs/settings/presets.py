@@ -16,6 +16,7 @@ AIMS: Mapping[str, Mapping[str, Any]] = {
 }
 
 _PAPER: Mapping[str, Any] = {
+    "objective": "stacksl",
     "scorer": "sgd",
     "action": "ucb",
     "track": "all",
@@ -44,6 +45,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     **{
         recipe.name: {
             "gate": "llf",
+            "objective": "stacksl",
             "scorer": "sgd",
             "kappa": recipe.kappa,
             "kl_weight": recipe.kl_weight,

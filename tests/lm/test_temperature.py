@@ -1,0 +1,50 @@
+"""The temperature of scores: by entropy before any label, by likelihood after."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import entr, softmax
+
+from stacksl.lm.scoring.temperature import fitted_temperature, prior_temperature
+
+DRAW = np.random.default_rng(3)
+SCORES = [DRAW.normal(size=size) * 7.0 for size in DRAW.integers(2, 6, size=300)]
+
+
+def entropy(temperature: float) -> float:
+    return float(np.mean([entr(softmax(each / temperature)).sum() for each in SCORES]))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 40.0])
+def test_the_prior_entropy_is_half_of_a_uniform_guess(scale: float) -> None:
+    found = prior_temperature([scale * each for each in SCORES])
+    half = 0.5 * np.mean([math.log(len(each)) for each in SCORES])
+    assert entropy(found / scale) == pytest.approx(half, rel=1e-4)
+
+
+def test_equal_scores_have_no_temperature_of_their_own() -> None:
+    assert prior_temperature([np.zeros(3), np.full(2, 4.0)]) == 1.0
+
+
+@pytest.mark.parametrize("true", [1.5, 4.0, 9.0])
+def test_labels_drawn_at_a_temperature_give_it_back(true: float) -> None:
+    gold = [int(DRAW.choice(len(each), p=softmax(each / true))) for each in SCORES]
+    assert fitted_temperature(SCORES, gold, 1.0) == pytest.approx(true, rel=0.35)
+
+
+def test_few_labels_stay_near_the_prior_and_many_do_not() -> None:
+    sure = [np.array([3.0, 0.0, 0.0])]
+    found = [fitted_temperature(sure * n, [0] * n, 2.0) for n in (0, 1, 5, 500)]
+    assert found[0] == 2.0
+    assert 2.0 > found[1] > found[2] > found[3] > 0.1
+    wrong = fitted_temperature(sure * 5, [1] * 5, 2.0)
+    assert 2.0 < wrong < 20.0
+
+
+def test_units_of_the_scores_cancel() -> None:
+    gold = [0] * len(SCORES)
+    one = fitted_temperature(SCORES, gold, 2.0)
+    assert fitted_temperature([each / 2 for each in SCORES], gold, 1.0) * 2 == pytest.approx(one)
