@@ -15,8 +15,8 @@ from typing import Any
 from stacksl.errors import RunError
 
 RUN = 1  # of a run's folder, in its `resolved.toml`
-CHECKPOINT = 1
-MODEL = 2  # of a linear model's folder, in its `model.json`
+CHECKPOINT = 2
+MODEL = 3  # of a linear model's folder, in its `model.json`
 LANGUAGE_MODEL = 2  # of an adapted language model's folder, in its `lm.json`
 
 DIGEST = "sha256"
