@@ -34,7 +34,15 @@ class Perceptron:
         s = self.settings
         reach = radius(s.noise, self.theta.size, self.learnt, s.ridge, s.delta, s.norm_bound)
         return assemble(
-            presented, found, softmax(found), widths, against, reach, self.dim, s.action
+            presented,
+            found,
+            softmax(found),
+            widths,
+            against,
+            reach,
+            self.dim,
+            s,
+            self.tracker.volume,
         )
 
     def step(self, inputs, presented, choice, feedback):

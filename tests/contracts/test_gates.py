@@ -23,7 +23,8 @@ def a_view(scores: list[float], widths: list[float], radius: float = 1.0) -> Bou
     pairs = np.where(np.arange(len(s)) == choice, 0.0, w)
     even = np.full(len(s), 1 / len(s))
     told = float(w[choice]) ** 2
-    return Bounds(tuple(range(len(s))), s, even, w, pairs, radius, 4, choice, told)
+    shown = tuple(range(len(s)))
+    return Bounds(shown, s, even, w, pairs, radius, 4, choice, told, volume=0.5)
 
 
 @st.composite

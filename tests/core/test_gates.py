@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -322,6 +323,12 @@ def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
             "contested_statistic": (scores, pairs, choice, 2.0),
             "price": (g, clock, (abs(g), 0.0, 0.0, 0.0), 0.7, 0.01),
             "peak": (g, state),
+            "bounded_contested_statistic": (scores, 3.0 * pairs, choice, 2.0),
+            "bounded_information": (g,),
+            "capacity": (25, 6, 1.2),
+            "reserve_square": (9.0, 25, 0.6, t % 3),
+            "reserve_held": (3.0 + g, 9.0, 25, 0.6),
+            "reserve_statistic": (g, widths[0], 1.5, 0.4, 10.0 * widths[1], clock, 0.6, 0.8, 0.1),
             "adpo_statistic": (scores, pairs, choice),
             "adpo_threshold": (state, 0.3 if t % 2 else math.nan),
             "adpo_measure": (g,),
@@ -335,3 +342,14 @@ def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
         assert calls.keys() == compiled.keys()
         for name, arguments in calls.items():
             assert compiled[name](*arguments) == texts[name](*arguments), name
+
+
+def test_a_small_ridge_counts_as_1() -> None:
+    """Widths before any label grow as 1/√λ: those above what λ = 1 gives set no price."""
+    clock = Clock(0, 9, 1, 9)
+    view = a_view([0.0, 0.5], [30.0, 30.0], pairs=[40.0, 0.0])
+    assert Contested(width_scale=1.5).statistic(view, clock, REST) == -0.5 + 1.5 * 2.0
+    assert contested_score(view, 1.5) == -0.5 + 1.5 * 40.0, "the certificate keeps the whole width"
+    told = replace(view, information=900.0)
+    assert make_gate("information").statistic(told, clock, REST) == 1.0
+    assert make_gate("information").statistic(replace(told, information=0.4), clock, REST) == 0.4

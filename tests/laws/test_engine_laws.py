@@ -22,6 +22,7 @@ PARAMETERS = {
     "lucb": [{}, {"width_scale": 0.3, "tolerance": 0.05}],
     "width": [{}, {"scale": 1.7, "ridge": 0.3}, {"exponent": 0.37}],
     "avoided": [{}, {"width_scale": 0.4, "reserve": 0.8, "floor": 0.03}],
+    "reserve": [{}, {"share": 0.9, "ahead": 0.5, "floor": 0.3, "pending": 2}],
     "dgs": [{}, {"scale": 0.003, "ridge": 0.7, "delta": 0.3}],
 }
 PLAYED = [name for name in GATES if GATES[name] in COMPILED]

@@ -25,6 +25,7 @@ class ConfidenceSet:
         gram_inv: V⁻¹, (d, d) float64, symmetric, C-ordered.
         ridge: λ of V_0 = λI, above 0.
         learnt: labels that entered V.
+        volume: log det(V/λI), the growth of log det V since V_0 (nats).
 
     >>> trust = ConfidenceSet.empty(2, ridge=1.0)
     >>> trust.update(np.array([[1.0, 0.0]]))
@@ -38,6 +39,7 @@ class ConfidenceSet:
     gram_inv: Array
     ridge: float
     learnt: int = 0
+    volume: float = 0.0
 
     @classmethod
     def empty(cls, dim: int, ridge: float) -> ConfidenceSet:
@@ -71,12 +73,14 @@ class ConfidenceSet:
     def _add(self, rows: Array) -> None:
         if len(rows) == 1:
             image = self.gram_inv @ rows[0]
-            # scaling the vector, not the product, keeps V⁻¹ exactly symmetric
-            image /= math.sqrt(1.0 + float(rows[0] @ image))
+            growth = 1.0 + float(rows[0] @ image)
+            self.volume += math.log(growth)
+            image /= math.sqrt(growth)  # the vector, not the product: V⁻¹ stays exactly symmetric
             _blas().dger(-1.0, image, image, a=self.gram_inv.T, overwrite_a=1)
             return
         images = self.images(rows)
         lower = np.linalg.cholesky(np.eye(len(rows)) + images @ rows.T)
+        self.volume += 2.0 * float(np.log(np.diag(lower)).sum())
         halves = np.linalg.solve(lower, images)
         target = self.gram_inv.T
         _blas().dgemm(-1.0, halves.T, halves.T, 1.0, target, trans_b=1, overwrite_c=1)

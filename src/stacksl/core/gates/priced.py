@@ -51,7 +51,7 @@ class Priced:
 class Contested(Priced):
     """Priced pair-LUCB: ask iff the contested score exceeds a price.
 
-    g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ in V⁻¹, under the price of `Priced`.
+    g = max over x ≠ x̂ of s_x − s_x̂ + α·min(‖φ_x − φ_x̂‖, 2) in V⁻¹, under the price of `Priced`.
 
     Args:
         width_scale: α > 0 (score units); None is √d, which is σ√d with noise σ = 1.
@@ -86,7 +86,8 @@ class Contested(Priced):
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The contested score g (score units)."""
-        return contested_score(view, self.width_scale)
+        alpha = math.sqrt(view.dim) if self.width_scale is None else self.width_scale
+        return rules.bounded_contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
 
 
 @final
@@ -171,9 +172,9 @@ class Avoided(Priced):
 class Information(Priced):
     """The information of a label (aim `regret`): ask where, under a price, most is learnt.
 
-    g = tr(F H⁻¹), the mutual information of label and θ to first order (nats), with F the Fisher
-    information of the round's label at θ. For scorers that keep no Fisher information it
-    is ‖φ(z, x̂)‖² in V⁻¹, the information of a reward of the choice (`Bounds.information`).
+    g = tr(F H⁻¹), at most 1, the mutual information of label and θ to first order (nats), with F
+    the Fisher information of the round's label at θ. For scorers that keep no Fisher information
+    it is ‖φ(z, x̂)‖² in V⁻¹, the information of a reward of the choice (`Bounds.information`).
     Price, state, `reserve` and `floor` as in `Contested`; the defaults were chosen on pilot seeds
     of the study `gates` (`docs/decisions.md`).
 
@@ -195,7 +196,7 @@ class Information(Priced):
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """tr(F H⁻¹) (nats to first order)."""
-        return view.information
+        return rules.bounded_information(view.information)
 
 
 def contested_score(view: Bounds, width_scale: float | None = None) -> float:

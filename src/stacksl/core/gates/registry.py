@@ -16,6 +16,7 @@ import numpy as np
 
 from stacksl.core.gates import rules
 from stacksl.core.gates.deviations import DGS, LUCB
+from stacksl.core.gates.potential import Reserve
 from stacksl.core.gates.priced import Avoided, Contested, Entropy, Information, contested_score
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import AT_REST, Always, First, Random, Uniform
@@ -46,6 +47,7 @@ __all__ = [
     "Information",
     "Margin",
     "Random",
+    "Reserve",
     "Uniform",
     "Width",
     "contested_score",
@@ -258,6 +260,7 @@ GATES: dict[str, type[Any]] = {
     "entropy": Entropy,
     "avoided": Avoided,
     "information": Information,
+    "reserve": Reserve,
     "dgs": DGS,
 }
 

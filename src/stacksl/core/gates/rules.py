@@ -120,6 +120,23 @@ def contested_statistic(
     return float(np.max(gaps))
 
 
+def bounded_contested_statistic(
+    scores: Array, pair_widths: Array, choice: int, width_scale: float
+) -> float:
+    """`contested_statistic` with widths of at most 2, the most that λ = 1 gives rows of norm 1.
+
+    With a smaller λ the first widths, which are never met again, would set the price.
+    """
+    gaps = scores - scores[choice] + width_scale * np.minimum(pair_widths, 2.0)
+    gaps[choice] = -np.inf
+    return float(np.max(gaps))
+
+
+def bounded_information(information: float) -> float:
+    """tr(F H⁻¹), at most 1, for the same reason."""
+    return 1.0 if information > 1.0 else information
+
+
 def price(
     g: float,
     clock: Clock,
@@ -146,6 +163,56 @@ def price(
 def peak(g: float, state: GateState) -> GateState:
     """The next (U, 0, 0, 0): the running maximum of g, from 0."""
     return (max(state[0], g), 0.0, 0.0, 0.0)
+
+
+def capacity(budget: int, dim: int, prior_width: float) -> float:
+    """D log(1 + B w²/d), w = `prior_width`: what B labels of one row each add to log det V at most.
+
+    Elliptical potential: det V ≤ (tr V/d)^d (docs/theory.md, Lemma 1). Taken for at least 1 label.
+    """
+    return dim * math.log1p(max(1, budget) * prior_width * prior_width / dim)
+
+
+def reserve_square(most: float, budget: int, share: float, pending: int) -> float:
+    """V = exp((n + 1)·most/(κB)) − 1, a quarter of the squared level of `reserve`."""
+    return math.expm1(min(600.0, (1 + pending) * most / (share * max(1, budget))))
+
+
+def reserve_held(volume: float, most: float, budget: int, share: float) -> float:
+    """The labels kept for rounds above the level, κB(1 − log det(V/λI)/most), at least 0."""
+    unknown = 1.0 - volume / most
+    return share * budget * (0.0 if unknown < 0.0 else unknown)
+
+
+def reserve_statistic(
+    gap: float,
+    information: float,
+    radius: float,
+    square: float,
+    held: float,
+    clock: Clock,
+    share: float,
+    ahead: float,
+    floor: float,
+) -> float:
+    """The larger of G/(β·level) and, where a label is free, information over its price.
+
+    `gap` is G (score units), `radius` β, `square` v and `held` R, from the two functions above. A
+    ratio above 1 asks. NaN where widths are.
+    """
+    if math.isnan(gap) or math.isnan(information) or math.isnan(held):
+        return np.nan
+    reach = 2.0 * radius * math.sqrt(square)
+    forced = (2.0 if gap > 0.0 else 0.0) if reach == 0.0 else min(gap / reach, 1e300)
+    free = clock.budget - clock.asked - held
+    if free < 1.0 - TIE:
+        return forced
+    left = clock.budget - clock.asked
+    labels = min(float(left), free / (1.0 - share)) / clock.budget
+    rounds = (clock.horizon - clock.round + 1) / clock.horizon
+    exponent = (1.0 - (1.0 - labels / rounds) / ahead) * math.log(floor)
+    worth = information / square * math.exp(min(600.0, max(-600.0, -exponent)))
+    return max(forced, worth)
 
 
 def adpo_statistic(scores: Array, pair_widths: Array, choice: int) -> float:

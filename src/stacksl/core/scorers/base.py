@@ -57,6 +57,7 @@ class LinearScorer:
         return {
             "theta": self.theta.copy(),
             "gram_inv": self.confidence.gram_inv.copy(),
+            "volume": np.array([self.confidence.volume]),
             "counts": np.array([self.learnt, self.rounds], dtype=np.int64),
         }
 
@@ -68,5 +69,6 @@ class LinearScorer:
         """
         self.theta = restored(state, "theta", self.theta)
         self.confidence.gram_inv = restored(state, "gram_inv", self.confidence.gram_inv)
+        self.confidence.volume = float(restored(state, "volume", np.zeros(1))[0])
         counts = restored(state, "counts", np.zeros(2, dtype=np.int64))
         self.confidence.learnt, self.rounds = (int(count) for count in counts)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from stacksl.core.blocks import Array
 from stacksl.core.gates.rules import TIE
 from stacksl.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stacksl.core.scorers.settings import ScorerSettings
 
 Action = Literal["greedy", "ucb", "asked"]
 
@@ -36,6 +40,8 @@ class Bounds:
         information: tr(F H⁻¹), the information of a label, in nats to first order; for scorers
             that keep no Fisher information the choice's width squared, that of a reward. NaN where
             no matrix is kept.
+        volume: log det(V/λI) (nats), 0 before any label; NaN where no matrix is kept.
+        prior_width: L/√λ, the largest ‖φ‖ in V⁻¹ before any label.
     """
 
     presented: tuple[int, ...]
@@ -48,6 +54,8 @@ class Bounds:
     choice: int
     information: float = float("nan")
     asked_choice: int | None = None
+    volume: float = float("nan")
+    prior_width: float = 1.0
 
     @property
     def upper(self) -> Array:
@@ -96,14 +104,15 @@ def assemble(
     against: Callable[[int], Array],
     radius: float,
     dim: int,
-    action: Action,
+    settings: ScorerSettings,
+    volume: float,
     information: float | None = None,
 ) -> Bounds:
     """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
 
     Under `asked` it is the argmax of the scores, and `asked_choice` is the argmax of the UCB.
     `against(i)` gives the (m,) pair widths against position i; an `information` of None is the
-    choice's width squared; the rest is as in `Bounds`.
+    choice's width squared; the action is that of `settings`; the rest is as in `Bounds`.
 
     Raises:
         SettingsError: scores are not finite.
@@ -113,7 +122,7 @@ def assemble(
             "scores should be finite numbers, got NaN or infinity: θ has diverged, or features are "
             "not finite; lower the learning rate, or repair the features"
         )
-    reach = radius * widths
+    action, reach = settings.action, radius * widths
     scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
     values = scores + reach if action == "ucb" else scores
     choice = tie_argmax(values, scale, presented)
@@ -129,4 +138,6 @@ def assemble(
         choice,
         float(widths[choice]) ** 2 if information is None else information,
         asked_choice,
+        volume,
+        settings.feature_norm / math.sqrt(settings.ridge),
     )

@@ -87,9 +87,10 @@ class GradientScorer:
         widths, against = self.tracker.widths(inputs, presented)
         size = self.dim * (self.classes or 1)
         reach = current_radius(self.settings, size, self.learnt, self.rounds)
-        action = self.settings.action
-        policy = softmax(scores)
-        return assemble(presented, scores, policy, widths, against, reach, self.dim, action)
+        policy, volume = softmax(scores), self.tracker.volume
+        return assemble(
+            presented, scores, policy, widths, against, reach, self.dim, self.settings, volume
+        )
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None

@@ -61,7 +61,8 @@ class PairNewton(LinearScorer):
             lambda choice: pair_norms(rows, images, choice),
             current_radius(self.settings, self.dim, self.learnt, self.rounds),
             self.dim,
-            self.settings.action,
+            self.settings,
+            self.confidence.volume,
             information=_information(rows, images, policy),
         )
 
@@ -167,7 +168,8 @@ class ClassNewton(LinearScorer):
             lambda choice: np.where(np.arange(len(pairs)) == choice, 0.0, pairs),
             current_radius(self.settings, size, self.learnt, self.rounds),
             self.dim,
-            self.settings.action,
+            self.settings,
+            self.confidence.volume,
             information=max(1.0 - float(policy @ policy), 0.0) * square,
         )
 

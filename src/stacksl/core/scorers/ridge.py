@@ -93,7 +93,8 @@ class PairRidge(LinearScorer):
             lambda choice: pair_norms(rows, images, choice),
             current_radius(self.settings, self.dim, self.learnt, self.rounds),
             self.dim,
-            self.settings.action,
+            self.settings,
+            self.confidence.volume,
         )
 
     def step(
@@ -196,7 +197,8 @@ class ClassRidge(LinearScorer):
             lambda choice: class_pair_widths(widths, choice),
             current_radius(self.settings, self.dim, self.learnt, self.rounds),
             self.dim,
-            self.settings.action,
+            self.settings,
+            self.confidence.volume,
         )
 
     def step(

@@ -20,6 +20,11 @@ Widths: TypeAlias = tuple[Array, Callable[[int], Array]]
 class Tracker(Protocol):
     """Norms in V⁻¹, and updates of V by one vector."""
 
+    @property
+    def volume(self) -> float:
+        """Log det(V/λI), in nats; NaN without V."""
+        ...
+
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
         """Widths of the presented candidates, and their pair widths against any of them."""
         ...
@@ -43,6 +48,11 @@ class OneMatrix:
     def __init__(self, dim: int, ridge: float) -> None:
         self.confidence = ConfidenceSet.empty(dim, ridge)
 
+    @property
+    def volume(self) -> float:
+        """See `Tracker`."""
+        return self.confidence.volume
+
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
         """See `Tracker`; O(m d²)."""
         assert isinstance(inputs, PairFeatures)
@@ -57,11 +67,13 @@ class OneMatrix:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """See `Tracker`."""
-        return {"gram_inv": self.confidence.gram_inv.copy()}
+        volume = np.array([self.confidence.volume])
+        return {"gram_inv": self.confidence.gram_inv.copy(), "volume": volume}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """See `Tracker`."""
         self.confidence.gram_inv = restored(state, "gram_inv", self.confidence.gram_inv)
+        self.confidence.volume = float(restored(state, "volume", np.zeros(1))[0])
 
 
 class ClassBlocks:
@@ -75,6 +87,11 @@ class ClassBlocks:
         self.dim = dim
         self.ridge = ridge
         self.blocks: dict[int, ConfidenceSet] = {}
+
+    @property
+    def volume(self) -> float:
+        """See `Tracker`; of all blocks."""
+        return sum((self.blocks[owner].volume for owner in sorted(self.blocks)), 0.0)
 
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
         """See `Tracker`; O(d²) for every presented class that has a block."""
@@ -100,20 +117,26 @@ class ClassBlocks:
         blocks = np.zeros((len(owners), self.dim, self.dim))
         for slot, owner in enumerate(owners):
             blocks[slot] = self.blocks[owner].gram_inv
-        return {"block_classes": np.array(owners, dtype=np.int64), "blocks": blocks}
+        volumes = np.array([self.blocks[owner].volume for owner in owners])
+        classes = np.array(owners, dtype=np.int64)
+        return {"block_classes": classes, "blocks": blocks, "volumes": volumes}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """See `Tracker`."""
         count = len(state.get("block_classes", ()))
         blocks = restored(state, "blocks", np.zeros((count, self.dim, self.dim)))
+        volumes = restored(state, "volumes", np.zeros(count))
+        kept = zip(state["block_classes"], blocks, volumes, strict=True)
         self.blocks = {
-            int(owner): ConfidenceSet(np.ascontiguousarray(block), self.ridge)
-            for owner, block in zip(state["block_classes"], blocks, strict=True)
+            int(owner): ConfidenceSet(np.ascontiguousarray(block), self.ridge, volume=float(volume))
+            for owner, block, volume in kept
         }
 
 
 class NoMatrix:
     """No V (`track="theta"`): every width is NaN."""
+
+    volume = math.nan
 
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
         """See `Tracker`."""

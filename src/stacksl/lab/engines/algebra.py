@@ -147,8 +147,11 @@ def pair_norms(rows: Array, products: Array, choice: int, out: Array) -> None:
 
 
 @compiled
-def rank_one(gram_inv: Array, row: Array, product: Array) -> None:
-    """V ← V + φφᵀ for φ = `row`, given `product` = V⁻¹φ, which is scaled in place."""
+def rank_one(gram_inv: Array, row: Array, product: Array) -> float:
+    """V ← V + φφᵀ for φ = `row`, given `product` = V⁻¹φ, which is scaled in place.
+
+    Gives the growth of log det V.
+    """
     d = gram_inv.shape[0]
     total = 1.0
     for j in range(d):
@@ -164,16 +167,18 @@ def rank_one(gram_inv: Array, row: Array, product: Array) -> None:
     if d % 2:
         for j in range(d):
             gram_inv[d - 1, j] -= product[d - 1] * product[j]
+    return math.log(total)
 
 
 @summed
-def absorb(gram_inv: Array, rows: Array, products: Array, small: Array) -> None:
+def absorb(gram_inv: Array, rows: Array, products: Array, small: Array) -> float:
     """V ← V + Σ_x φ_xφ_xᵀ for (m, d) `rows`, given `products` = rows·V⁻¹, which it overwrites.
 
     Woodbury with the Cholesky factor L of I + rows·V⁻¹·rowsᵀ in `small`, (m, m):
-    V⁻¹ ← V⁻¹ − HᵀH with H = L⁻¹·products.
+    V⁻¹ ← V⁻¹ − HᵀH with H = L⁻¹·products. Gives the growth of log det V.
     """
     m, d = rows.shape
+    growth = 0.0
     for x in range(m):
         for y in range(x + 1):
             total = 1.0 if x == y else 0.0
@@ -190,6 +195,7 @@ def absorb(gram_inv: Array, rows: Array, products: Array, small: Array) -> None:
         for z in range(x):
             total -= small[x, z] * small[x, z]
         small[x, x] = math.sqrt(total)
+        growth += math.log(total)
     for x in range(m):
         for y in range(x):
             weight = small[x, y]
@@ -203,3 +209,4 @@ def absorb(gram_inv: Array, rows: Array, products: Array, small: Array) -> None:
             weight = products[x, i]
             for j in range(d):
                 gram_inv[i, j] -= weight * products[x, j]
+    return growth

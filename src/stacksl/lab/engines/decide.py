@@ -28,6 +28,12 @@ _margin_statistic = allocating(rules.margin_statistic)
 _margin_advance = allocating(rules.margin_advance)
 _price = allocating(rules.price)
 _peak = allocating(rules.peak)
+_bounded_contested = allocating(rules.bounded_contested_statistic)
+_bounded_information = allocating(rules.bounded_information)
+_capacity = allocating(rules.capacity)
+_reserve_square = allocating(rules.reserve_square)
+_reserve_held = allocating(rules.reserve_held)
+_reserve_statistic = allocating(rules.reserve_statistic)
 _adpo_statistic = allocating(rules.adpo_statistic)
 _adpo_threshold = allocating(rules.adpo_threshold)
 _adpo_measure = allocating(rules.adpo_measure)
@@ -39,7 +45,7 @@ _avoided_statistic = allocating(statistics.avoided_statistic)
 _radius = allocating(confidence.radius)
 
 RANDOM, UNIFORM, LLF, MARGIN, CONTESTED, ADPO = 1, 2, 3, 4, 5, 6  # the gates' codes
-LUCB, WIDTH, ENTROPY, AVOIDED, INFORMATION, DGS = 7, 8, 9, 10, 11, 12
+LUCB, WIDTH, ENTROPY, AVOIDED, INFORMATION, DGS, RESERVE = 7, 8, 9, 10, 11, 12, 13
 
 
 @compiled
@@ -178,12 +184,13 @@ def statistic(
     widths: Array,
     pair_widths: Array,
     radius: float,
+    volume: float,
     choice: int,
     from_policy: float = np.nan,
 ) -> float:
     """The gate's g (score units); NaN where it is made of widths and they are.
 
-    `from_policy` is that of `entropy` and `information`, in nats (see `policy_statistics`).
+    `from_policy` is the entropy or the information, in nats (see `policy_statistics`).
     """
     if plan.gate == RANDOM:
         return _random_statistic(clock)
@@ -194,7 +201,7 @@ def statistic(
     if plan.gate == MARGIN:
         return _margin_statistic(scores)
     if plan.gate == CONTESTED:
-        return _contested_statistic(scores, pair_widths, choice, plan.gate_width)
+        return _bounded_contested(scores, pair_widths, choice, plan.gate_width)
     if plan.gate == ADPO:
         return _adpo_statistic(scores, pair_widths, choice)
     if plan.gate == LUCB:
@@ -208,7 +215,12 @@ def statistic(
         return _avoided_statistic(scores, pair_widths, choice, plan.gate_width)
     if plan.gate == DGS:
         return _dgs(plan, clock, scores, pair_widths, choice)
-    if plan.gate in (ENTROPY, INFORMATION):
+    if plan.gate == RESERVE:
+        gap = _contested_statistic(scores, pair_widths, choice, radius)
+        return _reserve(plan, clock, gap, radius, volume, from_policy)
+    if plan.gate == INFORMATION:
+        return _bounded_information(from_policy)
+    if plan.gate == ENTROPY:
         return float(from_policy)
     return float(clock.budget - clock.asked)
 
@@ -225,6 +237,25 @@ def _dgs(plan: Plan, clock: Clock, scores: Array, pair_widths: Array, choice: in
         plan.gate_ridge,
         plan.gate_delta,
         plan.bound_scale,
+    )
+
+
+@compiled
+def _reserve(
+    plan: Plan, clock: Clock, gap: float, radius: float, volume: float, information: float
+) -> float:
+    """The statistic of `reserve`, from the contested score and the information."""
+    most = _capacity(clock.budget, plan.dim, plan.prior_width)
+    return _reserve_statistic(
+        gap,
+        information,
+        radius,
+        _reserve_square(most, clock.budget, plan.share, plan.pending),
+        _reserve_held(volume, most, clock.budget, plan.share),
+        clock,
+        plan.share,
+        plan.reserve,
+        plan.floor,
     )
 
 
@@ -285,4 +316,6 @@ def _threshold(plan: Plan, g: float, u: float, clock: Clock, state: GateState) -
         return _adpo_threshold(state, plan.level)
     if plan.gate == WIDTH:
         return _width_threshold(clock, plan.bound_scale, plan.exponent)
+    if plan.gate == RESERVE:
+        return 1.0
     return plan.tolerance if plan.gate == LUCB else 0.0

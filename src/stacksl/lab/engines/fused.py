@@ -97,7 +97,15 @@ def _decide(
     if decide.known(plan, verdict):
         from_policy = policy_statistics.policy_statistic(plan, space, rows, choice, rewarded)
         out.statistics[t] = decide.statistic(
-            plan, clock, space.scores, space.widths, space.pairs, reach, choice, from_policy
+            plan,
+            clock,
+            space.scores,
+            space.widths,
+            space.pairs,
+            reach,
+            memory.volume[0],
+            choice,
+            from_policy,
         )
     return choice, fresh
 

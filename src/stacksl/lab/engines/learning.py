@@ -75,7 +75,7 @@ def _add_row(
     product = space.products[choice]
     if not fresh:
         image(memory.gram_inv, rows[choice], product)
-    rank_one(memory.gram_inv, rows[choice], product)
+    memory.volume[0] += rank_one(memory.gram_inv, rows[choice], product)
 
 
 @compiled
@@ -94,14 +94,14 @@ def _regress(
             images(memory.gram_inv, rows, space.products)
         for j in range(rows.shape[1]):
             memory.moment[j] += rows[gold, j]
-        absorb(memory.gram_inv, rows, space.products, space.small)
+        memory.volume[0] += absorb(memory.gram_inv, rows, space.products, space.small)
     else:
         product = space.products[choice]
         if not fresh:
             image(memory.gram_inv, rows[choice], product)
         for j in range(rows.shape[1]):
             memory.moment[j] += reward * rows[choice, j]
-        rank_one(memory.gram_inv, rows[choice], product)
+        memory.volume[0] += rank_one(memory.gram_inv, rows[choice], product)
     image(memory.gram_inv, memory.moment, memory.theta)
 
 
@@ -130,7 +130,7 @@ def _add_information(memory: Memory, space: Space, rows: Array) -> None:
     """H ← H + F(θ), from the rows' images under the present H⁻¹."""
     project(rows, memory.theta, space.scores)
     _weigh(space, rows)
-    absorb(memory.gram_inv, space.factors, space.spare, space.small)
+    memory.volume[0] += absorb(memory.gram_inv, space.factors, space.spare, space.small)
 
 
 @compiled
@@ -241,3 +241,4 @@ def start_over(plan: Plan, memory: Memory) -> None:
     memory.counts[ROUNDS] = 0
     memory.counts[CLIPPED] = 0
     memory.suspicion[0] = 0.0
+    memory.volume[0] = 0.0

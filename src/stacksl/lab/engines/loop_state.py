@@ -24,7 +24,8 @@ class Memory(NamedTuple):
     `theta` is (d,) for pairs and (K, d) for classes; `reference` (sgd) and `moment` (ridge on
     pairs) are (d,); `kl_weight` (sgd) is (1,); `gram_inv` is (d, d), or (0, 0) where none is kept;
     `counts` holds labels learnt, rounds, losses clipped and labels asked; `losses` is the ring of
-    the last losses and `ordered` the same sorted; `suspicion` is the drift guard's S, (1,).
+    the last losses and `ordered` the same sorted; `suspicion` is the drift guard's S, (1,), and
+    `volume` log det(V/λI), (1,).
     """
 
     theta: Array
@@ -37,6 +38,7 @@ class Memory(NamedTuple):
     losses: Array
     ordered: Array
     suspicion: Array
+    volume: Array
 
 
 class Space(NamedTuple):
@@ -109,6 +111,7 @@ def make_memory(plan: Plan, gate: Gate, classes: int | None) -> Memory:
         losses=np.zeros(WINDOW),
         ordered=np.zeros(WINDOW),
         suspicion=np.zeros(1),
+        volume=np.zeros(1),
     )
 
 

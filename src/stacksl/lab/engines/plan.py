@@ -16,6 +16,7 @@ from stacksl.core.gates.registry import (
     Contested,
     Gate,
     Margin,
+    Reserve,
     Width,
 )
 from stacksl.core.scorers import ScorerSettings, make_scorer
@@ -126,6 +127,7 @@ class Plan(NamedTuple):
     noise: float
     norm_bound: float
     feature_norm: float
+    prior_width: float  # the largest width before any label
     learning_rate: float
     kl_target: float  # NaN: the weight stays
     reference: int
@@ -147,7 +149,9 @@ class Plan(NamedTuple):
     pace: float
     adaptive: bool
     gate_width: float
+    share: float
     reserve: float
+    pending: int
     floor: float
     level: float  # NaN: the level that keeps the pace
     tolerance: float
@@ -194,6 +198,7 @@ def _scorer_numbers(settings: ScorerSettings) -> dict[str, Any]:
         "noise": float(settings.noise),
         "norm_bound": float(settings.norm_bound),
         "feature_norm": float(settings.feature_norm),
+        "prior_width": float(settings.feature_norm) / math.sqrt(settings.ridge),
         "learning_rate": float(settings.learning_rate),
         "kl_weight": float(settings.kl_weight),
         "kl_target": _or_nan(settings.kl_target),
@@ -226,17 +231,20 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
     llf = gate if isinstance(gate, LLF) else LLF()
     margin = gate if isinstance(gate, Margin) else Margin()
     adpo = gate if isinstance(gate, ADPO) else ADPO()
+    kept = gate if isinstance(gate, Reserve) else Reserve()
     return {
         "gate": int(gate.code),
         "by_widths": bool(gate.needs_widths),
-        "by_pairs": isinstance(gate, (Contested, ADPO, Width, Avoided, DGS)),
+        "by_pairs": isinstance(gate, (Contested, ADPO, Width, Avoided, DGS, Reserve)),
         "exact_spend": bool(gate.exact_spend),
         "literal": llf.literal,
         "gate_scale": float(llf.gate_scale),
         "pace": float(gate.pace if isinstance(gate, ADPO) else margin.pace),
         "adaptive": bool(margin.adaptive),
         "gate_width": _gate_width(gate, dim),
-        "reserve": float(getattr(gate, "reserve", 1.0)),
+        "share": float(kept.share),
+        "reserve": float(getattr(gate, "reserve", kept.ahead)),
+        "pending": int(kept.pending),
         "floor": float(getattr(gate, "floor", 0.5)),
         "level": _or_nan(adpo.level),
         "tolerance": float(getattr(gate, "tolerance", 0.0)),

@@ -9,7 +9,7 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.core.gates import rules, statistics
 from stacksl.lab.engines.compiling import allocating, compiled, summed
-from stacksl.lab.engines.decide import ENTROPY, INFORMATION
+from stacksl.lab.engines.decide import ENTROPY, INFORMATION, RESERVE
 from stacksl.lab.engines.loop_state import Space
 from stacksl.lab.engines.plan import NEWTON, RIDGE, Plan
 
@@ -23,14 +23,14 @@ _LEAST = -700.0  # e to that is 1e-304, still a normal number
 
 @compiled
 def policy_statistic(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> float:
-    """The statistic of `entropy` or `information` for pair features (nats); NaN for other gates.
+    """The entropy, or the information of a label, of pair features (nats); NaN for other gates.
 
-    `space` holds the scores, and for `information` the widths and the images of the rows.
+    `space` holds the scores, and for information the widths and the images of the rows.
     `rewarded` says that a `ridge` learns from rewards, whose policy is a softmax.
     """
-    if plan.gate not in (ENTROPY, INFORMATION):
+    if plan.gate not in (ENTROPY, INFORMATION, RESERVE):
         return np.nan
-    if plan.gate == INFORMATION and plan.scorer != NEWTON:
+    if plan.gate != ENTROPY and plan.scorer != NEWTON:
         return float(space.widths[choice] * space.widths[choice])
     if plan.scorer == RIDGE and not rewarded:
         _shares(space.scores, space.policy)
@@ -47,7 +47,7 @@ def heads_statistic(plan: Plan, scores: Array, policy: Array, square: float) -> 
     if plan.gate == ENTROPY:
         _shares(scores, policy)
         return _entropy_statistic(policy)
-    return square if plan.gate == INFORMATION else np.nan
+    return square if plan.gate in (INFORMATION, RESERVE) else np.nan
 
 
 @compiled

@@ -57,6 +57,7 @@ def _decide(
             heads.widths,
             heads.pairs,
             reach,
+            memory.volume[0],
             choice,
             policy_statistics.heads_statistic(plan, scores, heads.values, square),
         )
@@ -81,6 +82,7 @@ def _regress(memory: Memory, heads: Heads, h: Array, square: float, gold: int) -
         target = 1.0 if x == gold else 0.0
         heads.values[x] = (target - heads.scores[x]) / (1.0 + square)
     _add_outer(memory.theta, heads.values, heads.image)
+    memory.volume[0] += math.log(1.0 + square)
     _rank_one(memory.gram_inv, heads.image, 1.0 / math.sqrt(1.0 + square))
 
 

@@ -12,6 +12,9 @@ from stacksl.core import GATES
 RESET = ", reset"
 """What the name of an entry ends with when its learner starts over at a drift."""
 
+UNPLAYED = frozenset({"always", "reserve"})
+"""`always` is `first` on a budget; the record has no numbers of `reserve` yet."""
+
 TUNED = ", tuned"
 """What the name of an entry ends with whose setting is the best of the pilot, not the default."""
 
@@ -105,7 +108,7 @@ def place_of(row: str) -> Place:
 
 
 def entries() -> tuple[Entry, ...]:
-    """Every gate of the registry but `always`, which is `first` on a budget; then those reset."""
+    """Every gate of the registry but `UNPLAYED`; then those reset."""
     plain = tuple(_plain())
     again = (
         Entry(one.name + RESET, one.gate, one.parameters, reset=True)
@@ -117,6 +120,6 @@ def entries() -> tuple[Entry, ...]:
 
 def _plain() -> Iterator[Entry]:
     for gate in GATES:
-        if gate != "always":
+        if gate not in UNPLAYED:
             for name, parameters in _SETTINGS.get(gate, ((gate, {}),)):
                 yield Entry(name, gate, parameters)

@@ -1,0 +1,278 @@
+"""The gate `reserve`: its numbers by hand, and Theorem D of docs/theory.md on any stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stacksl.core import (
+    Bounds,
+    Clock,
+    Learner,
+    PairFeatures,
+    Reserve,
+    ScorerSettings,
+    SharedFeatures,
+    make_scorer,
+)
+from stacksl.core.gates import rules
+from stacksl.errors import SettingsError
+from stacksl.types import Decision, Label, Reward
+
+REST = (0.0, 0.0, 0.0)
+
+
+def a_view(gap: float, information: float, volume: float, radius: float = 1.0) -> Bounds:
+    """Two candidates in 4 columns whose contested score is `gap`."""
+    half, width = np.array([0.5, 0.5]), np.array([0.0, 1.0])
+    scores = np.array([0.0, gap - radius])
+    return Bounds((0, 1), scores, half, width, width, radius, 4, 0, information, None, volume, 1.0)
+
+
+def test_the_level_the_reserve_and_the_price_by_hand() -> None:
+    """d = 4, B = 40, λ = L = 1, κ = ½: dℓ = 4·log 11, v = e^{dℓ/20} − 1."""
+    gate, most = Reserve(share=0.5, ahead=0.5, floor=0.01), 4.0 * math.log(11.0)
+    v = math.exp(most / 20.0) - 1.0
+    assert rules.capacity(40, 4, 1.0) == pytest.approx(most)
+    assert rules.reserve_held(0.25 * most, most, 40, 0.5) == pytest.approx(15.0)
+    # half of the rounds; labels free: 40 − 15 − 15 = 10 of 20, on schedule: the price is r·v
+    clock = Clock(15, 40, 51, 100)
+    view = a_view(-9.0, 0.02, 0.25 * most)
+    assert gate.statistic(view, clock, REST) == pytest.approx(0.02 / (0.01 * v))
+    # above the level whatever the information
+    wide = a_view(2.2 * math.sqrt(v), 0.0, 0.25 * most)
+    assert gate.statistic(wide, clock, REST) == pytest.approx(1.1)
+    # all that is left is the reserve: only the level counts
+    spent = Clock(25, 40, 51, 100)
+    assert gate.statistic(wide, spent, REST) == pytest.approx(1.1)
+    assert gate.statistic(view, spent, REST) < 0.0
+    assert gate.threshold(1.1, 0.0, spent, REST) == 1.0
+    open_labels = rules.reserve_square(most, 40, 0.5, 2)
+    assert open_labels == pytest.approx(math.exp(3.0 * most / 20.0) - 1.0)
+
+
+@pytest.mark.parametrize("wrong", [{"share": 0.0}, {"share": 1.0}, {"ahead": 0.0},
+                                   {"floor": 1.0}, {"pending": -1}])  # fmt: skip
+def test_settings_outside_their_ranges_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(SettingsError, match="reserve"):
+        Reserve(**wrong)  # type: ignore[arg-type]
+
+
+@dataclass
+class Round:
+    """A round as it was decided: its certificate, and what V knew."""
+
+    decision: Decision
+    left: int
+    held: float
+    forced: bool
+    growth: float
+    regret: float
+    reach: float
+    covered: bool
+
+
+def adversary(kind: int, rng: np.random.Generator, gram_inv: np.ndarray, dim: int) -> np.ndarray:
+    """Candidates of norm at most 1, chosen with knowledge of V."""
+    least_known = np.linalg.eigh(gram_inv)[1][:, -1]
+    if kind == 0:  # the least known direction, from both ends
+        return np.array([least_known, -least_known])
+    rows = rng.normal(size=(int(rng.integers(1, 5)), dim))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    if kind == 1:  # short and long ones
+        return np.asarray(rows * rng.random((len(rows), 1)))
+    if kind == 2:  # near ties far from the origin
+        return np.asarray(0.7 * least_known + 0.01 * rows)
+    return rows
+
+
+def play(
+    gate: Reserve,
+    *,
+    seed: int,
+    dim: int,
+    budget: int,
+    horizon: int,
+    ridge: float,
+    delays: bool = False,
+    kinds: Callable[[np.random.Generator], int] = lambda rng: int(rng.integers(4)),
+) -> list[Round]:
+    """Ridge on rewards, the largest UCB asked; at most `gate.pending` answers stay open."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=dim)
+    noise = 0.3
+    numbers = ScorerSettings(
+        ridge=ridge, noise=noise, norm_bound=float(np.linalg.norm(truth)), action="asked"
+    )
+    learner = Learner(
+        scorer := make_scorer("ridge", dim=dim, classes=None, settings=numbers),
+        gate, budget=budget, horizon=horizon,
+    )  # fmt: skip
+    most = rules.capacity(budget, dim, 1.0 / math.sqrt(ridge))
+    level = 2.0 * math.sqrt(rules.reserve_square(most, budget, gate.share, gate.pending))
+    asked, played, waiting = 0, [], []
+    for t in range(horizon):
+        trust = scorer.confidence
+        inputs = PairFeatures(adversary(kinds(rng), rng, trust.gram_inv, dim))
+        view = scorer.bounds(inputs, tuple(range(inputs.size)))
+        gap = rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
+        [decision] = learner.decide([str(t)], [inputs], [view.presented], asked=asked)
+        held = rules.reserve_held(trust.volume, most, budget, gate.share)
+        row = inputs.phi[decision.choice]
+        values = inputs.phi @ truth
+        covered = trust.contains(truth, scorer.theta, view.radius)
+        played.append(
+            Round(
+                decision, budget - asked, held, gap > level * view.radius * (1 + 1e-9),
+                math.log1p(float(row @ trust.gram_inv @ row)),
+                float(values.max() - values[view.choice]), level * view.radius, covered,
+            )
+        )  # fmt: skip
+        if decision.status == "wanted":
+            decision = decision.reserved()
+            asked += 1
+            waiting.append(
+                (decision, inputs, float(values[decision.choice] + noise * rng.normal()))
+            )
+        learner.adopt([decision], [inputs])
+        while waiting and (len(waiting) > gate.pending or (delays and rng.random() < 0.3)):
+            which = int(rng.integers(len(waiting)))  # answers come in any order
+            bought, features, value = waiting.pop(which)
+            learner.learn(bought, features, Reward(value))
+    assert asked == min(budget, horizon), "exactly spent"
+    return played
+
+
+@given(
+    seed=st.integers(0, 9999),
+    dim=st.integers(1, 5),
+    share=st.sampled_from([0.2, 0.5, 0.9]),
+    ridge=st.sampled_from([0.001, 0.3, 1.0, 20.0]),
+    budget=st.integers(1, 60),
+    floor=st.sampled_from([1e-6, 0.1]),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_reserve_is_never_breached(seed, dim, share, ridge, budget, floor) -> None:
+    """Theorem D (1) at n = 0, for any λ; each forced label pays for itself."""
+    gate = Reserve(share=share, floor=floor)
+    most = rules.capacity(budget, dim, 1.0 / math.sqrt(ridge))
+    v = rules.reserve_square(most, budget, share, 0)
+    for seen in play(gate, seed=seed, dim=dim, budget=budget, horizon=150, ridge=ridge):
+        if seen.decision.reason == "must":
+            break  # from here on every round is asked
+        assert seen.left >= seen.held - 1e-9
+        if seen.forced:
+            assert seen.decision.status == "wanted"
+            assert seen.growth > most / (share * budget) * (1 - 1e-9)
+            assert v > 2.5 or seen.growth >= v / 2.0  # level²/8
+    else:
+        pytest.fail("labels are left for the last round")
+
+
+@given(
+    seed=st.integers(0, 9999), dim=st.integers(1, 4), pending=st.integers(1, 4),
+    budget=st.integers(5, 60), delays=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_delayed_answers_leave_a_label_for_every_forced_round(
+    seed, dim, pending, budget, delays
+) -> None:
+    """Theorem D (1) with up to n labels open, answered in any order."""
+    gate = Reserve(share=0.9, floor=1e-6, pending=pending)
+    for seen in play(
+        gate, seed=seed, dim=dim, budget=budget, horizon=120, ridge=0.01, delays=delays
+    ):
+        if seen.decision.reason == "must":
+            break
+        assert seen.decision.reason == "gate", "labels run out through the last rule alone"
+        assert not seen.forced or seen.decision.status == "wanted"
+
+
+def test_open_labels_that_are_not_announced_breach_the_reserve() -> None:
+    """The same direction in every round while nothing is learnt: why n is a setting."""
+    gate, dim, budget = Reserve(share=0.5, pending=0), 4, 40
+    learner = Learner(
+        make_scorer("ridge", dim=dim, classes=None, settings=ScorerSettings(action="asked")),
+        gate, budget=budget, horizon=200,
+    )  # fmt: skip
+    same = PairFeatures(np.array([[1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]]))
+    decisions = learner.decide([str(t) for t in range(200)], [same] * 200, [(0, 1)] * 200, asked=0)
+    wanted = [d.round for d in decisions if d.status == "wanted"]
+    assert wanted == list(range(1, 41)), "all 40 in one direction, and none for the other three"
+
+
+def test_a_skip_costs_at_most_the_level() -> None:
+    """Theorem D (2): wherever the truth is in the set, and it is."""
+    gate, budget, dim = Reserve(), 150, 4
+    skipped = covered = 0
+    most = rules.capacity(budget, dim, 1.0)
+    for seed in range(6):
+        for seen in play(gate, seed=seed, dim=dim, budget=budget, horizon=1200, ridge=1.0):
+            covered += seen.covered
+            if seen.decision.status == "skipped" and seen.covered:
+                skipped += 1
+                assert seen.regret <= seen.reach * (1 + 1e-9)
+                bound = math.sqrt(8.0 * most / (gate.share * budget))  # ε_B/√κ over β
+                assert seen.reach <= seen.reach / rules_level(most, budget, gate) * bound
+    assert covered > 0.95 * 6 * 1200
+    assert skipped > 3000
+
+
+def rules_level(most: float, budget: int, gate: Reserve) -> float:
+    return 2.0 * math.sqrt(rules.reserve_square(most, budget, gate.share, gate.pending))
+
+
+@pytest.mark.parametrize("scorer", ["ridge", "newton"])
+def test_class_heads_keep_the_reserve_under_labels(scorer: str) -> None:
+    rng = np.random.default_rng(5)
+    gate, budget, dim, asked = Reserve(share=0.7, floor=1e-6), 30, 3, 0
+    head = make_scorer(scorer, dim=dim, classes=4, settings=ScorerSettings(ridge=0.1))
+    learner = Learner(head, gate, budget=budget, horizon=300)
+    most = rules.capacity(budget, dim, 1.0 / math.sqrt(0.1))
+    forced = 0
+    for t in range(300):
+        h = np.eye(dim)[min(t // 100, dim - 1)] + 0.1 * rng.normal(size=dim)
+        inputs = SharedFeatures(h / np.linalg.norm(h), 4)
+        [decision] = learner.decide([str(t)], [inputs], [(0, 1, 2, 3)], asked=asked)
+        if decision.reason == "must":
+            break
+        before = head.confidence.volume
+        assert budget - asked >= rules.reserve_held(before, most, budget, gate.share) - 1e-9
+        level = rules_level(most, budget, gate)
+        view = head.bounds(inputs, (0, 1, 2, 3))
+        is_forced = decision.gate_score > -math.inf and (
+            rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
+            > level * view.radius
+        )
+        if decision.status == "wanted":
+            decision, asked = decision.reserved(), asked + 1
+        learner.adopt([decision], [inputs])
+        if decision.asked:
+            learner.learn(decision, inputs, Label(int(rng.integers(4))))
+            if is_forced:
+                forced += 1
+                assert head.confidence.volume - before > most / (gate.share * budget)
+        assert decision.asked or not is_forced
+    assert forced >= 3, "each direction is forced at least once"
+
+
+def test_the_volume_is_the_log_determinant_and_is_kept_in_checkpoints() -> None:
+    rng = np.random.default_rng(0)
+    for name in ("sgd", "ridge", "newton"):
+        scorer = make_scorer(name, dim=3, classes=None, settings=ScorerSettings(ridge=0.5))
+        for _ in range(5):
+            rows = rng.normal(size=(4, 3)) / 3.0
+            scorer.step(PairFeatures(rows), (0, 1, 2, 3), 1, Label(2))
+        inputs = PairFeatures(np.eye(3))
+        volume = scorer.bounds(inputs, (0, 1)).volume
+        exact = -np.linalg.slogdet(0.5 * scorer.state()["gram_inv"])[1]
+        assert volume == pytest.approx(exact, rel=1e-9)
+        again = make_scorer(name, dim=3, classes=None, settings=ScorerSettings(ridge=0.5))
+        again.restore(scorer.state())
+        assert again.bounds(inputs, (0, 1)).volume == volume
