@@ -32,6 +32,7 @@ KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")
 
 FEWEST = 6  # labels below which nothing is tried
 NAME_WEIGHT = 1.0  # a class name counts as a bought label
+EARLY_WEIGHT = 4.0  # below 60 labels, so that they do not make names worse than they are alone
 SPREAD_WEIGHT = 0.1  # of an item never asked
 SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
 ITEMS = 1_000_000  # nodes of the graph at most
@@ -82,10 +83,10 @@ class Source:
     _graph: tuple[Graph, Rows] | None = None
     _holding: tuple[Graph, Rows] | None = None
 
-    def named(self) -> Soft:
-        """The class names, a soft example each."""
+    def named(self, labels: int) -> Soft:
+        """The class names, a soft example each, beside so many labels."""
         assert self.names is not None
-        return beside_names(self.names)
+        return beside_names(self.names, NAME_WEIGHT if labels >= ENOUGH else EARLY_WEIGHT)
 
     def rest(self, rows: Rows, gold: Rows, without: Rows | None = None) -> Soft:
         """What the labels `gold` of `rows` say of the items never asked, those in `without` aside.
@@ -151,10 +152,10 @@ class Source:
         return neighbour_graph(np.asarray(self.block.h[every]), self.names), every
 
 
-def beside_names(names: NDArray[Any]) -> Soft:
+def beside_names(names: NDArray[Any], weight: float = NAME_WEIGHT) -> Soft:
     """Rows of class names, (K, d), as soft examples of their classes."""
     targets = np.eye(len(names), dtype=np.float32)
-    return Soft(names, targets, np.full(len(names), NAME_WEIGHT, dtype=np.float32))
+    return Soft(names, targets, np.full(len(names), weight, dtype=np.float32))
 
 
 def make_final(
@@ -175,9 +176,9 @@ def make_final(
     if kind == "plain":
         fit = Fit(choose_strength(source.block.h[rows], gold, source.seed))
     elif kind == "names":
-        fit = Fit(soft=source.named())
+        fit = Fit(soft=source.named(len(rows)))
     else:
-        soft = together(source.named(), source.rest(rows, gold, without))
+        soft = together(source.named(len(rows)), source.rest(rows, gold, without))
         fit = Fit(soft=soft, tolerance=_NARROW if made_by is None else _TRIAL)
     head = scorer.refit(source.block.take(rows.tolist()), gold, fit=fit)
     return Made(head, kind, tried)
@@ -198,10 +199,11 @@ def _compare(source: Source, rows: Rows, gold: Rows) -> dict[Kind, float]:
     strength = choose_strength(source.block.h[rows], gold, source.seed)
     for train, held in folds_of(len(rows), source.seed):
         labels = rows[train], gold[train]
-        rest = together(source.named(), source.rest(*labels, rows[held]))
+        names = source.named(len(rows))
+        rest = together(names, source.rest(*labels, rows[held]))
         fits = {
             "plain": Fit(strength, tolerance=_TRIAL),
-            "names": Fit(soft=source.named(), tolerance=_TRIAL),
+            "names": Fit(soft=names, tolerance=_TRIAL),
             "names and graph": Fit(soft=rest, tolerance=_TRIAL),
         }
         for kind in right:
