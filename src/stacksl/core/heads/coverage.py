@@ -108,7 +108,7 @@ def stands_for(h: NDArray[Any], rows: Rows) -> Array:
     """
     bought = np.asarray(h[rows], dtype=np.float32)
     lengths = np.linalg.norm(bought, axis=1, keepdims=True)
-    bought = bought / np.where(lengths > 0, lengths, 1)
+    bought /= np.where(lengths > 0, lengths, np.float32(1))
     others = np.setdiff1d(np.arange(len(h)), rows)
     counts = np.ones(len(rows))
     for start in range(0, len(others), _AT_ONCE):
