@@ -14,10 +14,8 @@ from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import batch_selection as picking
 from stacksl.runs.loop import final_model as final
 from stacksl.runs.loop.batch_selection import margins, spread_out
-from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import in_words, name_rows, name_texts
 from stacksl.runs.loop.final_model import KINDS, Source, beside_names, make_final
-from stacksl.runs.loop.game import play
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.storage.folder import RunFolder
@@ -321,7 +319,7 @@ def test_picks_of_pair_items_are_apart_by_their_mean_features() -> None:
 def test_no_batch_of_a_pool_holds_near_twins(tmp_path) -> None:
     corpus = class_items(40)
     game = game_of(tmp_path, corpus, budget=10, names=np.eye(3, 8, dtype=np.float32), ranks=True)
-    posted = next(play(game, Pool(coverage=False)))
+    posted = next(pooled(game, coverage=False))
     assert {d.reason for d in posted} == {"rank"}
     h = np.asarray(game.examples.block.h)[[game.corpus.row[d.item] for d in posted]]
     cosines = h @ h.T - 2 * np.eye(len(h))
