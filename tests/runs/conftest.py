@@ -155,8 +155,8 @@ def streamed(game: Game, order: Sequence[int] | None = None) -> Iterator[list[De
 
 
 def pooled(
-    game: Game, order: Sequence[int] | None = None, seed: int = 0
+    game: Game, order: Sequence[int] | None = None, seed: int = 0, *, coverage: bool = True
 ) -> Iterator[list[Decision]]:
     """The batches of a pool."""
     game.corpus.order = range(len(game.corpus.ids)) if order is None else order
-    return play(game, Pool(seed))
+    return play(game, Pool(seed, coverage=coverage))

@@ -159,9 +159,9 @@ def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:
     seen: list[frozenset[int]] = []
     source = refits.Source
 
-    def noted(block: Any, names: Any, apart: frozenset[int], seed: int) -> Any:
+    def noted(block: Any, names: Any, apart: frozenset[int], seed: int, kept: Any) -> Any:
         seen.append(apart)
-        return source(block, names, apart, seed)
+        return source(block, names, apart, seed, kept)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refits, "Source", noted)

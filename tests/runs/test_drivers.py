@@ -126,15 +126,15 @@ def test_every_item_of_a_pool_has_a_certificate(tmp_path) -> None:
     assert sorted(d.item for d in decisions) == sorted(game.corpus.ids)
     assert [d.round for d in decisions] == list(range(1, 41))
     assert [d.status for d in decisions] == ["reserved"] * 11 + ["skipped"] * 29
-    assert {d.reason for d in decisions[:1]} == {"order"}
+    assert {d.reason for d in decisions[:11]} == {"coverage"}
     assert {d.reason for d in decisions[11:]} == {"spent"}
 
 
-def test_a_pool_buys_the_items_that_the_refit_is_least_sure_of(tmp_path) -> None:
+def test_without_coverage_a_pool_buys_what_the_refit_is_least_sure_of(tmp_path) -> None:
     import numpy as np
 
     game = game_of(tmp_path, class_items(40), budget=20, ranks=True, batch=10)
-    blocks = pooled(game)
+    blocks = pooled(game, coverage=False)
     first = next(blocks)
     assert [d.item for d in first] == game.corpus.ids[:10], "the first batch follows the order"
     rest = [r for r in range(40) if not game.ledger.seen(game.corpus.ids[r])]

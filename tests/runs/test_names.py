@@ -10,6 +10,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.core.scorers import make_scorer
+from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import batch_selection as picking
 from stacksl.runs.loop import final_model as final
 from stacksl.runs.loop.batch_selection import margins, spread_out
@@ -159,13 +160,15 @@ def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> Non
     rows = np.array([7, 250, 299, 3])
     _, source = _made(h, labels, names, rows, made_by="names")
     rest = source.rest(rows, labels[rows])
-    _, members = source._graph
+    _, members = source._holding
     assert len(members) == 60
     assert set(rows) <= set(members)
     assert len(rest.h) == 25
     late = np.setdiff1d(np.arange(300), members)[:1]
     source.rest(late, labels[late])
-    assert late[0] in source._graph[1], "a label that came later is in the graph as well"
+    assert late[0] in source._holding[1], "a label that came later is in the graph as well"
+    _, whatever_was_bought = source.graph()
+    assert len(whatever_was_bought) == 60
 
 
 # A run of names ----------------------------------------------------------------------------------
@@ -176,9 +179,40 @@ def test_a_pool_begins_with_a_head_of_names(tmp_path) -> None:
         tmp_path, class_items(40), budget=6, names=np.eye(3, 8, dtype=np.float32), ranks=True
     )
     posted = next(pooled(game))
-    assert {d.reason for d in posted} == {"rank"}
+    assert {d.reason for d in posted} == {"coverage"}
     first = next(row for row in game.ledger.rows() if row.event == "refit")
     assert first.payload == {"labels": 0, "made_by": "names", "tune": False}
+
+
+def test_without_names_the_first_batch_covers_too(tmp_path) -> None:
+    game = game_of(tmp_path, class_items(40), budget=6, ranks=True, batch=4)
+    batches = [[d.reason for d in posted] for posted in pooled(game)]
+    assert batches[:2] == [["coverage"] * 4, ["coverage"] * 2]
+    assert game.ledger.asked == 6
+
+
+def test_another_gate_or_a_huge_pool_is_ranked_as_before(tmp_path, monkeypatch) -> None:
+    names = np.eye(3, 8, dtype=np.float32)
+    game = game_of(tmp_path, class_items(40), budget=6, names=names, ranks=True, gate="entropy")
+    assert {d.reason for d in next(pooled(game))} == {"rank"}
+    monkeypatch.setattr(final, "ITEMS", 5)
+    (tmp_path / "b").mkdir()
+    game = game_of(tmp_path / "b", class_items(40), budget=6, names=names, ranks=True)
+    posted = next(pooled(game))
+    assert len({d.item for d in posted}) == 6, "the sample has five, the order fills up"
+
+
+def test_the_graph_is_kept_and_made_again(tmp_path) -> None:
+    items, answers = class_items(60)
+    done = run(items, answers, mode="pool", budget=20, batch=5, out=tmp_path / "run")
+    kept = done.path / "features" / final.GRAPH
+    before, chosen = kept.read_bytes(), [row["item"] for row in done.ledger.export()]
+    kept.unlink()
+    again = run(items, answers, mode="pool", budget=20, batch=5, out=tmp_path / "again")
+    assert (again.path / "features" / final.GRAPH).read_bytes() == before
+    assert [row["item"] for row in again.ledger.export()] == chosen
+    forget(done.path, chosen[0])
+    assert not kept.exists(), "neighbours of what was forgotten are not kept"
 
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])
@@ -285,7 +319,8 @@ def test_picks_of_pair_items_are_apart_by_their_mean_features() -> None:
 def test_no_batch_of_a_pool_holds_near_twins(tmp_path) -> None:
     corpus = class_items(40)
     game = game_of(tmp_path, corpus, budget=10, names=np.eye(3, 8, dtype=np.float32), ranks=True)
-    posted = next(pooled(game))
+    posted = next(pooled(game, coverage=False))
+    assert {d.reason for d in posted} == {"rank"}
     h = np.asarray(game.examples.block.h)[[game.corpus.row[d.item] for d in posted]]
     cosines = h @ h.T - 2 * np.eye(len(h))
     assert cosines.max() < picking.TWIN

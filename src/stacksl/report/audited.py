@@ -150,6 +150,7 @@ def compared(refit: Refit | None) -> str:
         return what
     tried = ", ".join(f"{name} {percent(accuracy)}" for name, accuracy in refit.compared)
     return (
-        f"{what} Three-fold cross-validated accuracy on the labels bought, which decided: {tried}."
-        " These levels are no accuracy on new items, since the items bought are the hard ones."
+        f"{what} Three-fold cross-validated accuracy on the labels bought, each counted as often as"
+        f" it is an item's nearest label, which decided: {tried}. These levels are no accuracy on"
+        " new items, since the items bought are the hard ones."
     )

@@ -12,6 +12,7 @@ Source: Zhou, Bousquet, Lal, Weston and Schölkopf, Learning with local and glob
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -34,17 +35,28 @@ _COLUMNS = 64  # classes spread at once: beside the graph, memory is nodes x 64 
 class Graph:
     """S over n items and, behind them, the names of K classes (or of none).
 
-    `similarity` is a SciPy matrix in CSR form, (n + K, n + K) float32, symmetric, 0 on the
-    diagonal; `items` is n.
+    `similarity` and `weights`, W, are SciPy matrices in CSR form, (n + K, n + K) float32,
+    symmetric, 0 on the diagonal; `items` is n.
     """
 
     similarity: Any
+    weights: Any
     items: int
 
     @property
     def names(self) -> int:
         """The nodes that are class names."""
         return int(self.similarity.shape[0]) - self.items
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The arrays for `restored_graph`."""
+        w = self.weights
+        return {
+            "starts": w.indptr,
+            "ends": w.indices,
+            "weights": w.data,
+            "items": np.array([self.items]),
+        }
 
 
 def neighbour_graph(
@@ -68,7 +80,18 @@ def neighbour_graph(
     found = near.ravel() >= 0
     starts, ends = np.repeat(known, near.shape[1])[found], known[near.ravel()[found]]
     distance = (np.square(euclid.ravel()[found]) / 2).astype(np.float32)
-    return Graph(_similarity(starts, ends, distance, len(rows)), len(h))
+    weights = _weights(starts, ends, distance, len(rows))
+    return Graph(_similarity(weights), weights, len(h))
+
+
+def restored_graph(state: Mapping[str, NDArray[Any]]) -> Graph:
+    """The graph with this `state`, bit for bit."""
+    from scipy.sparse import csr_array
+
+    nodes = len(state["starts"]) - 1
+    parts = (state["weights"], state["ends"], state["starts"])
+    weights = csr_array(parts, shape=(nodes, nodes))
+    return Graph(_similarity(weights), weights, int(state["items"][0]))
 
 
 def _nearest(unit: Floats, count: int) -> tuple[Rows, Floats]:
@@ -110,17 +133,23 @@ def _others(near: Rows, euclid: Floats) -> tuple[Rows, Floats]:
     return near[others].reshape(shape), euclid[others].reshape(shape)
 
 
-def _similarity(starts: Rows, ends: Rows, distance: Floats, nodes: int) -> Any:
-    """D^−½ W D^−½, W the mean of the edges and of their reverse."""
-    from scipy.sparse import csr_array, diags_array
+def _weights(starts: Rows, ends: Rows, distance: Floats, nodes: int) -> Any:
+    """W, the mean of the edges and of their reverse."""
+    from scipy.sparse import csr_array
 
     median = float(np.median(distance)) if len(distance) else 0.0
     weights = np.exp(-np.square(distance / max(median, 1e-12))).astype(np.float32)
     directed = csr_array((weights, (starts, ends)), shape=(nodes, nodes))
-    both = (directed + directed.T) / 2
-    degree = np.asarray(both.sum(axis=1), dtype=np.float64)
+    return csr_array((directed + directed.T) / 2)
+
+
+def _similarity(weights: Any) -> Any:
+    """D^−½ W D^−½."""
+    from scipy.sparse import csr_array, diags_array
+
+    degree = np.asarray(weights.sum(axis=1), dtype=np.float64)
     scale = diags_array(1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)))
-    return csr_array(scale @ both @ scale).astype(np.float32)
+    return csr_array(scale @ weights @ scale).astype(np.float32)
 
 
 def spread(

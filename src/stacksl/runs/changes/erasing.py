@@ -20,6 +20,7 @@ from typing import Any, Final
 from stacksl.features.store import erase, has_block, items_in
 from stacksl.files.atomic import write_atomic
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
+from stacksl.runs.loop.final_model import GRAPH
 from stacksl.runs.storage.folder import RunFolder, read_facts
 
 ERASED: Final = "(forgotten)"
@@ -82,6 +83,7 @@ def erase_features(
         for name, part in parts.items():  # of items added during the epoch
             if began <= part.start <= row < part.stop and has_block(epoch / name):
                 erase(epoch / name, row - part.start, ids[part])
+    (folder.features / GRAPH).unlink(missing_ok=True)  # made again without the item
     for training in folder.adapters.glob("*.part"):
         shutil.rmtree(training, ignore_errors=True)
 

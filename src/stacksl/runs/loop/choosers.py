@@ -1,15 +1,17 @@
 """Which items the next rounds are about: those of a stream in order, those of a pool by rank.
 
-A pool is ranked by the head refitted on the labels so far, with widths from the online state. The
-first batch follows the order of the items, unless class names give a head before the first label.
-A batch is spread over the pool (`batch_selection`). Each purchase has a certificate, and at the end
-so has each item that was never asked.
+A pool is ranked by the head refitted on the labels so far, with widths from the online state. With
+fixed classes and the gate `margin` a batch covers the items in doubt (`core.heads.coverage`), from
+the first one on. Else it is spread over the pool (`batch_selection`), and the first batch follows
+the order of the items, unless class names give a head before the first label. Each purchase has a
+certificate, and at the end so has each item that was never asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +19,23 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, SharedBlock
 from stacksl.core.followers import Given
 from stacksl.core.gates.registry import Margin
+from stacksl.core.heads.coverage import Kernel, kernel_of, most_covering
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head
 from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.class_minimum import rare_picks, share_of
+from stacksl.runs.loop.final_model import Source
 from stacksl.runs.loop.game import Chooser, Game
+from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.types import Decision
 
 _AT_ONCE = 256  # certificates in a transaction
 _ANY = float("-inf")
 
 
-def make_chooser(mode: str, *, seed: int, min_per_class: int = 0) -> Chooser:
+def make_chooser(mode: str, *, seed: int, min_per_class: int = 0, coverage: bool = True) -> Chooser:
     """The chooser of a run's `mode`: `stream` or `pool`."""
-    return Stream() if mode == "stream" else Pool(seed, min_per_class)
+    return Stream() if mode == "stream" else Pool(seed, min_per_class, coverage)
 
 
 class Stream:
@@ -57,11 +62,14 @@ class Pool:
     Args:
         seed: of the draws of the gate `random`.
         min_per_class: labels to buy of each class, where the pool has as many.
+        coverage: whether items of fixed classes are chosen by what they cover, under `margin`.
     """
 
-    def __init__(self, seed: int = 0, min_per_class: int = 0) -> None:
+    def __init__(self, seed: int = 0, min_per_class: int = 0, coverage: bool = True) -> None:
         self._seed = seed
         self._min_per_class = min_per_class
+        self._coverage = coverage
+        self._kernel: tuple[Source, Kernel] | None = None
         self._never_asked: list[int] | None = None
 
     def next(self, game: Game) -> list[Decision]:
@@ -81,32 +89,46 @@ class Pool:
         return [_certificate(game, row, ahead) for ahead, row in enumerate(rows, start=1)]
 
     def _best(self, game: Game, count: int) -> list[Decision]:
-        """`count` items with large statistics, spread over the pool; the first ones without a head.
+        """`count` items that cover the others, or with large statistics and spread over the pool.
 
-        The gate `random` draws the items instead. The threshold is the largest statistic of the
-        other items, or the smallest of the batch where spreading went below it.
+        Without a head or coverage they are the first ones; the gate `random` draws them. The
+        threshold of ranked items is the largest statistic of the others, or the smallest of the
+        batch where spreading went below it.
         """
         rest = game.corpus.unbought(str(bought["item"]) for bought in game.ledger.export())
         head, at_random = game.trainer.head, game.learner.gate.name == "random"
         if at_random:
             keys = generator(self._seed, "pool/random").random(len(game.corpus.ids))
             rest = [rest[place] for place in np.argsort(keys[rest])]
-        if head is None or at_random:
+        covering = self._coverage and _by_margin(game) and isinstance(game.trainer, LinearTrainer)
+        covering = covering and isinstance(game.examples.block, SharedBlock)
+        if at_random or (head is None and not covering):
             first = [_certificate(game, row) for row in rest[:count]]
             return _wanted(first, "drawn" if at_random else "order", _ANY)
-        rare = self._rare(game, rest, head, count)
+        rare = [] if head is None else self._rare(game, rest, head, count)
         if rare:
             rest = [row for row in rest if row not in rare]
             count -= len(rare)
-        statistics, predicted = _statistics(game, rest, head)
-        best = np.argsort(-statistics, kind="stable")
-        classes = None if predicted is None else predicted[best].tolist()
-        picked = spread_out([rest[b] for b in best], count, game.examples.block, classes)
-        found = [_certificate(game, row) for row in picked]
-        cut = float(statistics[best[count]]) if count < len(best) else _ANY
-        ranked = _wanted(found, "rank", min([cut, *(d.statistic for d in found)]))
+        ranked = self._covering(game, rest, count) if covering else _ranked(game, rest, count)
         of_rare = [_certificate(game, row, ahead=1 + len(ranked)) for row in rare]
         return [*ranked, *_wanted(of_rare, "class", _ANY)]
+
+    def _covering(self, game: Game, rest: Sequence[int], count: int) -> list[Decision]:
+        """`count` of the rows in `rest`, which cover the most doubt; of a sample of a huge pool."""
+        source, head = linear_trainer(game).source(), game.trainer.head
+        graph, members = source.graph()
+        if self._kernel is None or self._kernel[0] is not source:
+            self._kernel = source, kernel_of(graph)
+        doubt, free = np.ones(len(source.block)), np.zeros(len(source.block), dtype=np.bool_)
+        if head is not None:
+            doubt[rest] += margins(head, source.block, rest)[0]
+        free[rest] = True
+        places = most_covering(self._kernel[1], doubt[members], free[members], count)
+        picked = members[places].tolist()
+        if len(picked) < count:
+            inside = set(members.tolist())
+            picked += islice((row for row in rest if row not in inside), count - len(picked))
+        return _wanted([_certificate(game, row) for row in picked], "coverage", _ANY)
 
     def _rare(self, game: Game, rest: Sequence[int], head: Head, count: int) -> list[int]:
         """The part of a batch reserved for classes with few labels; may be empty."""
@@ -119,6 +141,24 @@ class Pool:
         return rare_picks(head, block, rest, labels, classes=classes, wanted=wanted, count=share)
 
 
+def _ranked(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
+    """`count` of the rows in `rest` with large statistics, spread over the pool."""
+    head = game.trainer.head
+    assert head is not None
+    statistics, predicted = _statistics(game, rest, head)
+    best = np.argsort(-statistics, kind="stable")
+    classes = None if predicted is None else predicted[best].tolist()
+    picked = spread_out([rest[b] for b in best], count, game.examples.block, classes)
+    found = [_certificate(game, row) for row in picked]
+    cut = float(statistics[best[count]]) if count < len(best) else _ANY
+    return _wanted(found, "rank", min([cut, *(d.statistic for d in found)]))
+
+
+def _by_margin(game: Game) -> bool:
+    """Whether the statistic is minus the margin over all candidates."""
+    return isinstance(game.learner.gate, Margin) and isinstance(game.learner.follower, Given)
+
+
 def _statistics(
     game: Game, rest: Sequence[int], head: Head
 ) -> tuple[Array, NDArray[np.int64] | None]:
@@ -128,7 +168,7 @@ def _statistics(
     certificates, whose statistics differ in the last bits alone.
     """
     found, predicted = margins(head, game.examples.block, rest)
-    if isinstance(game.learner.gate, Margin) and isinstance(game.learner.follower, Given):
+    if _by_margin(game):
         return found, predicted
     return np.array([_certificate(game, row).statistic for row in rest]), predicted
 

@@ -1,8 +1,9 @@
 """The final model of class heads: fitted on labels alone, with names, or with neighbours as well.
 
 Which of the three is best depends on the data: labels spread over neighbours help where classes are
-topics, and harm elsewhere. The kind is chosen by three-fold cross-validation on the bought labels:
-the most right answers win, and the simpler kind wins a tie. Below 60 labels names always take part,
+topics, and harm elsewhere. The kind is chosen by three-fold cross-validation on the bought labels,
+which are the doubtful items: so each counts as often as it is the nearest label of an item. The
+most right answers win, and the simpler kind wins a tie. Below 60 labels names always take part,
 since too few labels are held out to show that labels alone do better.
 """
 
@@ -10,32 +11,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, SharedBlock
+from stacksl.core.heads.coverage import stands_for
 from stacksl.core.heads.logistic import ENOUGH, Fit, choose_strength, fit_classes, folds_of
 from stacksl.core.heads.soft import Soft, together
-from stacksl.core.heads.spreading import Graph, neighbour_graph, spread
+from stacksl.core.heads.spreading import Graph, neighbour_graph, restored_graph, spread
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer
+from stacksl.files import arrays
 
 Kind = Literal["plain", "names", "names and graph"]
 KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")
 
 FEWEST = 6  # labels below which nothing is tried
 NAME_WEIGHT = 1.0  # a class name counts as a bought label
+EARLY_WEIGHT = 4.0  # below 60 labels, so that they do not make names worse than they are alone
 SPREAD_WEIGHT = 0.1  # of an item never asked
 SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
 ITEMS = 1_000_000  # nodes of the graph at most
 CELLS = 20_000_000  # nodes x classes of the graph at most
+SAMPLE = 20_000  # items that bought ones represent, at most
 FITTED = 2_000_000  # spread rows x classes of a fit at most
 
 _TRIAL = 3e-4  # tolerance of a fit that is only compared with others
 _NARROW = 1e-5  # of a final fit on float32 rows: below it their rounding shows
 _NEVER = -1e9  # the logit of a class that a fit knows nothing of
+
+GRAPH = "graph.safetensors"  # in the folder of the features
 
 Rows = NDArray[np.int64]
 
@@ -44,7 +53,8 @@ Rows = NDArray[np.int64]
 class Made:
     """The final model, what it was `made_by`, and the accuracy (0 to 1) of all that were tried.
 
-    `tried` is on held-out bought labels, which are the hard ones: only its order means something.
+    `tried` is on held-out bought labels, which are the hard ones, each counted by how many items it
+    represents: only its order means something.
     It is empty where there was nothing to choose from.
     """
 
@@ -59,29 +69,33 @@ class Source:
 
     Attributes:
         block: the features of the run's items.
-        names: the rows of the class names, (K, d).
+        names: the rows of the class names, (K, d); None where they take no part.
         apart: rows of the block that must not be in the graph: the audit's.
         seed: draws folds, and the items of a graph that cannot hold all.
+        kept: the file of the graph, which is read if it is of the same items, and else written.
     """
 
     block: SharedBlock
-    names: NDArray[Any]
+    names: NDArray[Any] | None
     apart: frozenset[int]
     seed: int
+    kept: Path | None = None
     _graph: tuple[Graph, Rows] | None = None
+    _holding: tuple[Graph, Rows] | None = None
 
-    def named(self) -> Soft:
-        """The class names, a soft example each."""
-        return beside_names(self.names)
+    def named(self, labels: int) -> Soft:
+        """The class names, a soft example each, beside so many labels."""
+        assert self.names is not None
+        return beside_names(self.names, NAME_WEIGHT if labels >= ENOUGH else EARLY_WEIGHT)
 
     def rest(self, rows: Rows, gold: Rows, without: Rows | None = None) -> Soft:
         """What the labels `gold` of `rows` say of the items never asked, those in `without` aside.
 
         The graph is made at the first call, and again for rows that it does not have.
         """
-        if self._graph is None or not np.isin(rows, self._graph[1]).all():
-            self._graph = self._made(rows)
-        graph, members = self._graph
+        graph, members = self.graph() if self._holding is None else self._holding
+        if not np.isin(rows, members).all():
+            graph, members = self._holding = self._made(rows)
         known = rows if without is None else np.concatenate([rows, without])
         targets_at = np.flatnonzero(~np.isin(members, known))
         most = max(1, FITTED // self.block.classes)
@@ -95,6 +109,38 @@ class Source:
         h = self.block.h[members[targets_at[reached]]]
         return Soft(h, targets, np.full(len(targets), SPREAD_WEIGHT, dtype=np.float32))
 
+    def represented(self, rows: Rows) -> Array:
+        """How many items each of the bought `rows` represents, of a sample of the items."""
+        _, members = self.graph()
+        order = generator(self.seed, "represented").permutation(len(members))[:SAMPLE]
+        every = np.union1d(members[order], rows)
+        return stands_for(self.block.h[every], np.searchsorted(every, rows))
+
+    def graph(self) -> tuple[Graph, Rows]:
+        """The graph of the items, whatever was bought, and its rows in ascending order."""
+        if self._graph is None:
+            self._graph = self._read()
+        if self._graph is None:
+            graph, members = self._graph = self._made(np.zeros(0, dtype=np.int64))
+            if self.kept is not None:
+                arrays.save(self.kept, {**graph.state(), "rows": members, "of": self._of()})
+        return self._graph
+
+    def _read(self) -> tuple[Graph, Rows] | None:
+        """The graph in the file, if there is one of these items."""
+        if self.kept is None or not self.kept.exists():
+            return None
+        found = arrays.load(self.kept, f"delete {self.kept.name} and it is made again")
+        if not np.array_equal(found["of"], self._of()):
+            return None
+        return restored_graph(found), found["rows"]
+
+    def _of(self) -> NDArray[np.uint8]:
+        """A digest of which items and names the graph is of."""
+        names = b"" if self.names is None else np.ascontiguousarray(self.names).tobytes()
+        about = repr((len(self.block), self.seed, self.block.classes, sorted(self.apart))).encode()
+        return np.frombuffer(sha256(about + names).digest(), dtype=np.uint8)
+
     def _made(self, rows: Rows) -> tuple[Graph, Rows]:
         """The graph, and the rows of the block that are its items, in ascending order."""
         every = np.setdiff1d(np.arange(len(self.block)), np.array(sorted(self.apart), np.int64))
@@ -106,10 +152,10 @@ class Source:
         return neighbour_graph(np.asarray(self.block.h[every]), self.names), every
 
 
-def beside_names(names: NDArray[Any]) -> Soft:
+def beside_names(names: NDArray[Any], weight: float = NAME_WEIGHT) -> Soft:
     """Rows of class names, (K, d), as soft examples of their classes."""
     targets = np.eye(len(names), dtype=np.float32)
-    return Soft(names, targets, np.full(len(names), NAME_WEIGHT, dtype=np.float32))
+    return Soft(names, targets, np.full(len(names), weight, dtype=np.float32))
 
 
 def make_final(
@@ -130,9 +176,9 @@ def make_final(
     if kind == "plain":
         fit = Fit(choose_strength(source.block.h[rows], gold, source.seed))
     elif kind == "names":
-        fit = Fit(soft=source.named())
+        fit = Fit(soft=source.named(len(rows)))
     else:
-        soft = together(source.named(), source.rest(rows, gold, without))
+        soft = together(source.named(len(rows)), source.rest(rows, gold, without))
         fit = Fit(soft=soft, tolerance=_NARROW if made_by is None else _TRIAL)
     head = scorer.refit(source.block.take(rows.tolist()), gold, fit=fit)
     return Made(head, kind, tried)
@@ -144,25 +190,28 @@ def _best(tried: Mapping[Kind, float]) -> Kind:
 
 
 def _compare(source: Source, rows: Rows, gold: Rows) -> dict[Kind, float]:
-    """The share of held-out bought labels that each kind gets right."""
+    """The share of held-out bought labels that each kind gets right, by what they represent."""
     if len(rows) < FEWEST:
         return {}
     source.rest(rows, gold)  # the graph holds the items of every fold
-    right: dict[Kind, int] = dict.fromkeys(KINDS if len(rows) >= ENOUGH else KINDS[1:], 0)
+    right: dict[Kind, float] = dict.fromkeys(KINDS if len(rows) >= ENOUGH else KINDS[1:], 0.0)
+    weight = source.represented(rows)
     strength = choose_strength(source.block.h[rows], gold, source.seed)
     for train, held in folds_of(len(rows), source.seed):
         labels = rows[train], gold[train]
-        rest = together(source.named(), source.rest(*labels, rows[held]))
+        names = source.named(len(rows))
+        rest = together(names, source.rest(*labels, rows[held]))
         fits = {
             "plain": Fit(strength, tolerance=_TRIAL),
-            "names": Fit(soft=source.named(), tolerance=_TRIAL),
+            "names": Fit(soft=names, tolerance=_TRIAL),
             "names and graph": Fit(soft=rest, tolerance=_TRIAL),
         }
         for kind in right:
             weights, intercepts = _logits(source, *labels, fits[kind])
             scores = np.asarray(source.block.h[rows[held]], dtype=np.float64) @ weights.T
-            right[kind] += int((np.argmax(scores + intercepts, axis=1) == gold[held]).sum())
-    return {kind: count / len(rows) for kind, count in right.items()}
+            said = np.argmax(scores + intercepts, axis=1) == gold[held]
+            right[kind] += float(weight[held] @ said)
+    return {kind: count / float(weight.sum()) for kind, count in right.items()}
 
 
 def _logits(source: Source, rows: Rows, gold: Rows, fit: Fit) -> tuple[Array, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class LinearTrainer:
         on_the_way: whether learnt labels make a refit due, as the ranking of a pool needs.
         at_end: whether the final model is a refitted head or the last online state.
         report: called with the progress of the last refit.
+        kept: the file of the graph of neighbours; None if it is not kept.
         head: the current head, after `count` refits, the last of them on `labels` labels.
         final: whether the last refit gave the final model.
         made_by: the kind of that model.
@@ -59,6 +61,7 @@ class LinearTrainer:
     on_the_way: bool = True
     at_end: bool = True
     report: Report = silent
+    kept: Path | None = None
     head: Head | None = None
     count: int = 0
     labels: int = 0
@@ -213,16 +216,22 @@ class LinearTrainer:
         return frozenset(row[str(each["item"])] for each in said if each["said"] != "label")
 
     def _whole(self) -> Source:
-        """The data of final models; its graph is reused while the items are the same."""
+        """The data of final models."""
+        return self.source(self._unnamed())
+
+    def source(self, unnamed: frozenset[int] = frozenset()) -> Source:
+        """The items as a graph, but those set aside; it is reused while they are the same.
+
+        The rows `unnamed` are left out as well.
+        """
         examples = self.examples
         bought = {row for row, _, _ in examples.bought}
-        apart = (examples.corpus.aside() | self._unnamed()) - bought
+        apart = (examples.corpus.aside() | unnamed) - bought
         old = self._source
         if old is None or old.block is not examples.block or old.apart != apart:
             assert isinstance(examples.block, SharedBlock)
-            assert self.names is not None
-            names = self._named(self.names)
-            old = self._source = Source(examples.block, names, apart, self.seed)
+            names = None if self.names is None else self._named(self.names)
+            old = self._source = Source(examples.block, names, apart, self.seed, self.kept)
         return old
 
 

@@ -254,7 +254,10 @@ class Session(Game):
         settings = self.spec.settings
         watch = Watch(self.spec.folder, settings.checkpoint_every, self, self.report)
         chooser = make_chooser(
-            settings.mode, seed=settings.seed, min_per_class=settings.min_per_class
+            settings.mode,
+            seed=settings.seed,
+            min_per_class=settings.min_per_class,
+            coverage=settings.coverage,
         )
         for posted in play(self, chooser):
             watch(posted)

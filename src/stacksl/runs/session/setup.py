@@ -23,6 +23,7 @@ from stacksl.runs.items.identity import expect_same_items, records_of, seal
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
 from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.final_model import GRAPH
 from stacksl.runs.loop.language_trainer import LanguageTrainer, changed_facts, language_model
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, silent, throttled
@@ -73,6 +74,7 @@ def trainer_of(
         on_the_way=settings.mode == "pool",
         at_end=settings.refit,
         report=report,
+        kept=None if features is None else spec.folder.features / GRAPH,
     )
     if not settings.adapts:
         return head

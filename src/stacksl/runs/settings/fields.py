@@ -156,6 +156,11 @@ class Settings(BaseModel):
         description="Let the names of classes and the unlabelled rest help the final model (the "
         "default).",
     )
+    coverage: Annotated[bool, Flag(LEARN)] = Field(
+        True,
+        description="Let the gate margin choose a pool's items by what their labels say of the "
+        "items in doubt (the default).",
+    )
     aim: Annotated[Literal["model", "regret"], Flag(LEARN, "AIM")] = Field(
         "model",
         description="What the labels are for: model (the final model, the default) or regret (the "
