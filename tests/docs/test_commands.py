@@ -128,6 +128,7 @@ def test_a_flag_in_the_text_exists(page: str) -> None:
 
 def options(command: Any) -> Iterator[str]:
     for parameter in command.get_params(command.context_class(command)):
-        yield from (word.removeprefix("--") for word in getattr(parameter, "opts", ()))
+        for form in ("opts", "secondary_opts"):
+            yield from (word.removeprefix("--") for word in getattr(parameter, form, ()))
     for inner in getattr(command, "commands", {}).values():
         yield from options(inner)
