@@ -20,6 +20,7 @@ from stacksl.lab.streams.gates.entries import (
     Place,
     entries,
     place_of,
+    swept_of,
 )
 from stacksl.lab.streams.gates.pilot import PILOT_SEEDS, candidates
 from stacksl.lab.streams.gates.scores import derive, ratios, scores, summary
@@ -32,7 +33,7 @@ PILOT = Path(__file__).resolve().parents[3] / "docs" / "studies" / "pilots" / "g
 
 
 def test_every_gate_of_the_registry_is_in_it() -> None:
-    assert {entry.gate for entry in entries()} == set(GATES) - {"always", "reserve"}
+    assert {entry.gate for entry in entries()} == set(GATES) - {"always"}
     names = [entry.name for entry in entries()]
     assert len(set(names)) == len(names)
     assert set(DEFAULTS) <= set(names)
@@ -85,12 +86,15 @@ def test_width_scales_are_written_in_the_noise() -> None:
 
 
 def test_the_grid_has_each_stream_once_and_every_cell() -> None:
-    trials = GATES_STUDY.trials(False)
+    *trials, iid, shift = GATES_STUDY.trials(False)
     sources = [(one.source["kind"], one.source["feedback"]) for one in trials]
     assert sorted(sources) == sorted((k, f) for k in KINDS for f in ("scalar", "softmax"))
     rows = [line.row for one in trials for line in one.lines]
     assert len(set(rows)) == len(rows) == 14 * len(BUDGETS) * len(entries())
     assert all(place_of(row).row == row for row in rows)
+    swept = [swept_of(line.row) for one in (iid, shift) for line in one.lines]
+    assert len(set(swept)) == len(swept) == 2 * 4 * 4
+    assert {s.ridge for s in swept if s} == {1.0, 0.1, 0.01, 0.001}
 
 
 def test_lines_of_a_trial_play_their_gate_budget_and_action() -> None:

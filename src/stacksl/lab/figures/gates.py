@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.lab.streams.gates.entries import RESET, Place, place_of
+from stacksl.lab.streams.gates.entries import RESET, Place, place_of, swept_of
 from stacksl.lab.study.rows import Row, half_width
 from stacksl.lab.study.tables import pivot, table
 
@@ -29,12 +29,34 @@ def layout(rows: Sequence[Row]) -> str:
     """The summary, then a table of gates against streams for each metric, feedback and budget."""
     blocks = [_overall(rows)]
     for metric, title in TITLES.items():
-        found = {place_of(row.row): row for row in rows if row.metric == metric}
+        found = {place_of(r.row): r for r in rows if r.metric == metric and not swept_of(r.row)}
         for feedback, budget in dict.fromkeys((p.feedback, p.budget) for p in found):
             mine = {p: r for p, r in found.items() if (p.feedback, p.budget) == (feedback, budget)}
             head = f"{title}, × 1000: {feedback}, budget {budget:g}"
             blocks.append(_by_stream(mine, head))
+    if any(swept_of(row.row) for row in rows):
+        blocks.append(_by_ridge(rows))
     return "\n\n".join(blocks)
+
+
+def _by_ridge(rows: Sequence[Row]) -> str:
+    """Gates and streams against λ: regret on the way."""
+    found = {
+        s: row for row in rows if row.metric == "regret_per_round" and (s := swept_of(row.row))
+    }
+    names = {row.row: swept for swept, row in found.items()}
+
+    def cell(row: Row) -> str:
+        shown, half = _thousandth(row.value or 0.0), half_width(row)
+        return shown if half is None else f"{shown} ± {_thousandth(half)}"
+
+    return pivot(
+        found.values(),
+        lambda row: f"{names[row.row].entry}, {names[row.row].kind}",
+        lambda row: f"λ = {names[row.row].ridge:g}",
+        cell,
+        title=f"{TITLES['regret_per_round']}, × 1000, by the ridge: scalar, budget 0.02",
+    )
 
 
 def _overall(rows: Sequence[Row]) -> str:
@@ -101,7 +123,11 @@ def _heat(rows: Sequence[Row], metric: str) -> Figure:
     from stacksl.lab.figures.style import canvas, styled
 
     names = _ranked(rows, reset=False)
-    found = {place_of(row.row): row.value for row in rows if row.metric == metric}
+    found = {
+        place_of(row.row): row.value
+        for row in rows
+        if row.metric == metric and not swept_of(row.row)
+    }
     panels = list(dict.fromkeys((p.feedback, p.budget) for p in found))
     kinds = list(dict.fromkeys(place.kind for place in found))
     across = len({budget for _, budget in panels})

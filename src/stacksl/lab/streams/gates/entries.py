@@ -12,16 +12,13 @@ from stacksl.core import GATES
 RESET = ", reset"
 """What the name of an entry ends with when its learner starts over at a drift."""
 
-UNPLAYED = frozenset({"always", "reserve"})
-"""`always` is `first` on a budget; the record has no numbers of `reserve` yet."""
-
 TUNED = ", tuned"
 """What the name of an entry ends with whose setting is the best of the pilot, not the default."""
 
 DEFAULTS: Mapping[str, str] = {"information": "regret", "margin": "model"}
 """The entries that are an aim's default, by name."""
 
-_LEADING = ("first", "contested", "avoided", "width", "information", "adpo", "margin")
+_LEADING = ("first", "contested", "avoided", "width", "information", "reserve", "adpo", "margin")
 """The gates whose entries are played with the drift guard too."""
 
 _SETTINGS: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
@@ -72,6 +69,38 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Swept:
+    """The place of a number in the sweep over the ridge λ, on rewards and the smaller budget.
+
+    Attributes:
+        entry: the name of its entry.
+        kind: of the stream.
+        ridge: λ.
+    """
+
+    entry: str
+    kind: str
+    ridge: float
+
+    @property
+    def row(self) -> str:
+        """The name of its row; `swept_of` reads it."""
+        return f"{self.entry} / {self.kind} / λ = {self.ridge:g}"
+
+
+def swept_of(row: str) -> Swept | None:
+    """The place in the sweep whose row has this name; None for another row.
+
+    >>> swept_of("first / iid / λ = 0.1").ridge
+    0.1
+    """
+    if " / λ = " not in row:
+        return None
+    entry, kind, ridge = row.split(" / ")
+    return Swept(entry, kind, float(ridge.removeprefix("λ = ")))
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """The place of a number in the study.
 
@@ -108,7 +137,7 @@ def place_of(row: str) -> Place:
 
 
 def entries() -> tuple[Entry, ...]:
-    """Every gate of the registry but `UNPLAYED`; then those reset."""
+    """Every gate of the registry but `always`, which is `first` on a budget; then those reset."""
     plain = tuple(_plain())
     again = (
         Entry(one.name + RESET, one.gate, one.parameters, reset=True)
@@ -120,6 +149,6 @@ def entries() -> tuple[Entry, ...]:
 
 def _plain() -> Iterator[Entry]:
     for gate in GATES:
-        if gate not in UNPLAYED:
+        if gate != "always":
             for name, parameters in _SETTINGS.get(gate, ((gate, {}),)):
                 yield Entry(name, gate, parameters)

@@ -7,6 +7,7 @@ kept as `docs/studies/pilots/gates.json`.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,15 @@ PRICES = tuple(
 )
 """f and r of every priced gate."""
 
+RESERVES = tuple(
+    {"share": kappa, "ahead": f, "floor": r}
+    for kappa in (0.4, 0.6)
+    for f in (0.8, 0.9)
+    for r in (0.03, 0.1)
+)
+"""κ, f and r of `reserve`: its default has the least max(geometric mean/1.1, worst/1.4), the two
+goals, on the way."""
+
 GRID: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "first": ({},),
     "contested": [{"width_scale": "σ√d", **price} for price in PRICES],
@@ -47,12 +57,15 @@ GRID: Mapping[str, Sequence[Mapping[str, Any]]] = {
 }
 """The settings of each gate that are compared; its defaults are among them."""
 
+LATER: Mapping[str, Sequence[Mapping[str, Any]]] = {"information": ({},), "reserve": RESERVES}
+"""What `pilot reserve` compares, kept as `docs/studies/pilots/reserve.json`."""
 
-def candidates() -> tuple[Entry, ...]:
+
+def candidates(grid: Mapping[str, Sequence[Mapping[str, Any]]] = GRID) -> tuple[Entry, ...]:
     """Every setting of the grid, named by its parameters."""
     return tuple(
         Entry(_name(gate, parameters), gate, parameters)
-        for gate, settings in GRID.items()
+        for gate, settings in grid.items()
         for parameters in settings
     )
 
@@ -69,7 +82,9 @@ def pilot_study(
     return replace(GATES_STUDY, name="gates-pilot", trials=lambda quick: trials)
 
 
-def record(samples: Samples, gates: Sequence[Entry], seeds: Sequence[int]) -> dict[str, Any]:
+def record(
+    samples: Samples, gates: Sequence[Entry], seeds: Sequence[int], command: str = COMMAND
+) -> dict[str, Any]:
     """What is kept of a pilot: every candidate over all cells, best geometric mean first.
 
     Ratios are to the best candidate of a cell; `regret_per_round` is the regret on the way.
@@ -87,7 +102,7 @@ def record(samples: Samples, gates: Sequence[Entry], seeds: Sequence[int]) -> di
         }
         for entry in ranked
     ]
-    return {"command": COMMAND, "seeds": list(seeds), "candidates": lines}
+    return {"command": command, "seeds": list(seeds), "candidates": lines}
 
 
 def _said(score: Score) -> dict[str, Any]:
@@ -114,11 +129,14 @@ def main() -> None:
     from stacksl.lab.study.bench import Bench
     from stacksl.lab.study.store import Store
 
-    gates = candidates()
+    later = sys.argv[1:] == ["reserve"]
+    gates = candidates(LATER if later else GRID)
     study = pilot_study(gates)
     bench = Bench(Store(Path("runs/studies") / study.kept_in()), os.cpu_count() or 1)
     found = bench.measured(lambda: study.numbers(bench, PILOT_SEEDS))
-    print("\n".join(_lines(record(samples(found), gates, PILOT_SEEDS))))
+    command = COMMAND.replace("pilot >", "pilot reserve >") if later else COMMAND
+    command = command.replace("gates.json", "reserve.json") if later else command
+    print("\n".join(_lines(record(samples(found), gates, PILOT_SEEDS, command))))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup
 from stacksl.core.drift import DriftGuard
 from stacksl.core.followers import Given, Hard
 from stacksl.lab.figures.gates import figures, layout
-from stacksl.lab.streams.gates.entries import Entry, Place, entries
+from stacksl.lab.streams.gates.entries import Entry, Place, Swept, entries
 from stacksl.lab.streams.gates.scores import derive, summary
 from stacksl.lab.streams.trial import StreamStudy, Trial
 from stacksl.lab.study.store import Numbers
@@ -28,6 +28,10 @@ NOISE: Mapping[str, float] = {"scalar": 0.3, "softmax": 1.0}
 
 ACTION: Mapping[str, str] = {"scalar": "asked", "softmax": "greedy"}
 """What is played (D6): optimism is of use only where the reward of the action is bought."""
+
+RIDGES = (1.0, 0.1, 0.01, 0.001)
+SWEPT = ("first", "contested, α = σ√d", "information", "reserve")
+SWEPT_KINDS = ("iid", "shift-2")
 
 
 def trial(
@@ -54,11 +58,33 @@ def trial(
     return Trial({"kind": kind, "feedback": feedback, "rounds": rounds, "dim": DIM}, lines)
 
 
+def sweep(kind: str, rounds: int) -> Trial:
+    """Gates made of widths at ridges down to the paper's smallest (L514)."""
+    noise, dim = NOISE["scalar"], DIM
+    lines = tuple(
+        Line(
+            Swept(entry.name, kind, ridge).row,
+            {
+                "gate": entry.settings(noise, dim),
+                "action": ACTION["scalar"],
+                "reset": False,
+                "ridge": ridge,
+            },
+            BUDGETS[0],
+        )
+        for entry in entries()
+        if entry.name in SWEPT
+        for ridge in RIDGES
+    )
+    return Trial({"kind": kind, "feedback": "scalar", "rounds": rounds, "dim": DIM}, lines)
+
+
 def trials(quick: bool) -> Sequence[Trial]:
-    """A stream for each kind and feedback."""
+    """A stream for each kind and feedback, and two for the sweep over the ridge."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
     kinds = ("iid", "concept") if quick else KINDS
-    return [trial(kind, fb, rounds, entries()) for fb in NOISE for kind in kinds]
+    battery = [trial(kind, fb, rounds, entries()) for fb in NOISE for kind in kinds]
+    return [*battery, *(sweep(kind, rounds) for kind in kinds if kind in SWEPT_KINDS)]
 
 
 def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
@@ -73,7 +99,7 @@ def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
         gate["gate_scale"] = _calibrated(stream)
     drift = DriftGuard() if line.settings["reset"] else None
     budget = line.budget(stream.horizon)
-    settings = {"action": line.settings["action"]}
+    settings = {k: line.settings[k] for k in ("action", "ridge") if k in line.settings}
     played = play(stream, gate, budget, settings=settings, seed=seed, drift=drift)
     return outcome(stream, played)
 
