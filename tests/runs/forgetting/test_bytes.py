@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
+from openpyxl import load_workbook
 
 from stacksl.core.blocks import PairBlock
 from stacksl.errors import FeatureError
 from stacksl.features.cache import VectorCache, erase_texts, text_key
 from stacksl.features.store import erase, load_block, save_block
+from stacksl.labelers.sheets import Asked, Shown, read_sheet, write_sheet
 from stacksl.runs.changes.erasing import Marks, erase_sheets, left_untouched
 
 
@@ -33,6 +36,26 @@ def test_a_sheet_keeps_every_other_byte(tmp_path: Path) -> None:
     assert (ask / "u.csv").stat().st_mode & 0o777 == 0o640
     assert sorted(p.name for p in ask.iterdir()) == ["README.txt", "u.csv", "w.csv", "x.csv"]
     assert erase_sheets(ask, marks) == []
+
+
+def test_a_workbook_loses_the_row_its_choices_and_its_shared_texts(tmp_path: Path) -> None:
+    own, shared = ("the zyx choice", "another"), ("yes", "no")
+    rows = [Asked("k7f3-q", "zyx, all of it", own)]
+    rows += [Asked(key, f"prompt {key}", shared) for key in ("a2a2-a", "c3c3-c")]
+    path = tmp_path / "0001-anna.xlsx"
+    write_sheet(path, rows, mode=0o640)
+    marks = Marks("q", "forgotten-1", rows[0].prompt, frozenset(own), frozenset({"k7f3-q"}))
+    assert list(left_untouched(tmp_path, marks)) == [path.name]
+    assert erase_sheets(tmp_path, marks) == [path.name]
+    assert path.stat().st_mode & 0o777 == 0o640
+    with ZipFile(path) as archive:
+        assert not any(b"zyx" in archive.read(name) for name in archive.namelist())
+    known = {row.key: Shown(row.options, 1, row.prompt) for row in rows}
+    assert read_sheet(path, known).empty == 2
+    left = load_workbook(path)["Questions"].data_validations.dataValidation
+    assert [str(each.sqref) for each in left] == ["A2:A4", "D3 D4"]
+    assert erase_sheets(tmp_path, marks) == []
+    assert list(left_untouched(tmp_path, marks)) == []
 
 
 def test_copies_among_the_sheets_are_named(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def sheets_of(path: Path) -> Iterator[tuple[list[Row], frozenset[int]]]:
     Raises:
         DataError: the file is no workbook that can be read, or unpacks to more than `LARGEST`.
     """
-    _expect_workbook(path)
+    expect_workbook(path)
     try:
         yield from _sheets(path)
     except DataError:
@@ -43,8 +43,12 @@ def sheets_of(path: Path) -> Iterator[tuple[list[Row], frozenset[int]]]:
         ) from None
 
 
-def _expect_workbook(path: Path) -> None:
-    """Look at the file's table of contents before anything of it is unpacked."""
+def expect_workbook(path: Path) -> None:
+    """Look at the file's table of contents before anything of it is unpacked.
+
+    Raises:
+        DataError: it is no workbook, or unpacks to more than `LARGEST`.
+    """
     try:
         with ZipFile(path) as archive:
             parts = archive.infolist()

@@ -57,7 +57,7 @@ def workbook(rows: Sequence[Cells], classes: Sequence[tuple[str, str]], howto: s
         _fill(book.create_sheet(CLASSES), table, (10, 40, 70))
     _fill(book.create_sheet(HOWTO), [(line,) for line in howto.splitlines()], (100,), header=False)
     _choices(book, sheet, [row[3] for row in rows])
-    return _packed(book)
+    return packed(book)
 
 
 def _fill(
@@ -154,7 +154,7 @@ def _choice(position: int, options: tuple[str, ...], *, marked: bool) -> str:
     return f"{mark} {text}" if marked else text
 
 
-def _packed(book: Workbook) -> bytes:
+def packed(book: Workbook) -> bytes:
     """The workbook's file without times of day, so that the same rows give the same bytes."""
     from openpyxl.writer.excel import save_workbook
 

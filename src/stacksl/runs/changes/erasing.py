@@ -11,14 +11,17 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from csv import Error as TornCells
 from csv import reader as cells_of
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from stacksl.errors import DataError
 from stacksl.features.store import erase, has_block, items_in
 from stacksl.files.atomic import write_atomic
+from stacksl.labelers.sheets import texts_in, without_rows
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
 from stacksl.runs.loop.final_model import GRAPH
 from stacksl.runs.storage.folder import RunFolder, read_facts
@@ -167,7 +170,8 @@ def rewrite(path: Path, change: Callable[[Line], Line | None]) -> bool:
 def erase_sheets(folder: Path, marks: Marks) -> list[str]:
     """Delete the item's rows from every sheet in the folder of sheets.
 
-    A sheet that an annotator saved there keeps its encoding, its separator and all other rows.
+    A sheet that an annotator saved there keeps its encoding, its separator and all other rows. A
+    workbook that cannot be read is left, for `left_untouched` to name.
     """
     if not folder.is_dir():
         return []
@@ -182,6 +186,11 @@ def erase_sheets(folder: Path, marks: Marks) -> list[str]:
         if after != before:
             write_atomic(path, after, mode=path.stat().st_mode & 0o777)
             changed.append(path.name)
+    for path in sorted(folder.glob("*.xlsx")):
+        with suppress(DataError):
+            if (book := without_rows(path, marks.keys)) is not None:
+                write_atomic(path, book, mode=path.stat().st_mode & 0o777)
+                changed.append(path.name)
     return changed
 
 
@@ -237,8 +246,9 @@ def _may_hold(path: Path, wanted: Iterable[str]) -> bool:
     try:
         if path.stat().st_size > LARGE:
             return True
-        text = _text_of(path.read_bytes())
-    except (OSError, UnicodeDecodeError):
+        book = path.suffix.lower() == ".xlsx"
+        text = "\n".join(texts_in(path)) if book else _text_of(path.read_bytes())
+    except (OSError, UnicodeDecodeError, DataError):
         return True
     found = _letters(f"{path.stem} {text}")
     return any(each in found for each in wanted)
