@@ -1,30 +1,24 @@
 """No labels and two colleagues with a spreadsheet program: from a list to an audited model."""
 
-import csv
 import tempfile
 from pathlib import Path
+
+from openpyxl import load_workbook
 
 import stacksl
 from stacksl.data import sample
 
 
-def plain(prompt: str) -> str:
-    # without the signs that keep a spreadsheet from taking a text for a formula
-    return prompt.removeprefix("'").replace("\u00a0", "")
-
-
 def fill_in(sheet: Path, known: dict[str, str]) -> None:
-    with sheet.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    with sheet.open("w", encoding="utf-8-sig", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows({**row, "answer": known[plain(row["prompt"])]} for row in rows)
+    book = load_workbook(sheet)
+    for _, prompt, _, answer, _ in book["Questions"].iter_rows(min_row=2):
+        answer.value = known[prompt.value]
+    book.save(sheet)
 
 
 def main(folder: Path) -> None:
     data, _ = sample()
-    known = {plain(i.prompt): i.candidates[data.answers[i.id]] for i in data.items}
+    known = {i.prompt: i.candidates[data.answers[i.id]] for i in data.items}
     people = {"labeler": "file", "annotators": "anna,ben", "overlap": 5, "price": "2.50"}
     run = stacksl.run(data.items, budget="$250", batch=50, out=folder / "first-day", **people)
     while (status := run.status())["state"] == "waiting":

@@ -199,11 +199,19 @@ def sample(play: Play) -> None:
     Path("test.csv").write_text("text\nhow to raise an exception\nslice a list\n")
 
 
+def by_file() -> tuple[str, ...]:
+    """Answers by CSV sheets: a tree that writes workbooks too is asked for them."""
+    from stacksl.runs.settings.fields import Settings
+
+    words = ("--labeler", "file")
+    return (*words, "--sheets", "csv") if "sheets" in Settings.model_fields else words
+
+
 def people(play: Play) -> None:
     """Sheets of two people: overlap, a wrong key, freed rows, late answers, an audit."""
     files()
     bare = write("bare.csv", [{"id": r["id"], "text": r["text"]} for r in texts(90)])
-    words = ("--labeler", "file", "--annotators", "anna,ben", "--overlap", 3, "--batch", 8)
+    words = (*by_file(), "--annotators", "anna,ben", "--overlap", 3, "--batch", 8)
     play.run(bare, "--classes", "classes.txt", "--budget", 24, "--audit", 4, *words)
     play.answer(say, wrong_key=True)
     late = []
@@ -248,7 +256,7 @@ def added(play: Play) -> None:
     """A class that people miss, added and asked for again."""
     files(topics=2)
     bare = write("bare.csv", [{"id": r["id"], "text": r["text"]} for r in texts(60)])
-    words = ("--labeler", "file", "--annotators", "anna", "--batch", 8, "--audit", 0)
+    words = (*by_file(), "--annotators", "anna", "--batch", 8, "--audit", 0)
     play.run(bare, "--classes", "classes.txt", "--budget", 30, *words)
     play.answer(say)
     play.change("--add-class", "night", "--reopen")

@@ -51,6 +51,14 @@ def test_the_pools_table_is_made_from_the_committed_rows(
     assert all(row["asked"] == row["labels"] for row in rows)
 
 
+def test_the_readmes_table_is_made_from_the_committed_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = json.loads((ROOT / "benchmarks/results/label_efficiency_coverage.json").read_text())
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    _stands_on(_benchmark("label_efficiency_pool").coverage_table(kept["rows"]), "README.md")
+    assert {row["seed"] for row in kept["rows"]} == set(range(10))
+    assert all(row["asked"] == row["labels"] for row in kept["rows"])
+
+
 def test_every_row_kept_its_budget_exactly() -> None:
     rows = json.loads((ROOT / "benchmarks/results/label_efficiency.json").read_text())["rows"]
     assert all(row["asked"] == row["labels"] for row in rows)

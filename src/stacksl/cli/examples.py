@@ -41,10 +41,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "answer": (
-        ("Take what a colleague filled in:", "stacksl answer runs/first sheets/0001.csv"),
+        ("Take what a colleague filled in:", "stacksl answer runs/first sheets/0001.xlsx"),
         (
             "Of several, with the result as JSON:",
-            "stacksl answer runs/first 0001-anna.csv 0001-ben.csv --json",
+            "stacksl answer runs/first 0001-anna.xlsx 0001-ben.xlsx --json",
         ),
     ),
     "change": (

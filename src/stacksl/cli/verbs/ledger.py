@@ -63,7 +63,7 @@ def verify(
     with opened.ledger as ledger:
         ledger.verify(kept)
         rows, tip = ledger.head
-    weights = _weights(opened)
+    weights, why = _weights(opened)
     result = {"run": run, "rows": rows, "tip": tip, "checkpoints": marks, "records": records}
     named = [f"{count(marks)} checkpoint{'' if marks == 1 else 's'}", *records]
     named += ["--head"] if head is not None else []
@@ -71,29 +71,38 @@ def verify(
     if weights is not None:
         result["weights"] = weights
         said += f"\nthe base model has the weights {weights[:12]} that the run began with"
+    if why is not None:
+        result["weights_not_hashed"] = why
+        said += f"\nthe base model's weights were not hashed: {why}"
     print(as_json(result) if json else f"{said}\nhead {rows}:{tip}")
 
 
-def _weights(run: Run) -> str | None:
+def _weights(run: Run) -> tuple[str | None, str | None]:
     """The hash of the base weights of a run that adapts a language model, computed anew.
+
+    Where the model cannot be loaded here, the ledger can be verified all the same: then the second
+    value says why there is no hash.
 
     Raises:
         RunError: they are others than the run began with.
     """
     table = run.folder.read_toml("resolved.toml")
     if "lm_base" not in table:
-        return None
-    from stacksl.errors import RunError
+        return None, None
+    from stacksl.errors import RunError, StackslError
     from stacksl.lm.loading import load
 
     name = str(table["model"])
-    found = load(name, device="cpu", dtype=str(table["lm_dtype"]), anew=True).fingerprint
+    try:
+        found = load(name, device="cpu", dtype=str(table["lm_dtype"]), anew=True).fingerprint
+    except StackslError as fault:
+        return None, str(fault)
     if found != table["lm_base"]:
         raise RunError(
             f"the run began with the weights {table['lm_base'][:12]}, but {name} is {found[:12]}"
             " now: restore those weights, or start a new run"
         )
-    return found
+    return found, None
 
 
 def _head(text: str) -> Head:
