@@ -43,7 +43,7 @@ def plainly(row: Row) -> str:
 def started(folder: Path, **settings: Any) -> Run:
     """A run over three topics that was given two of them, with one batch answered."""
     (folder / "two.txt").write_text("bread\nsea\n", encoding="utf-8")
-    plan: dict[str, Any] = {"budget": 36, "batch": 16, "audit": 0, "count": 40}
+    plan: dict[str, Any] = {"budget": 38, "batch": 16, "audit": 0, "count": 40}
     made = begin(folder, **{**plan, "classes": str(folder / "two.txt"), **settings})
     answer_all(made, grudging)
     return made
@@ -140,7 +140,7 @@ def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     assert {by_slot[item, 0] for item in again} == {"none"}
     assert {by_slot[item, 1] for item in again} == {"label"}
     assert told(made, lambda ledger: ledger.agreement()) == [], "it was another question"
-    assert made.status()["spent"] == 36
+    assert made.status()["spent"] == 38
     verify(made)
     made.replay()
 
@@ -218,7 +218,7 @@ def test_a_stream_is_paced_and_compared_round_by_round_all_the_same(tmp_path: Pa
 
 
 def test_answers_of_the_audit_are_mapped_and_not_learnt(tmp_path: Path) -> None:
-    made = started(tmp_path, audit=12, batch=36)
+    made = started(tmp_path, audit=12, batch=38)
     before = made.status()["answered"]
     found = made.change(classes=NEW)
     assert found.measured > 0

