@@ -145,11 +145,13 @@ def _weights(starts: Rows, ends: Rows, distance: Floats, nodes: int) -> Any:
 
 def _similarity(weights: Any) -> Any:
     """D^−½ W D^−½."""
-    from scipy.sparse import csr_array, diags_array
+    from scipy.sparse import csr_array
 
     degree = np.asarray(weights.sum(axis=1), dtype=np.float64)
-    scale = diags_array(1.0 / np.sqrt(np.where(degree > 0, degree, 1.0)))
-    return csr_array(scale @ weights @ scale).astype(np.float32)
+    scale = 1.0 / np.sqrt(np.where(degree > 0, degree, 1.0))
+    rows = np.repeat(scale, np.diff(weights.indptr))  # products of matrices take ten times as long
+    values = (rows * weights.data * scale[weights.indices]).astype(np.float32)
+    return csr_array((values, weights.indices, weights.indptr), shape=weights.shape)
 
 
 def spread(
