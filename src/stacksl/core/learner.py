@@ -275,7 +275,7 @@ class Learner:
     def learn(self, decision: Decision, inputs: Inputs, feedback: Feedback) -> None:
         """Learn an answer at the current θ, late or not.
 
-        A label is learnt over all candidates, whatever was presented: the labeler chose among
+        A label is learnt over all candidates, presented or not: the labeler chose among
         them all. A reward is of the choice alone.
 
         Args:

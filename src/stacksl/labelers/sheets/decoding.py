@@ -58,7 +58,7 @@ def _of_csv(path: Path, data: bytes) -> Iterator[Line]:
 
 
 def _of_workbook(path: Path) -> Iterator[Line]:
-    """The rows of the one sheet with our header, whatever it is called by now."""
+    """The rows of the one sheet with our header; sheets may have been renamed."""
     found = []
     for rows, merged in sheets_of(path):
         names = [_name(cell) for cell in rows[0][1]] if rows else []

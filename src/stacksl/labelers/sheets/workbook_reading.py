@@ -1,4 +1,4 @@
-"""A workbook (.xlsx) that people filled in, to rows of cells, whatever program saved it."""
+"""A workbook (.xlsx) that people filled in, to rows of cells, as any program saves it."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _lines(text: str, width: int) -> int:
 
 
 def _put(sheet: Worksheet, row: int, column: int, text: str) -> Any:
-    """Write a cell that is a text whatever it looks like, and never run as a formula."""
+    """Write a cell that stays a text: no number, no date, never run as a formula."""
     cell: Any = sheet.cell(row, column)
     cell.number_format = _TEXT
     if text:

@@ -117,7 +117,7 @@ class Source:
         return stands_for(self.block.h[every], np.searchsorted(every, rows))
 
     def graph(self) -> tuple[Graph, Rows]:
-        """The graph of the items, whatever was bought, and its rows in ascending order."""
+        """The graph of the items, bought or not, and its rows in ascending order."""
         if self._graph is None:
             self._graph = self._read()
         if self._graph is None:
