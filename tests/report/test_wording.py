@@ -101,7 +101,7 @@ def test_a_set_is_said_with_its_condition_or_as_refuted(made):
     told = {
         False: f"{assumed}: then with probability 95%, at every number of labels at once, that θ "
         "has a loss of at most 412.3 nats over the first 300 labels (every such θ has at least "
-        "229.7), and the final model's choice is the best under it on at least 7 of 50 items "
+        "229.7), and the final model's choice is certified as its best on 7 of 50 items "
         "checked. These labels do not refute the condition, but on texts nothing promises it.",
         True: f"{assumed}, more could be said. But these labels refute it: where it holds, so poor "
         "a fit has a probability of at most 5%. Nothing is promised.",

@@ -279,8 +279,8 @@ def label_set(facts: Facts) -> str:
     return (
         f"{assumed}: then with probability {sure}, at every number of labels at once, that θ has a"
         f" loss of at most {number(held.loss, 4)} nats over the first {labels}"
-        f" (every such θ has at least {number(held.least, 4)}), and the final model's choice is the"
-        f" best under it on at least {count(held.certified)} of {plural(held.checked, 'item')}"
+        f" (every such θ has at least {number(held.least, 4)}), and the final model's choice is"
+        f" certified as its best on {count(held.certified)} of {plural(held.checked, 'item')}"
         " checked. These labels do not refute the condition, but on texts nothing promises it."
     )
 
