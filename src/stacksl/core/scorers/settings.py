@@ -49,9 +49,9 @@ class ScorerSettings:
         track: what enters V (D2); `theta` keeps no V at all and is for `sgd` alone.
         radius_counts: the n of the radius: labels learnt, or rounds so far (as printed).
         action: the action played (D6): the largest score (`greedy`), the largest UCB (`ucb`), or
-            the largest score but on asked rounds the largest UCB (`asked`), since optimism is of
-            use only where the reward of the action is bought. See `Learner` for what the
-            certificate then bounds.
+            the largest score but on asked rounds the largest UCB, or what the gate asks about
+            (`asked`), since optimism is of use only where the reward of the action is bought. See
+            `Learner` for what the certificate then bounds.
 
     Raises:
         SettingsError: naming every value that is out of range.
