@@ -28,15 +28,16 @@ def lucb_statistic(scores: Array, widths: Array, choice: int, width_scale: float
 def widest_pair(pairs: Array, widths: Array) -> tuple[float, int]:
     """The largest of the (m, m) `pairs` ‖φ_x − φ_y‖, and which of its ends has the larger width.
 
-    No score enters. Pairs, and the two ends, tie within 1e-9 of the larger; the first of them is
-    taken.
+    Entries with y above x are read, and no score. Pairs, and the two ends, tie within 1e-9 of the
+    larger; the first of them is taken.
     """
     widest = -np.inf
     for x in range(len(widths)):
         for y in range(x + 1, len(widths)):
-            if math.isnan(pairs[x, y]):
-                return np.nan, 0
-            widest = max(widest, pairs[x, y])
+            if not pairs[x, y] <= widest:
+                widest = pairs[x, y]
+                if math.isnan(widest):
+                    return np.nan, 0
     for x in range(len(widths)):
         for y in range(x + 1, len(widths)):
             if pairs[x, y] >= widest * (1.0 - TIE):

@@ -14,7 +14,7 @@ from stacksl.core import confidence
 from stacksl.core.blocks import Array
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.lab.engines.algebra import pair_norms
+from stacksl.lab.engines.algebra import all_pair_norms
 from stacksl.lab.engines.compiling import allocating, compiled
 from stacksl.lab.engines.loop_state import LEARNT, ROUNDS, Certificates, Memory, Space
 from stacksl.lab.engines.plan import SGD, Plan
@@ -128,8 +128,7 @@ def change_to_asked(
 @compiled
 def widest_of(space: Space, rows: Array) -> tuple[float, int]:
     """The widest pair of `rows` and its wider end, from the images and the widths in `space`."""
-    for x in range(len(rows)):
-        pair_norms(rows, space.products, x, space.small[x])
+    all_pair_norms(rows, space.products, space.small)
     return _widest_pair(space.small, space.widths)
 
 
