@@ -22,6 +22,7 @@ from stacksl.models.linear import Model
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
+from stacksl.runs.finish.forecasting import compared_with_random
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
@@ -82,7 +83,10 @@ def finish(
     write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
-    facts = facts_of(spec, game, features, tested, state)
+    compared = compared_with_random(
+        spec, game, audit, lambda rows: outcome.policies(spec, game, features, rows)
+    )
+    facts = facts_of(spec, game, features, tested, state, compared)
     if audit is not None:
         learnt = len(game.examples.bought)
         facts = _continued(facts, _before(spec.folder), audit.number, learnt)
