@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.budget import parse_budget
+from stacksl.runs.settings.budget import parse_budget, parse_until
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
@@ -141,7 +141,7 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
-    from stacksl.models.audit import audit_size
+    from stacksl.models.audit import audit_size, progress_size
     from stacksl.runs.items.intake import absolute, for_file, for_model, warnings_of_test
     from stacksl.runs.items.spool import STDIN, as_stream
     from stacksl.runs.spec import RunSpec
@@ -171,6 +171,13 @@ def prepare(
     audit = audit_size(
         budget.labels, asked_for=wanted.audit, tested=sources.test is not None, items=rounds
     )
+    if audit + (sampled := progress_size(wanted.progress_share, budget.labels)) >= budget.labels:
+        raise SettingsError(
+            f"audit and progress sample must leave labels to train on, but take {audit} and"
+            f" {sampled} of {budget.labels}: give a smaller --progress or --audit"
+        )
+    if wanted.until is not None:
+        parse_until(wanted.until)
     data, test_data = _absolute(source) or "", _absolute(test_source)
     spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
     warnings = (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from stacksl.ledger.events import Entry
+from stacksl.ledger.events import MEASURING, Entry
 from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
 
 _SUMS: Final = (
@@ -211,7 +211,7 @@ class Accounts:
         before = self._at(key, entry, "answered")
         if before.learnt_at is not None or key[0] in self.taught:
             raise impossible(entry, "it was learnt before")
-        if before.purpose == "audit" or before.index is None:
+        if before.purpose in MEASURING or before.index is None:
             raise impossible(entry, "its answer cannot be learnt")
         self._put(key, replace(before, learnt_at=entry.time))
         self.taught.add(key[0])

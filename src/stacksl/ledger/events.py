@@ -26,7 +26,8 @@ EVENTS: Final = (
     "class_added",
     "budget",
 )
-PURPOSES: Final = ("train", "audit", "owned")
+PURPOSES: Final = ("train", "audit", "progress", "owned")
+MEASURING: Final = ("audit", "progress")  # drawn at random, and never learnt
 
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
 

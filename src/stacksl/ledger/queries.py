@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Self, get_args
 
 from stacksl.ledger.accounts import Accounts
-from stacksl.ledger.events import Row, tombstone, word_in
+from stacksl.ledger.events import MEASURING, Row, tombstone, word_in
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-_CHARGED = ("train", "audit")
+_CHARGED = ("train", *MEASURING)
 
 
 class LedgerReader:
@@ -76,7 +76,7 @@ class LedgerReader:
 
     @property
     def spent(self) -> int:
-        """Labels answered and open reservations, of training and audit together."""
+        """Labels answered and open reservations, of training and measuring together."""
         return self._accounts.spent
 
     @property
@@ -190,7 +190,7 @@ class LedgerReader:
     def said(self, purpose: Purpose | None = None) -> dict[str, int]:
         """Accepted answers by kind: `label`, `none`, `ambiguous`, `broken`.
 
-        Those of train and audit together, or of one purpose; a corrected answer counts as what it
+        Those of all that is charged, or of one purpose; a corrected answer counts as what it
         was corrected to.
         """
         counts = Counter(
@@ -230,12 +230,12 @@ class LedgerReader:
                 found.setdefault(key, Dispute(own, answer))
         return list(found.values())
 
-    def audited(self) -> dict[str, Answer]:
-        """The accepted answer of each audited item, as corrected, in the order of arrival."""
+    def audited(self, purpose: Purpose = "audit") -> dict[str, Answer]:
+        """The accepted answer of each item of a purpose, as corrected, in the order of arrival."""
         return {
             answer.item: _corrected(answer, self._state(answer))
             for row, answer in self._answers(with_texts=True)
-            if row.event == "answered" and row.purpose == "audit"
+            if row.event == "answered" and row.purpose == purpose
         }
 
     def agreement(self) -> list[tuple[Answer, Answer]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stacksl.errors import LabelerError, LedgerError
-from stacksl.ledger.events import canonical, certificate
+from stacksl.ledger.events import MEASURING, canonical, certificate
 from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import Answer, Outcome, Purchase
 from stacksl.ledger.state import Key, State
@@ -233,7 +233,7 @@ def _accept(pending: Pending, state: State, answer: Answer) -> None:
 def teach(pending: Pending, item: str, slot: int) -> bool:
     """Record `learnt` if the accepted answer is the first of its item to learn from; else False."""
     surrogate, state = pending.items.surrogate(item), pending.state(item, slot)
-    if state is None or state.index is None or state.purpose == "audit":
+    if state is None or state.index is None or state.purpose in MEASURING:
         return False
     if surrogate in pending.accounts.taught:
         return False
