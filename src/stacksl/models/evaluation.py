@@ -87,13 +87,14 @@ class Evaluation:
 
 
 Point = tuple[int, float, float, float]
-"""Labels bought, accuracy on the test set, and its 95 % interval."""
+"""Labels bought, accuracy, and its 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
     """A run's results on its test set: the final model, and models of fewer labels.
 
+    `curve_on` names what the curve was measured on, `test`, `audit` or `bought`.
     `by_normalisation` is the final language model's under all four, `before` the base model's,
     `audited` the audit of the final model, and `threshold` the confidence below which it abstains.
     """
@@ -102,16 +103,18 @@ class Tested:
 
     evaluation: Evaluation | None = None
     curve: tuple[Point, ...] = ()
+    curve_on: str = "test"
     by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
     before: Mapping[str, Evaluation] = field(default_factory=dict)
     audited: Audited | None = None
     threshold: Threshold | None = None
 
 
-def point(labels: int, result: Evaluation) -> Point:
+def point(labels: int, result: Evaluation | Audited) -> Point:
     """A point of the curve."""
-    low, high = wilson(result.correct, result.n)
-    return labels, result.accuracy, low, high
+    audited = isinstance(result, Audited)
+    low, high = result.interval if audited else wilson(result.correct, result.n)
+    return labels, result.accuracy or 0.0, low, high
 
 
 def evaluate(
