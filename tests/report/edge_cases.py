@@ -83,12 +83,12 @@ def one_pair() -> Facts:
         bare("finished", labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
         data=DataCard("coins", "csv", 1, 2, 2, 2),
         rounds=RoundSeries((1,), (float("inf"),), (float("-inf"),), (True,), (1,), 1),
-        before_label=BeforeLabel((1,), (0.0,), n=1, correct=0),
+        before_label=BeforeLabel(n=1, correct=0),
         test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0, chance=0.5),
         curve=(CurvePoint(1, 1.0, low, high),),
         classes=(ClassRow("heads", 1, 1, 1.0, 1.0), ClassRow("tails", 0, 0, None, None)),
         calibration=Calibration((CalibrationBin(0.5, 1.0, 1),), 0.5, 1),
-        gate_score=GateScore(0.0, 0.0, 1, 1.0, (1,), (0.0,)),
+        gate_score=GateScore(0.0, 0.0, 1, 1.0),
         refit=Refit("No refit: the labels bought are of one class only.", False),
     )
 

@@ -54,10 +54,11 @@ def test_an_audit_that_is_clear_has_no_worst_case(made):
 
 
 def test_the_lowest_recall_is_the_one_that_is_surely_low(made):
-    """0 of 2 may be bad luck, 2 of 40 is not: the high ends are 65.8 % and 16.5 %."""
+    """0 of 10 may be bad luck, 2 of 40 is not; 0 of 9 is too few to be shown."""
     facts = made["audited"]()
     rows = (
-        ClassRow("unlucky", 9, 2, None, 0.0, *wilson(0, 2)),
+        ClassRow("hidden", 9, 9, None, 0.0, *wilson(0, 9)),
+        ClassRow("unlucky", 9, 10, None, 0.0, *wilson(0, 10)),
         ClassRow("bad", 9, 40, 0.5, 0.05, *wilson(2, 40)),
         *(ClassRow(f"good {at}", 9, 40, 0.9, 0.9, *wilson(36, 40)) for at in range(4)),
     )
@@ -124,8 +125,8 @@ def test_one_answer_throughout_leaves_no_kappa(made):
 def test_labels_of_the_audit_count_as_bought_and_not_as_learnt(made):
     said = bought(made["audited"]())
     assert said == (
-        "1,000 labels bought for $2,500.00: 900 to learn from, 9.0% of the 10,003 items seen,"
-        " and 100 for the audit."
+        "1,000 labels bought for $2,500.00 of 10,003 items: 900 to learn from; 100 for the audit,"
+        " random items that only measure the final model."
     )
 
 
@@ -153,7 +154,7 @@ def test_classes_never_seen_are_named_where_names_may_be(made, options, named):
 
 def test_recall_is_told_with_its_interval_and_where_it_was_measured(made):
     page, model_card = shown(made["audited"]())
-    row = next(row for row in made["audited"]().classes if row.recall == 0.5)
+    row = next(row for row in made["audited"]().classes if row.test_n == 20)
     assert f"{100 * row.low:.1f}% to {100 * row.high:.1f}%" in page
     assert "Precision and recall are those on the audit" in page
     assert "Lowest recall on the audit" in model_card
@@ -165,7 +166,7 @@ def test_annotators_are_not_named_to_others(made):
     assert "zyx anna" in shown(facts)[0]
     for words in shown(facts, text=False):
         assert "zyx" not in words
-        assert "labeler 2" in words
+        assert "annotator 2" in words
 
 
 def test_what_made_the_model_is_told_with_the_comparison(made):

@@ -78,7 +78,7 @@ def test_the_page_is_well_formed_with_unique_ids_and_live_anchors(case):
     ids = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
     links = {attrs["href"] for tag, attrs in reader.tags if tag == "a"}
-    assert links == {f"#{name}" for name in ids if not name.endswith("-title")}
+    assert links <= {f"#{name}" for name in ids}
 
 
 def test_nothing_is_loaded_and_nothing_runs(case):
@@ -133,11 +133,12 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
     for words in (
         "--test FILE",
         "There is no final model yet.",
-        "No round has been played yet",
+        "No round has been played yet; 10 labels can be bought.",
         "No label has been learnt",
         "there is no gate score",
         "items bring their own options",
         "Calibration is measured on an audit or a test file",
+        "there is no final model yet",
         "No item has been seen yet.",
         "No versions were recorded.",
         "This run is still going",
@@ -180,5 +181,5 @@ def test_what_is_forwarded_has_no_word_of_the_data_s_owner(made):
         language=replace(model, scoring=replace(model.scoring, template="zyx: {prompt}")),
         warnings=("zyx.csv: 3 rows set aside",),
     )
-    assert render(secret).count("zyx") > render(secret, text=False).count("zyx") == 1
-    assert "zyx: " not in card(secret, text=False)
+    assert render(secret).count("zyx") > render(secret, text=False).count("zyx") == 0
+    assert "zyx" not in card(secret, text=False)

@@ -16,7 +16,7 @@ from stacksl.report.wording import count, number, percent, plural
 WIDE, NARROW = 640, 350
 
 
-def _both(draw: Callable[[int, int], str], tall: int = 290) -> str:
+def _both(draw: Callable[[int, int], str], tall: int = 230) -> str:
     """The drawing in both sizes; the page's style shows the one that fits."""
     return draw(WIDE, tall).replace('class="plot ', 'class="plot wide ', 1) + draw(
         NARROW, 240
@@ -99,7 +99,7 @@ def spending(facts: Facts) -> str:
             line(frame, spent, "one"),
         )
 
-    return _both(draw, 230)
+    return _both(draw)
 
 
 def statistic_range(facts: Facts) -> tuple[tuple[float, float], int]:
@@ -144,7 +144,7 @@ def statistic(facts: Facts) -> str:
             line(frame, threshold, "two"),
         )
 
-    return _both(draw, 300)
+    return _both(draw)
 
 
 def calibration(found: Calibration | None) -> str:

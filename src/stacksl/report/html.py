@@ -58,7 +58,7 @@ def _tables(facts: Facts) -> dict[str, Any]:
         "never_seen": tables.never_seen(facts),
         "measured": wording.measured_on(facts),
         "confusions": tables.folded(facts.confusions, 10),
-        "contested": tables.folded(facts.contested, 8),
+        "contested": tables.folded(facts.contested, 5),
         "settings": tables.settings(facts),
         "outside": figures.statistic_range(facts)[1],
     }

@@ -27,7 +27,7 @@ from stacksl.runs.session.build_learner import width_scale
 from stacksl.runs.spec import RunSpec
 
 POINTS = 1500  # rounds shown in the figures
-SHOWN = 12  # contested items listed
+SHOWN = 8  # contested items listed
 EXCERPT = 400  # characters of a prompt
 HELD = -1  # the choice recorded with a label that was owned before the run
 BLOCK = 4096  # rounds gathered as tuples before they become columns
