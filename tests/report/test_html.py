@@ -107,7 +107,7 @@ def test_every_number_of_the_run_stands_on_the_page(made):
     facts = made["usual"]()
     text = read(render(facts)).text
     for words in (
-        "1,000 labels bought for $2,500.00",
+        "1,000 labels of 10,003 items bought for $2,500.00",
         "87.69%",
         "86.49% to 88.81%",
         "2,701 of 3,080",

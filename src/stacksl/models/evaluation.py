@@ -103,11 +103,11 @@ class Tested:
 
     evaluation: Evaluation | None = None
     curve: tuple[Point, ...] = ()
-    curve_on: str = "test"
     by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
     before: Mapping[str, Evaluation] = field(default_factory=dict)
     audited: Audited | None = None
     threshold: Threshold | None = None
+    curve_on: str = "test"
 
 
 def point(labels: int, result: Evaluation | Audited) -> Point:

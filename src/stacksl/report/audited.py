@@ -188,17 +188,18 @@ def items(facts: Facts) -> list[tuple[str, str]]:
 
 def share_words(share: LabelledShare, own: OwnItems) -> str:
     """What share of the rest can be labelled at the accuracy wanted, or why it cannot be told."""
-    kind = "audited items" if own.source == "audit" else "test items"
     if not own.source:
         return "cannot be told without an audit or a test file"
+    kind = "audited items" if own.source == "audit" else "test items"
+    judged = f"{count(own.measured)} {kind}"
     if own.measured < share.needed:
-        return f"cannot be told from {plural(own.measured, kind[:-1])}; needs at least {share.needed}"
+        return f"cannot be told from {judged}; needs at least {share.needed}"
     if share.share is None:
-        return f"cannot be told: no threshold passed the test on {count(own.measured)} {kind}"
+        return f"cannot be told: no threshold passed the test on {judged}"
     return (
         f"{percent(share.share, 0)} ({plural(round(share.share * own.rest), 'item')}), where its"
-        f" probability is at least {share.threshold:.3f}; {count(share.correct)} of {share.n} {kind}"
-        " there are right"
+        f" probability is at least {share.threshold:.3f}; {count(share.correct)} of"
+        f" {count(share.n)} {kind} there are right"
     )
 
 

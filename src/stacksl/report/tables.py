@@ -203,8 +203,6 @@ def _without_template(model: LanguageModel | None) -> LanguageModel | None:
     folder = PurePath(model.base.source).is_absolute()
     return replace(
         model,
-        base=replace(
-            model.base, name=LEFT_OUT if folder else model.base.name, source=LEFT_OUT
-        ),
+        base=replace(model.base, name=LEFT_OUT if folder else model.base.name, source=LEFT_OUT),
         scoring=replace(model.scoring, template=LEFT_OUT),
     )

@@ -142,8 +142,9 @@ def bought(facts: Facts) -> str:
         seen = plural(budget.rounds, "item")
         return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
     price = f" for {cost(facts)}" if cost(facts) else ""
-    sentence = f"{plural(budget.spent, 'label')} bought{price}"
-    sentence += f" of {plural(facts.data.items, 'item')}"
+    sentence = (
+        f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')} bought{price}"
+    )
     parts = {
         "to learn from": budget.asked,
         "for the progress sample, random items read on the way": budget.progress,
