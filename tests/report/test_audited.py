@@ -220,7 +220,7 @@ def test_the_uses_of_labels_are_defined_and_add_up(made):
     numbers = [int(number.replace(",", "")) for number, _, _ in uses(facts)]
     assert sum(numbers) == facts.budget.spent == 1000
     page, _ = shown(facts)
-    assert "20 second answers: to compare people; not learnt" in page
+    assert "20 second answers : to compare people; not learnt" in page
     assert page.index("random items that only measure the final model") < page.index("audited")
 
 
@@ -228,7 +228,7 @@ def test_disagreements_are_rows_to_look_at_and_forwarded_without_words(made):
     facts = made["audited"]()
     assert "zyx Is my card late or lost?" in shown(facts)[0]
     forwarded, _ = shown(facts, text=False)
-    assert "annotator 1 : (left out), annotator 2 : (left out)" in forwarded
+    assert "annotator 1 : (left out) , annotator 2 : (left out)" in forwarded
 
 
 def test_the_commands_are_those_of_the_command_line(made):
