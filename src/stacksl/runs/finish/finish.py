@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.finish.forecasting import compared_with_random
+from stacksl.runs.finish.label_set import label_set
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
@@ -83,10 +85,10 @@ def finish(
     write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
-    compared = compared_with_random(
-        spec, game, audit, lambda rows: outcome.policies(spec, game, features, rows)
-    )
+    policies = partial(outcome.policies, spec, game, features)
+    compared = compared_with_random(spec, game, audit, policies)
     facts = facts_of(spec, game, features, tested, state, compared)
+    facts = replace(facts, label_set=label_set(spec, game, policies))
     if audit is not None:
         learnt = len(game.examples.bought)
         facts = _continued(facts, _before(spec.folder), audit.number, learnt)
