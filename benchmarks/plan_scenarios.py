@@ -79,7 +79,6 @@ CASES = [
             ("sample", None),
             ("medquad", None),
             ("banking77", None),
-            ("exams", None),
             ("banking77", 8),
         )
     ),
