@@ -26,6 +26,7 @@ import numpy as np
 from pyarrow import parquet
 
 import stacksl
+from stacksl.core.blocks import SharedBlock
 from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.data.dataset import Dataset
@@ -158,7 +159,9 @@ def measure(case: Case, seed: int, data: Path) -> dict[str, Any]:
     assert pool.classes is not None
     feature_map = make_features(case.features, classes=pool.classes, seed=seed)
     feature_map.fit(pool.items)
-    h = feature_map.transform(pool.items).h
+    block = feature_map.transform(pool.items)
+    assert isinstance(block, SharedBlock)
+    h = block.h
     names = name_rows(feature_map, name_texts(pool.classes))
     gold = np.array([pool.answers[item.id] for item in pool.items])
     about = {
@@ -226,11 +229,13 @@ def probabilities(
                 sure = np.array(seen[-max(25, len(seen) // 4) :])
             else:
                 session.examples.bought = bought[:count]
-                trainer.head = None
+                trainer.head = None  # no warm start
                 trainer.refit()
                 known = {row for row, _, _ in bought[:count]}
                 rest = [row for row in range(len(session.corpus.ids)) if row not in known]
-                sure = surest(trainer.head, session.examples.block, rest)
+                head = linear_trainer(session).head
+                assert head is not None
+                sure = surest(head, session.examples.block, rest)
             found.append(np.quantile(sure, np.linspace(0.01, 0.99, 50)).round(4).tolist())
     return found
 

@@ -63,7 +63,7 @@ def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, 
             " label them all"
         )
     agreed = None
-    if spec.settings.names:
+    if data.classes is not None and spec.settings.names:
         made = make_features(spec.settings.features, classes=data.classes, seed=spec.settings.seed)
         some = data.items[:: -(-len(data.items) // LOOKED_AT)]
         made.fit(some)
