@@ -1,7 +1,8 @@
 """What `stacksl plan` promises before and during a run: its scenarios, and how often they hold.
 
 Runs of `stacksl run` on parts of public sets, with frozen features, are measured at several numbers
-of labels on rows that were held out. Test files are not read. `--json` keeps one row a run;
+of labels on rows that were held out. No test file is read but those of MMLU, which has no other
+rows to speak of. `--json` keeps one row a run;
 `--from` fits the forecast without one source after the other and counts how often its 90 %
 intervals hold on that source; `--write` writes the table that the package ships.
 
@@ -108,7 +109,7 @@ def texts(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def rows_of(source: str, data: Path) -> list[Row]:
-    """(prompt, candidates, answer) of a source; its test files are not read."""
+    """(prompt, candidates, answer) of a source."""
     if source in ("banking77", "sample"):
         found = sample()[0] if source == "sample" else read(data / source / "train.csv")
         return [(i.prompt, i.candidates, found.answers[i.id]) for i in found.items]
