@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from stacksl.api import Run, run
-from stacksl.errors import SettingsError
+from stacksl.api import Run, resolve, run
+from stacksl.api.forecasting import plan
+from stacksl.errors import DataError, SettingsError
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Request
 from stacksl.ledger.purchases import Answer
@@ -136,11 +137,38 @@ def test_a_rule_that_is_never_met_changes_nothing(done: Run, tmp_path: Path) -> 
     assert other.folder.read_state()["stopped"] == ""
 
 
-def test_options_of_their_own_have_a_forecast(tmp_path: Path) -> None:
+def test_options_of_their_own_have_a_sample_and_no_forecast(tmp_path: Path) -> None:
     items, answers = pair_items(120)
     found = run(items, answers, budget=60, progress_share=0.2, out=tmp_path / "run")
-    assert noted(found)["n"] == 12
-    assert noted(found)["level"] is not None
+    told = plan(found.path)
+    assert told["sample"]["n"] == 12
+    assert (told["now"], told["expected"]) == (None, [])
+    assert "nothing is forecast" in told["reason"]
+    with pytest.raises(SettingsError, match="until needs a forecast"):
+        run(items, answers, budget=60, until="gain=0.1/9", out=tmp_path / "other")
+
+
+def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) -> None:
+    file = tmp_path / "texts.csv"
+    rows = (f"{item.prompt},{item.candidates[ANSWERS[item.id]]}" for item in ITEMS)
+    file.write_text("\n".join(["text,label", *rows]))
+    first = plan(file, resolve({"budget": "all", "price": "2.50"}))
+    assert [(row["labels"], row["cost"]) for row in first["expected"]] == [(100, 250), (200, 500)]
+    assert (first["labels"], first["now"], first["sample"]) == (0, None, None)
+    second = plan(done.path)
+    assert [(row["more"], row["cost"]) for row in second["expected"]] == [(34, 68), (134, 268)]
+    assert "harder than the rest" in second["rests_on"]
+    sample = second["sample"]
+    assert 0 < sample["low"] < sample["correct"] / SIZE <= sample["high"] <= 1
+    for row in (*first["expected"], *second["expected"], second["now"]):
+        assert 0 < row["low"] < row["accuracy"] < row["high"] < 1
+
+
+def test_too_few_items_have_no_plan(tmp_path: Path) -> None:
+    file = tmp_path / "texts.csv"
+    file.write_text("text,label\n" + "a sea,x\nb sky,y\n" * 20)
+    with pytest.raises(DataError, match="begins at 100 labels, got"):
+        plan(file)
 
 
 @pytest.mark.parametrize("text", ["0.01/100", "gain=0.01", "gain=1/9", "gain=x/100", "gain=0.1/0"])

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from stacksl.runs.spec import RunSpec
 
 LABELS = (100, 200, 500, 1000)
-NO_MODEL = "no scenario of a language model was measured, so nothing is forecast for one"
+UNKNOWN = (
+    "nothing is forecast for language models and for items with options of their own: no scenario"
+    " of them was measured"
+)
 
 
 def plan(source: str | Path | None = None, settings: Resolved | None = None) -> dict[str, Any]:
@@ -45,15 +48,15 @@ def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, 
     from stacksl.core.blocks import SharedBlock
     from stacksl.features import make_features
     from stacksl.labelers.oracle import OracleLabeler
-    from stacksl.models.forecast import LOOKED_AT, agreement, before, growth, scenarios
-    from stacksl.runs.finish.forecasting import options_of
+    from stacksl.models.forecast import LOOKED_AT, agreement, before, scenarios
+    from stacksl.runs.finish.forecasting import known_of, options_of
     from stacksl.runs.loop.class_names import name_rows, name_texts
 
     spec = prepare(source, settings=settings, labeler=OracleLabeler({}, {})).spec
     data = spec.sources.pool
-    known = growth(scenarios(), own=data.classes is None)
-    if spec.settings.adapts or known is None:
-        return _table(spec, 0, None, None, NO_MODEL)
+    known = known_of(spec.settings, data)
+    if known is None:
+        return _table(spec, 0, None, None, UNKNOWN)
     if len(data.items) <= LABELS[0]:
         raise DataError(
             f"a forecast begins at {LABELS[0]} labels, got {len(data.items)} items: with so few,"
@@ -69,7 +72,7 @@ def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, 
             descriptions = spec.sources.descriptions or None
             agreed = agreement(block.h, name_rows(made, name_texts(data.classes, descriptions)))
     found = _table(spec, 0, known, before(known, options_of(spec), agreed))
-    sets = len({each.source for each in scenarios() if each.own == (data.classes is None)})
+    sets = len({each.source for each in scenarios()})
     found["rests_on"] = f"runs on {sets} public sets, measured beforehand; no label of yours"
     if agreed is not None:
         share = f"{100 * agreed:.0f}% of the items"
@@ -79,7 +82,8 @@ def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, 
 
 def _of_run(folder: Any) -> dict[str, Any]:
     """During and after a run: from what it noted when it last waited or ended."""
-    from stacksl.models.forecast import Normal, growth, scenarios, sequence
+    from stacksl.models.forecast import Normal, sequence
+    from stacksl.runs.finish.forecasting import known_of
     from stacksl.runs.spec import RunSpec
 
     spec, noted = RunSpec.open(folder), folder.read_state().get("plan")
@@ -87,8 +91,8 @@ def _of_run(folder: Any) -> dict[str, Any]:
         reason = "the run has not waited or ended yet: ask again then"
         return _table(spec, 0, None, None, reason)
     level = None if noted["level"] is None else Normal(**noted["level"])
-    known = growth(scenarios(), own=spec.dataset.classes is None)
-    reason = "" if level else NO_MODEL if spec.settings.adapts else "too few labels are learnt yet"
+    known = known_of(spec.settings, spec.dataset)
+    reason = "" if level else UNKNOWN if known is None else "too few labels are learnt yet"
     found = _table(spec, noted["labels"], known, level, reason)
     right = noted["right"]
     if right is not None and level is not None:

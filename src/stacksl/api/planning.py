@@ -177,7 +177,7 @@ def prepare(
             f" {sampled} of {budget.labels}: give a smaller --progress or --audit"
         )
     if wanted.until is not None:
-        parse_until(wanted.until)
+        _check_until(wanted, dataset)
     data, test_data = _absolute(source) or "", _absolute(test_source)
     spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
     warnings = (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings)
@@ -307,6 +307,16 @@ def _check_labeler(settings: Settings, sources: Sources) -> None:
         return
     answers = sources.dataset.answers
     make_labeler(settings.labeler, answers=answers, sizes=sources.sizes, seed=settings.seed)
+
+
+def _check_until(settings: Settings, dataset: Dataset) -> None:
+    from stacksl.runs.finish.forecasting import known_of
+
+    parse_until(str(settings.until))
+    if known_of(settings, dataset) is None:
+        raise SettingsError(
+            "until needs a forecast, and there is one for files of classes alone: give a budget"
+        )
 
 
 def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:

@@ -31,6 +31,8 @@ from stacksl.core.heads.spreading import neighbour_graph, spread
 LEVEL = 0.9  # of every interval
 LOOKED_AT = 3000  # items whose names are compared
 FEWEST = 20  # labels from which they say something
+_UNNAMED = 0.0  # the level that takes the place of names' agreement
+_USUAL = 4  # sources that a prior of a deviation counts as
 _Z = 1.6448536269514722  # the 95 % quantile of the normal distribution
 
 
@@ -50,16 +52,14 @@ class Scenario:
 
     Attributes:
         source: the set; parts of one set have one source.
-        own: whether items bring their own options.
-        options: K, classes or options of an item.
-        agreement: see `agreement`; None without class names.
+        options: K, the number of classes.
+        agreement: see `agreement`.
         points: (labels, accuracy, what `carried_over` gave) at several numbers of labels.
     """
 
     source: str
-    own: bool
     options: int
-    agreement: float | None
+    agreement: float
     points: tuple[tuple[int, float, float], ...]
 
 
@@ -73,7 +73,7 @@ class Normal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Growth:
-    """What the scenarios say of one kind of data, in logits.
+    """What the scenarios say, in logits.
 
     Attributes:
         first: coefficients of the level at 100 labels on `_about`, and its standard deviation.
@@ -190,15 +190,14 @@ def scenarios() -> tuple[Scenario, ...]:
 
 
 @cache
-def growth(known: tuple[Scenario, ...], own: bool) -> Growth | None:
-    """What scenarios of one kind say; None with fewer than two sources.
+def growth(known: tuple[Scenario, ...]) -> Growth | None:
+    """What the scenarios say; None with fewer than two sources.
 
     Each source counts the same. The standard deviations are those of the sources left out one
-    after the other, widened by Student's t for so few.
+    after the other; see `_left_out`.
     """
-    mine = [each for each in known if each.own == own]
     first, shift, slope = [], [], []
-    for each in mine:
+    for each in known:
         n, level = (np.array([p[0] for p in each.points]), _levels(each))
         along = np.log(n / 100)
         start = float(np.interp(0.0, along, level))
@@ -209,10 +208,12 @@ def growth(known: tuple[Scenario, ...], own: bool) -> Growth | None:
             for later in range(at + 1, len(n)):
                 rise = (level[later] - level[at]) / math.log(n[later] / labels)
                 slope.append((each.source, _room(labels, each.options), rise))
-    if len({each.source for each in mine}) < 2:
+    if len({each.source for each in known}) < 2:
         return None
-    found = _left_out(shift)
-    return Growth(_left_out(first), Normal(float(found[0][0]), found[1]), _left_out(slope))
+    found = _left_out(shift, 0.5)
+    return Growth(
+        _left_out(first, 1.0), Normal(float(found[0][0]), found[1]), _left_out(slope, 0.2)
+    )
 
 
 def _levels(scenario: Scenario) -> Array:
@@ -220,7 +221,7 @@ def _levels(scenario: Scenario) -> Array:
 
 
 def _names(agreed: float | None) -> float:
-    return 0.0 if agreed is None else logit(agreed)
+    return _UNNAMED if agreed is None else logit(agreed)
 
 
 def _about(options: int) -> list[float]:
@@ -232,8 +233,14 @@ def _room(labels: float, options: int) -> list[float]:
     return [1.0, math.log(labels / options / 10)]
 
 
-def _left_out(rows: Sequence[tuple[str, Sequence[float], float]]) -> tuple[Array, float]:
-    """Coefficients by ridge regression, and the standard deviation on sources left out."""
+def _left_out(
+    rows: Sequence[tuple[str, Sequence[float], float]], usual: float
+) -> tuple[Array, float]:
+    """Coefficients by ridge regression, and the standard deviation on sources left out.
+
+    Few sources say little of how far the next one may be: `usual` is a prior of that deviation, in
+    logits, which counts as four sources, and the result is widened by Student's t.
+    """
     from scipy.stats import t
 
     source = np.array([row[0] for row in rows])
@@ -252,8 +259,9 @@ def _left_out(rows: Sequence[tuple[str, Sequence[float], float]]) -> tuple[Array
     for name in names:
         out = source == name
         square.append(float(np.mean((y[out] - x[out] @ solved(~out)) ** 2)))
-    wider = float(t.ppf(0.95, len(names) - 1)) / _Z
-    return solved(np.ones(len(y), dtype=np.bool_)), math.sqrt(float(np.mean(square))) * wider
+    count = _USUAL + len(names)
+    sd = math.sqrt((_USUAL * usual**2 + sum(square)) / count)
+    return solved(np.ones(len(y), dtype=np.bool_)), sd * float(t.ppf(0.95, count - 1)) / _Z
 
 
 # --- forecasts ----------------------------------------------------------------------------------

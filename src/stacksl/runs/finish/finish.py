@@ -87,12 +87,12 @@ def finish(
     write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
-    policies = partial(outcome.policies, spec, game, features)
-    compared = compared_with_random(spec, game, audit, policies)
+    final = partial(outcome.policies, spec, game, features)
+    compared = compared_with_random(spec, game, audit, final)
     facts = facts_of(spec, game, features, tested, state, compared)
-    facts = replace(facts, label_set=label_set(spec, game, policies))
+    facts = replace(facts, label_set=label_set(spec, game, final))
     if not spec.settings.adapts:  # a language model would score every item
-        facts = replace(facts, own=own_items(game, tested, policies), more=more_labels(spec, game))
+        facts = replace(facts, own=own_items(game, tested, final), more=more_labels(spec, game))
     if audit is not None:
         learnt = len(game.examples.bought)
         facts = _continued(facts, _before(spec.folder), audit.number, learnt)

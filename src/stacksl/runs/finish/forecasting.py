@@ -10,10 +10,12 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 from stacksl.core.heads.logistic import folds_of
+from stacksl.data import Dataset
 from stacksl.models.audit import Audit
 from stacksl.models.forecast import (
     FEWEST,
     Estimate,
+    Growth,
     Normal,
     from_training,
     gain,
@@ -27,6 +29,7 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.settings.budget import parse_until
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 
 RANDOM = 60  # random labels from which others are compared with them
@@ -131,9 +134,8 @@ class Forecaster:
     def _sample(self, labels: int) -> tuple[int, int]:
         return sample_right(self.spec, self.game, labels)
 
-    def _known(self) -> Any:
-        own = self.spec.dataset.classes is None
-        return None if self.spec.settings.adapts else growth(scenarios(), own)
+    def _known(self) -> Growth | None:
+        return known_of(self.spec.settings, self.spec.dataset)
 
 
 def compared_with_random(
@@ -191,6 +193,11 @@ def equivalent_sentence(labels: int, found: Estimate) -> str:
         f"These {labels:,} labels are worth some {found.value:,.0f} random ones (90% interval"
         f" {found.low:,.0f} to {found.high:,.0f}), judged on progress sample and audit."
     )
+
+
+def known_of(settings: Settings, data: Dataset) -> Growth | None:
+    """What the scenarios say; None for language models and options of their own: there is none."""
+    return None if settings.adapts or data.classes is None else growth(scenarios())
 
 
 def options_of(spec: RunSpec) -> int:
