@@ -11,6 +11,8 @@ from stacksl.errors import RunError, StackslError
 from stacksl.runs.storage.folder import RunFolder
 
 if TYPE_CHECKING:
+    from stacksl.api.labelling import Labelled
+    from stacksl.data import Dataset
     from stacksl.labelers.protocol import Labeler
     from stacksl.ledger.ledger import Ledger
     from stacksl.models.adapted import AdaptedModel
@@ -99,6 +101,30 @@ class Run:
 
         items = data if _path(data) is None else read_again(self.folder, self.reading, data).items
         return self.model.predict(list(getattr(items, "items", items)), progress)
+
+    def label(
+        self, path: str | Path, dataset: Dataset, progress: Callable[[int, int], None] | None = None
+    ) -> Labelled:
+        """The rows of a file that was read as `dataset`, with label, confidence and source."""
+        from stacksl.api.labelling import label_file
+
+        return label_file(self, path, dataset, progress)
+
+    def label_own(self, progress: Callable[[int, int], None] | None = None) -> Labelled:
+        """The rows of the run's own files, with people's answers or the model's.
+
+        Raises:
+            RunError: the run has not finished.
+        """
+        from stacksl.api.labelling import label_own
+
+        return label_own(self, progress)
+
+    def labels(self) -> Labelled:
+        """The answers that were bought, with text, labeler, time and price."""
+        from stacksl.api.labelling import human_labels
+
+        return human_labels(self)
 
     def evaluate(
         self,

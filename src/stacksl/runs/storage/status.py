@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import LedgerError
@@ -22,7 +23,6 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     counts = _counts(folder) if ledger is None else _counted(ledger)
     labels = int(table.get("labels_now", table["labels"]))
     priced = "money_micro" in table
-    resumable = state["state"] in ("interrupted", "stopped", "failed", "waiting")
     return {
         "run": str(folder.path),
         "state": state["state"],
@@ -39,12 +39,20 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "created": state.get("created"),
         "finished": state.get("finished"),
         "sentence": state.get("sentence"),
-        "resume": f"stacksl resume {folder.path}" if resumable else None,
+        "resume": _next_step(folder, state["state"], table),
         "warnings": state.get("warnings", []),
         "sheets": state.get("sheets"),
         "test": _accuracy(folder, "test", "macro_f1"),
         "audit": _accuracy(folder, "audit", "correct", "unknown", "number", "trained_on"),
     }
+
+
+def _next_step(folder: RunFolder, state: str, table: Mapping[str, Any]) -> str | None:
+    """The command that continues a run; None where none is needed."""
+    if state == "waiting" and table["labeler"] == "file":
+        return f"stacksl answer {folder.path} FILE..."
+    goes_on = state in ("interrupted", "stopped", "failed", "waiting")
+    return f"stacksl resume {folder.path}" if goes_on else None
 
 
 def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
