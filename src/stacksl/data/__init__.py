@@ -3,6 +3,7 @@
 from stacksl.data.checking import check, overlap
 from stacksl.data.classes import Classes, read_classes, write_classes
 from stacksl.data.dataset import Dataset, Rejected
+from stacksl.data.hub import table_of
 from stacksl.data.reading import read, rows_of
 from stacksl.data.sample import sample
 from stacksl.data.writing import TABLES, kind_of_table, write, write_rejected, write_table
@@ -19,6 +20,7 @@ __all__ = [
     "read_classes",
     "rows_of",
     "sample",
+    "table_of",
     "write",
     "write_classes",
     "write_rejected",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")
 
 
 def read(
-    path: str | Path,
+    path: str | Path | Table,
     *,
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
@@ -41,7 +41,8 @@ def read(
     """The items and answers in a file, recognised by its content and then by its name.
 
     Args:
-        path: the file; or `hf:NAME` for a dataset of the Hugging Face hub (extra `hub`).
+        path: the file; or `hf:NAME` for a dataset of the Hugging Face hub (extra `hub`); or rows
+            in memory.
         format: overrides what is recognised: a container (`csv`, `tsv`, `jsonl`, `json`,
             `parquet`), a shape (`native`, `medqa`, `options`, `mmlu`, `preferences`, `classes`),
             or both as `csv:classes`.
@@ -82,13 +83,17 @@ def read(
             lenient=lenient,
             guessed="label" not in given,
         )
-        _check_enough(str(path), result, lenient)
+        _check_enough("the data" if isinstance(path, Table) else f"'{path}'", result, lenient)
     warnings = warnings_of(table, shape, result, given) if warn else ()
     return _dataset(name, table, shape, result, given, tuple(map(one_line, warnings)))
 
 
-def _opened(path: str | Path, container: str | None) -> tuple[str, AbstractContextManager[Table]]:
+def _opened(
+    path: str | Path | Table, container: str | None
+) -> tuple[str, AbstractContextManager[Table]]:
     """The name of a file or dataset, and its table while a context lasts."""
+    if isinstance(path, Table):
+        return "items", nullcontext(path)
     if str(path).startswith("hf:") or container == "hub":
         from stacksl.data.hub import open_hub
 
@@ -185,21 +190,21 @@ def _class_tuple(classes: Sequence[str] | None) -> tuple[str, ...] | None:
     return known
 
 
-def _check_enough(path: str, result: Assembled, lenient: bool) -> None:
+def _check_enough(what: str, result: Assembled, lenient: bool) -> None:
     bad, total = len(result.rejected), len(result.rejected) + len(result.items)
     if not total:
-        raise DataError(f"'{path}' has a header but no rows: items were expected")
+        raise DataError(f"{what} has a header but no rows: items were expected")
     if result.items and (lenient or bad <= 2 or bad <= 0.05 * total):
         return
     kinds = Counter(r.kind for r in result.rejected)
     if not result.items and set(kinds) == {"under two options"}:
-        raise DataError(f"every item in '{path}' has fewer than two candidates: two are needed")
+        raise DataError(f"every item in {what} has fewer than two candidates: two are needed")
     worst = _first_of(result.rejected, kinds)
     counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
     left = "none is left" if not result.items else "more than 5 % are too many"
     way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
     raise DataError(
-        f"{bad} of {total} rows in '{path}' cannot be used ({left}): {counts}; "
+        f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "
         f"the first is row {worst.row}: {worst.reason}{way}"
     )
 

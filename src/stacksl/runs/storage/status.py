@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.errors import LedgerError
+from stacksl.errors import LedgerError, StackslError
 from stacksl.report.wording import MICRO
 from stacksl.runs.storage.folder import RunFolder, read_facts
 
@@ -108,3 +109,22 @@ def _counted(ledger: LedgerReader) -> dict[str, int]:
         "right": right,
         "money": ledger.spent_money,
     }
+
+
+def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
+    """The status of each run under `folder`, newest first."""
+    root = Path(folder)
+    if not root.is_dir():
+        return []
+    found = [path.parent for path in root.glob("*/run.toml")]
+    found.sort(key=lambda path: (path / "run.toml").stat().st_mtime, reverse=True)
+    return [_status_or_fault(path) for path in found]
+
+
+def _status_or_fault(path: Path) -> dict[str, Any]:
+    """A run's status, or the fault for one that cannot be read."""
+    try:
+        return status_of(RunFolder.open(path))
+    except StackslError as fault:
+        counts = dict.fromkeys(("rounds", "budget", "asked", "left", "money"))
+        return {"run": str(path), "state": "unreadable", **counts, "sentence": str(fault)}
