@@ -109,8 +109,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "predict": (
         ("One JSON object a line, on stdout:", "stacksl predict runs/first new.csv"),
         (
-            "Into a file, which appears once it is complete:",
-            "stacksl predict runs/first new.csv --out answers.jsonl",
+            "The file's rows with a label each, for a spreadsheet:",
+            "stacksl predict runs/first new.csv --out new-labelled.xlsx",
+        ),
+        (
+            "From and to other programs:",
+            "stacksl predict runs/first - --out -",
+        ),
+        (
+            "The run's own items; people's answers are kept:",
+            "stacksl predict runs/first --own --out labelled.csv",
         ),
     ),
     "size": (
@@ -124,6 +132,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "export": (
+        ("What people answered, with time and price:", "stacksl export runs/first --labels a.csv"),
         ("One model, base and adapter:", "stacksl export runs/first --merge out"),
         ("A task of lm-eval:", "stacksl export runs/first --task test.jsonl task"),
     ),

@@ -16,7 +16,7 @@ from stacksl.data.shapes import (
     letter_columns,
 )
 from stacksl.data.tables import Table
-from stacksl.data.values import listed
+from stacksl.data.values import RowFault, gold_index, is_missing, listed, options
 from stacksl.errors import DataError
 
 SHAPES = ("native", "medqa", "options", "mmlu", "preferences", "classes")
@@ -116,9 +116,25 @@ def _options(table: Table, name: str, given: Mapping[str, str], id: str | None) 
     )
     # the first rows may all be without the answer or the id that later ones have
     label = given.get("label") or defaults[2]
+    if name == "native" and label == "answer" and label not in columns:
+        label = _named_label(table, candidates) or label
     return OptionsShape(
         name, prompt, candidates, label, id or ("id" if name != "options" else None)
     )
+
+
+def _named_label(table: Table, candidates: str) -> str | None:
+    """The column of a label's name, if it names options in the first rows wherever it is filled."""
+    label = find("label", table.columns)
+    if label is None:
+        return None
+    try:
+        for row in table.head:
+            if row.fault is None and not is_missing(row.values.get(candidates)):
+                gold_index(row.values.get(label), *options(row.values[candidates]))
+    except RowFault:
+        return None
+    return label
 
 
 def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> LetteredShape:

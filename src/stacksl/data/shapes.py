@@ -35,6 +35,11 @@ class Shape(Protocol):
         """Role to the column read for it."""
         ...
 
+    @property
+    def also_read(self) -> tuple[str, ...]:
+        """Columns that are read and have no role of their own."""
+        ...
+
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row with these values by column; raises `RowFault` where it cannot be used."""
         ...
@@ -48,6 +53,7 @@ class ClassShape:
     label: str | None
     id: str | None = None
     name: str = "classes"
+    also_read: tuple[str, ...] = ()
 
     @property
     def columns(self) -> dict[str, str]:
@@ -76,6 +82,7 @@ class OptionsShape:
     candidates: str
     label: str | None
     id: str | None = None
+    also_read: tuple[str, ...] = ()
 
     @property
     def columns(self) -> dict[str, str]:
@@ -113,6 +120,11 @@ class LetteredShape:
         """Role to column."""
         return _present(prompt=self.prompt, label=self.label, id=self.id)
 
+    @property
+    def also_read(self) -> tuple[str, ...]:
+        """The columns of the options."""
+        return self.letters
+
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt, options and gold index; empty columns at the end are no options."""
         cells = [text(values.get(name), "an option") for name in self.letters]
@@ -138,6 +150,7 @@ class PreferenceShape:
     seed: int
     id: str | None = None
     name: str = "preferences"
+    also_read: tuple[str, ...] = ("chosen", "rejected", "responses", "best")
 
     @property
     def columns(self) -> dict[str, str]:

@@ -10,11 +10,12 @@ from typing import TypeAlias
 
 from stacksl.errors import FeatureError, unknown_name
 from stacksl.features.encoders import Encoder
+from stacksl.features.given import GivenFeatures
 from stacksl.features.hashing import HashingEncoder
 from stacksl.features.maps import FeatureMap, TextMap
 from stacksl.features.sentences import SentenceEncoder
 
-__all__ = ["FEATURES", "Encoder", "FeatureMap", "TextMap", "make_features"]
+__all__ = ["FEATURES", "Encoder", "FeatureMap", "GivenFeatures", "TextMap", "make_features"]
 
 Classes: TypeAlias = tuple[str, ...] | None
 
@@ -36,7 +37,18 @@ def _sentences(name: str, classes: Classes) -> FeatureMap:
     return TextMap(SentenceEncoder(name), classes)
 
 
+def _given(name: str, classes: Classes) -> FeatureMap:
+    """Features given in Python: `stacksl.run(..., features=X)`, a row for each item."""
+    if name or classes is None:
+        raise FeatureError(
+            "features given as an array are for items that share a fixed set of classes: give"
+            " classes=[...], or other features"
+        )
+    return GivenFeatures(len(classes))
+
+
 FEATURES: dict[str, Callable[[str, Classes], FeatureMap]] = {
+    "given": _given,
     "hashing": _hashing,
     "sentences": _sentences,
 }

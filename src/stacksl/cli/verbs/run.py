@@ -10,7 +10,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import Stopped, live
-from stacksl.cli.printing import as_json, count, dollars, facts, share, spent, warn
+from stacksl.cli.printing import as_json, count, dollars, facts, measured, spent, warn
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, plural
 
@@ -273,9 +273,8 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
                 f"{count(result['rounds'])} rounds{_measuring(result)}",
             ),
             ("Cost", spent(result["money"])),
-            ("Accuracy before each label", share(result.get("accuracy_before"))),
-            ("Accuracy on the test set", _accuracy(result["test"])),
-            ("Accuracy by the audit", _accuracy(result["audit"])),
+            ("Accuracy on the test set", measured(result["test"])),
+            ("Accuracy by the audit", measured(result["audit"])),
             ("Report", result["report"]),
             ("Model", result["model"]),
         ]
@@ -315,13 +314,6 @@ def _promised(result: dict[str, Any]) -> str:
 def _measuring(result: dict[str, Any]) -> str:
     audit = result["spent"] - result["asked"]
     return f", {count(audit)} of them to measure the model" if audit else ""
-
-
-def _accuracy(test: dict[str, Any] | None) -> str | None:
-    if test is None:
-        return None
-    low, high = test["interval"]
-    return f"{share(test['accuracy'])} (95 % interval {low:.3f} to {high:.3f}, {test['n']:,} items)"
 
 
 def word(path: Path) -> str:

@@ -391,7 +391,8 @@ def read_again(
     return read(
         path,
         format=form,
-        columns={**model.columns, **other} or None,
+        columns=other or None,
+        usual=model.columns,
         classes=model.classes,
         max_candidates=int(table["max_candidates"]),
         seed=int(table["seed"]),

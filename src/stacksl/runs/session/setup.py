@@ -10,7 +10,7 @@ from pathlib import Path
 from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.errors import LedgerError, RunError
-from stacksl.features import FeatureMap, make_features
+from stacksl.features import FeatureMap, GivenFeatures, make_features
 from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
 from stacksl.files.private import make_private
@@ -150,6 +150,21 @@ def _stored(
     make_private(folder)
     save_block(folder, block, features.fingerprint, ids)
     return load_block(folder, features.fingerprint, ids)
+
+
+def keep_rows(spec: RunSpec, rows: object) -> None:
+    """Store the features of a new run's items that were given as an array, (n, d).
+
+    Raises:
+        FeatureError: they are not finite numbers of that shape.
+    """
+    items = spec.dataset.items
+    ids = [item.id for item in items]
+    features = GivenFeatures(len(spec.dataset.classes or ())).with_rows(ids, rows)
+    features.fit(items)
+    make_private(spec.folder.features)
+    arrays.save(spec.folder.features / "map.safetensors", features.state())
+    save_block(spec.folder.features, features.transform(items), features.fingerprint, ids)
 
 
 def cut_texts(features: FeatureMap) -> list[str]:

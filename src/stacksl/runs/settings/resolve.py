@@ -78,6 +78,12 @@ class Resolved:
         settings = self.settings.model_copy(update=open_)
         return Resolved(settings, {**self.origin, **dict.fromkeys(open_, where)}, self.preset)
 
+    def without(self, *names: str) -> Resolved:
+        """These settings with the default values of `names`."""
+        kept = {name: Settings.model_fields[name].default for name in names}
+        settings = self.settings.model_copy(update=kept)
+        return Resolved(settings, {**self.origin, **dict.fromkeys(names, "default")}, self.preset)
+
     def explicit(self) -> dict[str, Any]:
         """What was given by flag, config or the preset's name: what `run.toml` holds."""
         named = {} if self.preset is None else {"preset": self.preset}
