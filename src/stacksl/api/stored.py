@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stacksl.models.linear import Model
     from stacksl.runs.changes.change import Outcome
     from stacksl.runs.changes.freeing import Annotator
-    from stacksl.runs.items.sources import Reading
+    from stacksl.runs.items.reading import Reading
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.session.answering import Received
 
@@ -95,7 +95,7 @@ class Run:
         self, data: Any, progress: Callable[[int, int], None] | None = None
     ) -> Iterator[dict[str, Any]]:
         """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`."""
-        from stacksl.runs.items.sources import read_again
+        from stacksl.runs.items.reading import read_again
 
         items = data if _path(data) is None else read_again(self.folder, self.reading, data).items
         return self.model.predict(list(getattr(items, "items", items)), progress)
@@ -112,7 +112,7 @@ class Run:
         """
         from stacksl.models.evaluation import evaluate
         from stacksl.runs.items.intake import in_memory, like
-        from stacksl.runs.items.sources import read_again
+        from stacksl.runs.items.reading import read_again
 
         if _path(data) is not None:
             dataset = read_again(self.folder, self.reading, data)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stacksl.data.assembly import Assembled, assemble
 from stacksl.data.checking import warnings_of
+from stacksl.data.classes import Bank
 from stacksl.data.columns import check_roles
 from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.detection import SHAPES, shape_of
@@ -19,7 +20,7 @@ from stacksl.data.tables import Table, open_table
 from stacksl.data.values import one_line
 from stacksl.errors import DataError, SettingsError, unknown_name
 
-_GUESSED = ("classes", "options")  # shapes whose columns are not fixed by the format
+_GUESSED = ("classes", "options", "bank")  # shapes whose columns are not fixed by the format
 CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")
 
 
@@ -29,6 +30,7 @@ def read(
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
     classes: Sequence[str] | None = None,
+    bank: Bank | None = None,
     max_candidates: int = 2000,
     seed: int = 0,
     strict: bool = False,
@@ -45,7 +47,9 @@ def read(
         columns: overrides what is guessed: `prompt`, `label`, `id` or `candidates` to a column.
         classes: a label set known before (a model's): labels are mapped to it, every item's
             candidates is it, and no label column is needed.
-        max_candidates: items with more options are set aside.
+        bank: the answers that all items choose from: each item's candidates is `bank.texts`, and
+            a label is the text or the id of one.
+        max_candidates: items with more options are set aside; a bank may be of any size.
         seed: permutes the responses of preference files, together with the item's id.
         strict: the first unusable row is an error.
         lenient: rows are set aside however many they are (while one is left), and an item with a
@@ -74,11 +78,12 @@ def read(
         name = stem(path)
         opened = open_table(path, container or container_of(path, head), head)
     with _one_sentence(), _uncollected(), opened as table:
-        shape = shape_of(table, wanted, given, seed, known)
+        shape = shape_of(table, wanted, given, seed, known, bank)
         result = assemble(
             table.rows,
             shape,
             classes=known,
+            bank=None if bank is None else bank.texts,
             max_candidates=max_candidates,
             strict=strict,
             lenient=lenient,

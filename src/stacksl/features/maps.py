@@ -120,8 +120,10 @@ class TextMap:
         """The float32 features of `items`; see `FeatureMap.transform`."""
         rows = self._rows
         texts, places = _distinct(text for item in items for text in rows.texts(item))
-        block = rows.block(items, self.encoder.encode(texts, progress), places)
-        _require_finite(block, items)
+        vectors = self.encoder.encode(texts, progress)
+        block = rows.block(items, vectors, places)
+        if not np.isfinite(vectors).all():
+            _require_finite(block, items)
         return block
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -161,8 +163,8 @@ class TextMap:
 def _distinct(texts: Iterable[str]) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct texts in order of appearance, and for each text its place among them."""
     places: dict[str, int] = {}
-    index = [places.setdefault(text, len(places)) for text in texts]
-    return list(places), np.array(index, dtype=np.int64)
+    index = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
+    return list(places), index
 
 
 def _require_finite(block: Block, items: Sequence[Item]) -> None:

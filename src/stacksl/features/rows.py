@@ -13,12 +13,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
+from stacksl.core.blocks import Array, Block, LazyRows, PairBlock, SharedBlock
 from stacksl.features.encoders import Vectors
 from stacksl.types import Item
 
 _BITS = 24  # products are rounded to multiples of 2^-24 before they are summed
 _PAIRS_AT_ONCE = 4096
+LARGE = 1 << 28  # bytes of pair features above which they are computed where they are read
 
 
 class Rows(Protocol):
@@ -142,7 +143,12 @@ class PairRows:
         sizes = np.array([len(item.candidates) for item in items], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         first = offsets[:-1] + np.arange(len(items))  # the position of an item's prompt in `places`
-        prompts, candidates = np.repeat(places[first], sizes), np.delete(places, first)
+        candidates = np.delete(places, first)
+        if 4 * len(candidates) * self.dim > LARGE:
+            used, index = np.unique(candidates, return_inverse=True)
+            own = vectors[places[first]], vectors[used], index.astype(np.int32)
+            return PairBlock(Gathered(*own, offsets), offsets)
+        prompts = np.repeat(places[first], sizes)
         phi = np.empty((len(candidates), self.dim), np.float32)
         for start in range(0, len(phi), _PAIRS_AT_ONCE):
             part = slice(start, start + _PAIRS_AT_ONCE)
@@ -159,6 +165,43 @@ class PairRows:
         phi[:, -2] = np.sum(np.rint(product * 2**_BITS), axis=1) * 2.0**-_BITS * self.cosine
         phi[:, -1] = self.bias
         return _cut(phi)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered(LazyRows):
+    """The rows φ (ΣK, d) of pairs, computed where they are read: vectors are kept, not pairs.
+
+    Args:
+        prompts: (n, e), one an item.
+        candidates: (m, e), distinct ones; items may share them.
+        index: (ΣK,) int32, the row in `candidates` of each pair.
+        offsets: (n + 1,), item i having the pairs offsets[i] to offsets[i + 1].
+    """
+
+    prompts: Vectors
+    candidates: Vectors
+    index: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(ΣK, d)."""
+        return len(self.index), self._rows.dim
+
+    def __getitem__(self, places: slice | NDArray[np.int64]) -> Vectors:
+        if isinstance(places, slice):
+            places = np.arange(*places.indices(len(self.index)))
+        owners = np.searchsorted(self.offsets, places, side="right") - 1
+        phi = np.empty((len(places), self.shape[1]), np.float32)
+        for start in range(0, len(places), _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            candidates = self.candidates[self.index[places[part]]]
+            phi[part] = self._rows.rows(self.prompts[owners[part]], candidates)
+        return phi
+
+    @property
+    def _rows(self) -> PairRows:
+        return PairRows(self.prompts.shape[1])
 
 
 def _cut(phi: Array) -> Vectors:

@@ -38,7 +38,7 @@ def evaluate(
     and format are those of the run unless given.
     """
     from stacksl.api import Run
-    from stacksl.runs.items.sources import read_again
+    from stacksl.runs.items.reading import read_again
 
     opened = Run.open(run)
     given = options.reading(context)
@@ -92,7 +92,7 @@ def predict(
     stdout; without --out the lines are JSON anyway.
     """
     from stacksl.api import Run
-    from stacksl.runs.items.sources import read_again
+    from stacksl.runs.items.reading import read_again
 
     opened = Run.open(run)
     given = options.reading(context)

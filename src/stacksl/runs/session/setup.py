@@ -194,7 +194,7 @@ def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
         return sheet_labeler(spec, ledger)
     return make_labeler(
         spec.settings.labeler,
-        answers=spec.dataset.answers,
+        answers=spec.sources.told,
         sizes=spec.sources.sizes,
         seed=spec.settings.seed,
     )
