@@ -79,14 +79,18 @@ class TextMap:
 
     With `classes` the rows are `ClassRows` and `transform` gives a `SharedBlock` (n, d), without
     them they are `PairRows` and it gives a `PairBlock` (ΣK, d); the number of candidates may differ
-    from item to item. A text is encoded once, however many items share it.
+    from item to item. A text is encoded once, however many items share it. With a `cosine` above 0
+    the fixed part of a pair's score is that times the cosine of its vectors: θ learns the rest.
     """
 
     reads_text = True
 
-    def __init__(self, encoder: Encoder, classes: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, encoder: Encoder, classes: tuple[str, ...] | None, cosine: float = 0.0
+    ) -> None:
         self.encoder = encoder
         self.classes = classes
+        self.cosine = cosine
 
     @property
     def spec(self) -> str:
@@ -152,7 +156,7 @@ class TextMap:
     @property
     def _rows(self) -> Rows:
         if self.classes is None:
-            return PairRows(self.encoder.dim)
+            return PairRows(self.encoder.dim, scale=self.cosine)
         return ClassRows(self.encoder.dim, self.encoder.bias, len(self.classes))
 
     @property

@@ -27,7 +27,8 @@ Places = NDArray[np.int32]
 def nearest(prompts: Vectors, bank: Vectors, count: int, *, index: bool | None = None) -> Places:
     """The `count` answers with the largest cosine to each prompt, (n, M) rows of the bank.
 
-    The nearest is first; ties go to the lowest row. A bank of fewer answers is given whole.
+    The nearest is first; ties go to the lowest row. A prompt of zeros, in which the encoder knows
+    no word, has the first rows. A bank of fewer answers is given whole.
 
     Args:
         prompts: (n, e) unit vectors, float32.
@@ -40,7 +41,9 @@ def nearest(prompts: Vectors, bank: Vectors, count: int, *, index: bool | None =
         index = len(prompts) * len(bank) > EXACT
     wide = min(count + SPARE, len(bank))
     found = _by_index(prompts, bank, wide) if index else _exact(prompts, bank, wide)
-    return _ranked(prompts, bank, found)[:, :count]
+    found = _ranked(prompts, bank, found)[:, :count]
+    found[~prompts.any(axis=1)] = np.arange(count)
+    return found
 
 
 def recall(found: Places, exact: Places) -> float:

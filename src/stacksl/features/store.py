@@ -65,6 +65,8 @@ def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] 
     base = _base_of(block)
     if base is not None:
         arrays["base"] = _save(folder / "base.npy", base)
+        if lazy is not None:
+            digests["base"], base = _digest(base).hex(), None
     write_atomic(folder / "rows.blake2b", b"".join(_digests(rows, base)))
     about = {
         "kind": "shared" if isinstance(block, SharedBlock) else "pairs",
@@ -101,7 +103,10 @@ def load_block(
             f" is {fingerprint[:12]}: resume with the versions and weights in resolved.toml"
         )
     rows = _load(folder, about, "rows")
-    base = _load(folder, about, "base") if "base" in about["arrays"] else None
+    gathered = about.get("gathered") or {}
+    base: NDArray[Any] | None = None
+    if "base" in about["arrays"] and not gathered:
+        base = _load(folder, about, "base")
     _verify(rows, base, folder)
     if about["kind"] == "shared":
         return SharedBlock(rows, int(about["classes"]))
@@ -110,9 +115,10 @@ def load_block(
         raise FeatureError(
             f"{folder / 'offsets.npy'} does not match its hash: the file was changed; {REMEDY}"
         )
-    if not about.get("gathered"):
+    if not gathered:
         return PairBlock(rows, offsets, base)
-    candidates, index = (_gathered(folder, about, name) for name in _GATHERED)
+    found = {name: _gathered(folder, about, name) for name in gathered}
+    candidates, index, base = found["candidates"], found["index"], found.get("base")
     return PairBlock(Gathered(rows, candidates, index, offsets), offsets, base)
 
 
@@ -137,25 +143,28 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     about = _about(folder)
     first, last = _span(folder, about, row)
     gathered = dict(about.get("gathered") or {})
-    if gathered:  # which answers are near tells of the prompt
-        index = _load(folder, about, "index", mode="r+")
-        index[first:last] = 0
-        index.flush()
-        gathered["index"] = _digest(index).hex()
-        first, last = row, row + 1
+    for name in gathered.keys() - {"candidates"}:  # which answers are near tells of the prompt
+        array = _load(folder, about, name, mode="r+")
+        array[first:last] = 0
+        array.flush()
+        gathered[name] = _digest(array).hex()
     rows = _load(folder, about, "rows", mode="r+")
-    base = _load(folder, about, "base", mode="r+") if "base" in about["arrays"] else None
+    base: np.memmap[Any, Any] | None = None
+    if gathered:
+        first, last = row, row + 1
+    elif "base" in about["arrays"]:
+        base = _load(folder, about, "base", mode="r+")
     if last > len(rows):
         raise FeatureError(
             f"the run's features should have a row {last}, but rows.npy has {len(rows)}: {REMEDY}"
         )
-    for array in (rows, base):
-        if array is not None:
-            array[first:last] = 0
-            array.flush()
+    for part in (rows, base):
+        if part is not None:
+            part[first:last] = 0
+            part.flush()
     digests = bytearray((folder / "rows.blake2b").read_bytes())
-    part = None if base is None else base[first:last]
-    digests[first * DIGEST : last * DIGEST] = b"".join(_digests(rows[first:last], part))
+    own = None if base is None else base[first:last]
+    digests[first * DIGEST : last * DIGEST] = b"".join(_digests(rows[first:last], own))
     write_atomic(folder / "rows.blake2b", bytes(digests))
     changed = {"order": _order(ids), "gathered": gathered}
     write_atomic(folder / ABOUT, formats.to_json({**about, **changed}))

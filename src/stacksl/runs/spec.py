@@ -162,9 +162,9 @@ class RunSpec:
         _expect_classes(folder, table)
         kept = given_classes(folder, settings)
         classes = _began(kept, table)
-        kept = Kept.read(folder)
+        near = Kept.read(folder)
         sources = load(
-            source, held, settings, columns=columns, classes=classes, warn=False, kept=kept
+            source, held, settings, columns=columns, classes=classes, warn=False, kept=near
         )
         sources = sources if kept is None else sources.with_classes(kept)
         sources = sources.with_added_classes(_pending_classes(table, sources.classes))

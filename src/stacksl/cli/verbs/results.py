@@ -58,11 +58,12 @@ def _shown(result: dict[str, Any]) -> str:
         [
             ("Accuracy", f"{share(result['accuracy'])} (95 % interval {low:.3f} to {high:.3f})"),
             ("Macro F1", share(result["macro_f1"])),
+            *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
             ("Accuracy on the rest", share(result.get("accuracy_kept"))),
             *_by_normalisation(result),
             ("Items", count(result["n"])),
-            ("Of other classes, counted as wrong", result["unknown_classes"] or None),
+            ("Right answer no candidate, counted as wrong", result["unknown_classes"] or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )

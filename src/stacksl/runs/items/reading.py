@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.data import Bank, Classes, Dataset, read, read_bank, read_classes
-from stacksl.errors import DataError, RunError, SettingsError
+from stacksl.errors import DataError, RunError
 from stacksl.files import arrays
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
@@ -144,15 +144,11 @@ def _first(rows: int, bank: Bank, count: int) -> NDArray[np.int32]:
 
 
 def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArray[np.int32]:
-    from stacksl.features import TextMap, make_features
+    from stacksl.features import BANK, TextMap, make_features
     from stacksl.features.retrieval import nearest
 
-    found = make_features(features, classes=None)
-    if not isinstance(found, TextMap):
-        raise SettingsError(
-            f"a bank is searched by the vectors of texts, and the features '{features}' have none:"
-            " give --features hashing or sentences:NAME"
-        )
+    found = make_features(features, classes=None, cosine=BANK)
+    assert isinstance(found, TextMap)
     found.encoder.fit(bank.texts)
     vectors = found.encoder.encode(bank.texts)
     return nearest(found.encoder.encode(prompts), vectors, count)
