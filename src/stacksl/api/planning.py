@@ -163,6 +163,8 @@ def prepare(
         resolved = for_model(resolved, without_data=data is None)
     resolved = absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
     wanted = resolved.settings
+    if wanted.bank is not None and (data is None or _is(data, STDIN) or _path(data) is None):
+        raise SettingsError("--bank needs the questions in a file: give its path as DATA")
     if wanted.rounds is not None and not _is(data, STDIN):
         raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
     source, test_source = _sources(data, test, wanted)
@@ -220,7 +222,8 @@ def _read_sources(
 ) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
     from stacksl.runs.items.intake import LETTERS, answered, in_memory, like, within
-    from stacksl.runs.items.sources import Sources, given_classes, load, load_owned, load_test
+    from stacksl.runs.items.reading import given_classes, load_owned, load_test
+    from stacksl.runs.items.sources import Sources, load
     from stacksl.runs.items.spool import STDIN, spooled
 
     source, held = _sources(data, test, settings)
@@ -355,8 +358,7 @@ def _check_labeler(settings: Settings, sources: Sources) -> None:
     if settings.labeler == FILE:
         expect_free(settings)
         return
-    answers = sources.dataset.answers
-    make_labeler(settings.labeler, answers=answers, sizes=sources.sizes, seed=settings.seed)
+    make_labeler(settings.labeler, answers=sources.told, sizes=sources.sizes, seed=settings.seed)
 
 
 def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:

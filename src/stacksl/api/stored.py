@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stacksl.models.linear import Model
     from stacksl.runs.changes.change import Outcome
     from stacksl.runs.changes.freeing import Annotator
-    from stacksl.runs.items.sources import Reading
+    from stacksl.runs.items.reading import Reading
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.session.answering import Received
 
@@ -117,7 +117,7 @@ class Run:
     def _again(self, data: Any, answers: Any = None) -> Dataset:
         """What is in a file or in memory, read as the run's data was."""
         from stacksl.runs.items.intake import again_in_memory
-        from stacksl.runs.items.sources import read_again
+        from stacksl.runs.items.reading import read_again
 
         if _path(data) is not None:
             return read_again(self.folder, self.reading, data)

@@ -34,6 +34,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Questions as they come, the next thousand of them:",
             "stacksl run - --rounds 1000 --classes classes.txt --labeler file < questions.jsonl",
         ),
+        (
+            "Rank the answers of a bank, of which each question names one by id or text:",
+            "stacksl run faq.csv --bank answers.csv --features sentences:minilm --budget 400",
+        ),
         ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
         (
             "An earlier run again, with another seed:",

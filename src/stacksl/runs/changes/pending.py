@@ -13,8 +13,8 @@ from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.items.identity import records_of
+from stacksl.runs.items.reading import CLASSES
 from stacksl.runs.items.roles import asked_by_audit, corpus_of, current_order, new_owned, next_terms
-from stacksl.runs.items.sources import CLASSES
 from stacksl.runs.spec import PENDING, RunSpec
 from stacksl.runs.storage.folder import RunFolder
 

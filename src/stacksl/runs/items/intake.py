@@ -12,11 +12,12 @@ from stacksl.data import Dataset, overlap, read, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError
-from stacksl.runs.items.sources import Reading
+from stacksl.runs.items.reading import Reading
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
 LETTERS = 26
+_PATHS = ("bank", "classes", "owned", "ask_dir")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
     "model": "sample",
@@ -92,7 +93,7 @@ def within(dataset: Dataset, most: int) -> Dataset:
 
 def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
-    named = {name: getattr(resolved.settings, name) for name in ("classes", "owned", "ask_dir")}
+    named = {name: getattr(resolved.settings, name) for name in _PATHS}
     whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
     settings = resolved.settings.model_copy(update=whole)
     return Resolved(settings, resolved.origin, resolved.preset)

@@ -10,7 +10,7 @@ from pathlib import Path
 from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.errors import LedgerError, RunError
-from stacksl.features import FeatureMap, GivenFeatures, make_features
+from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
 from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
 from stacksl.files.private import make_private
@@ -86,9 +86,9 @@ def feature_map(spec: RunSpec) -> FeatureMap:
     """The feature map of a run: the one that its settings name, or its language model."""
     if spec.settings.adapts:
         return language_model(spec)
-    return make_features(
-        spec.settings.features, classes=spec.dataset.classes, seed=spec.settings.seed
-    )
+    settings, classes = spec.settings, spec.dataset.classes
+    cosine = 0.0 if settings.bank is None else BANK
+    return make_features(settings.features, classes=classes, seed=settings.seed, cosine=cosine)
 
 
 def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
@@ -209,7 +209,7 @@ def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
         return sheet_labeler(spec, ledger)
     return make_labeler(
         spec.settings.labeler,
-        answers=spec.dataset.answers,
+        answers=spec.sources.told,
         sizes=spec.sources.sizes,
         seed=spec.settings.seed,
     )
