@@ -28,7 +28,9 @@ SHARES = (0.9, 0.95, 0.99)
 FURTHER = (2, 4)
 """Multiples of the largest budget that `random` is measured at too, as far as a pool has rows."""
 
-PROGRAM = ("core", "features", "ledger", "runs", "lab/pools")
+_CELLS = tuple(f"lab/pools/{name}.py" for name in ("arena", "ours", "peers", "strategies"))
+PROGRAM = ("core", "ledger", "runs", *_CELLS)
+"""The program text that a cell depends on; features are in the hash of the data."""
 
 Cells: TypeAlias = Mapping[str, Sequence[Numbers]]
 """The numbers of each strategy, one mapping a seed."""

@@ -53,7 +53,7 @@ def _of_model(rows: Sequence[Row], model: str) -> str:
     return "\n\n".join(
         [
             table(["strategy (gain over random)", *head], accuracies, first),
-            table(["strategy", *reach, *saving, "s to choose"], costs),
+            table(["strategy", *reach, *saving, "CPU s"], costs),
             " ".join(_advice(row) for row in chosen),
         ]
     )
