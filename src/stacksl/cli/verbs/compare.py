@@ -14,6 +14,7 @@ from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, warn
 from stacksl.cli.verbs.reproduce import Figures, Folder, Jobs, check_figures, draw, measured
 from stacksl.errors import SettingsError
+from stacksl.version import __version__
 
 if TYPE_CHECKING:
     from stacksl.lab.pools.study import Comparison
@@ -28,7 +29,7 @@ Strategies = Annotated[
     ),
 ]
 Budgets = Annotated[
-    str, typer.Option("--budgets", metavar="N,M", help="Labels.", show_default=True)
+    str, typer.Option("--budgets", metavar="N,M", help="Labels to buy.", show_default=True)
 ]
 Seeds = Annotated[
     int, typer.Option("--seeds", metavar="N", min=1, help="Seeds 0 to N - 1.", show_default=True)
@@ -85,8 +86,9 @@ def compare(
         }
         words = [str(w) for pair in given.items() if pair[1] is not None for w in pair]
         command = shlex.join(["stacksl", "compare", Path(data).name, *words])
-        record = {"study": study.name, "command": command, "seeds": list(range(seeds)), **about}
-        print(as_json({**record, "rows": [row.to_json() for row in rows]}))
+        record = {"study": study.name, "version": __version__, "command": command}
+        numbers = {"seeds": list(range(seeds)), "rows": [row.to_json() for row in rows]}
+        print(as_json({**record, **about, **numbers}))
     else:
         print(f"{study.title}\n\n{study.shown(rows)}", flush=True)
     if figures is not None:
@@ -131,7 +133,7 @@ def _study(
     warn([*train.warnings, *warnings])
     facts = arena.about
     title = (
-        f"{facts['data']}: {facts['rows']:,} rows, {facts['pool']:,} of them a pool, seeds 0 to"
+        f"{facts['data']}: {facts['items']:,} rows, {facts['pool']:,} of them a pool, seeds 0 to"
         f" {seeds - 1}, batches of {facts['batch']}, {facts['features']}; test: {facts['test']}"
         f" ({facts['n_test']:,} rows)."
     )

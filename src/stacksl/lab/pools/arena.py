@@ -147,7 +147,7 @@ def make_arena(
         "data": data.name,
         "test": f"{held} rows held out by seed 0" if test is None else test.name,
         "n_test": len(others),
-        "rows": len(items),
+        "items": len(items),
         "pool": pool,
         "features": settings.features,
         "batch": settings.batch,
