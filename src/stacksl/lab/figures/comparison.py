@@ -29,7 +29,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
             ax.axhline(full.value or 0.0, color="#000000", lw=0.8, ls=":", label="all labels")
             ax.set_xscale("log")
             ax.set_xlabel("labels")
-            ax.set_title(TITLES[model])
+            ax.set_title(TITLES[model].replace("`", ""))
         axes[0, 0].set_ylabel("test accuracy")
         axes[0, 0].legend()
     return {"compare": figure}
