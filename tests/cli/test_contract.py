@@ -79,6 +79,7 @@ def printed(stacksl, *words: object) -> object:
         ("evaluate", ["evaluate", "runs/first", "test.csv"]),
         ("predict --out", ["predict", "runs/first", "test.csv", "--out", "answers.jsonl"]),
         ("run --dry-run", ["run", "data.csv", "--dry-run"]),
+        ("compare", ["compare", "data.csv", "--budgets", "9", "--seeds", "2", "--quiet"]),
         ("data check", ["data", "check", "data.csv", "--against", "test.csv"]),
         ("ledger path", ["ledger", "path", "runs/first"]),
         ("ledger verify", ["ledger", "verify", "runs/first"]),

@@ -51,6 +51,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "stacksl answer runs/first 0001-anna.xlsx 0001-ben.xlsx --json",
         ),
     ),
+    "compare": (
+        (
+            "What would a strategy have bought on labels that are there?",
+            "stacksl compare labelled.csv --budgets 100,200,500",
+        ),
+        (
+            "Beside those of other libraries (pip install 'stacksl[bench]'):",
+            "stacksl compare labelled.csv --strategies coverage,typiclust,badge --seeds 10",
+        ),
+    ),
     "change": (
         (
             "A hundred labels were not enough; what would 200 cost?",

@@ -80,6 +80,7 @@ class BankShape:
     bank: Bank
     id: str | None = None
     name: str = "bank"
+    also_read: tuple[str, ...] = ()
 
     @property
     def columns(self) -> dict[str, str]:
