@@ -104,7 +104,7 @@ def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
     for bought in game.ledger.export():
         item = str(bought["item"])
         if item in audited - gone and bought["state"] == "released":
-            game.ledger.lease(item)
+            game.ledger.lease(item, slot=int(str(bought["slot"])))
 
 
 def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:

@@ -231,6 +231,7 @@ class Session(Game):
             waiting = self._wait() if self.ledger.open_purchases() else None
             if waiting is None:
                 self.trainer.finish()
+                self.ledger.show_audit()
             # It names the ledger's last row, so that `verify` detects rows that are missing.
             checkpoint(self.spec.folder, self)
             if waiting is not None:
