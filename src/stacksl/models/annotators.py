@@ -2,9 +2,10 @@
 
 A stratified permutation test on training rows alone. The prediction is that of the class names,
 which no label can spoil, or without names that of the model before the label. Rows are cut into
-windows of consecutive rounds, and each window into halves by the prediction's doubt. If an annotator answers as the others do, every assignment of a stratum's
-rows to people is equally likely, and the number of an annotator's rows that agree with the model is
-hypergeometric in each stratum; their sum's distribution is the convolution. The p-value is exact.
+windows of consecutive rounds, and each window into halves by the prediction's doubt. If an
+annotator answers as the others do, every assignment of a stratum's rows to people is equally
+likely, and the number of an annotator's rows that agree is hypergeometric in each stratum; their
+sum's distribution is the convolution. The p-value is exact.
 
 Looks are paid for by spending: the test with N rows has the level α · N₀ / (N (N + 1)) over the
 number of annotators, which sums to at most α over all N ≥ N₀ and all annotators, however often and
