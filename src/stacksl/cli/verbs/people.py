@@ -12,7 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, dollars, facts, table, visible
-from stacksl.cli.verbs.run import is_interactive, shown_run, word
+from stacksl.cli.verbs.run import held_lines, is_interactive, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
 
@@ -160,7 +160,8 @@ def people(
         said = [f"{plural(freed, 'row')} freed"] if freed else []
         print("\n\n".join([*said, *_left_out(opened), shown_run(opened)]))
     else:
-        print("\n\n".join([_listed(opened), *_left_out(opened)]))
+        held = facts(held_lines(opened.status()))
+        print("\n\n".join(filter(None, [_listed(opened), held, *_left_out(opened)])))
 
 
 def _left_out(run: Run) -> list[str]:
@@ -170,7 +171,7 @@ def _left_out(run: Run) -> list[str]:
         return []
     price = "" if cost is None else f" for {dollars(cost)} at most"
     return [
-        f"{plural(items, 'item')} have answers set aside alone; to buy them anew{price}:"
+        f"left out, without another answer: {plural(items, 'item')}; to buy them anew{price}:"
         f" stacksl people {word(run.path)} --buy-anew"
     ]
 
