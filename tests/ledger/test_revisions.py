@@ -145,3 +145,12 @@ def test_a_label_that_the_answers_do_not_give_is_found(ledger: Ledger) -> None:
     with pytest.raises(LedgerCorrupt, match="do not give that label"), pending.tentative():
         pending.record("relabelled", item=pending.items.surrogate("q0"), payload='{"index":3}')
     assert ledger.label_of("q0") == 1
+
+
+def test_an_answer_that_named_an_added_class_measures_an_audit_that_was_shown(book) -> None:
+    ledger = book(budget=9)
+    ledger.reserve(["q3"])
+    ledger.take([Answer("q3", 0, 1, None, "anna", said="none", text="more")])
+    ledger.show_audit()
+    ledger.correct("q3", 2, "anna", named=True)
+    assert audited(ledger) == audited(ledger, now=True) == {"q3": 2}

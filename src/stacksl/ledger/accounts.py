@@ -264,7 +264,10 @@ class Accounts:
             raise impossible(entry, "its number does not follow the last one")
         word = word_of(entry)
         words = before.words | {word}
-        self._put(key, replace(before, word=word[1], words=words, corrections=entry.number))
+        named = entry.data().get("named") and before.measured is not None
+        measured = word[1] if named else before.measured
+        revised = replace(before, word=word[1], words=words, measured=measured)
+        self._put(key, replace(revised, corrections=entry.number))
 
     def _learnt(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "answered")

@@ -239,19 +239,20 @@ class Ledger(LedgerReader):
         said: Said = "label",
         text: str | None = None,
         note: str | None = None,
+        named: bool = False,
     ) -> tuple[Decision, Label] | None:
         """Replace an accepted answer, as a numbered `corrected` row; later refits learn it.
 
-        The arguments are those of `Answer`. Nothing is paid, and an audit that was shown stays
-        measured by the answer before. Gives what is to be learnt, where no answer to the item
-        could be learnt before (none of these, mapped to a class that was added); None otherwise.
+        The arguments are those of `Answer`. Nothing is paid. An audit that was shown stays measured
+        by the answer before, unless that `named` the class. Gives what is to be learnt, where no
+        answer to the item could be learnt before (none of these, mapped to a class); else None.
 
         Raises:
             LedgerError: the purchase has no answer.
             LabelerError: the index is not a whole number, or not one of the item's candidates.
         """
         answer = Answer(item, slot, 1, index, labeler, 0, said, text, note)
-        learnt = self._journal.durably(lambda pending: revisions.correct(pending, answer))
+        learnt = self._journal.durably(lambda pending: revisions.correct(pending, answer, named))
         if learnt is None:
             return None
         state, label = learnt

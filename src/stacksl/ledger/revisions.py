@@ -18,8 +18,11 @@ from stacksl.ledger.validation import expect_candidate, whole_answer
 from stacksl.types import Label
 
 
-def correct(pending: Pending, answer: Answer) -> tuple[State, Label] | None:
-    """Record a numbered `corrected` row; what is to be learnt where nothing of the item was."""
+def correct(pending: Pending, answer: Answer, named: bool) -> tuple[State, Label] | None:
+    """Record a numbered `corrected` row; what is to be learnt where nothing of the item was.
+
+    `named` says that the answer before named the class, by the right text of a none-of-these.
+    """
     state = pending.state(answer.item, answer.slot)
     if state is None or state.stage != "answered":
         raise LedgerError(f"only an accepted answer is corrected, item '{answer.item}' has none")
@@ -36,7 +39,7 @@ def correct(pending: Pending, answer: Answer) -> tuple[State, Label] | None:
         purpose=state.purpose,
         labeler=pending.private.code(answer.labeler),
         price=0,
-        payload=canonical(said_of(pending, answer)),
+        payload=canonical({**said_of(pending, answer), **({"named": True} if named else {})}),
     )
     key = _revise(pending, answer.item)
     index = None if key is None else pending.accounts.purchases[key].index

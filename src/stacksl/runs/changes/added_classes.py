@@ -92,7 +92,9 @@ def learn_named(spec: RunSpec, game: Game) -> None:
         return
     for each in named(game.ledger, added_classes(spec)):
         before = game.ledger.label_of(each.item)
-        lesson = game.ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
+        lesson = game.ledger.correct(
+            each.item, each.index, each.labeler, slot=each.slot, named=True
+        )
         now = game.ledger.label_of(each.item)
         if lesson is not None:
             game.teach(*lesson)

@@ -52,7 +52,7 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
         again = answered_none(ledger, adding=_classes(spec) > before) if spec.reopen else []
         _add_classes(spec, ledger, before)
         for each in hits:
-            ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
+            ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
         if owned := new_owned(spec, ledger, asked_by_audit(corpus, audited)):
             ledger.own(owned, "owned")
         next_terms(spec, ledger, order, audited, first=len(corpus.began))

@@ -86,8 +86,8 @@ def finish(
             )
             for answers in (audit.answers, audit.now)
         ]
-        revised = judged[1] if audit.revised else None
-        tested = replace(tested, audited=judged[0], audited_now=revised)
+        since = judged[1] if audit.revised else None
+        tested = replace(tested, audited=judged[0], audited_now=since)
     report(Progress("report", 0, 1))
     write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
