@@ -99,7 +99,8 @@ class Tested:
     """A run's results on its test set: the final model, and models of fewer labels.
 
     `by_normalisation` is the final language model's under all four, `before` the base model's,
-    `audited` the audit of the final model, and `threshold` the confidence below which it abstains.
+    `audited` the audit of the final model, `audited_now` the same with the corrections made since
+    it was first shown, and `threshold` the confidence below which the model abstains.
     """
 
     __test__ = False
@@ -109,6 +110,7 @@ class Tested:
     by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
     before: Mapping[str, Evaluation] = field(default_factory=dict)
     audited: Audited | None = None
+    audited_now: Audited | None = None
     threshold: Threshold | None = None
 
 

@@ -95,7 +95,7 @@ class Arena:
 
 
 def _table(block: Block) -> NDArray[Any]:
-    return block.h if isinstance(block, SharedBlock) else block.phi
+    return block.h if isinstance(block, SharedBlock) else block.phi[:]
 
 
 def make_arena(

@@ -17,6 +17,7 @@ from stacksl.files.private import make_private
 from stacksl.labelers.protocol import Labeler
 from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.identity import expect_same_items, records_of, seal
@@ -47,10 +48,10 @@ def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learne
     return learner, warnings
 
 
-def batches_of(spec: RunSpec) -> Batches:
+def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     """How many purchases of a run may be open at a time."""
     share = -(-spec.settings.batch * spec.audit // spec.budget.labels)  # of a batch, rounded up
-    known, away = annotators_of(spec.settings.annotators), away_from(spec.folder)
+    known, away = annotators_of(spec.settings.annotators), _without_rows(spec, ledger)
     several = len(known) - len(away) > 1  # a row needs two annotators who are present
     return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)
 
@@ -203,6 +204,12 @@ def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
     return ledger
 
 
+def _without_rows(spec: RunSpec, ledger: LedgerReader) -> frozenset[str]:
+    """The annotators who get no new rows: those away, held or set aside."""
+    barred = (name for name, row in ledger.standing().items() if row.event != "kept")
+    return away_from(spec.folder) | frozenset(barred)
+
+
 def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
     """The labeler that the settings name."""
     if spec.settings.labeler == FILE:
@@ -221,6 +228,6 @@ def sheet_labeler(spec: RunSpec, ledger: Ledger) -> SheetLabeler:
     row = {item.id: index for index, item in enumerate(items)}
     place = ask_folder(spec.settings, spec.folder.path)
     began = None if spec.sources.began is None else len(spec.sources.began)
-    classes, away = spec.sources.classes, away_from(spec.folder)
+    classes, away = spec.sources.classes, _without_rows(spec, ledger)
     alone = int(spec.folder.resolved().get("sheets_alone", 0))
     return SheetLabeler(ledger, place, spec.settings, items, row, classes, began, away, alone)
