@@ -154,7 +154,7 @@ def prepare(
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN, by_id
     from stacksl.models.audit import audit_size, progress_size
-    from stacksl.runs.items.intake import absolute, for_file, for_model, warnings_of_test
+    from stacksl.runs.items.intake import TEXTS, absolute, for_file, for_model, warnings_of_test
     from stacksl.runs.items.spool import STDIN, as_stream
     from stacksl.runs.spec import RunSpec
 
@@ -186,7 +186,7 @@ def prepare(
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
     rounds = _rounds(sources)
     budget = parse_budget(wanted.budget, rounds, wanted.price)
-    if data is not None and not _is(data, STDIN):
+    if data is not None and (source is not None or dataset.format == TEXTS):
         resolved = for_file(resolved, dataset, budget.labels)
         wanted = resolved.settings
     advice = _recipe_advice(resolved.preset, budget.labels / rounds)
@@ -297,16 +297,13 @@ def run(
     from stacksl.labelers.function import as_labeler
 
     who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
-    if hasattr(features, "__array__") or isinstance(features, list):
-        rows, features = features, GIVEN
-    else:
-        rows = None
+    rows = features if hasattr(features, "__array__") or isinstance(features, list) else None
+    features = features if rows is None else GIVEN
     listed = None if classes is None or isinstance(classes, str | Path) else [*map(str, classes)]
     named = str(classes) if isinstance(classes, str | Path) else None
     flags = {"budget": budget, "labeler": name, "features": features, "classes": named, **settings}
-    for each, value in flags.items():
-        if hasattr(value, "__array__"):
-            raise SettingsError(f"{each} should be one value, got a {type(value).__name__}")
+    if wrong := [each for each, value in flags.items() if hasattr(value, "__array__")]:
+        raise SettingsError(f"{wrong[0]} should be one value, got an array")
     resolved = resolve(flags, preset=preset)
     plan = prepare(
         items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
