@@ -13,12 +13,12 @@ from stacksl.core.blocks import Array
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.models.evaluation import Tested
-from stacksl.models.forecast import FEWEST, gain, growth, scenarios
+from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labelled_share
 from stacksl.report.asking import Disagreement
 from stacksl.report.named import Named
 from stacksl.report.quality import ClassTotal, Gain, LabelledShare, OwnItems
-from stacksl.runs.finish.forecasting import Forecaster, options_of
+from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
 from stacksl.runs.spec import RunSpec
@@ -83,10 +83,9 @@ def more_labels(spec: RunSpec, game: Game) -> Gain:
 
     The audit takes no part, as in the benchmark that measured how often the interval holds.
     """
-    known = growth(scenarios(), own=spec.dataset.classes is None)
-    labels = len(game.examples.bought)
-    if spec.settings.adapts or known is None:
-        return Gain(MORE, reason="no growth was measured for this kind of model")
+    known, labels = known_of(spec.settings, spec.dataset), len(game.examples.bought)
+    if known is None:
+        return Gain(MORE, reason="growth was measured for models of fixed classes alone")
     level = Forecaster(spec, game).level(labels)
     if level is None:
         return Gain(MORE, reason=f"a forecast needs {FEWEST} labels chosen by the run")
