@@ -14,7 +14,7 @@ from stacksl.runs.changes.forgetting import forget
 
 from .changing_cases import MODES, facts_of, finished, labelled
 from .conftest import CLASSES
-from .people_cases import Row, begin, bought, play, truth, wrong
+from .people_cases import Row, answer_all, begin, bought, play, truth, wrong
 
 TWO = {"annotators": "anna,ben", "overlap": 6}
 
@@ -24,7 +24,8 @@ def expect_agreement(done: Run) -> Facts:
     facts = facts_of(done)
     budget, paid = facts.budget, [row for row in bought(done) if row["purpose"] != "owned"]
     charged = [row for row in paid if row["state"] in ("open", "answered")]
-    parts = (budget.answered, budget.unlearnt, budget.unnamed, budget.forgotten, budget.open)
+    parts = [budget.answered, budget.unlearnt, budget.unnamed, budget.aside]
+    parts += [budget.forgotten, budget.open]
     assert min(parts) >= 0
     assert sum(parts) == budget.asked
     assert sum(parts) + budget.audit + budget.progress == budget.spent == len(charged)
@@ -63,6 +64,16 @@ def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path,
     assert len(facts.asking.disagreements) == min(8, differ) > 0
     for row in facts.asking.disagreements:
         assert len({each.value for each in row.answers}) == 2
+
+
+def test_answers_of_somebody_set_aside(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, budget=40, **TWO)
+    answer_all(waiting)
+    waiting.people(set_aside="anna")
+    facts = expect_agreement(play(waiting))
+    assert facts.budget.aside > 0
+    assert facts.asking is not None
+    assert not facts.asking.disagreements
 
 
 def test_owned_labels_a_larger_budget_and_forgotten_items(tmp_path: Path) -> None:

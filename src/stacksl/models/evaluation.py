@@ -118,8 +118,10 @@ class Tested:
 
 def point(labels: int, result: Evaluation | Audited) -> Point:
     """A point of the curve."""
-    audited = isinstance(result, Audited)
-    low, high = result.interval if audited else wilson(result.correct, result.n)
+    if isinstance(result, Audited):
+        low, high = result.interval
+    else:
+        low, high = wilson(result.correct, result.n)
     return labels, result.accuracy or 0.0, low, high
 
 

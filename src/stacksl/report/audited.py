@@ -180,6 +180,7 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
         (budget.answered, "learnt", "the model was trained on them"),
         (budget.unlearnt, "second answers", "to compare people; not learnt"),
         (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
+        (budget.aside, "set aside", "answers of people who are held or set aside; charged"),
         (budget.forgotten, "forgotten", "learnt, then removed with their items"),
         (budget.open, "still out", "asked and not yet answered"),
         (budget.progress, "progress sample", "never learnt; read on the way"),

@@ -64,8 +64,8 @@ class DataCard(Fact):
 class Budget(Fact):
     """The budget and what was spent of it.
 
-    Every label spent has one use: spent = answered + forgotten + unlearnt + unnamed + open + audit
-    + progress.
+    Every label spent has one use: spent = answered + unlearnt + unnamed + aside + forgotten + open
+    + audit + progress.
 
     Attributes:
         labels: the budget in labels.
@@ -85,7 +85,8 @@ class Budget(Fact):
         released: labels that were asked and released unanswered.
         open: training answers not yet returned.
         unnamed: training answers that named no candidate.
-        unlearnt: training answers that named one and were not learnt: second ones on an item.
+        unlearnt: second answers on an item that was learnt.
+        aside: training answers of people who are set aside or held.
         forgotten: labels that were learnt, of items that were forgotten since.
     """
 
@@ -106,6 +107,7 @@ class Budget(Fact):
     open: int = 0
     unnamed: int = 0
     unlearnt: int = 0
+    aside: int = 0
     forgotten: int = 0
 
     @property

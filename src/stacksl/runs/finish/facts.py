@@ -141,25 +141,24 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     ledger = game.ledger
     progress = len(ledger.bought("progress"))
     priced = spec.budget.money is not None
-    owned = _owned(game.examples)
     items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
     unseen = len(set(game.corpus.unbought(())) - set(seen.item.tolist()))
-    return f.Budget(
+    found = f.Budget(
         labels=ledger.budget,
         asked=ledger.asked,
-        answered=len(game.examples.bought) - owned,
+        answered=0,
         left=ledger.left,
         rounds=items,
         horizon=items + unseen,
         price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
-        owned=owned,
+        owned=_owned(game.examples),
         audit=ledger.spent - ledger.asked - progress,
         progress=progress,
         released=seen.released,
-        **uses(ledger, len(game.examples.bought) - owned),
     )
+    return replace(found, **uses(game))
 
 
 def _owned(examples: Examples) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,25 +112,29 @@ def _words(answer: Answer, candidates: Sequence[str]) -> str:
     return {"none": "none of these", "broken": "broken item"}.get(answer.said, answer.said)
 
 
-def uses(ledger: Ledger, learnt: int) -> dict[str, int]:
-    """What each training label was used for, as in `report.facts.Budget`.
-
-    Args:
-        ledger: of the run.
-        learnt: bought labels that the model has learnt, without those of forgotten items.
-    """
-    found: Counter[str] = Counter()
-    for row in ledger.export():
-        if row["purpose"] != "train" or row["state"] not in ("open", "answered"):
+def uses(game: Game) -> dict[str, Any]:
+    """What each training label was used for, by the fields of `report.facts.Budget`."""
+    names = ("answered", "unlearnt", "unnamed", "aside", "forgotten", "open")
+    corpus, learnt = game.corpus, {row for row, _, choice in game.examples.bought if choice >= 0}
+    found = dict.fromkeys(names, 0)
+    counted: set[int] = set()
+    for each in game.ledger.export():
+        if each["purpose"] != "train" or each["state"] not in ("open", "answered"):
             continue
-        if row["state"] == "open":
-            found["open"] += 1
-        elif row["learnt_at"] is not None:
-            found["learnt"] += 1
+        row, aside = corpus.row[str(each["item"])], each["labeler"] in game.ledger.set_aside
+        if each["state"] == "open":
+            use = "open"
+        elif each["said"] != "label":
+            use = "aside" if aside else "unnamed"
+        elif row in learnt and row not in counted and not aside:
+            use = "answered"
+            counted.add(row)
+        elif corpus.roles[row] == Role.ERASED:
+            use = "forgotten"
         else:
-            found["unlearnt" if row["said"] == "label" else "unnamed"] += 1
-    forgotten = found.pop("learnt", 0) - learnt
-    return {**dict.fromkeys(("open", "unlearnt", "unnamed"), 0), **found, "forgotten": forgotten}
+            use = "aside" if aside or row not in learnt else "unlearnt"
+        found[use] += 1
+    return found
 
 
 def roles(corpus: Corpus, ledger: Ledger) -> tuple[Named, ...]:
