@@ -57,7 +57,7 @@ def _tables(facts: Facts) -> dict[str, Any]:
         "classes": tables.folded(tables.class_rows(facts), 12),
         "never_seen": tables.never_seen(facts),
         "measured": wording.measured_on(facts),
-        "confusions": tables.folded(facts.confusions, 10),
+        "confusions": tables.folded(facts.confusions, 6),
         "contested": tables.folded(facts.contested, 5),
         "settings": tables.settings(facts),
         "outside": figures.statistic_range(facts)[1],
