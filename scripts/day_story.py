@@ -143,11 +143,7 @@ def _accepted(printed: str) -> int:
 
 
 def _line(call: int, filled: int, came: dict[str, Any]) -> str:
-    predicted = came["predicted"]
-    return (
-        f"| {call} | {filled} | {predicted['right']} of {predicted['of']} | {came['left']} |"
-        f" ${came['money']['spent']:,.2f} |"
-    )
+    return f"| {call} | {filled} | {came['left']} | ${came['money']['spent']:,.2f} |"
 
 
 def _judged(desk: Desk) -> None:

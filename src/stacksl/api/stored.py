@@ -162,6 +162,7 @@ class Run:
             RunLocked: another process holds the run.
             StackslError: the data, the ledger or the features are not the run's own.
         """
+        from stacksl.runs.items.identity import records_of
         from stacksl.runs.session.memory import expect_room
         from stacksl.runs.session.session import Session
         from stacksl.runs.spec import RunSpec
@@ -173,6 +174,9 @@ class Run:
                 return self
             spec = RunSpec.open(self.folder, None if data is None else str(data))
             wanted = spec.with_training(settings or {})
+            if data is not None and self.folder.ledger.exists():
+                with self.ledger as ledger:  # before the state is written
+                    ledger.check_items(records_of(spec))
             if spec.settings.adapts:
                 expect_room(wanted, spec.dataset.items, spec.budget.labels)
             given: dict[str, Any] = {"labeler": labeler, "changes": settings}

@@ -91,8 +91,9 @@ class Receipt:
     Attributes:
         answer: as it was taken.
         outcome: `accepted` (and charged), `repeated` (the same was recorded before), `late`
-            (too late to be paid) or `disputed` (it contradicts the accepted answer). The
-            last two are kept uncharged, and so is a repetition with other free texts.
+            (somebody else's was accepted before, or no budget is left) or `disputed` (it
+            contradicts the accepted answer of the same labeler). The last two are kept uncharged,
+            and so is a repetition with other free texts.
         lesson: the certificate and the label to be learnt; None where nothing is to be learnt:
             of an audit, of an answer that names no candidate, of an item that was learnt before.
     """

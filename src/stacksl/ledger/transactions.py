@@ -185,7 +185,7 @@ def _settle_one(pending: Pending, answer: Answer) -> tuple[Outcome, int | None]:
         _accept(pending, state, answer)
         return "accepted", state.round if teach(pending, answer.item, answer.slot) else None
     _keep_late(pending, state, answer)
-    if state.stage != "answered":
+    if state.stage != "answered" or state.labeler != pending.private.code(answer.labeler):
         return "late", None
     return "repeated" if state.word == answer.word else "disputed", None
 

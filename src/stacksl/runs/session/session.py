@@ -230,6 +230,7 @@ class Session(Game):
             self._rounds()
             waiting = self._wait() if self.ledger.open_purchases() else None
             if waiting is None:
+                learn_named(self.spec, self, "audit")
                 self.trainer.finish()
             # It names the ledger's last row, so that `verify` detects rows that are missing.
             checkpoint(self.spec.folder, self)

@@ -22,6 +22,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     counts = _counts(folder) if ledger is None else _counted(ledger)
     labels = int(table.get("labels_now", table["labels"]))
     priced = "money_micro" in table
+    learnt = counts["learnt"] if state["state"] == "finished" else 0
     resumable = state["state"] in ("interrupted", "stopped", "failed", "waiting")
     return {
         "run": str(folder.path),
@@ -33,7 +34,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "spent": counts["spent"],
         "left": labels - counts["spent"],
         "money": _money(table, counts) if priced else None,
-        "accuracy_before": counts["right"] / counts["learnt"] if counts["learnt"] else None,
+        "accuracy_before": counts["right"] / learnt if learnt else None,
         "data": table["data"],
         "gate": table["gate"],
         "created": state.get("created"),
