@@ -136,7 +136,7 @@ def test_contradictions_are_counted_apart(waiting: Run, stacksl: Shell) -> None:
     said = stacksl("answer", "run", fill(path, wrong), "--quiet")
     assert said.code == 0
     assert "none that is new" in said.out
-    assert "Contradict  3, kept but not paid: the first answer counts" in said.out
+    assert "Contradict  3, kept but not paid (--correct replaces)" in said.out
     assert "Late" not in said.out
     assert "redicted" not in said.out
 
