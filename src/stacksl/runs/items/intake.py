@@ -17,6 +17,7 @@ from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
 LETTERS = 26
+TEXTS = "texts"  # the format of texts and frames, which are treated as a file would be
 _PATHS = ("bank", "classes", "owned", "ask_dir")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
@@ -144,7 +145,7 @@ def in_memory(
             raise DataError("a data frame has its answers in a column: give label_column=NAME")
         known = classes is not None
         found = read(table, columns=columns, classes=classes, lenient=known)
-        return replace(found, columns={}, format="memory")
+        return replace(found, columns={}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(type(items).__name__))
     listed = tuple(items)
@@ -245,7 +246,7 @@ def of_texts(
         label = known[row - 1] if known else None
         if label is not None:
             gold[items[-1].id] = _index_of(label, place, row)
-    return Dataset("items", "memory", tuple(items), gold, names)
+    return Dataset("items", TEXTS, tuple(items), gold, names)
 
 
 def _index_of(label: object, place: Mapping[str, int], row: int) -> int:
