@@ -86,7 +86,7 @@ def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
     return asked, last
 
 
-def learn_named(spec: RunSpec, game: Game, purpose: str = "train") -> None:
+def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
     """Learn the answers that name an added class, which older sheets do not offer.
 
     Those of an audit are corrected at the end of the run, so that no count of rows shows them.
@@ -94,7 +94,7 @@ def learn_named(spec: RunSpec, game: Game, purpose: str = "train") -> None:
     if spec.sources.began is None:
         return
     for each in named(game.ledger, added_classes(spec)):
-        if each.purpose != purpose:
+        if (each.purpose == "audit") != audit:
             continue
         before = game.ledger.label_of(each.item)
         lesson = game.ledger.correct(
