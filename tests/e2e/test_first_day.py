@@ -138,9 +138,10 @@ def test_the_audits_interval_holds_what_the_hidden_labels_say(
     assert (audit["low"], audit["high"]) == pytest.approx((low, high))
     with (desk.folder / "hidden.csv").open(encoding="utf-8", newline="") as file:
         hidden = {row["id"]: row["intent"] for row in csv.DictReader(file)}
-    lines = (desk.folder / "next-month.jsonl").read_text(encoding="utf-8").splitlines()
-    right = sum(row["choice"] == hidden[row["id"]] for row in map(json.loads, lines))
-    assert len(lines) == len(hidden) == SCALE.later
+    with (desk.folder / "next-month-labelled.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    right = sum(row["label"] == hidden[row["id"]] for row in rows)
+    assert len(rows) == len(hidden) == SCALE.later
     assert audit["low"] <= right / len(hidden) <= audit["high"]
     assert f"{right / len(hidden):.3f}" in printed(desk, "stacksl evaluate")[0]
 
