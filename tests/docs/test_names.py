@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import Any, get_args
 
@@ -14,7 +13,7 @@ from stacksl.lm.prompt.format import PROTOCOLS, TEMPLATES
 from stacksl.lm.scoring.normalise import NORMALISATIONS
 from stacksl.runs.settings.resolve import known_settings, settings_type
 
-from .pages_cases import PAGES, REGISTRIES, ROOT, prose, rows_under, spans
+from .pages_cases import PAGES, REGISTRIES, ROOT, prose, spans
 
 
 @pytest.mark.parametrize("page", list(PAGES))
@@ -81,24 +80,3 @@ def test_every_decision_has_its_section() -> None:
 )
 def test_every_name_of_a_language_model_is_on_its_page(names: Any) -> None:
     assert set(names) <= set(spans(PAGES["docs/lm.md"]))
-
-
-def sentences() -> set[str]:
-    """Every text in the source, with a blank for each value that is put in."""
-    found = set()
-    for path in (ROOT / "src").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant):
-                found.add(str(node.value))
-            if isinstance(node, ast.JoinedStr):
-                parts = (str(p.value) if isinstance(p, ast.Constant) else " " for p in node.values)
-                found.add("".join(parts))
-    return found
-
-
-def test_an_error_that_is_explained_is_one_that_is_said() -> None:
-    said = sentences()
-    quoted = [row[0].strip('"') for row in rows_under(PAGES["docs/lm.md"], "it says")]
-    assert len(quoted) > 10
-    for words in quoted:
-        assert any(words in text for text in said), f"nothing says '{words}'"
