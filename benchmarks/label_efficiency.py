@@ -42,10 +42,11 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.types import Label
 
 STREAMS = ("shuffled", "rare", "late")
-GATES = ("margin", "information", "contested", "llf", "first", "random")
+GATES = ("margin", "information", "reserve", "contested", "llf", "first", "random")
 NAMES = {
     "margin": "margin (default)",
     "information": "information (aim regret)",
+    "reserve": "reserve",
     "contested": "contested",
     "llf": "llf (the paper's)",
     "first": "first",
@@ -174,7 +175,7 @@ def _measure(cell: Cell) -> dict[str, Any]:
 
 
 def cells(seeds: int, quick: bool) -> list[Cell]:
-    """What is measured: six gates on three streams at 10 %, the default and random at 25 %, all.
+    """What is measured: seven gates on three streams at 10 %, the default and random at 25 %, all.
 
     With all labels every gate buys the same, so one pass serves.
     """

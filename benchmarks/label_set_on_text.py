@@ -6,7 +6,8 @@
 prompt and a candidate under 32 hashing features; `grouped` is `first` on the rows in the order of
 the file, which may have its classes one after the other. After so many labels the loss of the best
 θ in hindsight, fitted to all rows with their labels, is compared with the threshold of the
-mixture's set. Labels drawn from the softmax of that same θ are the control.
+mixture's set. Labels drawn from the softmax of that same θ are the control. Last, for the two
+classes with most rows as class heads: how many choices on 50 further rows the set certifies.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from stacksl.core import ScorerSettings, generator, make_gate
 from stacksl.core.blocks import PairFeatures
-from stacksl.core.likelihood import LabelLoss, label_loss, mixture_loss
+from stacksl.core.likelihood import LabelLoss, LikelihoodSet, label_loss, mixture_loss, refuted
 from stacksl.data import read
 from stacksl.features.hashing import HashingEncoder
 from stacksl.features.maps import TextMap
@@ -30,6 +31,7 @@ from stacksl.lab.engines import run_stream
 
 DIM, RIDGE, DELTA = 32, 1e-3, 0.05
 COUNTS = (50, 100, 200, 500, 1000)
+CHECKED = 50
 Array = np.ndarray[Any, Any]
 
 
@@ -76,8 +78,42 @@ def measured(phi: Array, labels: Array, truth: Array, gate: str) -> list[dict[st
         found.append(
             {
                 "labels": count,
+                "refuted": refuted(bought, bound, DELTA),
                 "room": level - float(bought.value(truth)),
                 "over_best": float(bought.value(truth) - bought.value(best.least())),
+            }
+        )
+    return found
+
+
+def two_classes(file: Path) -> list[dict[str, float]]:
+    """Choices certified between two classes; of their heads only w = θ_1 − θ_0 matters."""
+    dataset = read(file)
+    counts = np.bincount([dataset.answers[item.id] for item in dataset.items])
+    pair = np.argsort(-counts, kind="stable")[:2]
+    items = [item for item in dataset.items if dataset.answers[item.id] in pair]
+    items = [items[at] for at in generator(0, "two classes").permutation(len(items))]
+    side = np.array([1.0 if dataset.answers[item.id] == pair[1] else -1.0 for item in items])
+    encoder = TextMap(HashingEncoder(), dataset.classes)
+    encoder.fit(items)
+    block = encoder.transform(items)
+    rows = np.array([each.h for each in block])
+    count = len(items) - CHECKED
+    pairs = np.zeros((count, 2, encoder.dim))
+    pairs[:, 1] = -side[:count, None] * rows[:count]  # of the other class, less the gold's
+    found = []
+    for bound in (1.0, 4.0, 16.0, 64.0):
+        held = LikelihoodSet.of(LabelLoss(pairs, np.zeros((count, 2))), 2**0.5 * bound, DELTA)
+        scores = rows[count:] @ held.centre
+        proved = held.below(-np.sign(scores)[:, None] * rows[count:])
+        right = np.sign(scores) == side[count:]
+        found.append(
+            {
+                "norm_bound": bound,
+                "labels": count,
+                "certified": int(proved.sum()),
+                "right": int(right.sum()),
+                "of": CHECKED,
             }
         )
     return found
@@ -104,7 +140,8 @@ def main() -> None:
                 print(rows[-1], file=sys.stderr)
     accuracy = float((scores.argmax(axis=1) == labels).mean())
     about = {"norm": float(np.linalg.norm(truth)), "accuracy": accuracy, "candidates": phi.shape[1]}
-    text = json.dumps({"file": arguments.file.name, **about, "rows": rows}, indent=1)
+    two = two_classes(arguments.file)
+    text = json.dumps({"file": arguments.file.name, **about, "rows": rows, "two": two}, indent=1)
     if arguments.json is not None:
         arguments.json.write_text(text + "\n", encoding="utf-8")
     print(text)

@@ -2,6 +2,7 @@
 
     python benchmarks/width_error.py [--json FILE]
     python benchmarks/width_error.py --floor 20 128
+    python benchmarks/width_error.py --floor 768 --labels 20000
 
 V⁻¹ is never inverted again, so rounding adds up. The error is the largest relative error of a width
 ‖φ‖ in V⁻¹ over fresh unit vectors and over the candidates themselves, against a Cholesky factor of
@@ -76,7 +77,7 @@ def error(kept: ConfidenceSet, exact: np.ndarray[Any, Any], probes: np.ndarray[A
     return float(np.max(np.abs(kept.widths(probes) - exact) / exact))
 
 
-def residual(dim: int, ridge: float, apart: float, labels: int = REPEATS) -> float:
+def residual(dim: int, ridge: float, apart: float, labels: int) -> float:
     """The largest entry of |V⁻¹V − I| after `labels` near-duplicates of three unit vectors."""
     generator = np.random.default_rng(0)
     three = generator.normal(size=(3, dim))
@@ -92,11 +93,11 @@ def residual(dim: int, ridge: float, apart: float, labels: int = REPEATS) -> flo
     return float(np.abs(trust.gram_inv @ gram - np.eye(dim)).max())
 
 
-def floor(dims: list[int]) -> None:
-    print(f"largest entry of |V⁻¹V − I| after {REPEATS:,} rows")
+def floor(dims: list[int], labels: int) -> None:
+    print(f"largest entry of |V⁻¹V − I| after {labels:,} rows")
     for dim in dims:
         for ridge in RIDGES:
-            found = " ".join(f"{residual(dim, ridge, apart):.1e}" for apart in APART)
+            found = " ".join(f"{residual(dim, ridge, apart, labels):.1e}" for apart in APART)
             print(f"  d = {dim}, ridge {ridge:g}, apart {APART}: {found}", flush=True)
 
 
@@ -106,9 +107,10 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     parser.add_argument("--floor", type=int, nargs="+", metavar="D", help="the ridge's floor")
+    parser.add_argument("--labels", type=int, default=REPEATS, help="of --floor")
     options = parser.parse_args()
     if options.floor:
-        floor(options.floor)
+        floor(options.floor, options.labels)
         return 0
     generator = np.random.default_rng(0)
     five = unit(generator, 5)

@@ -1,51 +1,78 @@
-"""Designs blind to the answers: section 3.2 of docs/theory.md by numbers."""
+"""Designs blind to the answers: section 3.2 of docs/theory.md, for the gate `width`."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
+from stacksl.core import Learner, PairFeatures, ScorerSettings, Width, make_scorer
 from stacksl.core.confidence import radius
+from stacksl.types import Reward
 
 CANDIDATES, ROUNDS, BUDGET, DELTA, NOISE = 5, 200, 120, 0.05, 1.0
 
 
-def blind_run(seed: int, dim: int, scale: float = math.sqrt(8.0)) -> tuple[float, float, int, bool]:
-    """`width` over all pairs, about the wider end, on candidates fixed in advance.
+@dataclass
+class Played:
+    """What a run of `width` shows.
 
-    Gives the largest |Dᵀ(θ − θ*)|/‖D‖ over rounds and pairs, the largest ‖θ − θ*‖ in V over rounds,
-    the labels asked, and whether every skip cost at most γ times the level.
+    Attributes:
+        along: the largest |Dᵀ(θ − θ*)|/‖D‖ over rounds and pairs.
+        ellipsoid: the largest ‖θ − θ*‖ in V over rounds.
+        asked: what was played in asked rounds, by round.
+        own: the labels that the gate asked, not the last rule.
+        skips: the largest regret of a skipped round.
+        regret: Σ r_t of the predictions, asked rounds included.
     """
-    rng = np.random.default_rng([seed, dim])
+
+    along: float
+    ellipsoid: float
+    asked: dict[int, int]
+    own: int
+    skips: float
+    regret: float
+
+
+def level(dim: int, scale: float) -> float:
+    return scale * math.sqrt(dim * math.log1p(BUDGET / dim) / BUDGET)
+
+
+def blind_run(seed: int, dim: int, scale: float = math.sqrt(8.0), noise_seed: int = 0) -> Played:
+    """The learner with `width` on candidates fixed in advance; rewards of the end asked about."""
+    rng, noise = np.random.default_rng([seed, dim]), np.random.default_rng([noise_seed, seed, dim])
     truth = rng.normal(size=dim)
     truth /= np.linalg.norm(truth)
     phi = rng.normal(size=(ROUNDS, CANDIDATES, dim))
     phi /= np.linalg.norm(phi, axis=-1, keepdims=True)
-    level = scale * math.sqrt(dim * math.log1p(BUDGET / dim) / BUDGET)
-    gram, moment, asked = np.eye(dim), np.zeros(dim), 0
-    along, ellipsoid, safe = 0.0, 0.0, True
+    scorer = make_scorer("ridge", dim=dim, classes=None, settings=ScorerSettings(action="asked"))
+    learner = Learner(scorer, Width(scale=scale), budget=BUDGET, horizon=ROUNDS)
     first, second = np.triu_indices(CANDIDATES, 1)
-    for rows in phi:
-        inverse = np.linalg.inv(gram)
-        error = inverse @ moment - truth
+    found = Played(0.0, 0.0, {}, 0, 0.0, 0.0)
+    for t, rows in enumerate(phi):
+        inverse, error = scorer.confidence.gram_inv, scorer.theta - truth
         apart = rows[first] - rows[second]
         widths = np.sqrt(np.einsum("ij,jk,ik->i", apart, inverse, apart))
-        along = max(along, float(np.abs(apart @ error / widths).max()))
-        ellipsoid = max(ellipsoid, math.sqrt(error @ gram @ error))
-        if widths.max() > level and asked < BUDGET:
-            pair = int(widths.argmax())
-            ends = rows[[first[pair], second[pair]]]
-            wider = ends[int(np.einsum("ij,jk,ik->i", ends, inverse, ends).argmax())]
-            gram += np.outer(wider, wider)
-            moment += (wider @ truth + NOISE * rng.normal()) * wider
-            asked += 1
+        found.along = max(found.along, float(np.abs(apart @ error / widths).max()))
+        found.ellipsoid = max(found.ellipsoid, math.sqrt(error @ np.linalg.solve(inverse, error)))
+        inputs, shown = PairFeatures(rows), tuple(range(CANDIDATES))
+        values = rows @ truth
+        loss = float(values.max() - values[scorer.bounds(inputs, shown).choice])
+        found.regret += loss
+        [decision] = learner.decide([str(t)], [inputs], [shown], asked=len(found.asked))
+        if decision.status == "wanted":
+            decision = decision.reserved()
+            found.asked[t] = decision.choice
+            found.own += decision.reason == "gate"
         else:
-            values = rows @ truth
-            choice = int((rows @ (error + truth)).argmax())
-            safe &= bool(values.max() - values[choice] <= gamma() * level)
-    return along, ellipsoid, asked, safe
+            found.skips = max(found.skips, loss)
+        learner.adopt([decision], [inputs])
+        if decision.asked:
+            value = float(values[decision.choice] + NOISE * noise.normal())
+            learner.learn(decision, inputs, Reward(value))
+    return found
 
 
 def gamma() -> float:
@@ -54,12 +81,23 @@ def gamma() -> float:
 
 
 @pytest.mark.parametrize("dim", [2, 5, 10])
-def test_all_pairs_are_within_gamma_and_the_budget_never_runs_out(dim: int) -> None:
-    for seed in range(20):
-        along, _, asked, safe = blind_run(seed, dim)
-        assert along <= gamma()
-        assert 0 < asked < BUDGET
-        assert safe
+def test_all_pairs_are_within_gamma_and_regret_within_its_bound(dim: int) -> None:
+    cost = gamma() * level(dim, math.sqrt(8.0))
+    for seed in range(12):
+        played = blind_run(seed, dim)
+        assert played.along <= gamma()
+        assert 0 < played.own < BUDGET, "the gate never uses up the budget"
+        assert len(played.asked) == BUDGET, "the last rule does"
+        assert played.skips <= cost
+        assert played.regret <= cost * (ROUNDS + BUDGET / 4)
+
+
+def test_neither_asking_nor_what_is_asked_about_depends_on_answers() -> None:
+    for seed in range(4):
+        one, other = (blind_run(seed, 4, 0.9, noise_seed) for noise_seed in (0, 1))
+        assert one.asked == other.asked
+        assert one.own > 20
+        assert one.regret != other.regret, "the answers did differ"
 
 
 def test_pair_errors_do_not_grow_with_d_and_the_ellipsoid_does() -> None:
@@ -67,10 +105,11 @@ def test_pair_errors_do_not_grow_with_d_and_the_ellipsoid_does() -> None:
 
     A low level (a = 0.5) spends the whole budget in every dimension.
     """
-    small, large = (np.array([blind_run(s, dim, 0.5) for s in range(8)]) for dim in (4, 64))
-    assert (small[:, 2] == BUDGET).all()
-    assert (large[:, 2] == BUDGET).all()
-    along, ellipsoid, *_ = large.mean(axis=0) / small.mean(axis=0)
+    small, large = ([blind_run(s, dim, 0.5) for s in range(8)] for dim in (4, 64))
+    assert all(played.own == BUDGET for played in (*small, *large))
+    means = [[np.mean([getattr(p, n) for p in runs]) for n in ("along", "ellipsoid")]
+             for runs in (small, large)]  # fmt: skip
+    along, ellipsoid = np.array(means[1]) / np.array(means[0])
     assert along < 1.3
     assert 1.8 < ellipsoid < 4.5
     bounds = [radius(NOISE, dim, BUDGET, 1.0, DELTA, 1.0) for dim in (4, 64)]

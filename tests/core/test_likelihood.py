@@ -11,7 +11,13 @@ from scipy.integrate import dblquad, quad
 from scipy.optimize import minimize
 
 from stacksl.core.blocks import Array, PairFeatures
-from stacksl.core.likelihood import LabelLoss, LikelihoodSet, label_loss, mixture_loss
+from stacksl.core.likelihood import (
+    LabelLoss,
+    LikelihoodSet,
+    label_loss,
+    mixture_loss,
+    refuted,
+)
 from stacksl.core.losses import cross_entropy
 
 from .scorer_cases import pair_inputs
@@ -156,6 +162,34 @@ def test_a_set_is_never_empty() -> None:
     contrary = LabelLoss(np.concatenate([pairs, -pairs]), np.zeros((80, 2)))
     for norm in (0.1, 3.0, 100.0):
         assert float(LikelihoodSet.of(contrary, norm, 0.05).slack) >= math.log(20.0) + 0.5
+
+
+def test_what_is_certified_is_so_under_every_theta_of_the_set() -> None:
+    loss, truth = drawn(12, 200, 4, 8.0)
+    held = LikelihoodSet.of(loss, 8.0, 0.05)
+    directions = np.random.default_rng(13).normal(size=(60, 4))
+    proved = held.below(directions)
+    assert held.contains(truth)
+    assert (directions[proved] @ truth < 0.0).all()
+    reach = np.array([float(held.highest(each)[0]) for each in directions])
+    possible = reach < 0.0
+    assert not (proved & ~possible).any()
+    assert 5 <= 0.7 * possible.sum() <= proved.sum(), "most of what can be certified is"
+
+
+def test_softmax_labels_are_refuted_no_more_often_than_allowed_and_others_are() -> None:
+    held, false, moved = 0, 0, 0
+    for seed in range(40):
+        loss, truth = drawn(100 + seed, 60, 3, 4.0)
+        held += bool(LikelihoodSet.of(loss, 4.0, 0.05).contains(truth))
+        false += refuted(loss, 4.0, 0.05)
+        other, _ = drawn(200 + seed, 60, 3, 4.0)
+        both = (np.concatenate(pair) for pair in zip(_arrays(loss), _arrays(other), strict=True))
+        moved += refuted(LabelLoss(*both), 4.0, 0.05)
+    assert (held, false) == (40, 0)
+    assert moved >= 30, "θ changes half-way"
+    assert refuted(drawn(15, 60, 3, 8.0)[0], 0.5, 0.05), "S is too small"
+    assert not refuted(drawn(16, 1, 3, 1.0)[0], 1.0, 0.05), "one label says little"
 
 
 def _arrays(loss: LabelLoss) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ from stacksl.core import (
     Contested,
     Entropy,
     Information,
+    Learner,
     PairFeatures,
     ScorerSettings,
     SharedFeatures,
@@ -68,7 +69,7 @@ def test_lucb_is_the_overlap_of_the_bounds(name) -> None:
 
 def test_width_is_the_widest_pair_over_what_the_budget_can_reach() -> None:
     scorer, rows, view = taught("newton", ridge=0.5)
-    apart = rows - rows[view.choice]
+    apart = (rows[:, None] - rows).reshape(-1, D)
     squares = np.array([row @ scorer.confidence.gram_inv @ row for row in apart])
     reach = math.sqrt(D * math.log(1 + 20 / (0.5 * D)) / 20)
     gate = Width(scale=1.5, ridge=0.5)
@@ -77,6 +78,44 @@ def test_width_is_the_widest_pair_over_what_the_budget_can_reach() -> None:
     bbq = Width(exponent=0.5)
     assert statistic(bbq, view) == pytest.approx(squares.max())
     assert bbq.threshold(9.0, 0.0, CLOCK, REST) == pytest.approx(1 / math.sqrt(7))
+
+
+def test_width_asks_about_the_wider_end_by_hand() -> None:
+    """V = diag(1, 4): of a = (.4, .1), b = (0, 1), c = (−.6, −.8) the pair of b and c has .36 +
+    3.24/4, that of a and c 1 + .81/4, and b's score is the best; ‖a‖² = .1625 and ‖c‖² = .52.
+    """
+    trained = make_scorer("ridge", dim=2, classes=None, settings=ScorerSettings(action="asked"))
+    for _ in range(3):
+        trained.step(PairFeatures(np.array([[0.0, 1.0]])), (0,), 0, Reward(1.0))
+    inputs = PairFeatures(np.array([[0.4, 0.1], [0.0, 1.0], [-0.6, -0.8]]))
+    view = trained.bounds(inputs, (0, 1, 2))
+    gate = Width(exponent=0.5)
+    assert statistic(gate, view) == pytest.approx(1.0 + 0.81 / 4)
+    assert view.choice == 1
+    assert gate.asks_about(view) == 2
+    learner = Learner(trained, gate, budget=5, horizon=9)
+    [decision] = learner.decide(["x"], [inputs], [(0, 1, 2)], asked=0)
+    assert (decision.status, decision.choice) == ("wanted", 2)
+    [decision] = learner.decide(["x"], [inputs], [(0, 1, 2)], asked=5)
+    assert (decision.status, decision.choice) == ("skipped", 1)
+
+
+def test_pairs_and_ends_that_tie_give_the_first() -> None:
+    pairs = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0 + 1e-12], [2.0, 2.0 + 1e-12, 0.0]])
+    assert measures.widest_pair(pairs, np.array([1.0, 1.0, 1.0 + 1e-12])) == (2.0 + 1e-12, 0)
+    assert measures.widest_pair(pairs, np.array([1.0, 1.0, 1.1]))[1] == 2
+    assert measures.widest_pair(pairs[:1, :1], np.array([1.0])) == (-math.inf, 0)
+    assert math.isnan(measures.widest_pair(np.full((2, 2), math.nan), np.ones(2))[0])
+
+
+@pytest.mark.parametrize("name", ["ridge", "newton"])
+def test_in_class_heads_all_pairs_are_as_wide_and_none_is_asked_about(name) -> None:
+    _, _, view = taught(name, 4, action="asked")
+    assert statistic(Width(exponent=0.5), view) == pytest.approx(view.pair_widths.max() ** 2)
+    assert Width().asks_about(view) is None
+    _, _, alone = taught("ridge")
+    assert alone.against is not None
+    assert Width().asks_about(alone) in range(M)
 
 
 def test_the_reach_of_width_is_what_greedy_labels_come_to() -> None:

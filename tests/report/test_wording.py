@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.report import card, render, svg, wording
+from stacksl.report.facts import LabelSet
 from stacksl.report.quality import CurvePoint
 
 
@@ -87,6 +88,29 @@ def test_regret_bound_is_said_of_a_well_specified_world_alone(made):
     for text in (render(newton), card(newton)):
         assert "regret bound" not in text
         assert "may miss the true θ" in text
+
+
+def test_a_set_is_said_with_its_condition_or_as_refuted(made):
+    facts = made["usual"]()
+    assert wording.label_set(facts) == ""
+    held = LabelSet(300, 4.0, 0.05, 412.34, 229.71, 7, 50, refuted=False)
+    assumed = (
+        "If every label was drawn from the softmax of θᵀφ, for one θ of norm at most 4, and what "
+        "was asked and answered never depended on answers still out"
+    )
+    told = {
+        False: f"{assumed}: then with probability 95%, at every number of labels at once, that θ "
+        "has a loss of at most 412.3 nats over the first 300 labels (every such θ has at least "
+        "229.7), and the final model's choice is certified as its best on 7 of 50 items "
+        "checked. These labels do not refute the condition, but on texts nothing promises it.",
+        True: f"{assumed}, more could be said. But these labels refute it: where it holds, so poor "
+        "a fit has a probability of at most 5%. Nothing is promised.",
+    }
+    for refuted, words in told.items():
+        with_set = replace(facts, label_set=replace(held, refuted=refuted))
+        assert wording.label_set(with_set) == words
+        assert words in card(with_set)
+        assert words.replace("'", "&#39;") in render(with_set)
 
 
 def test_gates_that_do_not_look_are_not_said_to_pick_hard_items(made):

@@ -60,7 +60,8 @@ class Learner:
     the largest UCB instead, whose regret is at most 2·radius·‖φ‖ of that action, twice the half
     width of its own certificate. So the cumulative regret is at most the sum of g over the rounds
     in which no label was wanted and of upper − lower over the others. A refused round is one of
-    the latter: it keeps its choice, the largest UCB, which g does not bound.
+    the latter: it keeps its choice, the largest UCB, which g does not bound. A gate with a method
+    `asks_about` (`width`) plays that in place of the largest UCB, and no certificate bounds it.
 
     Source: paper, Algorithms 1 and 2. Deviation: the numbered decisions D1, D2, D6 of
     `docs/paper.md`; once the budget is gone the learner only predicts (with track='all' V alone
@@ -167,7 +168,7 @@ class Learner:
         verdict = forced(clock, gate.exact_spend)
         wanted = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
-        choice = view.asked_choice if wanted and view.asked_choice is not None else view.choice
+        choice = self._asked_about(view) if wanted else view.choice
         return self._certificate(
             item,
             view,
@@ -181,6 +182,14 @@ class Learner:
             skip_state=skip_state,
             status="wanted" if wanted else "skipped",
         )
+
+    def _asked_about(self, view: Bounds) -> int:
+        """a_t, the position that an asked round plays; a gate's own `asks_about` is first."""
+        if view.asked_choice is None:
+            return view.choice
+        own = getattr(self.gate, "asks_about", None)
+        position: int | None = None if own is None else own(view)
+        return view.asked_choice if position is None else position
 
     def rank(
         self, item: str, inputs: Inputs, scores: Array | None, *, asked: int, round: int

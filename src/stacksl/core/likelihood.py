@@ -216,6 +216,48 @@ class LikelihoodSet:
             scale = np.exp(root.next(np.log(np.maximum(used / self.slack, 1e-12)), far))
         return np.where(moves, bound, 0.0), theta
 
+    def below(self, directions: Array) -> NDArray[np.bool_]:
+        """Which of the (m, d) `directions` are proved to have directionᵀθ < 0 in all of one set.
+
+        No θ with directionᵀθ ≥ 0 has F below the least of F(θ) − t·directionᵀθ, for any t ≥ 0.
+        """
+        hessian = self.loss.derivatives(self.centre)[1]
+        images = np.linalg.solve(hessian, directions.T).T
+        found = np.zeros(len(directions), dtype=bool)
+        for place, (direction, image) in enumerate(zip(directions, images, strict=True)):
+            lift = float(direction @ self.centre)
+            if lift >= 0.0:
+                continue
+            pull = -lift / float(direction @ image)
+            if self.loss.value(self.centre + pull * image) <= self.level:  # there it is 0
+                continue
+            theta = self.loss.least(pull * direction, self.centre)
+            least = float(self.loss.value(theta)) - pull * float(direction @ theta)
+            found[place] = least > float(self.level)
+        return found
+
+
+def refuted(labels: LabelLoss, norm_bound: float, delta: float) -> bool:
+    """Whether no θ of norm at most S = `norm_bound` explains the n labels of one run.
+
+    Where such a θ* draws them, this is ever true with probability at most δ: e^(−`rival`) is at
+    most a law of the labels, half of it a θ of norm some 8 S, half two independent θ, before and
+    after label 2^k, of weight 1/((k + 1)(k + 2)). So θ that moves is found, and S that is too
+    small, but no other fault of the softmax.
+    """
+    count = labels.pairs.shape[0]
+    spread = norm_bound / math.sqrt(labels.pairs.shape[-1])
+    rivals = [float(mixture_loss(labels, 8.0 * spread))]
+    if count > 1:
+        power = round(math.log2(count)) - 1  # near the middle
+        parts = (slice(2**power), slice(2**power, None))
+        pieces = (LabelLoss(labels.pairs[part], labels.offset[part]) for part in parts)
+        apart = sum(float(mixture_loss(piece, spread)) for piece in pieces)
+        rivals.append(apart + math.log((power + 1) * (power + 2)))
+    rival = min(rivals) + math.log(2.0)
+    loss = LabelLoss(labels.pairs, labels.offset, norm_bound**-2.0)
+    return rival + math.log(1.0 / delta) < float(loss.value(loss.least())) - 0.5
+
 
 class _Root:
     """Where increasing functions are 0, (...,): steps of slope 2, then regula falsi (Illinois).

@@ -256,7 +256,32 @@ def _of_newton(facts: Facts) -> str:
         return ""
     return (
         ", not even for labels drawn from a softmax of linear scores: the confidence ellipsoid of "
-        "newton may miss the true θ. For such labels alone the set of stacksl.core.likelihood holds"
+        "newton may miss the true θ"
+    )
+
+
+def label_set(facts: Facts) -> str:
+    """What the set for softmax labels says, under which condition; empty where there is none."""
+    held = facts.label_set
+    if held is None:
+        return ""
+    assumed = (
+        "If every label was drawn from the softmax of θᵀφ, for one θ of norm at most "
+        f"{number(held.norm_bound)}, and what was asked and answered never depended on answers"
+        " still out"
+    )
+    sure, labels = percent(1.0 - held.delta, 0), plural(held.labels, "label")
+    if held.refuted:
+        return (
+            f"{assumed}, more could be said. But these labels refute it: where it holds, so poor a"
+            f" fit has a probability of at most {percent(held.delta, 0)}. Nothing is promised."
+        )
+    return (
+        f"{assumed}: then with probability {sure}, at every number of labels at once, that θ has a"
+        f" loss of at most {number(held.loss, 4)} nats over the first {labels}"
+        f" (every such θ has at least {number(held.least, 4)}), and the final model's choice is"
+        f" certified as its best on {count(held.certified)} of {plural(held.checked, 'item')}"
+        " checked. These labels do not refute the condition, but on texts nothing promises it."
     )
 
 

@@ -62,6 +62,9 @@ ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
 class Gate(Protocol):
     """A frozen dataclass of parameters that decides, round by round, whether to buy a label.
 
+    It may have a method `asks_about(view)` too: the position that an asked round plays under the
+    action `asked` in place of the largest UCB, or None for the latter.
+
     Attributes:
         name: its key in `GATES`.
         code: its number in compiled engines.

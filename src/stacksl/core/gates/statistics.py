@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.core.gates.rules import Clock
+from stacksl.core.gates.rules import TIE, Clock
 
 _FAR = 40.0  # standard deviations at which the normal density is 0 to a float
 _ROOT = math.sqrt(0.5)
@@ -25,17 +25,32 @@ def lucb_statistic(scores: Array, widths: Array, choice: int, width_scale: float
     return float(np.max(gaps))
 
 
-def width_statistic(
-    pair_widths: Array, choice: int, clock: Clock, dim: int, ridge: float, exponent: float
-) -> float:
-    """The widest pair, max over x of ‖φ_x − φ_x̂‖, as `width_threshold` compares it.
+def widest_pair(pairs: Array, widths: Array) -> tuple[float, int]:
+    """The largest of the (m, m) `pairs` ‖φ_x − φ_y‖, and which of its ends has the larger width.
+
+    Entries with y above x are read, and no score. Pairs, and the two ends, tie within 1e-9 of the
+    larger; the first of them is taken.
+    """
+    widest = -np.inf
+    for x in range(len(widths)):
+        for y in range(x + 1, len(widths)):
+            if not pairs[x, y] <= widest:
+                widest = pairs[x, y]
+                if math.isnan(widest):
+                    return np.nan, 0
+    for x in range(len(widths)):
+        for y in range(x + 1, len(widths)):
+            if pairs[x, y] >= widest * (1.0 - TIE):
+                return widest, y if widths[y] * (1.0 - TIE) > widths[x] else x
+    return widest, 0
+
+
+def width_statistic(widest: float, clock: Clock, dim: int, ridge: float, exponent: float) -> float:
+    """The width of the widest pair as `width_threshold` compares it.
 
     Squared under an `exponent`; where that is NaN, over √(d log(1 + B/(λd))/B), with d = `dim` and
     λ = `ridge`.
     """
-    widths = pair_widths.copy()
-    widths[choice] = -np.inf
-    widest = float(np.max(widths))
     if widest == -np.inf:
         return widest
     if not math.isnan(exponent):

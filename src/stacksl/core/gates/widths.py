@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
+import numpy as np
+
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import AT_REST
@@ -87,13 +89,16 @@ class ADPO:
 class Width:
     """The widest pair, which no label enters: ask iff it is above what the budget can reach.
 
-    With w = max over x of ‖φ_x − φ_x̂‖ in V⁻¹, the budget form (BBQ-B, the default) asks iff
+    With w the largest ‖φ_x − φ_y‖ in V⁻¹ over all presented x and y, the budget form (BBQ-B, the
+    default) asks iff
 
         w > scale·√(d log(1 + B/(λd))/B),
 
     to a factor √2 what B labels of the widest rows bring the widths of all rows of norm 1 down to,
     by the elliptical potential lemma; d is the columns of φ. With an `exponent` κ the rule is
-    BBQ's, ask iff w² > t^−κ.
+    BBQ's, ask iff w² > t^−κ. Under the action `asked` an asked round plays the end of that pair
+    with the larger width. So neither asking nor what is asked about depends on answers, and at
+    scale √8 under rewards regret has √(d log K) in place of d (`docs/theory.md`, section 3.2).
 
     Args:
         scale: a factor > 0 on the budget form; not read with an exponent.
@@ -103,10 +108,9 @@ class Width:
     Raises:
         SettingsError: a parameter is outside its range.
 
-    Source: Cesa-Bianchi, Gentile and Orabona (2009), BBQ; the budget form is ours. Deviation:
-    where two candidates are presented, the difference of their rows is BBQ's instance; where there
-    are more, the widest pair with the choice is used, so scores enter by the choice alone.
-    V is that of the labels learnt, without the row of the round itself; and there is a budget.
+    Source: Cesa-Bianchi, Gentile and Orabona (2009), BBQ; the budget form and the theorem are ours.
+    Deviation: the difference of two rows is BBQ's instance, and V has rows; V is that of the labels
+    learnt, without the row of the round itself; and there is a budget.
     """
 
     scale: float = 1.0
@@ -141,9 +145,15 @@ class Width:
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """W over the budget's level (less its scale), or w²; −inf where only x̂ is presented."""
-        return statistics.width_statistic(
-            view.pair_widths, view.choice, clock, view.dim, self.ridge, self.power
-        )
+        if view.against is None:
+            widest = float(np.max(np.delete(view.pair_widths, view.choice), initial=-math.inf))
+        else:
+            widest = _widest(view)[0]
+        return statistics.width_statistic(widest, clock, view.dim, self.ridge, self.power)
+
+    def asks_about(self, view: Bounds) -> int | None:
+        """The position of the widest pair's wider end; None where all are equally wide."""
+        return None if view.against is None else _widest(view)[1]
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """The scale, or t^−κ."""
@@ -152,3 +162,9 @@ class Width:
     def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
         """Unchanged."""
         return state
+
+
+def _widest(view: Bounds) -> tuple[float, int]:
+    assert view.against is not None
+    pairs = np.array([view.against(x) for x in range(len(view.widths))])
+    return statistics.widest_pair(pairs, view.widths)

@@ -42,6 +42,8 @@ class Bounds:
             no matrix is kept.
         volume: log det(V/λI) (nats), 0 before any label; NaN where no matrix is kept.
         prior_width: L/√λ, the largest ‖φ‖ in V⁻¹ before any label.
+        against: gives the (m,) pair widths against any position; None where all pairs are equally
+            wide, as in class heads that share a matrix.
     """
 
     presented: tuple[int, ...]
@@ -56,6 +58,7 @@ class Bounds:
     asked_choice: int | None = None
     volume: float = float("nan")
     prior_width: float = 1.0
+    against: Callable[[int], Array] | None = None
 
     @property
     def upper(self) -> Array:
@@ -101,7 +104,7 @@ def assemble(
     scores: Array,
     probabilities: Array,
     widths: Array,
-    against: Callable[[int], Array],
+    against: Callable[[int], Array] | float,
     radius: float,
     dim: int,
     settings: ScorerSettings,
@@ -111,8 +114,9 @@ def assemble(
     """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
 
     Under `asked` it is the argmax of the scores, and `asked_choice` is the argmax of the UCB.
-    `against(i)` gives the (m,) pair widths against position i; an `information` of None is the
-    choice's width squared; the action is that of `settings`; the rest is as in `Bounds`.
+    `against(i)` gives the (m,) pair widths against position i, or is the width of every pair; an
+    `information` of None is the choice's width squared; the action is that of `settings`; the rest
+    is as in `Bounds`.
 
     Raises:
         SettingsError: scores are not finite.
@@ -127,12 +131,13 @@ def assemble(
     values = scores + reach if action == "ucb" else scores
     choice = tie_argmax(values, scale, presented)
     asked_choice = tie_argmax(scores + reach, scale, presented) if action == "asked" else None
+    others = np.arange(len(scores)) != choice
     return Bounds(
         presented,
         scores,
         probabilities,
         widths,
-        against(choice),
+        against(choice) if callable(against) else np.where(others, against, 0.0),
         radius,
         dim,
         choice,
@@ -140,4 +145,5 @@ def assemble(
         asked_choice,
         volume,
         settings.feature_norm / math.sqrt(settings.ridge),
+        against if callable(against) else None,
     )

@@ -158,14 +158,13 @@ class ClassNewton(LinearScorer):
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
         common = float(inputs.h @ inputs.h) / (self.classes * self.settings.ridge)
         width = math.sqrt((1.0 - 1.0 / self.classes) * square + common)
-        pairs = np.full(len(presented), math.sqrt(2.0 * square))
         size = self.dim * self.classes
         return assemble(
             presented,
             scores,
             policy,
             np.full(len(presented), width),
-            lambda choice: np.where(np.arange(len(pairs)) == choice, 0.0, pairs),
+            math.sqrt(2.0 * square),
             current_radius(self.settings, size, self.learnt, self.rounds),
             self.dim,
             self.settings,

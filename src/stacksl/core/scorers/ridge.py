@@ -27,7 +27,6 @@ from stacksl.core.scorers.rows import (
     restored,
 )
 from stacksl.core.scorers.settings import ScorerSettings
-from stacksl.core.scorers.tracking import class_pair_widths
 from stacksl.errors import SettingsError
 from stacksl.types import Feedback, Label
 
@@ -187,14 +186,13 @@ class ClassRidge(LinearScorer):
         """Scores, policy and widths of the presented classes; changes nothing. O(d² + K d)."""
         assert isinstance(inputs, SharedFeatures)
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
-        square = float(inputs.h @ (self.confidence.gram_inv @ inputs.h))
-        widths = np.full(len(presented), math.sqrt(max(square, 0.0)))
+        square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
         return assemble(
             presented,
             scores,
             shares(scores),
-            widths,
-            lambda choice: class_pair_widths(widths, choice),
+            np.full(len(presented), math.sqrt(square)),
+            math.sqrt(2.0 * square),
             current_radius(self.settings, self.dim, self.learnt, self.rounds),
             self.dim,
             self.settings,

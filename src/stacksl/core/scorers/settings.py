@@ -20,7 +20,8 @@ LEAST_RIDGE = 1e-6
 
 V⁻¹ is updated and never inverted anew, so that its error grows with the labels and with 1/λ. After
 100,000 near-duplicates the largest entry of |V⁻¹V − I| is .016 at this λ, 14 at a hundredth of it
-(`benchmarks/width_error.py --floor 20`).
+(`benchmarks/width_error.py --floor 20`). At d = 768 it is no larger: after 20,000 near-duplicates
+9e-6 at this λ, 1e-7 at 1e-5, 7e-13 at 1 (`--floor 768 --labels 20000`).
 """
 
 
@@ -49,9 +50,9 @@ class ScorerSettings:
         track: what enters V (D2); `theta` keeps no V at all and is for `sgd` alone.
         radius_counts: the n of the radius: labels learnt, or rounds so far (as printed).
         action: the action played (D6): the largest score (`greedy`), the largest UCB (`ucb`), or
-            the largest score but on asked rounds the largest UCB (`asked`), since optimism is of
-            use only where the reward of the action is bought. See `Learner` for what the
-            certificate then bounds.
+            the largest score but on asked rounds the largest UCB, or what the gate asks about
+            (`asked`), since optimism is of use only where the reward of the action is bought. See
+            `Learner` for what the certificate then bounds.
 
     Raises:
         SettingsError: naming every value that is out of range.

@@ -146,6 +146,17 @@ def pair_norms(rows: Array, products: Array, choice: int, out: Array) -> None:
         out[x] = math.sqrt(max(total, 0.0))
 
 
+@summed
+def all_pair_norms(rows: Array, products: Array, out: Array) -> None:
+    """Set out_xy to ‖rows_x − rows_y‖ in V⁻¹ for all y above x, (m, m)."""
+    for x in range(rows.shape[0]):
+        for y in range(x + 1, rows.shape[0]):
+            total = 0.0
+            for j in range(rows.shape[1]):
+                total += (rows[y, j] - rows[x, j]) * (products[y, j] - products[x, j])
+            out[x, y] = math.sqrt(max(total, 0.0))
+
+
 @compiled
 def rank_one(gram_inv: Array, row: Array, product: Array) -> float:
     """V ← V + φφᵀ for φ = `row`, given `product` = V⁻¹φ, which is scaled in place.

@@ -14,8 +14,9 @@ from stacksl.core import confidence
 from stacksl.core.blocks import Array
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
+from stacksl.lab.engines.algebra import all_pair_norms
 from stacksl.lab.engines.compiling import allocating, compiled
-from stacksl.lab.engines.loop_state import LEARNT, ROUNDS, Certificates, Memory
+from stacksl.lab.engines.loop_state import LEARNT, ROUNDS, Certificates, Memory, Space
 from stacksl.lab.engines.plan import SGD, Plan
 
 forced = allocating(rules.forced)
@@ -38,6 +39,7 @@ _adpo_statistic = allocating(rules.adpo_statistic)
 _adpo_threshold = allocating(rules.adpo_threshold)
 _adpo_measure = allocating(rules.adpo_measure)
 _lucb_statistic = allocating(statistics.lucb_statistic)
+_widest_pair = allocating(statistics.widest_pair)
 _width_statistic = allocating(statistics.width_statistic)
 _width_threshold = allocating(statistics.width_threshold)
 _dgs_statistic = allocating(statistics.dgs_statistic)
@@ -109,15 +111,25 @@ def action_of(
 
 @compiled
 def change_to_asked(
-    plan: Plan, out: Certificates, scores: Array, widths: Array, reach: float, values: Array, t: int
+    plan: Plan, out: Certificates, space: Space, rows: Array, reach: float, t: int
 ) -> int:
-    """The largest UCB, played because round t + 1 asks; writes its part of the certificate."""
-    choice = action_of(True, scores, widths, reach, True, values)
+    """What is played because round t + 1 asks; writes its part of the certificate."""
+    if plan.gate == WIDTH:
+        choice = widest_of(space, rows)[1]
+    else:
+        choice = action_of(True, space.scores, space.widths, reach, True, space.values)
     out.choices[t] = choice
-    out.scores[t] = scores[choice]
+    out.scores[t] = space.scores[choice]
     if plan.certificates:
-        out.reaches[t] = reach * widths[choice]
+        out.reaches[t] = reach * space.widths[choice]
     return choice
+
+
+@compiled
+def widest_of(space: Space, rows: Array) -> tuple[float, int]:
+    """The widest pair of `rows` and its wider end, from the images and the widths in `space`."""
+    all_pair_norms(rows, space.products, space.small)
+    return _widest_pair(space.small, space.widths)
 
 
 @compiled
@@ -186,11 +198,12 @@ def statistic(
     radius: float,
     volume: float,
     choice: int,
-    from_policy: float = np.nan,
+    of_rows: float = np.nan,
 ) -> float:
     """The gate's g (score units); NaN where it is made of widths and they are.
 
-    `from_policy` is the entropy or the information, in nats (see `policy_statistics`).
+    `of_rows` is the entropy or the information, in nats (see `policy_statistics`), or the widest
+    pair.
     """
     if plan.gate == RANDOM:
         return _random_statistic(clock)
@@ -208,20 +221,18 @@ def statistic(
         scale = radius if np.isnan(plan.gate_width) else plan.gate_width
         return _lucb_statistic(scores, widths, choice, scale)
     if plan.gate == WIDTH:
-        return _width_statistic(
-            pair_widths, choice, clock, plan.dim, plan.gate_ridge, plan.exponent
-        )
+        return _width_statistic(of_rows, clock, plan.dim, plan.gate_ridge, plan.exponent)
     if plan.gate == AVOIDED:
         return _avoided_statistic(scores, pair_widths, choice, plan.gate_width)
     if plan.gate == DGS:
         return _dgs(plan, clock, scores, pair_widths, choice)
     if plan.gate == RESERVE:
         gap = _contested_statistic(scores, pair_widths, choice, radius)
-        return _reserve(plan, clock, gap, radius, volume, from_policy)
+        return _reserve(plan, clock, gap, radius, volume, of_rows)
     if plan.gate == INFORMATION:
-        return _bounded_information(from_policy)
+        return _bounded_information(of_rows)
     if plan.gate == ENTROPY:
-        return float(from_policy)
+        return float(of_rows)
     return float(clock.budget - clock.asked)
 
 

@@ -95,7 +95,7 @@ def _decide(
         algebra.pair_norms(rows, space.products, choice, space.pairs)
     decide.certify(plan, out, space.scores, space.widths, space.pairs, reach, choice, t)
     if decide.known(plan, verdict):
-        from_policy = policy_statistics.policy_statistic(plan, space, rows, choice, rewarded)
+        of_rows = policy_statistics.policy_statistic(plan, space, rows, choice, rewarded)
         out.statistics[t] = decide.statistic(
             plan,
             clock,
@@ -105,7 +105,7 @@ def _decide(
             reach,
             memory.volume[0],
             choice,
-            from_policy,
+            of_rows,
         )
     return choice, fresh
 
@@ -114,12 +114,12 @@ def _decide(
 def _change(
     plan: Plan, memory: Memory, space: Space, out: Certificates, rows: Array, fresh: bool, t: int
 ) -> int:
-    """The action of a round that asks, the largest UCB."""
+    """The action of a round that asks."""
     if not fresh:
         algebra.images(memory.gram_inv, rows, space.products)
         algebra.norms(rows, space.products, space.widths)
     reach = decide.reach_of(plan, memory)
-    return decide.change_to_asked(plan, out, space.scores, space.widths, reach, space.values, t)
+    return decide.change_to_asked(plan, out, space, rows, reach, t)
 
 
 @compiled

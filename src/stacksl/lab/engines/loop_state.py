@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
-from stacksl.core.gates.registry import Gate
+from stacksl.core.gates.registry import Gate, Width
 from stacksl.lab.engines.plan import NEWTON, SGD, THETA, Plan
 
 WINDOW = 200  # losses that sgd's clip level is a quantile of
@@ -121,7 +121,7 @@ def make_space(plan: Plan, candidates: int) -> Space:
     everyone, candidates = candidates, plan.present or candidates
     followed = candidates if plan.present else 0
     rows = candidates if plan.scorer == NEWTON else 0
-    side = 0 if plan.scorer == SGD else candidates
+    side = 0 if plan.scorer == SGD and plan.gate != Width.code else candidates
     return Space(
         scores=np.zeros(candidates),
         values=np.zeros(candidates),

@@ -17,7 +17,6 @@ from stacksl.core.gates.registry import (
     Gate,
     Margin,
     Reserve,
-    Width,
 )
 from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import SettingsError
@@ -139,10 +138,10 @@ class Plan(NamedTuple):
     track: int
     by_rounds: bool  # the n of the radius: rounds gone by, or labels learnt
     ucb: bool  # the largest UCB is played in every round
-    asked_choice: bool  # the largest UCB is played in asked rounds
+    asked_choice: bool  # the largest UCB, or what the gate asks about, is played in asked rounds
     gate: int
     by_widths: bool  # the gate's statistic is made of widths, pair widths or the matrix
-    by_pairs: bool  # it is made of pair widths
+    by_pairs: bool  # it is made of pair widths with the choice
     exact_spend: bool
     literal: bool
     gate_scale: float
@@ -235,7 +234,7 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
     return {
         "gate": int(gate.code),
         "by_widths": bool(gate.needs_widths),
-        "by_pairs": isinstance(gate, (Contested, ADPO, Width, Avoided, DGS, Reserve)),
+        "by_pairs": isinstance(gate, (Contested, ADPO, Avoided, DGS, Reserve)),
         "exact_spend": bool(gate.exact_spend),
         "literal": llf.literal,
         "gate_scale": float(llf.gate_scale),

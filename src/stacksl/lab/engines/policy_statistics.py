@@ -9,7 +9,7 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.core.gates import rules, statistics
 from stacksl.lab.engines.compiling import allocating, compiled, summed
-from stacksl.lab.engines.decide import ENTROPY, INFORMATION, RESERVE
+from stacksl.lab.engines.decide import ENTROPY, INFORMATION, RESERVE, WIDTH, widest_of
 from stacksl.lab.engines.loop_state import Space
 from stacksl.lab.engines.plan import NEWTON, RIDGE, Plan
 
@@ -25,9 +25,13 @@ _LEAST = -700.0  # e to that is 1e-304, still a normal number
 def policy_statistic(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> float:
     """The entropy, or the information of a label, of pair features (nats); NaN for other gates.
 
+    For the gate `width` it is the widest pair.
+
     `space` holds the scores, and for information the widths and the images of the rows.
     `rewarded` says that a `ridge` learns from rewards, whose policy is a softmax.
     """
+    if plan.gate == WIDTH:
+        return widest_of(space, rows)[0]
     if plan.gate not in (ENTROPY, INFORMATION, RESERVE):
         return np.nan
     if plan.gate != ENTROPY and plan.scorer != NEWTON:
@@ -47,6 +51,8 @@ def heads_statistic(plan: Plan, scores: Array, policy: Array, square: float) -> 
     if plan.gate == ENTROPY:
         _shares(scores, policy)
         return _entropy_statistic(policy)
+    if plan.gate == WIDTH:
+        return math.sqrt(2.0 * square) if len(scores) > 1 else -np.inf
     return square if plan.gate in (INFORMATION, RESERVE) else np.nan
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,7 @@ from stacksl.models.linear import Model
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
+from stacksl.runs.finish.label_set import label_set
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
@@ -83,6 +85,8 @@ def finish(
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
     facts = facts_of(spec, game, features, tested, state)
+    softmax = label_set(spec, game, partial(outcome.policies, spec, game, features))
+    facts = replace(facts, label_set=softmax)
     if audit is not None:
         learnt = len(game.examples.bought)
         facts = _continued(facts, _before(spec.folder), audit.number, learnt)
