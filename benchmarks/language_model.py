@@ -1,6 +1,6 @@
 """What a label buys a language model: LoRA on the sample model's own questions.
 
-    python benchmarks/language_model.py --json benchmarks/results/language_model.json --seeds 3
+    python benchmarks/language_model.py --json benchmarks/results/language_model.json --seeds 4
     python benchmarks/language_model.py --from benchmarks/results/language_model.json
     python benchmarks/language_model.py --json benchmarks/results/language_model.json --pilot \\
         --seeds 100,101,102 --cells random@0.1,random@0.25 --settings '{"objective": "stacksl"}'
@@ -208,7 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", default="3", help="how many from 0 on, or a list with commas")
+    parser.add_argument("--seeds", default="4", help="how many from 0 on, or a list with commas")
     parser.add_argument("--cells", help="GATE@SHARE,...; all if absent")
     parser.add_argument("--settings", type=json.loads, default={}, help="other than the sample's")
     parser.add_argument("--json", type=Path, help="where rows are kept; those there are not redone")
