@@ -22,8 +22,10 @@ from stacksl.report.quality import (
     Calibration,
     CalibrationBin,
     ClassRow,
+    ClassTotal,
     Confusion,
     CurvePoint,
+    OwnItems,
     TestResult,
 )
 
@@ -59,6 +61,12 @@ def hostile() -> Facts:
         title=SCRIPT,
         run="run <b>",
         classes=tuple(ClassRow(name, at, 9, 0.5, at / 10) for at, name in enumerate(names)),
+        own=OwnItems(
+            90,
+            9,
+            "test",
+            totals=tuple(ClassTotal(name, 1000, 1234, 1, 0, 12345) for name in names),
+        ),
         confusions=tuple(Confusion(names[at], names[at - 1], 3) for at in range(5)),
         contested=tuple(
             Contested(name, name * 40, name, names[at - 1], 1e-7, at + 1, True)
