@@ -142,13 +142,22 @@ def prepare(
     """
     from stacksl.features import make_features
     from stacksl.models.audit import audit_size
-    from stacksl.runs.items.intake import absolute, for_file, for_model, warnings_of_test
+    from stacksl.runs.items.intake import (
+        absolute,
+        encoder_advice,
+        for_file,
+        for_model,
+        warnings_of_test,
+        with_features,
+    )
     from stacksl.runs.items.spool import STDIN, as_stream
     from stacksl.runs.spec import RunSpec
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     if resolved.settings.adapts:
         resolved = for_model(resolved, without_data=data is None)
+    elif data is not None:
+        resolved = with_features(resolved)
     resolved = absolute(as_stream(resolved) if data == STDIN else resolved)
     wanted = resolved.settings
     if wanted.rounds is not None and data != STDIN:
@@ -174,6 +183,7 @@ def prepare(
     data, test_data = _absolute(source) or "", _absolute(test_source)
     spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
     warnings = (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings)
+    advice = (*encoder_advice(resolved), *advice)
     return Plan(spec, labeler, (*warnings, *advice), named=out is not None)
 
 
