@@ -79,6 +79,7 @@ def printed(stacksl, *words: object) -> object:
         ("evaluate", ["evaluate", "runs/first", "test.csv"]),
         ("predict --out", ["predict", "runs/first", "test.csv", "--out", "answers.jsonl"]),
         ("run --dry-run", ["run", "data.csv", "--dry-run"]),
+        ("compare", ["compare", "data.csv", "--budgets", "9", "--seeds", "2", "--quiet"]),
         ("data check", ["data", "check", "data.csv", "--against", "test.csv"]),
         ("ledger path", ["ledger", "path", "runs/first"]),
         ("ledger verify", ["ledger", "verify", "runs/first"]),
@@ -198,8 +199,10 @@ def test_an_unknown_kind_has_its_nearest_match(stacksl) -> None:
 
 def test_predictions_written_are_those_printed(stacksl, folder) -> None:
     assert stacksl("predict", "runs/first", "test.csv", "--out", "there.jsonl").code == 0
-    assert (folder / "there.jsonl").read_text() == stacksl("predict", "runs/first", "test.csv").out
-    assert not list(folder.glob(".there*"))
+    lines = stacksl("predict", "runs/first", "test.csv").out.splitlines()
+    written = [json.loads(line) for line in (folder / "there.jsonl").read_text().splitlines()]
+    assert [row["label"] for row in written] == [json.loads(line)["choice"] for line in lines]
+    assert not list(folder.glob(".*there*"))
 
 
 def test_predictions_need_no_answers_and_other_columns_are_named(stacksl, folder) -> None:

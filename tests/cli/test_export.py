@@ -86,7 +86,7 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
     said = stacksl("export", run, "--task", items, tmp_path / "out", "--json")
     assert said.code == 0, said.err
     told = json.loads(said.out)
-    assert set(told) == {"run", "merged", "task", "command"}
+    assert set(told) == {"run", "labels", "left_out", "merged", "task", "command"}
     assert told["task"]["names"] == [
         f"stacksl_{tmp_path.name}_items", f"stacksl_{tmp_path.name}_items_token_mean",
     ]  # fmt: skip
@@ -145,7 +145,7 @@ def test_a_merged_model_is_what_the_command_then_scores(stacksl, run, items, tmp
 def test_what_cannot_be_done_is_one_sentence(stacksl, run, tmp_path) -> None:
     said = stacksl("export", run)
     assert said.code == 2
-    assert "give --merge OUT for one model, or --task FILE OUT" in said.err
+    assert "--merge OUT for one model, or --task FILE OUT" in said.err
     said = stacksl("export", run, "--task", tmp_path / "gone.csv", tmp_path / "out")
     assert said.code == 2
     assert "there is no file" in said.err

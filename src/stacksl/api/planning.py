@@ -17,7 +17,7 @@ from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
 if TYPE_CHECKING:
     from stacksl.api.stored import Run
     from stacksl.data import Dataset
-    from stacksl.labelers.protocol import Labeler
+    from stacksl.labelers.protocol import Labeler, Request
     from stacksl.runs.items.sources import Sources
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.spec import RunSpec
@@ -33,6 +33,7 @@ class Plan:
         labeler: answers in place of the one that the settings name.
         warnings: sentences on unusual data and settings.
         named: whether the user named the folder.
+        rows: features of the items, (n, d), in place of those that the settings name.
         fits: whether the memory for a language model was checked and suffices.
     """
 
@@ -40,6 +41,7 @@ class Plan:
     labeler: Labeler | None
     warnings: tuple[str, ...] = ()
     named: bool = True
+    rows: Any = None
     fits: bool = False
 
     @property
@@ -97,6 +99,7 @@ class Plan:
         from stacksl.api.stored import Run
         from stacksl.data import write_rejected
         from stacksl.runs.session.session import Session
+        from stacksl.runs.session.setup import keep_rows
         from stacksl.runs.storage.state import begin
 
         if not self.fits:
@@ -112,6 +115,8 @@ class Plan:
             if self.dataset.rejected:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
             begin(folder, self.warnings, self.labeler)
+            if self.rows is not None:
+                keep_rows(spec, self.rows)
             spec.write()  # run.toml last: with it the folder is a run
         with Session.open(spec, progress or _silent, labeler=self.labeler) as session:
             session.play()
@@ -120,27 +125,34 @@ class Plan:
 
 def prepare(
     data: Any = None,
-    answers: Mapping[str, int] | Sequence[int] | None = None,
+    answers: Any = None,
     *,
     test: Any = None,
     out: str | Path | None = None,
     settings: Resolved | Mapping[str, Any] | None = None,
     labeler: Labeler | None = None,
+    classes: Sequence[str] | None = None,
+    rows: Any = None,
 ) -> Plan:
     """The plan of a run over `data`; writes nothing.
 
     Args:
-        data: a path, a data set, a list of items, or None for the built-in sample.
-        answers: the gold indices of a list of items, by id or in their order.
+        data: a path, a data set, a data frame, a list of texts or of items, or None for the
+            built-in sample.
+        answers: the labels of texts, as names or indices of classes, or the gold indices of items,
+            by id or in their order.
         test: likewise, to measure the final model on; a list of (items, answers) for items.
         out: the run's folder; `runs/DATE-NAME` where there is none.
         settings: the result of `resolve`, or a mapping of settings.
         labeler: the labeler, where it is not the one the settings name.
+        classes: of texts and frames: the names in their order.
+        rows: features of the items, (n, d), in place of those that the settings name.
 
     Raises:
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
+    from stacksl.features.given import GIVEN, by_id
     from stacksl.models.audit import audit_size
     from stacksl.runs.items.intake import (
         absolute,
@@ -158,18 +170,32 @@ def prepare(
         resolved = for_model(resolved, without_data=data is None)
     elif data is not None:
         resolved = with_features(resolved)
-    resolved = absolute(as_stream(resolved) if data == STDIN else resolved)
+    resolved = absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
     wanted = resolved.settings
-    if wanted.rounds is not None and data != STDIN:
+    if wanted.bank is not None and (data is None or _is(data, STDIN) or _path(data) is None):
+        raise SettingsError("--bank needs the questions in a file: give its path as DATA")
+    if wanted.rounds is not None and not _is(data, STDIN):
         raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
     source, test_source = _sources(data, test, wanted)
-    sources = _read_sources(data, answers, test, wanted)
+    sources = _read_sources(data, answers, test, wanted, classes)
     dataset = sources.pool
+    if source is None:  # the folder keeps the items in our own format
+        resolved = resolved.without("prompt_column", "label_column", "format")
+        wanted = resolved.settings
+    if (rows is None) == (wanted.features == GIVEN):
+        raise SettingsError("features 'given' are for Python: stacksl.run(..., features=X)")
+    if rows is not None:
+        by_id([item.id for item in dataset.items], rows)
+        if sources.test is not None:
+            raise SettingsError(
+                "a test set has no features of its own here: leave test= out, and give them to"
+                " Run.evaluate(items, answers, features=X)"
+            )
     if not wanted.adapts:  # refused early
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
     rounds = _rounds(sources)
     budget = parse_budget(wanted.budget, rounds, wanted.price)
-    if data is not None and source is not None:
+    if data is not None and not _is(data, STDIN):
         resolved = for_file(resolved, dataset, budget.labels)
         wanted = resolved.settings
     advice = _recipe_advice(resolved.preset, budget.labels / rounds)
@@ -184,7 +210,7 @@ def prepare(
     spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
     warnings = (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings)
     advice = (*encoder_advice(resolved), *advice)
-    return Plan(spec, labeler, (*warnings, *advice), named=out is not None)
+    return Plan(spec, labeler, (*warnings, *advice), named=out is not None, rows=rows)
 
 
 def _rounds(sources: Sources) -> int:
@@ -197,14 +223,17 @@ def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str 
     from stacksl.runs.items.spool import STDIN
 
     own = QUESTIONS if settings.adapts else SAMPLE
-    source = own if data is None else None if data == STDIN else _path(data)
+    source = own if data is None else None if _is(data, STDIN) else _path(data)
     return source, own if data is None and test is None else _path(test)
 
 
-def _read_sources(data: Any, answers: Any, test: Any, settings: Settings) -> Sources:
+def _read_sources(
+    data: Any, answers: Any, test: Any, settings: Settings, names: Sequence[str] | None
+) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
     from stacksl.runs.items.intake import LETTERS, answered, in_memory, like, within
-    from stacksl.runs.items.sources import Sources, given_classes, load, load_owned, load_test
+    from stacksl.runs.items.reading import given_classes, load_owned, load_test
+    from stacksl.runs.items.sources import Sources, load
     from stacksl.runs.items.spool import STDIN, spooled
 
     source, held = _sources(data, test, settings)
@@ -212,7 +241,12 @@ def _read_sources(data: Any, answers: Any, test: Any, settings: Settings) -> Sou
     if source is not None:
         sources = load(source, held, settings, classes=classes)
     else:
-        pool = spooled(settings, classes) if data == STDIN else in_memory(data, answers)
+        known = names if classes is None else classes.names
+        pool = (
+            spooled(settings, classes)
+            if _is(data, STDIN)
+            else in_memory(data, answers, classes=known, columns=_columns(settings))
+        )
         if settings.adapts and settings.protocol == "letter":
             pool = within(pool, LETTERS)
         tested = None if held is None else load_test(held, pool, settings)
@@ -220,7 +254,8 @@ def _read_sources(data: Any, answers: Any, test: Any, settings: Settings) -> Sou
         sources = Sources.of(pool, tested, owned, () if classes is None else classes.descriptions)
     if test is not None and held is None:
         pair = isinstance(test, tuple) and len(test) == 2
-        sources = replace(sources, test=in_memory(*test) if pair else in_memory(test, None))
+        tested = in_memory(*(test if pair else (test,)), classes=sources.pool.classes)
+        sources = replace(sources, test=tested)
     if sources.test is not None:
         sources = replace(sources, test=answered(like(sources.test, sources.pool.classes)))
     return sources
@@ -228,43 +263,58 @@ def _read_sources(data: Any, answers: Any, test: Any, settings: Settings) -> Sou
 
 def run(
     items: Any = None,
-    answers: Mapping[str, int] | Sequence[int] | None = None,
+    answers: Any = None,
     *,
     budget: str | float = "0.1",
     test: Any = None,
     out: str | Path | None = None,
     preset: str | None = None,
-    labeler: Labeler | str | None = None,
+    labeler: Labeler | Callable[[Request], Any] | str | None = None,
+    classes: Sequence[str] | str | Path | None = None,
+    features: Any = None,
     progress: Callable[[Progress], None] | None = None,
     **settings: Any,
 ) -> Run:
     """Adapt a model to `items` with at most `budget` labels.
 
     Args:
-        items: a path, a data set, a list of `Item`, or None for the built-in sample.
-        answers: the gold indices of a list of items, by id or in their order; the labeler `oracle`
-            reveals one only when it is bought.
+        items: a path, a data frame of pandas or polars, a `datasets.Dataset`, a list of texts or
+            of `Item`, or None for the built-in sample.
+        answers: the labels of texts, as names or indices of classes, or the gold indices of items,
+            by id or in their order; the labeler `oracle` reveals one only when it is bought.
         budget: a fraction below 1, a count from 2, `"$40"` with `price=`, or `"all"`.
         test: a path, or (items, answers), to measure the final model on.
         out: the run's folder; `runs/DATE-NAME` where there is none.
         preset: a named layer of settings, such as `paper`.
-        labeler: a name such as `oracle` or `noisy:0.1`, or an object with the labeler protocol.
+        labeler: a name such as `oracle` or `file`, an object with the labeler protocol, or a
+            function of a request that returns a candidate, its index, or None.
+        classes: the names of the classes in their order, or a file of them.
+        features: `hashing` or `sentences:NAME_OR_DIR`, or an array with a row for each item.
         progress: called with the progress of the run.
         settings: any field of `stacksl.Settings`.
 
     Raises:
         StackslError: one sentence on what is wrong.
     """
-    from stacksl.labelers.protocol import Labeler
+    from stacksl.features.given import GIVEN
+    from stacksl.labelers.function import as_labeler
 
     who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
-    if who is not None and not isinstance(who, Labeler):
-        raise SettingsError(
-            "labeler should be a name such as 'oracle', or an object with a name, repeatable, ask"
-            f" and answers, got {who!r}"
-        )
-    resolved = resolve({"budget": budget, "labeler": name, **settings}, preset=preset)
-    plan = prepare(items, answers, test=test, out=out, settings=resolved, labeler=who)
+    if hasattr(features, "__array__") or isinstance(features, list):
+        rows, features = features, GIVEN
+    else:
+        rows = None
+    listed = None if classes is None or isinstance(classes, str | Path) else [*map(str, classes)]
+    named = str(classes) if isinstance(classes, str | Path) else None
+    flags = {"budget": budget, "labeler": name, "features": features, "classes": named, **settings}
+    for each, value in flags.items():
+        if hasattr(value, "__array__"):
+            raise SettingsError(f"{each} should be one value, got a {type(value).__name__}")
+    resolved = resolve(flags, preset=preset)
+    plan = prepare(
+        items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
+        classes=listed, rows=rows,
+    )  # fmt: skip
     return plan.start(progress)
 
 
@@ -283,6 +333,16 @@ def _recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
 
 def _silent(progress: Progress) -> None:
     """Ignore progress."""
+
+
+def _is(data: Any, word: str) -> bool:
+    """Whether `data` is a `word`; a data frame must not be compared with one."""
+    return isinstance(data, str) and data == word
+
+
+def _columns(settings: Settings) -> dict[str, str]:
+    named = {"prompt": settings.prompt_column, "label": settings.label_column}
+    return {role: name for role, name in named.items() if name is not None}
 
 
 def _path(data: Any) -> str | None:
@@ -308,8 +368,7 @@ def _check_labeler(settings: Settings, sources: Sources) -> None:
     if settings.labeler == FILE:
         expect_free(settings)
         return
-    answers = sources.dataset.answers
-    make_labeler(settings.labeler, answers=answers, sizes=sources.sizes, seed=settings.seed)
+    make_labeler(settings.labeler, answers=sources.told, sizes=sources.sizes, seed=settings.seed)
 
 
 def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:

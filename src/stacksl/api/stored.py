@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stacksl.errors import RunError, StackslError
+from stacksl.errors import RunError
 from stacksl.runs.storage.folder import RunFolder
 
 if TYPE_CHECKING:
-    from stacksl.labelers.protocol import Labeler
+    from stacksl.api.labelling import Labelled
+    from stacksl.data import Dataset
+    from stacksl.labelers.protocol import Labeler, Request
     from stacksl.ledger.ledger import Ledger
     from stacksl.models.adapted import AdaptedModel
     from stacksl.models.linear import Model
     from stacksl.runs.changes.change import Outcome
+    from stacksl.runs.changes.correcting import Correction
     from stacksl.runs.changes.freeing import Annotator
-    from stacksl.runs.items.sources import Reading
+    from stacksl.runs.items.reading import Reading
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.session.answering import Received
 
@@ -92,33 +96,79 @@ class Run:
         return status_of(self.folder)
 
     def predict(
-        self, data: Any, progress: Callable[[int, int], None] | None = None
+        self,
+        data: Any,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        features: Any = None,
     ) -> Iterator[dict[str, Any]]:
-        """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`."""
-        from stacksl.runs.items.sources import read_again
+        """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`.
 
-        items = data if _path(data) is None else read_again(self.folder, self.reading, data).items
-        return self.model.predict(list(getattr(items, "items", items)), progress)
+        Args:
+            data: a path, a data frame, a data set, or a list of texts or of items.
+            progress: called with (done, total).
+            features: (n, d), of a run whose features were given as an array.
+        """
+        from stacksl.models.linear import Model
+
+        items, model = self._again(data).items, self.model
+        if features is not None and isinstance(model, Model):
+            model = model.with_rows([item.id for item in items], features)
+        return model.predict(items, progress)
+
+    def _again(self, data: Any, answers: Any = None) -> Dataset:
+        """What is in a file or in memory, read as the run's data was."""
+        from stacksl.runs.items.intake import again_in_memory
+        from stacksl.runs.items.reading import read_again
+
+        if _path(data) is not None:
+            return read_again(self.folder, self.reading, data)
+        return again_in_memory(data, answers, self.reading)
+
+    def label(
+        self, path: str | Path, dataset: Dataset, progress: Callable[[int, int], None] | None = None
+    ) -> Labelled:
+        """The rows of a file that was read as `dataset`, with label, confidence and source."""
+        from stacksl.api.labelling import label_file
+
+        return label_file(self, path, dataset, progress)
+
+    def label_own(self, progress: Callable[[int, int], None] | None = None) -> Labelled:
+        """The rows of the run's own files, with people's answers or the model's.
+
+        Raises:
+            RunError: the run has not finished.
+        """
+        from stacksl.api.labelling import label_own
+
+        return label_own(self, progress)
+
+    def labels(self) -> Labelled:
+        """The answers that were bought, with text, labeler, time and price."""
+        from stacksl.api.labelling import human_labels
+
+        return human_labels(self)
 
     def evaluate(
         self,
         data: Any,
-        answers: Mapping[str, int] | Sequence[int] | None = None,
+        answers: Any = None,
         progress: Callable[[int, int], None] | None = None,
+        *,
+        features: Any = None,
     ) -> dict[str, Any]:
         """The final model on items with answers: `n, accuracy, macro_f1, interval` and more.
 
-        An unusable row counts as wrong.
+        An unusable row counts as wrong. The arguments are those of `predict`, with `answers` as
+        `stacksl.run` takes them.
         """
         from stacksl.models.evaluation import evaluate
-        from stacksl.runs.items.intake import in_memory, like
-        from stacksl.runs.items.sources import read_again
+        from stacksl.models.linear import Model
 
-        if _path(data) is not None:
-            dataset = read_again(self.folder, self.reading, data)
-        else:
-            dataset = like(in_memory(data, answers), self.reading.classes)
-        return {"run": str(self.path), **evaluate(self.model, dataset, progress).row()}
+        dataset, model = self._again(data, answers), self.model
+        if features is not None and isinstance(model, Model):
+            model = model.with_rows([item.id for item in dataset.items], features)
+        return {"run": str(self.path), **evaluate(model, dataset, progress).row()}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.
@@ -146,7 +196,7 @@ class Run:
         progress: Callable[[Progress], None] | None = None,
         *,
         data: str | Path | None = None,
-        labeler: Labeler | None = None,
+        labeler: Labeler | Callable[[Request], Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Run:
         """Continue an interrupted run, to the same result.
@@ -162,6 +212,7 @@ class Run:
             RunLocked: another process holds the run.
             StackslError: the data, the ledger or the features are not the run's own.
         """
+        from stacksl.labelers.function import as_labeler
         from stacksl.runs.session.memory import expect_room
         from stacksl.runs.session.session import Session
         from stacksl.runs.spec import RunSpec
@@ -175,7 +226,7 @@ class Run:
             wanted = spec.with_training(settings or {})
             if spec.settings.adapts:
                 expect_room(wanted, spec.dataset.items, spec.budget.labels)
-            given: dict[str, Any] = {"labeler": labeler, "changes": settings}
+            given: dict[str, Any] = {"labeler": as_labeler(labeler), "changes": settings}
             with Session.open(spec, progress or _silent, held=True, **given) as session:
                 session.play()
         return self
@@ -191,17 +242,37 @@ class Run:
         return bool(finished) and self.folder.has_results()
 
     def answer(
-        self, *files: str | Path, progress: Callable[[Progress], None] | None = None
+        self,
+        *files: str | Path,
+        correct: Sequence[Correction] | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> Received:
         """Read answers from filled-in sheets, and continue until more answers are needed.
 
+        Args:
+            files: the sheets.
+            correct: what `corrections` listed of them, if accepted answers are to be replaced.
+            progress: called with the progress of the run.
+
         Raises:
-            RunError: the labels of this run do not come from people.
+            RunError: the labels of this run do not come from people, or the corrections are not
+                those listed.
             DataError: a file cannot be read; no answer was taken then.
         """
+        from stacksl.runs.changes.correcting import record_corrections
         from stacksl.runs.session.answering import answer
 
-        return answer(self.folder, [Path(file) for file in files], progress or _silent)
+        folder, paths = self.folder, [Path(file) for file in files]
+        if correct is None:
+            return answer(folder, paths, progress or _silent)
+        record = partial(record_corrections, folder, paths, correct)
+        return answer(folder, paths, progress or _silent, record)
+
+    def corrections(self, *files: str | Path) -> list[Correction]:
+        """The accepted answers that their annotators give otherwise in these sheets."""
+        from stacksl.runs.changes.correcting import list_corrections
+
+        return list_corrections(self.folder, [Path(file) for file in files])
 
     def people(
         self,
@@ -211,9 +282,12 @@ class Run:
         free: str | bool = False,
         keys: Sequence[str] = (),
         drop: bool = False,
+        set_aside: str | Sequence[str] = (),
+        keep: str | Sequence[str] = (),
+        buy_anew: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> int:
-        """Free rows that were handed out, and mark annotators as away; gives how many rows.
+        """Free rows that were handed out, and say whose answers count; gives how many rows.
 
         Freed rows are handed out again.
 
@@ -224,17 +298,24 @@ class Run:
             keys: free these rows alone.
             drop: buy other items instead of freed rows; rows of the audit are handed out again
                 in any case.
+            set_aside: annotators none of whose answers is trained on or measures an audit that
+                was not shown yet; they get no rows, and those they have are freed.
+            keep: annotators whose answers count again, those that were held as well.
+            buy_anew: buy one more label of each item that `left_out` counts.
             progress: called with the progress of the run.
 
         Raises:
             RunError: the run is not answered by people, no such row is open, an annotator is
                 unknown, or no annotator would be left.
         """
-        from stacksl.runs.changes.freeing import free_rows
+        from stacksl.runs.changes.freeing import decide, free_rows
 
         absent, present = _several(away), _several(back)
+        aside, kept = _several(set_aside), _several(keep)
         freed = free_rows(self.folder, away=absent, back=present, free=free, keys=keys, drop=drop)
-        if freed or absent:
+        if aside or kept or buy_anew:
+            freed += decide(self.folder, aside=aside, keep=kept, anew=buy_anew)
+        if freed or absent or aside or kept or buy_anew:
             self.resume(progress)
         return freed
 
@@ -243,6 +324,12 @@ class Run:
         from stacksl.runs.changes.freeing import people
 
         return people(self.folder)
+
+    def left_out(self) -> tuple[int, int | None]:
+        """Items with answers set aside alone; micro-units of one more label of each, if priced."""
+        from stacksl.runs.changes.freeing import left_out
+
+        return left_out(self.folder)
 
     def change(
         self,
@@ -256,7 +343,7 @@ class Run:
         later: bool = False,
         dry_run: bool = False,
         agreed: Outcome | None = None,
-        labeler: Labeler | None = None,
+        labeler: Labeler | Callable[[Request], Any] | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Outcome:
         """Change the run, in any combination, and continue it; gives the outcome of the change.
@@ -283,6 +370,7 @@ class Run:
             DataError: a file cannot be read as the run's own was, or has ids that are taken.
             RunError: the run has not asked for a label yet, or does not allow the change.
         """
+        from stacksl.labelers.function import as_labeler
         from stacksl.runs.changes.change import Change, change_run, preview
         from stacksl.runs.storage.state import expect_labeler
 
@@ -299,7 +387,7 @@ class Run:
         if dry_run:
             return preview(self.folder, wanted)
         if not later:
-            expect_labeler(self.folder, labeler)
+            expect_labeler(self.folder, as_labeler(labeler))
         found = change_run(self.folder, wanted, agreed)
         if not later:
             self.resume(progress, labeler=labeler)
@@ -324,25 +412,6 @@ class Run:
         from stacksl.runs.spec import RunSpec
 
         return replay_run(RunSpec.open(self.folder))
-
-
-def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
-    """The status of each run under `folder`, newest first."""
-    root = Path(folder)
-    if not root.is_dir():
-        return []
-    found = [path.parent for path in root.glob("*/run.toml")]
-    found.sort(key=lambda path: (path / "run.toml").stat().st_mtime, reverse=True)
-    return [_status_or_fault(path) for path in found]
-
-
-def _status_or_fault(path: Path) -> dict[str, Any]:
-    """A run's status, or the fault for one that cannot be read."""
-    try:
-        return Run(path).status()
-    except StackslError as fault:
-        counts = dict.fromkeys(("rounds", "budget", "asked", "left", "money"))
-        return {"run": str(path), "state": "unreadable", **counts, "sentence": str(fault)}
 
 
 def _silent(progress: Progress) -> None:

@@ -11,6 +11,7 @@ from stacksl.cli import options
 from stacksl.cli.examples import examples, prose
 from stacksl.cli.verbs import (
     change,
+    compare,
     data,
     export,
     forget,
@@ -79,6 +80,7 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),
     ("ledger replay", "Look", ledger.replay),
+    ("compare", "Research", compare.compare),
     ("reproduce", "Research", reproduce.reproduce),
 )
 

@@ -34,6 +34,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Questions as they come, the next thousand of them:",
             "stacksl run - --rounds 1000 --classes classes.txt --labeler file < questions.jsonl",
         ),
+        (
+            "Rank the answers of a bank, of which each question names one by id or text:",
+            "stacksl run faq.csv --bank answers.csv --features sentences:minilm --budget 400",
+        ),
         ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
         (
             "An earlier run again, with another seed:",
@@ -45,6 +49,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         (
             "Of several, with the result as JSON:",
             "stacksl answer runs/first 0001-anna.xlsx 0001-ben.xlsx --json",
+        ),
+    ),
+    "compare": (
+        (
+            "What would a strategy have bought on labels that are there?",
+            "stacksl compare labelled.csv --budgets 100,200,500",
+        ),
+        (
+            "Beside those of other libraries (pip install 'stacksl[bench]'):",
+            "stacksl compare labelled.csv --strategies coverage,typiclust,badge --seeds 10",
         ),
     ),
     "change": (
@@ -109,8 +123,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "predict": (
         ("One JSON object a line, on stdout:", "stacksl predict runs/first new.csv"),
         (
-            "Into a file, which appears once it is complete:",
-            "stacksl predict runs/first new.csv --out answers.jsonl",
+            "The file's rows with a label each, for a spreadsheet:",
+            "stacksl predict runs/first new.csv --out new-labelled.xlsx",
+        ),
+        (
+            "From and to other programs:",
+            "stacksl predict runs/first - --out -",
+        ),
+        (
+            "The run's own items; people's answers are kept:",
+            "stacksl predict runs/first --own --out labelled.csv",
         ),
     ),
     "size": (
@@ -124,6 +146,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "export": (
+        ("What people answered, with time and price:", "stacksl export runs/first --labels a.csv"),
         ("One model, base and adapter:", "stacksl export runs/first --merge out"),
         ("A task of lm-eval:", "stacksl export runs/first --task test.jsonl task"),
     ),

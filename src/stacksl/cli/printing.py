@@ -96,6 +96,15 @@ def spent(amounts: Mapping[str, float] | None) -> str | None:
     return f"{paid} of {most}"
 
 
+def measured(result: Mapping[str, Any] | None) -> str | None:
+    """An accuracy with its interval, of `test` or `audit` in a status; None where there is none."""
+    if result is None:
+        return None
+    low, high = result["interval"]
+    shown = f"(95 % interval {low:.3f} to {high:.3f}, {result['n']:,} items)"
+    return f"{share(result['accuracy'])} {shown}"
+
+
 def warn(sentences: Iterable[str]) -> None:
     """Warnings, one a line, on stderr."""
     for sentence in sentences:

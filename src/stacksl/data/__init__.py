@@ -1,22 +1,30 @@
 """Files and hubs to (items, answers), and back."""
 
 from stacksl.data.checking import check, overlap
-from stacksl.data.classes import Classes, read_classes, write_classes
+from stacksl.data.classes import Bank, Classes, read_bank, read_classes, write_classes
 from stacksl.data.dataset import Dataset, Rejected
-from stacksl.data.reading import read
+from stacksl.data.hub import table_of
+from stacksl.data.reading import read, rows_of
 from stacksl.data.sample import sample
-from stacksl.data.writing import write, write_rejected
+from stacksl.data.writing import TABLES, kind_of_table, write, write_rejected, write_table
 
 __all__ = [
+    "TABLES",
+    "Bank",
     "Classes",
     "Dataset",
     "Rejected",
     "check",
+    "kind_of_table",
     "overlap",
     "read",
+    "read_bank",
     "read_classes",
+    "rows_of",
     "sample",
+    "table_of",
     "write",
     "write_classes",
     "write_rejected",
+    "write_table",
 ]

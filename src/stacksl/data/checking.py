@@ -10,7 +10,7 @@ from stacksl.data.columns import find
 from stacksl.data.dataset import Dataset
 from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table
-from stacksl.data.values import one_line
+from stacksl.data.values import listed, one_line
 from stacksl.types import Item
 
 LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
@@ -41,10 +41,13 @@ def _understood(dataset: Dataset) -> Iterator[str]:
     if dataset.columns:
         roles = (f"{role} from '{column}'" for role, column in dataset.columns.items())
         yield f"columns: {', '.join(roles)}"
+    if dataset.unused:
+        yield f"columns not used: {listed(dataset.unused)}"
     yield _options(dataset)
     answers = len(dataset.answers)
     left = f", {dataset.unlabelled:,} without" if dataset.unlabelled else ""
-    yield f"answers: {answers:,} of {len(dataset.items):,} items have one{left}"
+    counted = f"{answers:,} of {len(dataset.items):,} items have one{left}"
+    yield f"answers: {counted if answers or dataset.unknown else 'no item has one'}"
 
 
 def _options(dataset: Dataset) -> str:
@@ -52,6 +55,8 @@ def _options(dataset: Dataset) -> str:
         sizes = Counter(len(item.candidates) for item in dataset.items)
         each = ", ".join(f"{k} ({_items(n)})" for k, n in sorted(sizes.items())[:8])
         return f"options an item: {each}{' and more' if len(sizes) > 8 else ''}"
+    if not dataset.answers:
+        return f"classes: {len(dataset.classes)}"
     counts = Counter(dict.fromkeys(range(len(dataset.classes)), 0))
     counts.update(dataset.answers.values())
     (most, high), (least, low) = counts.most_common(1)[0], counts.most_common()[-1]

@@ -38,6 +38,16 @@ def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
     return dict(columns or {})
 
 
+def plain_columns(usual: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
+    """The `usual` columns by role, with a plain name for a prompt that the file does not have."""
+    found = dict(usual)
+    plain = {name.lower().strip(): name for name in reversed(columns)}
+    if "prompt" in found and found["prompt"] not in columns:
+        names = ("text", "prompt", "question")
+        found["prompt"] = next((plain[n] for n in names if n in plain), found["prompt"])
+    return found
+
+
 def find(role: str, columns: Sequence[str]) -> str | None:
     """The column whose name says that it holds `role`, in any case of letters."""
     lower = {name.lower().strip(): name for name in reversed(columns)}

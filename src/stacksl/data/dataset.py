@@ -44,6 +44,7 @@ class Dataset:
             the format fixes the names and none was overridden.
         rejected: rows that were set aside.
         warnings: sentences on what is odd but usable.
+        unused: the columns that are not read.
         unknown: item id to a label outside `classes`; such items have no answer (only where
             `read` was given classes and is lenient).
     """
@@ -56,6 +57,7 @@ class Dataset:
     columns: Mapping[str, str] = field(default_factory=dict)
     rejected: tuple[Rejected, ...] = ()
     warnings: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -1,8 +1,8 @@
-"""Data sets of the Hugging Face hub, and local ones in its form, as tables (extra `hub`)."""
+"""Data sets of the Hugging Face hub (extra `hub`) and data frames, as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, islice
 from pathlib import Path
@@ -40,10 +40,29 @@ def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
         raise DataError(f"'{spec}' has no split '{split}': it has {', '.join(loaded)}") from None
     except Exception as error:  # its message may quote the data
         raise DataError(f"the data set '{spec}' cannot be loaded: {_why(error)}") from error
-    rows = _rows(loaded)
+    return f"{Path(name).name}-{split}", nullcontext(
+        _table("hub", loaded.column_names, _rows(loaded))
+    )
+
+
+def table_of(frame: Any) -> Table | None:
+    """The table of a data frame of pandas or polars, or of a `datasets.Dataset`; else None."""
+    columns = getattr(frame, "column_names", None)
+    if isinstance(columns, list) and hasattr(frame, "features"):
+        return _table("memory", columns, _rows(frame))
+    columns = getattr(frame, "columns", None)
+    if columns is None or not (hasattr(frame, "to_dicts") or hasattr(frame, "to_dict")):
+        return None
+    names = [str(name) for name in columns]
+    polars = hasattr(frame, "to_dicts")
+    records = frame.to_dicts() if polars else frame.to_dict("records")
+    rows = (Row(n, {str(k): v for k, v in each.items()}) for n, each in enumerate(records, 1))
+    return _table("memory", names, rows)
+
+
+def _table(container: str, columns: Sequence[str], rows: Iterator[Row]) -> Table:
     head = tuple(islice(rows, LOOK))
-    table = Table("hub", tuple(loaded.column_names), head, chain(head, rows))
-    return f"{Path(name).name}-{split}", nullcontext(table)
+    return Table(container, tuple(columns), head, chain(head, rows))
 
 
 def _why(error: Exception) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from stacksl.data.assembly import Assembled, assemble
 from stacksl.data.checking import warnings_of
-from stacksl.data.columns import check_roles
+from stacksl.data.classes import Bank
+from stacksl.data.columns import check_roles, plain_columns
 from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.detection import SHAPES, shape_of
 from stacksl.data.files import container_of, head_of, stem
@@ -18,17 +20,20 @@ from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table, open_table
 from stacksl.data.values import one_line
 from stacksl.errors import DataError, SettingsError, unknown_name
+from stacksl.types import Item
 
-_GUESSED = ("classes", "options")  # shapes whose columns are not fixed by the format
+_GUESSED = ("classes", "options", "bank")  # shapes whose columns are not fixed by the format
 CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")
 
 
 def read(
-    path: str | Path,
+    path: str | Path | Table,
     *,
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
+    usual: Mapping[str, str] | None = None,
     classes: Sequence[str] | None = None,
+    bank: Bank | None = None,
     max_candidates: int = 2000,
     seed: int = 0,
     strict: bool = False,
@@ -38,14 +43,19 @@ def read(
     """The items and answers in a file, recognised by its content and then by its name.
 
     Args:
-        path: the file; or `hf:NAME` for a dataset of the Hugging Face hub (extra `hub`).
+        path: the file; or `hf:NAME` for a dataset of the Hugging Face hub (extra `hub`); or rows
+            in memory.
         format: overrides what is recognised: a container (`csv`, `tsv`, `jsonl`, `json`,
             `parquet`), a shape (`native`, `medqa`, `options`, `mmlu`, `preferences`, `classes`),
             or both as `csv:classes`.
         columns: overrides what is guessed: `prompt`, `label`, `id` or `candidates` to a column.
+        usual: the columns of an earlier file of the kind, for roles that `columns` does not name.
+            Where the file has no such prompt, its column `text`, `prompt` or `question` is read.
         classes: a label set known before (a model's): labels are mapped to it, every item's
             candidates is it, and no label column is needed.
-        max_candidates: items with more options are set aside.
+        bank: the answers that all items choose from: each item's candidates is `bank.texts`, and
+            a label is the text or the id of one.
+        max_candidates: items with more options are set aside; a bank may be of any size.
         seed: permutes the responses of preference files, together with the item's id.
         strict: the first unusable row is an error.
         lenient: rows are set aside however many they are (while one is left), and an item with a
@@ -64,29 +74,56 @@ def read(
     container, wanted = _format(format)
     given = check_roles(columns)
     known = _class_tuple(classes)
-    if str(path).startswith("hf:") or container == "hub":
-        from stacksl.data.hub import open_hub
-
-        name, opened = open_hub(str(path))
-    else:
-        path = Path(path)
-        head = head_of(path)
-        name = stem(path)
-        opened = open_table(path, container or container_of(path, head), head)
+    name, opened = _opened(path, container)
     with _one_sentence(), _uncollected(), opened as table:
-        shape = shape_of(table, wanted, given, seed, known)
+        given = {**plain_columns(check_roles(usual), table.columns), **given}
+        shape = shape_of(table, wanted, given, seed, known, bank)
         result = assemble(
             table.rows,
             shape,
             classes=known,
+            bank=None if bank is None else bank.texts,
             max_candidates=max_candidates,
             strict=strict,
             lenient=lenient,
             guessed="label" not in given,
         )
-        _check_enough(str(path), result, lenient)
+        _check_enough("the data" if isinstance(path, Table) else f"'{path}'", result, lenient)
     warnings = warnings_of(table, shape, result, given) if warn else ()
     return _dataset(name, table, shape, result, given, tuple(map(one_line, warnings)))
+
+
+def _opened(
+    path: str | Path | Table, container: str | None
+) -> tuple[str, AbstractContextManager[Table]]:
+    """The name of a file or dataset, and its table while a context lasts."""
+    if isinstance(path, Table):
+        return "items", nullcontext(path)
+    if str(path).startswith("hf:") or container == "hub":
+        from stacksl.data.hub import open_hub
+
+        return open_hub(str(path))
+    path = Path(path)
+    head = head_of(path)
+    return stem(path), open_table(path, container or container_of(path, head), head)
+
+
+def rows_of(
+    path: str | Path, dataset: Dataset
+) -> tuple[tuple[str, ...], list[tuple[Mapping[str, Any], Item | None]]]:
+    """The columns of the file that `dataset` was read from, and all of its rows.
+
+    Returns:
+        The names of the columns, and each row's values with the item that was read from it, or
+        None where the row was set aside.
+    """
+    left_out = {each.row for each in dataset.rejected}
+    items = iter(dataset.items)
+    _, opened = _opened(path, dataset.format.partition(":")[0])
+    with _one_sentence(), opened as table:
+        rows = [(row.values, None if row.number in left_out else next(items)) for row in table.rows]
+    names = dict.fromkeys([*table.columns, *(name for values, _ in rows for name in values)])
+    return tuple(names), rows
 
 
 @contextmanager
@@ -127,6 +164,11 @@ def _dataset(
         columns=shape.columns if shape.name in _GUESSED else dict(given),
         rejected=tuple(result.rejected),
         warnings=warnings,
+        unused=tuple(
+            name
+            for name in table.columns
+            if name not in (*shape.columns.values(), *shape.also_read)
+        ),
         unknown=result.unknown,
     )
 
@@ -153,21 +195,21 @@ def _class_tuple(classes: Sequence[str] | None) -> tuple[str, ...] | None:
     return known
 
 
-def _check_enough(path: str, result: Assembled, lenient: bool) -> None:
+def _check_enough(what: str, result: Assembled, lenient: bool) -> None:
     bad, total = len(result.rejected), len(result.rejected) + len(result.items)
     if not total:
-        raise DataError(f"'{path}' has a header but no rows: items were expected")
+        raise DataError(f"{what} has a header but no rows: items were expected")
     if result.items and (lenient or bad <= 2 or bad <= 0.05 * total):
         return
     kinds = Counter(r.kind for r in result.rejected)
     if not result.items and set(kinds) == {"under two options"}:
-        raise DataError(f"every item in '{path}' has fewer than two candidates: two are needed")
+        raise DataError(f"every item in {what} has fewer than two candidates: two are needed")
     worst = _first_of(result.rejected, kinds)
     counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
     left = "none is left" if not result.items else "more than 5 % are too many"
     way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
     raise DataError(
-        f"{bad} of {total} rows in '{path}' cannot be used ({left}): {counts}; "
+        f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "
         f"the first is row {worst.row}: {worst.reason}{way}"
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
+from stacksl.data.classes import Bank
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
 
 
@@ -35,6 +36,11 @@ class Shape(Protocol):
         """Role to the column read for it."""
         ...
 
+    @property
+    def also_read(self) -> tuple[str, ...]:
+        """Columns that are read and have no role of their own."""
+        ...
+
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row with these values by column; raises `RowFault` where it cannot be used."""
         ...
@@ -48,6 +54,7 @@ class ClassShape:
     label: str | None
     id: str | None = None
     name: str = "classes"
+    also_read: tuple[str, ...] = ()
 
     @property
     def columns(self) -> dict[str, str]:
@@ -65,6 +72,31 @@ class ClassShape:
 
 
 @dataclass(frozen=True, slots=True)
+class BankShape:
+    """A prompt and the text or id of its answer in a bank, which is every item's candidates."""
+
+    prompt: str
+    label: str | None
+    bank: Bank
+    id: str | None = None
+    name: str = "bank"
+    also_read: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Role to column."""
+        return _present(prompt=self.prompt, label=self.label, id=self.id)
+
+    def draft(self, values: Mapping[str, Any], id: str) -> Draft:
+        """The row's prompt and the place of its answer in the bank."""
+        label = text(values.get(self.label), "the answer") if self.label else ""
+        if label and label not in self.bank.places:
+            raise RowFault("unknown answer: it is neither a text nor an id of the bank")
+        gold = self.bank.places[label] if label else None
+        return Draft(text(values.get(self.prompt), "the prompt"), self.bank.texts, gold)
+
+
+@dataclass(frozen=True, slots=True)
 class OptionsShape:
     """A prompt with its own list of options in one column, and the answer in another.
 
@@ -76,6 +108,7 @@ class OptionsShape:
     candidates: str
     label: str | None
     id: str | None = None
+    also_read: tuple[str, ...] = ()
 
     @property
     def columns(self) -> dict[str, str]:
@@ -113,6 +146,11 @@ class LetteredShape:
         """Role to column."""
         return _present(prompt=self.prompt, label=self.label, id=self.id)
 
+    @property
+    def also_read(self) -> tuple[str, ...]:
+        """The columns of the options."""
+        return self.letters
+
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt, options and gold index; empty columns at the end are no options."""
         cells = [text(values.get(name), "an option") for name in self.letters]
@@ -138,6 +176,7 @@ class PreferenceShape:
     seed: int
     id: str | None = None
     name: str = "preferences"
+    also_read: tuple[str, ...] = ("chosen", "rejected", "responses", "best")
 
     @property
     def columns(self) -> dict[str, str]:

@@ -1,16 +1,20 @@
-"""Items and rejected rows to files, written atomically."""
+"""Items, rejected rows and labelled tables to files, written atomically."""
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stacksl.data.dataset import Dataset
-from stacksl.errors import DataError
+from stacksl.errors import DataError, SettingsError
 from stacksl.files.atomic import replace_file
+
+_CELL, _ROWS = 32_767, 1_048_575  # characters and rows that a workbook takes
 
 
 def write(dataset: Dataset, path: str | Path) -> int:
@@ -59,3 +63,126 @@ def _writable(row: Mapping[str, Any]) -> Mapping[str, Any]:
         key: value.encode(errors="replace").decode() if isinstance(value, str) else value
         for key, value in row.items()
     }
+
+
+def kind_of_table(path: str | Path) -> str:
+    """The key of `TABLES` that a file's name ends in.
+
+    Raises:
+        SettingsError: it ends in none of them.
+    """
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in TABLES:
+        known = ", ".join(f".{name}" for name in TABLES)
+        raise SettingsError(
+            f"expected a file whose name ends in one of {known}, got '{Path(path).name}'"
+        )
+    return kind
+
+
+def write_table(
+    path: str | Path, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write `rows` under `columns` to a file of the kind that its name ends in.
+
+    Raises:
+        DataError: the file cannot be written; nothing is left half-written.
+        SettingsError: the name ends in no known kind.
+    """
+    payload = TABLES[kind_of_table(path)](columns, rows)
+    try:
+        replace_file(Path(path), payload)
+    except OSError as error:
+        raise DataError(
+            f"cannot write '{path}': {error.strerror or error}; give another --out"
+        ) from None
+
+
+def _delimited(delimiter: str) -> Callable[[Sequence[str], Sequence[Mapping[str, Any]]], bytes]:
+    def packed(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+        stream = io.StringIO()
+        writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
+        return stream.getvalue().encode(errors="replace")
+
+    return packed
+
+
+def _cell(value: Any) -> str:
+    if value is None or value != value:
+        return ""
+    return json.dumps(value, default=str, ensure_ascii=False) if _nested(value) else str(value)
+
+
+def _nested(value: Any) -> bool:
+    return isinstance(value, list | tuple | Mapping)
+
+
+def _jsonl(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+    lines = (json.dumps(row, default=str, ensure_ascii=False) + "\n" for row in rows)
+    return "".join(lines).encode(errors="replace")
+
+
+def _json(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+    return json.dumps(list(rows), default=str, ensure_ascii=False).encode(errors="replace")
+
+
+def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+    from openpyxl import Workbook
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("Labels")
+    sheet.freeze_panes = "A2"
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, int | float) and value == value:
+            return value
+        said = ILLEGAL_CHARACTERS_RE.sub("\ufffd", _cell(value))
+        made = WriteOnlyCell(sheet, said.encode(errors="replace").decode())
+        made.data_type = "s"  # never a formula
+        return made
+
+    if len(rows) > _ROWS or any(len(_cell(v)) > _CELL for row in rows for v in row.values()):
+        raise DataError(
+            f"a workbook takes at most {_ROWS:,} rows and {_CELL:,} characters a cell, and these"
+            " are more: give --out a name that ends in .csv"
+        )
+    sheet.append([cell(name) for name in columns])
+    for row in rows:
+        sheet.append([cell(row.get(name)) for name in columns])
+    stream = io.BytesIO()
+    book.save(stream)
+    return stream.getvalue()
+
+
+def _parquet(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def column(name: str) -> Any:
+        values = [row.get(name) for row in rows]
+        try:
+            return pa.array(values)
+        except (pa.ArrowException, UnicodeEncodeError):  # of mixed types: as text
+            texts = (None if v is None else _cell(v) for v in values)
+            return pa.array(
+                [None if t is None else t.encode(errors="replace").decode() for t in texts]
+            )
+
+    stream = io.BytesIO()
+    pq.write_table(pa.table({name: column(name) for name in columns}), stream)
+    return stream.getvalue()
+
+
+TABLES: dict[str, Callable[[Sequence[str], Sequence[Mapping[str, Any]]], bytes]] = {
+    "csv": _delimited(","),
+    "tsv": _delimited("\t"),
+    "jsonl": _jsonl,
+    "json": _json,
+    "xlsx": _workbook,
+    "parquet": _parquet,
+}
+"""The kinds of table that can be written, by the end of the file's name: columns, rows to bytes."""

@@ -95,11 +95,13 @@ class Receipt:
             last two are kept uncharged, and so is a repetition with other free texts.
         lesson: the certificate and the label to be learnt; None where nothing is to be learnt:
             of an audit, of an answer that names no candidate, of an item that was learnt before.
+        relabels: whether refits learn it in place of a label that was withdrawn.
     """
 
     answer: Answer
     outcome: Outcome
     lesson: tuple[Decision, Label] | None = None
+    relabels: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ and nothing is ever selected or fitted on them. `audit_size` gives their number,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +34,24 @@ class Audit:
         answers: the answers by item id; an item without one is unanswered.
         passed_over: see `Audited`.
         number: its number among the run's audits, from 1.
+        now: the answers with the corrections made since it was shown.
     """
 
     rows: tuple[int, ...]
     answers: Mapping[str, Verdict]
     passed_over: float = 0.0
     number: int = 1
+    now: Mapping[str, Verdict] = field(default_factory=dict)
+
+    @property
+    def revised(self) -> int:
+        """How many answers were corrected or set aside since it was shown."""
+        return sum(self.now.get(item) != said for item, said in self.answers.items())
 
     def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """(row, candidate) of the items answered with a candidate; `ids` are those of all rows."""
-        said = [(row, self.answers.get(ids[row], ("missing", None))[1]) for row in self.rows]
+        known = self.now or self.answers
+        said = [(row, known.get(ids[row], ("missing", None))[1]) for row in self.rows]
         return [(row, index) for row, index in said if index is not None]
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from stacksl.core.blocks import Array, Block
 from stacksl.core.heads.abstaining import Threshold
 from stacksl.core.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
-from stacksl.errors import DataError, RunError
-from stacksl.features import FeatureMap, make_features
+from stacksl.errors import DataError, FeatureError, RunError
+from stacksl.features import FeatureMap, GivenFeatures, make_features
 from stacksl.files import arrays, formats
 from stacksl.files.atomic import write_atomic
 from stacksl.files.private import make_private
@@ -54,6 +54,18 @@ class Model:
     ) -> list[Array]:
         """`probabilities` of `items`."""
         return self.probabilities(self.features.transform(items, progress))
+
+    def with_rows(self, ids: Sequence[str], rows: Any) -> Model:
+        """This model with the features `rows`, (n, d), of the items `ids`.
+
+        Raises:
+            FeatureError: its features are not given as arrays, or the shape is another.
+        """
+        if not isinstance(self.features, GivenFeatures):
+            raise FeatureError(
+                f"this model makes its features itself ('{self.features.spec}'): leave features out"
+            )
+        return replace(self, features=self.features.with_rows(ids, rows))
 
     def predict(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
@@ -117,6 +129,7 @@ class Model:
             formats.FORMAT: formats.MODEL,
             "stacksl": __version__,
             "features": self.features.spec,
+            "cosine": getattr(self.features, "cosine", 0.0),
             "fingerprint": self.features.fingerprint,
             "dim": self.features.dim,
             "scorer": self.scorer.name,
@@ -141,7 +154,8 @@ class Model:
             return arrays.load(folder / f"{name}.safetensors", _remedy(folder))
 
         classes = None if about["classes"] is None else tuple(about["classes"])
-        features = make_features(about["features"], classes=classes, seed=0)
+        cosine = float(about.get("cosine", 0.0))  # a model from before banks has none
+        features = make_features(about["features"], classes=classes, seed=0, cosine=cosine)
         features.restore(load("features"))
         if features.fingerprint != about["fingerprint"]:
             raise RunError(

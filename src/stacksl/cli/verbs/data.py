@@ -59,6 +59,7 @@ def _facts(dataset: Dataset, sentences: list[str]) -> dict[str, Any]:
         "name": dataset.name,
         "format": dataset.format,
         "columns": dict(dataset.columns),
+        "unused": list(dataset.unused),
         "items": len(dataset.items),
         "answers": len(dataset.answers),
         "classes": None if dataset.classes is None else len(dataset.classes),

@@ -1,4 +1,4 @@
-"""`stacksl export`: an adapted language model as one model, and items as a task of lm-eval."""
+"""`stacksl export`: bought labels as a table, an adapted model as one, items as an lm-eval task."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, facts, warn
 from stacksl.errors import SettingsError
+from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
@@ -20,6 +21,15 @@ Merge = Annotated[
     Path | None,
     typer.Option(
         metavar="OUT", help="Write base and adapter as one model into this new or empty folder."
+    ),
+]
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels",
+        metavar="FILE",
+        help="Write the bought answers with text, label, labeler, time and price: .csv, .xlsx,"
+        " .jsonl or .parquet.",
     ),
 ]
 TaskOut = Annotated[
@@ -39,35 +49,48 @@ def export(
     run: options.RunFolder,
     merge: Merge = None,
     task: TaskOut = None,
+    labels: Labels = None,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """An adapted language model in forms that need nothing of stacksl.
+    """Bought labels, and an adapted language model, in forms that need nothing of stacksl.
 
-    --merge adds the adapter into its base: one folder that transformers loads, with tokenizer and
-    card, and no path of this machine in it. --task writes items as a task of lm-eval, which gives
-    the same predictions; its folder may be moved, and lm-eval be started anywhere.
+    --labels writes what people answered; answers that measure the model follow once the run has
+    finished. --merge adds the adapter into its base: one folder that transformers loads, with
+    tokenizer and card, and no path of this machine in it. --task writes items as a task of lm-eval,
+    which gives the same predictions; its folder may be moved, and lm-eval be started anywhere.
     """
     from stacksl.api import Run
     from stacksl.lm.export.folder import expect_empty, read_about
     from stacksl.lm.export.folder import merge as merge_into
 
-    if merge is None and task is None:
+    if merge is None and task is None and labels is None:
         raise SettingsError(
-            "expected something to write, got nothing: give --merge OUT for one"
-            " model, or --task FILE OUT for a task of lm-eval"
+            "expected something to write, got nothing: give --labels FILE for the bought labels,"
+            " --merge OUT for one model, or --task FILE OUT for a task of lm-eval"
         )
     opened = Run.open(run)
-    about = read_about(opened.folder.model)
+    result: dict[str, Any] = {"run": run, "labels": None, "left_out": 0}
+    result |= {"merged": None, "task": None, "command": None}
+    about = None if merge is None and task is None else read_about(opened.folder.model)
     if merge is not None:
         expect_empty(merge)
-    given = options.reading(context)
-    result: dict[str, Any] = {"run": run, "merged": None, "task": None, "command": None}
-    if task is not None:  # first: it is quick, and a wrong file is found before the long work
-        result |= _task(opened, about, task, given, merge)
+    if labels is not None:
+        result |= _labels(opened, labels)
+    if task is not None and about is not None:  # before the long work: a wrong file is found early
+        result |= _task(opened, about, task, options.reading(context), merge)
     if merge is not None:
         result["merged"] = merge_into(opened.folder.model, merge)
     print(as_json(result) if json else _shown(result))
+
+
+def _labels(opened: Run, path: Path) -> dict[str, Any]:
+    """The keys `labels` and `left_out`: the file, and the answers that are not in it yet."""
+    from stacksl.data import write_table
+
+    table = opened.labels()
+    write_table(path, table.columns, table.rows)
+    return {"labels": path, "left_out": table.left_out}
 
 
 def _task(
@@ -81,7 +104,7 @@ def _task(
     from stacksl.lm.export.about import model_arguments
     from stacksl.lm.export.folder import tokenizer_of
     from stacksl.lm.export.tasks import command, write_task
-    from stacksl.runs.items.sources import read_again
+    from stacksl.runs.items.reading import read_again
 
     file, out = wanted
     dataset = read_again(opened.folder, about, file, given)
@@ -125,7 +148,10 @@ def _left_out(task: Task, rejected: int) -> list[str]:
 
 def _shown(result: dict[str, Any]) -> str:
     task = result["task"] or {}
+    sealed = f"{plural(result['left_out'], 'answer')} of the audit, until the run has finished"
     rows = [
+        ("Labels", result["labels"]),
+        ("Left out", sealed if result["left_out"] else None),
         ("Merged model", result["merged"]),
         ("Task", task.get("folder")),
         ("Names", ", ".join(task["names"]) if task else None),

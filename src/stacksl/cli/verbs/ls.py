@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, count, facts, share, spent, table
+from stacksl.cli.printing import as_json, count, facts, measured, spent, table
+from stacksl.cli.verbs.run import held_lines
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import plural
 
@@ -58,8 +59,10 @@ def _shown(result: Mapping[str, Any]) -> str:
             ("Rounds", count(result["rounds"])),
             ("Labels", _labels(result)),
             ("Cost", spent(result["money"])),
+            *held_lines(result),
             ("Gate", result.get("gate")),
-            ("Accuracy before each label", share(result.get("accuracy_before"))),
+            ("Accuracy on the test set", measured(result["test"])),
+            ("Accuracy by the audit", measured(result["audit"])),
             ("Why", result.get("sentence")),
             ("Go on with", result.get("resume")),
             *(
@@ -131,12 +134,12 @@ def _list_runs(folder: Path, json: bool) -> None:
     elif not rows:
         print(f"no runs in {folder} (stacksl run makes one)")
     else:
-        header = ("run", "state", "rounds", "asked", "budget", "accuracy before")
+        header = ("run", "state", "rounds", "asked", "budget", "accuracy")
         print(table(header, (_row(each) for each in rows)))
 
 
 def _row(each: Mapping[str, Any]) -> tuple[object, ...]:
-    accuracy = share(each.get("accuracy_before"))
+    accuracy = measured(each.get("audit") or each.get("test"))
     return (each["run"], each["state"], each["rounds"], each["asked"], each["budget"], accuracy)
 
 

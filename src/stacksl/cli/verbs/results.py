@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,14 +14,25 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, count, facts, share, warn
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import SettingsError
+from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
+    from stacksl.api import Run
+    from stacksl.api.labelling import Labelled
     from stacksl.data import Dataset
 
 PredictOut = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="F", help="Write the lines to this file instead of stdout."),
+    str | None,
+    typer.Option(
+        "--out",
+        metavar="F",
+        help="Write the file's rows and columns with a label each: .csv, .tsv, .jsonl, .json, .xlsx"
+        " or .parquet, or - for stdout.",
+    ),
+]
+Own = Annotated[
+    bool, typer.Option("--own", help="Label the run's own items; people's answers are kept.")
 ]
 
 
@@ -38,7 +51,7 @@ def evaluate(
     and format are those of the run unless given.
     """
     from stacksl.api import Run
-    from stacksl.runs.items.sources import read_again
+    from stacksl.runs.items.reading import read_again
 
     opened = Run.open(run)
     given = options.reading(context)
@@ -58,11 +71,12 @@ def _shown(result: dict[str, Any]) -> str:
         [
             ("Accuracy", f"{share(result['accuracy'])} (95 % interval {low:.3f} to {high:.3f})"),
             ("Macro F1", share(result["macro_f1"])),
+            *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
             ("Accuracy on the rest", share(result.get("accuracy_kept"))),
             *_by_normalisation(result),
             ("Items", count(result["n"])),
-            ("Of other classes, counted as wrong", result["unknown_classes"] or None),
+            ("Right answer no candidate, counted as wrong", result["unknown_classes"] or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )
@@ -80,70 +94,87 @@ def _by_normalisation(result: dict[str, Any]) -> list[tuple[str, str]]:
 def predict(
     context: typer.Context,
     run: options.RunFolder,
-    file: options.File,
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A file of items; - for stdin.")
+    ] = None,
+    own: Own = False,
     out: PredictOut = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """What a run's model says about the items of a file: one JSON object a line.
+    """Label the items of a file, or with --own those of the run.
 
-    Answers in the file are not needed and not used. With --json and --out, a summary goes to
-    stdout; without --out the lines are JSON anyway.
+    With --out the rows of the file, all its columns, and `label`, `confidence` and `source` (model
+    or human). Without it one JSON object a line, with the bounds of the online state. Answers in
+    the file are not needed and not used; columns and format are those of the run unless given.
     """
     from stacksl.api import Run
-    from stacksl.runs.items.sources import read_again
+    from stacksl.data import kind_of_table
 
+    if own == (file is not None):
+        raise SettingsError(
+            "expected a FILE of items or --own for those of the run, got"
+            f" {'both' if own else 'neither'}"
+        )
+    if out not in (None, "-"):
+        kind_of_table(out)  # before the work
     opened = Run.open(run)
-    given = options.reading(context)
-    dataset = read_again(opened.folder, opened.reading, file, given)
-    left_out = (
-        f"row {row['row']} has no prediction: {row['reason']}" for row in _rejected(dataset)
-    )
-    warn(left_out)
+    if own:
+        with live(quiet=quiet) as show:
+            table = opened.label_own(progress=encoding(show))
+        _put_out(table, out or "-", "csv", {"run": run, "rejected": []}, json)
+        return
+    with _named(str(file)) as path:
+        _predict(opened, path, options.reading(context), out, json, quiet)
+
+
+def _predict(
+    opened: Run, path: str, given: dict[str, str], out: str | None, json: bool, quiet: bool
+) -> None:
+    from stacksl.runs.items.reading import read_again
+
+    dataset = read_again(opened.folder, opened.reading, path, given)
+    warn(f"row {row['row']} has no prediction: {row['reason']}" for row in _rejected(dataset))
     with live(quiet=quiet) as show:
-        rows = opened.predict(dataset, progress=encoding(show))
-        n = _write(out, rows) if out is not None else _print(rows)
-    if out is not None:
-        result = {"run": run, "file": out, "n": n, "rejected": _rejected(dataset)}
-        print(as_json(result) if json else f"{count(n)} predictions in {out}")
+        if out is None:
+            for row in opened.predict(dataset, progress=encoding(show)):
+                print(as_json(row))
+            return
+        table = opened.label(path, dataset, progress=encoding(show))
+    kind = dataset.format.partition(":")[0]
+    _put_out(table, out, kind, {"run": opened.path, "rejected": _rejected(dataset)}, json)
+
+
+def _put_out(table: Labelled, out: str, kind: str, told: dict[str, Any], json: bool) -> None:
+    """Write a table to stdout (`-`), where it is of the kind `kind`, or to a file."""
+    from stacksl.data import TABLES, write_table
+
+    if out == "-":
+        payload = TABLES[kind if kind in TABLES else "jsonl"](table.columns, table.rows)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(payload)
+        return
+    write_table(out, table.columns, table.rows)
+    n = len(table.rows)
+    result = {**told, "file": out, "n": n, "columns": table.columns}
+    print(as_json(result) if json else f"{plural(n, 'row')} with labels in {out}")
+
+
+@contextmanager
+def _named(file: str) -> Iterator[str]:
+    """The path of a file that can be read twice: stdin (`-`) is copied to one."""
+    if file != "-":
+        yield file
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin"
+        path.write_bytes(sys.stdin.buffer.read())
+        yield str(path)
 
 
 def _rejected(dataset: Dataset) -> list[dict[str, Any]]:
     return [{"row": each.row, "id": each.id, "reason": each.reason} for each in dataset.rejected]
-
-
-def _print(rows: Iterable[dict[str, Any]]) -> int:
-    n = 0
-    for row in rows:
-        print(as_json(row))
-        n += 1
-    return n
-
-
-def _write(path: Path, rows: Iterable[dict[str, Any]]) -> int:
-    """The number of `rows` written to `path`, which appears once all of them are there.
-
-    Raises:
-        RunError: if the file cannot be written.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    n = 0
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            for row in rows:
-                file.write(as_json(row) + "\n")
-                n += 1
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as fault:
-        raise RunError(
-            f"cannot write the predictions to {path}: {fault.strerror}; give another --out"
-        ) from fault
-    finally:
-        draft.unlink(missing_ok=True)
-    return n
 
 
 def refit(

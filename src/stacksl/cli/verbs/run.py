@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import Stopped, live
-from stacksl.cli.printing import as_json, count, dollars, facts, share, spent, warn
+from stacksl.cli.printing import as_json, count, dollars, facts, measured, spent, warn
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, plural
 
@@ -251,6 +252,7 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
             ("Run", f"{result['run']}, {result['state']} for answers"),
             ("Labels", _promised(result)),
             ("Cost", spent(result["money"])),
+            *held_lines(result),
             *(
                 (f"{plural(sheet['open'], 'row')} in", sheet["file"])
                 for sheet in result["sheets"] or ()
@@ -260,6 +262,19 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
     if run.folder.resolved()["labeler"] == "file":
         return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
     return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
+
+
+def held_lines(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A line for each annotator whose answers are held, with what the owner can do."""
+    return [
+        (
+            f"Held: {each['name']}",
+            f"{each['agreed']} of {each['rows']} answers as predicted, where others have"
+            f" {each['expected']:.1f}; answers are paid, not learnt, until stacksl people"
+            f" {word(Path(result['run']))} --set-aside {each['name']} or --keep {each['name']}",
+        )
+        for each in result.get("held") or ()
+    ]
 
 
 def _shown(folder: Path, result: dict[str, Any]) -> str:
@@ -273,9 +288,9 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
                 f"{count(result['rounds'])} rounds{_measuring(result)}",
             ),
             ("Cost", spent(result["money"])),
-            ("Accuracy before each label", share(result.get("accuracy_before"))),
-            ("Accuracy on the test set", _accuracy(result["test"])),
-            ("Accuracy by the audit", _accuracy(result["audit"])),
+            *held_lines(result),
+            ("Accuracy on the test set", measured(result["test"])),
+            ("Accuracy by the audit", measured(result["audit"])),
             ("Report", result["report"]),
             ("Model", result["model"]),
         ]
@@ -315,13 +330,6 @@ def _promised(result: dict[str, Any]) -> str:
 def _measuring(result: dict[str, Any]) -> str:
     audit = result["spent"] - result["asked"]
     return f", {count(audit)} of them to measure the model" if audit else ""
-
-
-def _accuracy(test: dict[str, Any] | None) -> str | None:
-    if test is None:
-        return None
-    low, high = test["interval"]
-    return f"{share(test['accuracy'])} (95 % interval {low:.3f} to {high:.3f}, {test['n']:,} items)"
 
 
 def word(path: Path) -> str:

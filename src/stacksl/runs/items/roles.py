@@ -104,7 +104,7 @@ def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
     for bought in game.ledger.export():
         item = str(bought["item"])
         if item in audited - gone and bought["state"] == "released":
-            game.ledger.lease(item)
+            game.ledger.lease(item, slot=int(str(bought["slot"])))
 
 
 def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
@@ -204,10 +204,13 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
     if not number or not leased:
         return None
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
-    said = {item: (answer.said, answer.index) for item, answer in game.ledger.audited().items()}
+    said, now = (
+        {item: (each.said, each.index) for item, each in game.ledger.audited(now=later).items()}
+        for later in (False, True)
+    )
     rest = len(spec.dataset.items) - len(spec.sources.aside)
     passed_over = 0.0 if number == 1 else _before(game.ledger, items[0]) / rest
-    return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number)
+    return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number, now)
 
 
 def _before(ledger: LedgerReader, item: str) -> int:

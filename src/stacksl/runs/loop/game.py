@@ -64,6 +64,8 @@ class Game:
         """Learn from an answer, if its receipt has a label to learn."""
         if receipt.lesson is not None:
             self.teach(*receipt.lesson)
+        elif receipt.relabels:
+            self.examples.relabel(receipt.answer.item, receipt.answer.index)
 
     def teach(self, decision: Decision, label: Label) -> None:
         """Learn one label, at the current θ and with the current features.

@@ -299,7 +299,7 @@ class LanguageTrainer:
         base = np.zeros(len(before.phi), dtype=np.float64)
         places = [np.arange(before.offsets[r], before.offsets[r + 1]) for r in rows]
         where = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
-        phi[where], base[where] = fresh.phi, fresh.base
+        phi[where], base[where] = fresh.phi[:], fresh.base
         return PairBlock(phi, np.array(before.offsets), base)
 
     def _passed(self, item: str) -> bool:

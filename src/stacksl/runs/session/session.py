@@ -30,6 +30,8 @@ from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
+from stacksl.runs.session.assignment import SheetLabeler
+from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.replay import replay
 from stacksl.runs.session.setup import (
     batches_of,
@@ -192,7 +194,7 @@ class Session(Game):
             labeler=labeler,
             examples=examples,
             trainer=trainer_of(spec, examples, learner, ledger, features, report),
-            batches=batches_of(spec),
+            batches=batches_of(spec, ledger),
             parts=make_parts(spec.settings.parts),
             features=features,
             report=report,
@@ -231,6 +233,7 @@ class Session(Game):
             waiting = self._wait() if self.ledger.open_purchases() else None
             if waiting is None:
                 self.trainer.finish()
+                self.ledger.show_audit()
             # It names the ledger's last row, so that `verify` detects rows that are missing.
             checkpoint(self.spec.folder, self)
             if waiting is not None:
@@ -251,6 +254,8 @@ class Session(Game):
         for receipt in self.receipts:
             self.learn(receipt)
         learn_named(self.spec, self)
+        if isinstance(self.labeler, SheetLabeler):
+            self.labeler.away |= hold_back(self)
         settings = self.spec.settings
         watch = Watch(self.spec.folder, settings.checkpoint_every, self, self.report)
         chooser = make_chooser(

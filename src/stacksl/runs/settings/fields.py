@@ -118,6 +118,11 @@ class Settings(BaseModel):
         description="The classes, one a line, each with a description if you like: for a file "
         "without labels.",
     )
+    bank: Annotated[str | None, Flag(DATA, "FILE", common=True)] = Field(
+        None,
+        description="A bank of answers that all items choose from: each is given the k nearest "
+        "ones (64), to be ranked.",
+    )
     prompt_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
         None, description="The column that holds the text."
     )
@@ -178,8 +183,12 @@ class Settings(BaseModel):
         "scorers`).",
     )
     order: Literal["shuffled", "file"] = Field("shuffled", description="Order of a stream (D19).")
-    follower: str = Field("given", description="Who chooses the candidates: given or hard (D13).")
-    k: int | None = Field(None, ge=1, description="Negatives that the follower hard shows.")
+    follower: str = Field(
+        "given", description="Who chooses the candidates: given, hard (D13) or, of a bank, nearest."
+    )
+    k: int | None = Field(
+        None, ge=1, description="Negatives that hard shows; answers that nearest retrieves (64)."
+    )
     refit: bool = Field(True, description="Refit on all bought labels at the end (D15).")
 
     # confidence

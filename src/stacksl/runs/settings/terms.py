@@ -35,7 +35,8 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
         )
     states = [row["state"] for row in ledger.export() if row["purpose"] == "audit"]
     lost = states.count("released")
-    audits = _audits(spec, wanted.labels, spent=spent, leased=len(states), lost=lost)
+    leased = len(ledger.bought("audit"))
+    audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
     return Terms(wanted.labels, wanted.money, audits)
 
 

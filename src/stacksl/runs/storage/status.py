@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.errors import LedgerError
+from stacksl.errors import LedgerError, StackslError
 from stacksl.report.wording import MICRO
 from stacksl.runs.storage.folder import RunFolder, read_facts
 
@@ -22,7 +24,6 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     counts = _counts(folder) if ledger is None else _counted(ledger)
     labels = int(table.get("labels_now", table["labels"]))
     priced = "money_micro" in table
-    resumable = state["state"] in ("interrupted", "stopped", "failed", "waiting")
     return {
         "run": str(folder.path),
         "state": state["state"],
@@ -39,12 +40,21 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "created": state.get("created"),
         "finished": state.get("finished"),
         "sentence": state.get("sentence"),
-        "resume": f"stacksl resume {folder.path}" if resumable else None,
+        "resume": _next_step(folder, state["state"], table),
         "warnings": state.get("warnings", []),
         "sheets": state.get("sheets"),
+        "held": counts["held"],
         "test": _accuracy(folder, "test", "macro_f1"),
         "audit": _accuracy(folder, "audit", "correct", "unknown", "number", "trained_on"),
     }
+
+
+def _next_step(folder: RunFolder, state: str, table: Mapping[str, Any]) -> str | None:
+    """The command that continues a run; None where none is needed."""
+    if state == "waiting" and table["labeler"] == "file":
+        return f"stacksl answer {folder.path} FILE..."
+    goes_on = state in ("interrupted", "stopped", "failed", "waiting")
+    return f"stacksl resume {folder.path}" if goes_on else None
 
 
 def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
@@ -61,7 +71,7 @@ def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None
     return {**shown, "interval": [found.low, found.high]}
 
 
-def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:
+def _money(table: dict[str, Any], counts: dict[str, Any]) -> dict[str, float]:
     price = int(table["price_micro"])
     return {
         "price": price / MICRO,
@@ -70,10 +80,11 @@ def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:
     }
 
 
-def _counts(folder: RunFolder) -> dict[str, int]:
-    """Rounds, labels asked and learnt, right choices and money, from the ledger's rows."""
+def _counts(folder: RunFolder) -> dict[str, Any]:
+    """Rounds, labels asked and learnt, right choices, money and who is held, from the ledger."""
     if not folder.ledger.exists():
-        return dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
+        zeros = dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
+        return {**zeros, "held": []}
     from stacksl.ledger.ledger import Ledger
 
     try:
@@ -83,7 +94,7 @@ def _counts(folder: RunFolder) -> dict[str, int]:
         raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
 
 
-def _counted(ledger: LedgerReader) -> dict[str, int]:
+def _counted(ledger: LedgerReader) -> dict[str, Any]:
     choices: dict[str | None, int] = {}  # the last round's: a pool passes an item over, then buys
     learnt = right = 0
     for row in ledger.rows():
@@ -99,4 +110,28 @@ def _counted(ledger: LedgerReader) -> dict[str, int]:
         "learnt": learnt,
         "right": right,
         "money": ledger.spent_money,
+        "held": [
+            {"name": name, **row.payload}
+            for name, row in ledger.standing().items()
+            if row.event == "held"
+        ],
     }
+
+
+def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
+    """The status of each run under `folder`, newest first."""
+    root = Path(folder)
+    if not root.is_dir():
+        return []
+    found = [path.parent for path in root.glob("*/run.toml")]
+    found.sort(key=lambda path: (path / "run.toml").stat().st_mtime, reverse=True)
+    return [_status_or_fault(path) for path in found]
+
+
+def _status_or_fault(path: Path) -> dict[str, Any]:
+    """A run's status, or the fault for one that cannot be read."""
+    try:
+        return status_of(RunFolder.open(path))
+    except StackslError as fault:
+        counts = dict.fromkeys(("rounds", "budget", "asked", "left", "money"))
+        return {"run": str(path), "state": "unreadable", **counts, "sentence": str(fault)}

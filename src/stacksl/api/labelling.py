@@ -1,0 +1,176 @@
+"""Tables of labels: a file's rows or a run's own items with a label each, and bought answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stacksl.data import rows_of
+from stacksl.errors import RunError
+from stacksl.report.wording import MICRO
+
+if TYPE_CHECKING:
+    from stacksl.api.stored import Run
+    from stacksl.data import Dataset
+    from stacksl.runs.spec import RunSpec
+    from stacksl.types import Item
+
+ADDED = ("label", "confidence", "source")
+Progress = Callable[[int, int], None] | None
+Sourced: TypeAlias = "tuple[Mapping[str, Any], Item | None]"  # a row's values, and its item
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A table with labels.
+
+    Attributes:
+        columns: the names of its columns.
+        rows: the values of each row by column.
+        left_out: how many answers are left out because they measure a model that is not finished.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[dict[str, Any]]
+    left_out: int = 0
+
+
+def label_file(run: Run, path: str | Path, dataset: Dataset, progress: Progress) -> Labelled:
+    """The rows of the file `path`, read as `dataset`, each with what the run's model says of it.
+
+    To its columns are added `label`, `confidence` (the label's probability), `source` (`model`),
+    and `abstain` where the model says that; names that the file has get the prefix `predicted_`.
+    A row that was set aside has none of them.
+    """
+    columns, rows = rows_of(path, dataset)
+    return _labelled(columns, rows, _by_model(run, [i for _, i in rows if i is not None], progress))
+
+
+def label_own(run: Run, progress: Progress) -> Labelled:
+    """The rows of the run's own files, with people's answers where there are some.
+
+    The `source` is `human` or `model`. An answer that names no class leaves the label empty, with
+    the word for its source: `human: none`. Forgotten items are left out.
+
+    Raises:
+        RunError: the run has not finished, so that its audit is still sealed.
+        DataError: a file of the run is gone or has changed.
+    """
+    from stacksl.runs.spec import RunSpec
+
+    state = run.folder.read_state()["state"]
+    if state != "finished":
+        raise RunError(
+            "expected a finished run, whose answers may all be shown, got one that is"
+            f" {state}: `stacksl resume {run.path}`"
+        )
+    spec = RunSpec.open(run.folder)
+    columns, rows = _own_rows(spec)
+    human = _human(run, spec)
+    asked = [item for _, item in rows if item is not None and item.id not in human]
+    return _labelled(columns, rows, {**_by_model(run, asked, progress), **human})
+
+
+def human_labels(run: Run) -> Labelled:
+    """What was bought, one row an answer in the order of purchase.
+
+    Columns: `item, text, label, said, labeler, time, price, purpose`; `label` is the name of the
+    class or the text of the option, empty where the answer is none; the time is in UTC, the
+    price in money. Until the run has finished, answers of the audit are left out.
+    """
+    from stacksl.runs.spec import RunSpec
+
+    spec = RunSpec.open(run.folder)
+    items = {item.id: item for item in spec.dataset.items if item.id not in spec.sources.gone}
+    sealed = run.folder.read_state()["state"] != "finished"
+    columns = ("item", "text", "label", "said", "labeler", "time", "price", "purpose")
+    with run.ledger as ledger:
+        bought = [row for row in ledger.export() if row["state"] == "answered"]
+        when = {(r.item, r.slot): r.time for r in ledger.rows() if r.event == "answered"}
+    shown = [row for row in bought if not (sealed and row["purpose"] == "audit")]
+    return Labelled(columns, [_answer(row, items, when) for row in shown], len(bought) - len(shown))
+
+
+def _answer(
+    row: Mapping[str, Any], items: Mapping[str, Item], when: Mapping[Any, float]
+) -> dict[str, Any]:
+    item, index = items.get(str(row["item"])), row["answer"]
+    time = datetime.fromtimestamp(when[row["item"], row["slot"]], UTC)
+    return {
+        "item": row["item"],
+        "text": None if item is None else item.prompt,
+        "label": None if item is None or index is None else item.candidates[index],
+        "said": row["said"],
+        "labeler": row["labeler"],
+        "time": time.isoformat(timespec="seconds"),
+        "price": row["price"] / MICRO,
+        "purpose": row["purpose"],
+    }
+
+
+def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
+    """The columns of all files of a run, and their rows with the run's items.
+
+    Only ids and prompts of the built-in samples, of files with owned labels, of which some rows
+    were left out, and of all files where an item was forgotten, whose row may be there or not.
+    """
+    paths = [spec.data, spec.settings.owned, *(each.path for each in spec.more)]
+    files, gone = [path for path in paths if path is not None], spec.sources.gone
+    columns: dict[str, None] = {}
+    found: list[Sourced] = []
+    for path, part in zip(files, spec.sources.parts, strict=True):
+        if Path(path).is_file() and part.kind == "pool" and not gone:
+            names, rows = rows_of(path, part.data)
+        else:
+            names = ("id", "prompt")
+            items = (item for item in part.data.items if item.id not in gone)
+            rows = [({"id": item.id, "prompt": item.prompt}, item) for item in items]
+        columns |= dict.fromkeys(names)
+        found += rows
+    return tuple(columns), found
+
+
+def _human(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
+    """What people said of each item that was bought or owned."""
+    items = {item.id: item for item in spec.dataset.items}
+
+    def named(id: str, index: int | None, said: str = "label") -> dict[str, Any]:
+        if index is None:
+            return {"label": None, "confidence": None, "source": f"human: {said}"}
+        return {"label": items[id].candidates[index], "confidence": None, "source": "human"}
+
+    found = {id: named(id, index) for id, index in spec.sources.owned.items()}
+    with run.ledger as ledger:
+        for row in sorted(ledger.export(), key=lambda row: -int(str(row["slot"]))):
+            id, index = str(row["item"]), row["answer"]
+            if row["state"] == "answered" and id in items:  # the first slot is written last
+                found[id] = named(id, index if isinstance(index, int) else None, str(row["said"]))
+    return found
+
+
+def _by_model(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
+    """What the model says of each item, by its id."""
+    said: Iterator[dict[str, Any]] = run.model.predict(items, progress)
+    return {row["id"]: _said(row) for row in said}
+
+
+def _said(row: Mapping[str, Any]) -> dict[str, Any]:
+    abstain = {"abstain": row["abstain"]} if "abstain" in row else {}
+    own = {"label": row["choice"], "confidence": round(row["probability"], 6), "source": "model"}
+    return own | abstain
+
+
+def _labelled(
+    columns: Sequence[str], rows: Sequence[Sourced], said: Mapping[str, Mapping[str, Any]]
+) -> Labelled:
+    added = [*ADDED, *(["abstain"] if any("abstain" in each for each in said.values()) else [])]
+    before = "predicted_" if {*columns} & {*added} else ""
+    names = {name: before + name for name in added}
+    made = []
+    for values, item in rows:
+        found = {} if item is None else said[item.id]
+        made.append({**values, **{new: found.get(name) for name, new in names.items()}})
+    return Labelled((*columns, *names.values()), made)

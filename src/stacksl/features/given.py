@@ -1,0 +1,128 @@
+"""`given`: features made elsewhere, an array with a row an item, for a fixed set of classes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array, SharedBlock
+from stacksl.errors import FeatureError
+from stacksl.features.encoders import Progress
+from stacksl.types import Item
+
+GIVEN = "given"
+_BIAS = 0.1  # the last column, so that classes may differ in size
+_BELOW = 1.0 - 2.0**-22  # rounding stays below norm 1
+
+
+class GivenFeatures:
+    """h = [√(1 − b²)·v/s, b] of rows v that are given by the id of their item.
+
+    s is the largest norm among the rows that the map was fitted on; later rows that are longer are
+    cut to it. Rows are not part of the saved state: those of the run's own items are in its feature
+    store, and `with_rows` adds others.
+    """
+
+    spec = GIVEN
+    truncated = 0
+    reads_text = False
+
+    def __init__(self, classes: int, rows: Mapping[str, Array] | None = None) -> None:
+        self.classes = classes
+        self._rows = dict(rows or {})
+        self._columns = 0
+        self._scale = 1.0
+
+    @property
+    def dim(self) -> int:
+        """d, the columns of a row: those given, and the bias."""
+        return self._columns + 1
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the number of columns and the scale."""
+        return hashlib.sha256(
+            f"given 1: {self._columns} {self._scale!r} {_BIAS}".encode()
+        ).hexdigest()
+
+    def with_rows(self, ids: Sequence[str], rows: Any) -> GivenFeatures:
+        """This map with the `rows`, (n, d), of the items `ids`.
+
+        Raises:
+            FeatureError: the rows are not finite numbers of that shape.
+        """
+        made = GivenFeatures(self.classes, {**self._rows, **by_id(ids, rows)})
+        made._columns, made._scale = self._columns, self._scale
+        return made
+
+    def fit(self, items: Sequence[Item]) -> None:
+        """Take the scale from the rows of `items`."""
+        table = self._table(items)
+        self._columns = table.shape[1]
+        self._scale = float(np.sqrt(np.square(table).sum(axis=1).max(initial=0.0))) or 1.0
+
+    def transform(self, items: Sequence[Item], progress: Progress | None = None) -> SharedBlock:
+        """The float32 features of `items`; see `FeatureMap.transform`."""
+        table = self._table(items) / self._scale
+        if table.shape[1] != self._columns:
+            raise FeatureError(
+                f"expected features of {self._columns} columns, got {table.shape[1]}: give the"
+                " features that the run began with"
+            )
+        norms = np.sqrt(np.square(table).sum(axis=1, keepdims=True))
+        h = np.full((len(items), self.dim), _BIAS, np.float32)
+        h[:, :-1] = table * (np.sqrt(1.0 - _BIAS**2) * _BELOW) / np.maximum(norms, 1.0)
+        return SharedBlock(h, self.classes)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The scale and the number of columns."""
+        return {"scale": np.array([self._scale]), "columns": np.array([self._columns], np.int64)}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Restore what `state` returned.
+
+        Raises:
+            FeatureError: it is another map's.
+        """
+        if state.keys() != {"scale", "columns"}:
+            raise FeatureError(
+                "expected the saved state of features 'given', got that of other features: use the"
+                " features that the model was trained with"
+            )
+        self._scale, self._columns = float(state["scale"][0]), int(state["columns"][0])
+
+    def _table(self, items: Sequence[Item]) -> Array:
+        missing = sum(item.id not in self._rows for item in items)
+        if missing:
+            raise FeatureError(
+                f"this run's features are given as arrays, and {missing} of {len(items)} items have"
+                " none: in Python, give features=X with a row for each item"
+            )
+        return np.stack([self._rows[item.id] for item in items])
+
+
+def by_id(ids: Sequence[str], rows: Any) -> dict[str, Array]:
+    """The `rows`, (n, d), by the ids of their n items, in float64.
+
+    Raises:
+        FeatureError: they are not finite numbers of that shape.
+    """
+    try:
+        table = np.asarray(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise FeatureError(
+            "features should be an array of numbers with a row for each item"
+        ) from None
+    if table.ndim != 2 or len(table) != len(ids) or not table.shape[1]:
+        raise FeatureError(
+            f"features should have the shape ({len(ids)}, d), a row for each item, got"
+            f" {table.shape}"
+        )
+    if not np.isfinite(table).all():
+        bad = int(np.flatnonzero(~np.isfinite(table).all(axis=1))[0])
+        raise FeatureError(f"features should be finite, got NaN or infinity in row {bad + 1}")
+    return dict(zip(ids, table, strict=True))

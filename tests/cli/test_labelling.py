@@ -1,0 +1,160 @@
+"""Tables of labels: `predict --out`, `predict --own`, `export --labels`, and what `status` says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from openpyxl import load_workbook
+
+from stacksl.cli.entry import call
+
+COLUMNS = ["text", "topic", "label", "confidence", "source"]
+TOPICS = {"beach": "sand wave shell tide", "forest": "moss fern pine root", "sky": "cloud sun star"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A finished run over 120 sentences, and its data."""
+    folder = tmp_path_factory.mktemp("labelling")
+    with pytest.MonkeyPatch.context() as patch, (folder / "data.csv").open("w") as file:
+        patch.chdir(folder)
+        writer = csv.writer(file)
+        writer.writerow(["text", "topic"])
+        for n in range(120):
+            topic, words = list(TOPICS.items())[n % 3]
+            writer.writerow([f"{words.split()[n % 3]} {words.split()[n // 3 % 3]} {n}", topic])
+        file.close()
+        words = ("run", "data.csv", "--budget", "30", "--audit", "10", "--price", "0.5", "--quiet")
+        assert call([*words, "--out", "runs/first"]) == 0
+        yield folder
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture
+def new(folder: Path) -> Path:
+    """A file of two sentences and one row that cannot be read."""
+    (folder / "new.csv").write_text(
+        'n,question,colour\n1,"sand, and =1+1",red\n2,,blue\n3,wave sand,\n', encoding="utf-8"
+    )
+    return folder / "new.csv"
+
+
+def test_every_kind_of_file_has_the_same_rows(stacksl, folder, new) -> None:
+    for kind in ("csv", "tsv", "jsonl", "json", "xlsx", "parquet"):
+        assert (
+            stacksl("predict", "runs/first", "new.csv", "--out", f"to.{kind}", "--quiet").code == 0
+        )
+    rows = table((folder / "to.csv").read_text(encoding="utf-8"))
+    assert list(rows[0]) == ["n", "question", "colour", "label", "confidence", "source"]
+    assert [row["question"] for row in rows] == ["sand, and =1+1", "", "wave sand"]
+    assert [row["source"] for row in rows] == ["model", "", "model"]
+    assert rows[1]["label"] == rows[1]["confidence"] == ""
+    assert 0.0 < float(rows[0]["confidence"]) <= 1.0
+    labels = [row["label"] or None for row in rows]
+    assert [r["label"] for r in json.loads((folder / "to.json").read_text())] == labels
+    lines = (folder / "to.jsonl").read_text().splitlines()
+    assert [json.loads(line)["label"] for line in lines] == labels
+    assert pq.read_table(folder / "to.parquet").column("label").to_pylist() == labels
+    sheet = load_workbook(folder / "to.xlsx").worksheets[0]
+    assert [cell.value for cell in sheet["D"]][1:] == labels
+    assert sheet["B2"].data_type == "s"
+    assert (folder / "to.tsv").read_text().count("\t") == 5 * 4
+
+
+def test_a_plain_name_is_found_where_the_run_used_another(stacksl, new) -> None:
+    said = stacksl("predict", "runs/first", "new.csv")  # the run's column is `text`
+    assert (said.code, len(said.out.splitlines())) == (0, 2)
+    assert "row 2 has no prediction" in said.err
+    said = stacksl("predict", "runs/first", "new.csv", "--prompt-column", "sentence")
+    assert said.code == 2
+    assert "'sentence'" in said.err
+
+
+def test_from_stdin_to_stdout(folder, new, capfdbinary, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(new.read_bytes())))
+    assert call(["predict", "runs/first", "-", "--out", "-", "--quiet"]) == 0
+    rows = table(capfdbinary.readouterr().out.decode())
+    assert [row["source"] for row in rows] == ["model", "", "model"]
+
+
+def test_columns_of_the_same_name_are_kept(stacksl, folder) -> None:
+    (folder / "labelled.csv").write_text("text,label\nsand,unsure\nwave,\n")
+    stacksl("predict", "runs/first", "labelled.csv", "--out", "more.csv", "--quiet")
+    rows = table((folder / "more.csv").read_text())
+    assert [row["label"] for row in rows] == ["unsure", ""]
+    assert all(row["predicted_label"] and row["predicted_source"] == "model" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "got neither"),
+        (("new.csv", "--own"), "got both"),
+        (("new.csv", "--out", "a.doc"), "one of .csv, .tsv"),
+        (("new.csv", "--out", "nowhere/a.csv"), "give another --out"),
+    ],
+)
+def test_what_cannot_be_labelled(stacksl, new, words, expected) -> None:
+    said = stacksl("predict", "runs/first", *words, "--quiet")
+    assert said.code == 2
+    assert expected in said.err
+
+
+def test_the_own_items_with_the_bought_answers(stacksl, folder) -> None:
+    said = stacksl("predict", "runs/first", "--own", "--out", "own.csv", "--quiet")
+    assert said.code == 0, said.err
+    rows = table((folder / "own.csv").read_text())
+    assert list(rows[0]) == COLUMNS
+    human = [row for row in rows if row["source"] == "human"]
+    assert (len(rows), len(human)) == (120, 30)
+    assert all(row["label"] == row["topic"] for row in human)
+    assert {row["source"] for row in rows} == {"human", "model"}
+
+
+def test_bought_labels_by_name(stacksl, folder) -> None:
+    said = stacksl("export", "runs/first", "--labels", "bought.csv")
+    assert said.code == 0, said.err
+    rows = table((folder / "bought.csv").read_text())
+    known = {row["text"]: row["topic"] for row in table((folder / "data.csv").read_text())}
+    assert len(rows) == 30
+    assert all(known[row["text"]] == row["label"] for row in rows)
+    assert {row["price"] for row in rows} == {"0.5"}
+    assert all(row["time"].endswith("+00:00") for row in rows)
+
+
+def test_the_status_shows_what_was_measured(stacksl, folder) -> None:
+    for words in (("status", "runs/first"), ("ls",)):
+        said = stacksl(*words).out
+        assert "95 % interval" in said
+        assert "before" not in said
+
+
+def test_answers_of_the_audit_wait_for_the_end(stacksl, folder) -> None:
+    words = ("run", "data.csv", "--budget", "20", "--audit", "5", "--labeler", "file", "--yes")
+    assert stacksl(*words, "--annotators", "anna", "--out", "runs/people", "--quiet").code == 0
+    said = json.loads(stacksl("status", "runs/people", "--json").out)
+    assert said["resume"] == "stacksl answer runs/people FILE..."
+    said = stacksl("predict", "runs/people", "--own")
+    assert said.code == 2
+    assert "finished" in said.err
+
+
+def test_what_the_check_says_of_columns_and_answers(stacksl, folder, new) -> None:
+    (folder / "classes.csv").write_text("name\nbeach\nforest\n")
+    said = stacksl("data", "check", "new.csv", "--classes", "classes.csv").out
+    assert "columns not used: n, colour" in said
+    assert "answers: no item has one" in said
+    assert "(0)" not in said
+    own = [{"prompt": f"p{n}", "candidates": ["a", f"c{n}"], "label": n % 2} for n in range(9)]
+    (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
+    assert "answers: 9 of 9" in stacksl("data", "check", "own.jsonl").out
