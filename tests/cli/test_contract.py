@@ -76,6 +76,7 @@ def printed(stacksl, *words: object) -> object:
     [
         ("status", ["status", "runs/first"]),
         ("report", ["report", "runs/first"]),
+        ("plan", ["plan", "runs/first"]),
         ("evaluate", ["evaluate", "runs/first", "test.csv"]),
         ("predict --out", ["predict", "runs/first", "test.csv", "--out", "answers.jsonl"]),
         ("run --dry-run", ["run", "data.csv", "--dry-run"]),

@@ -135,6 +135,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "stacksl predict runs/first --own --out labelled.csv",
         ),
     ),
+    "plan": (
+        (
+            "How many labels, for which accuracy and money? Nothing is bought:",
+            "stacksl plan texts.csv --classes classes.txt --features sentences:minilm --price 2.50",
+        ),
+        ("The same of a run, after its last answers:", "stacksl plan runs/first"),
+    ),
     "size": (
         (
             "What an adaptation needs in memory and time:",

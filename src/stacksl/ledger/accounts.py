@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from stacksl.ledger.events import STANDINGS, Entry
+from stacksl.ledger.events import MEASURING, STANDINGS, Entry
 from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
 
 _SUMS: Final = (
@@ -164,7 +164,7 @@ class Accounts:
         All answers of a labeler who is set aside are held back, and of one who is held those that
         were not learnt yet.
         """
-        if state.stage != "answered" or state.index is None or state.purpose == "audit":
+        if state.stage != "answered" or state.index is None or state.purpose in MEASURING:
             return False
         held = self.standing.get(state.labeler or "") == "held" and state.learnt_at is None
         return not held and not self.is_aside(state)

@@ -32,7 +32,8 @@ EVENTS: Final = (
     "budget",
 )
 STANDINGS: Final = ("held", "set_aside", "kept")
-PURPOSES: Final = ("train", "audit", "owned")
+PURPOSES: Final = ("train", "audit", "progress", "owned")
+MEASURING: Final = ("audit", "progress")  # drawn at random, and never learnt
 
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
 

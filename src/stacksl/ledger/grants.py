@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
-from stacksl.ledger.events import canonical
+from stacksl.ledger.events import MEASURING, canonical
 from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import Handed, Purchase
 from stacksl.ledger.transactions import lease, release, reserve_one, teach
@@ -20,9 +20,10 @@ _COUNTED = "labels, classes and micro-units are counted"
 
 def reserve(pending: Pending, items: Sequence[str], purpose: str) -> list[Purchase]:
     """Lease all the items, or none; see `Ledger.reserve`."""
-    if purpose not in ("audit", "train"):
+    if purpose not in (*MEASURING, "train"):
         raise LedgerError(
-            f"labels are reserved for 'audit', or as a further slot for 'train', got '{purpose}'"
+            "labels are reserved for 'audit' or 'progress', or as a further slot for 'train', got"
+            f" '{purpose}'"
         )
     accounts = pending.accounts
     if len(items) * accounts.price > _money_left(pending) or len(items) > _labels_left(pending):

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Self, get_args
 
 from stacksl.ledger.accounts import Accounts
-from stacksl.ledger.events import STANDINGS, Row, tombstone, word_in
+from stacksl.ledger.events import MEASURING, STANDINGS, Row, tombstone, word_in
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-_CHARGED = ("train", "audit")
+_CHARGED = ("train", *MEASURING)
 
 
 class LedgerReader:
@@ -78,7 +78,7 @@ class LedgerReader:
 
     @property
     def spent(self) -> int:
-        """Labels answered and open reservations, of training and audit together."""
+        """Labels answered and open reservations, of training and measuring together."""
         return self._accounts.spent
 
     @property
@@ -194,7 +194,7 @@ class LedgerReader:
     def said(self, purpose: Purpose | None = None) -> dict[str, int]:
         """Accepted answers by kind: `label`, `none`, `ambiguous`, `broken`.
 
-        Those of train and audit together, or of one purpose; a corrected answer counts as what it
+        Those of all that is charged, or of one purpose; a corrected answer counts as what it
         was corrected to.
         """
         counts = Counter(
@@ -234,8 +234,8 @@ class LedgerReader:
                 found.setdefault(key, Dispute(own, answer))
         return list(found.values())
 
-    def audited(self, *, now: bool = False) -> dict[str, Answer]:
-        """The answer that measures each audited item, in the order of arrival.
+    def audited(self, purpose: Purpose = "audit", *, now: bool = False) -> dict[str, Answer]:
+        """The answer that measures each item of a purpose, in the order of arrival.
 
         As corrected before the audit was first shown, without those set aside before; of an item
         asked again the first that is left. With `now` later corrections count as well.
@@ -243,7 +243,7 @@ class LedgerReader:
         found: dict[str, Answer] = {}
         for row, answer in self._answers(with_texts=True):
             state = self._state(answer)
-            if row.event != "answered" or row.purpose != "audit" or state is None:
+            if row.event != "answered" or row.purpose != purpose or state is None:
                 continue
             aside = self._accounts.is_aside(state)
             word = state.measured if state.shown and not now else None if aside else state.word

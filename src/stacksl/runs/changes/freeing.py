@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from stacksl.errors import RunError
 from stacksl.labelers.sheets.keys import clean_key, has_form
+from stacksl.ledger.events import MEASURING
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.runs.changes.pending import complete, reopen
@@ -147,7 +148,7 @@ def free_rows(
             if away or back:
                 _note_away(folder, absent)
             dropped = leases if drop else _second(ledger, leases) if away else []
-            ledger.free(leases, [lease for lease in dropped if lease.purpose != "audit"])
+            ledger.free(leases, [lease for lease in dropped if lease.purpose not in MEASURING])
     return len(leases)
 
 

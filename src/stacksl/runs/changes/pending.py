@@ -14,7 +14,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.items.identity import records_of
 from stacksl.runs.items.reading import CLASSES
-from stacksl.runs.items.roles import asked_by_audit, corpus_of, current_order, new_owned, next_terms
+from stacksl.runs.items.roles import corpus_of, current_order, measuring_rows, new_owned, next_terms
 from stacksl.runs.spec import PENDING, RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -53,7 +53,7 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
         _add_classes(spec, ledger, before)
         for each in hits:
             ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
-        if owned := new_owned(spec, ledger, asked_by_audit(corpus, audited)):
+        if owned := new_owned(spec, ledger, measuring_rows(corpus, ledger)):
             ledger.own(owned, "owned")
         next_terms(spec, ledger, order, audited, first=len(corpus.began))
         mapped = {each.item for each in hits if each.purpose == "train"}

@@ -23,6 +23,7 @@ from stacksl.models.linear import Model
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
+from stacksl.runs.finish.forecasting import compared_with_random
 from stacksl.runs.finish.label_set import label_set
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
@@ -92,9 +93,10 @@ def finish(
     write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
-    facts = facts_of(spec, game, features, tested, state)
-    softmax = label_set(spec, game, partial(outcome.policies, spec, game, features))
-    facts = replace(facts, label_set=softmax)
+    final = partial(outcome.policies, spec, game, features)
+    compared = compared_with_random(spec, game, audit, final)
+    facts = facts_of(spec, game, features, tested, state, compared)
+    facts = replace(facts, label_set=label_set(spec, game, final))
     if audit is not None:
         learnt = len(game.examples.bought)
         said = anchors(spec.folder).get("facts.json")

@@ -18,6 +18,7 @@ from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
 LETTERS = 26
+TEXTS = "texts"  # the format of texts and frames, which are treated as a file would be
 _PATHS = ("bank", "classes", "owned", "ask_dir")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
@@ -76,14 +77,22 @@ def _lettered(resolved: Resolved) -> Resolved:
     return Resolved(settings, resolved.origin, resolved.preset)
 
 
-def with_features(resolved: Resolved) -> Resolved:
-    """The settings with this machine's features where none were chosen.
+def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
+    """The settings with this machine's features where none were chosen, or with a language model's.
 
     They are `$STACKSL_FEATURES`, else the packaged sentence encoder where it is installed, which is
-    never downloaded; and they are recorded, so that a run keeps them on every machine.
+    never downloaded; and they are recorded, so that a run keeps them on every machine. The built-in
+    sample keeps `hashing`.
+
+    Raises:
+        SettingsError: see `for_model`.
     """
     from stacksl.features.weights import MINILM, packaged
 
+    if resolved.settings.adapts:
+        return for_model(resolved, without_data=without_data)
+    if without_data:
+        return resolved
     named = os.environ.get("STACKSL_FEATURES")
     found = named or (f"sentences:{MINILM}" if packaged() else "hashing")
     return resolved.with_defaults({"features": found}, "environment" if named else "installed")
@@ -168,7 +177,7 @@ def in_memory(
             raise DataError("a data frame has its answers in a column: give label_column=NAME")
         known = classes is not None
         found = read(table, columns=columns, classes=classes, lenient=known)
-        return replace(found, columns={}, format="memory")
+        return replace(found, columns={}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(type(items).__name__))
     listed = tuple(items)
@@ -269,7 +278,7 @@ def of_texts(
         label = known[row - 1] if known else None
         if label is not None:
             gold[items[-1].id] = _index_of(label, place, row)
-    return Dataset("items", "memory", tuple(items), gold, names)
+    return Dataset("items", TEXTS, tuple(items), gold, names)
 
 
 def _index_of(label: object, place: Mapping[str, int], row: int) -> int:

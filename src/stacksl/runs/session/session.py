@@ -25,6 +25,7 @@ from stacksl.ledger.purchases import Receipt
 from stacksl.runs.changes.added_classes import learn_named, widen_to
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.finish.finish import finish, refit_with_audit
+from stacksl.runs.finish.forecasting import Forecaster
 from stacksl.runs.items.roles import assign_roles, corpus_of, measured
 from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
@@ -94,6 +95,7 @@ class Session(Game):
         report: called with the progress, at most ten times a second.
         record: writes `state.json`; None once the session was played.
         receipts: of the answers that had arrived when `play` began.
+        forecaster: of the accuracy, once it was played.
     """
 
     spec: RunSpec
@@ -101,6 +103,7 @@ class Session(Game):
     report: Report = silent
     record: Record | None = None
     receipts: list[Receipt] = field(default_factory=list)
+    forecaster: Forecaster | None = None
     _parts: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
@@ -231,6 +234,9 @@ class Session(Game):
         with record.recording_failure():
             self._rounds()
             waiting = self._wait() if self.ledger.open_purchases() else None
+            assert self.forecaster is not None
+            record.facts["plan"] = self.forecaster.facts()
+            record.facts["stopped"] = self.forecaster.stopped
             if waiting is None:
                 self.trainer.finish()
                 self.ledger.show_audit()
@@ -258,6 +264,8 @@ class Session(Game):
             self.labeler.away |= hold_back(self)
         settings = self.spec.settings
         watch = Watch(self.spec.folder, settings.checkpoint_every, self, self.report)
+        self.forecaster = Forecaster(self.spec, self)
+        self.enough = self.forecaster.enough
         chooser = make_chooser(
             settings.mode,
             seed=settings.seed,

@@ -27,11 +27,13 @@ class Flag:
         panel: the group of the help that lists it.
         metavar: names the value in the help; none for a switch.
         common: whether the short `--help` lists it, or `--help-all` alone.
+        word: the option's name, where it is not the setting's.
     """
 
     panel: str
     metavar: str | None = None
     common: bool = False
+    word: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,18 @@ class Settings(BaseModel):
         ge=0,
         description="Labels of the budget that measure the final model and never train it; by the "
         "budget if absent, 0 for none.",
+    )
+    progress_share: Annotated[float, Flag(SPEND, "SHARE", word="progress")] = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the budget for a second random sample, read by `stacksl plan` while "
+        "the run goes on (0).",
+    )
+    until: Annotated[str | None, Flag(SPEND, "gain=G/N")] = Field(
+        None,
+        description="Stop buying when the next N labels are estimated to gain less than G of "
+        "accuracy, such as gain=0.01/100.",
     )
     owned: Annotated[str | None, Flag(SPEND, "FILE", common=True)] = Field(
         None,

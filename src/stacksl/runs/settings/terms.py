@@ -37,7 +37,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     lost = states.count("released")
     leased = len(ledger.bought("audit"))
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
-    return Terms(wanted.labels, wanted.money, audits)
+    return Terms(wanted.labels, wanted.money, audits, spec.progress)
 
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
