@@ -188,10 +188,7 @@ def prepare(
     if data is not None and (source is not None or dataset.format == intake.TEXTS):
         resolved = intake.for_file(resolved, dataset, budget.labels)
         wanted = resolved.settings
-    advice = (
-        *intake.encoder_advice(resolved),
-        *_recipe_advice(resolved.preset, budget.labels / rounds),
-    )
+    advice = intake.no_encoder(resolved) + _recipe_advice(resolved.preset, budget.labels / rounds)
     if labeler is None:
         _check_labeler(wanted, sources)
     _check_pool(wanted, dataset, budget.labels)

@@ -98,10 +98,10 @@ def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
     return resolved.with_defaults({"features": found}, "environment" if named else "installed")
 
 
-def encoder_advice(resolved: Resolved) -> list[str]:
+def no_encoder(resolved: Resolved) -> tuple[str, ...]:
     """What the packaged encoder would bring, where `hashing` was taken since it is missing."""
     settings, origin = resolved.settings, resolved.origin["features"]
-    return [WITHOUT_ENCODER] if (settings.features, origin) == ("hashing", "installed") else []
+    return (WITHOUT_ENCODER,) if (settings.features, origin) == ("hashing", "installed") else ()
 
 
 def within(dataset: Dataset, most: int) -> Dataset:
