@@ -154,7 +154,9 @@ def _human(run: StoredRun, spec: RunSpec) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _by_model(run: StoredRun, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
+def _by_model(
+    run: StoredRun, items: Sequence[Item], progress: Progress
+) -> dict[str, dict[str, Any]]:
     """What the model says of each item, by its id."""
     said: Iterator[dict[str, Any]] = run.model.predict(items, progress)
     return {row["id"]: _said(row) for row in said}
