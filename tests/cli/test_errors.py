@@ -104,7 +104,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         "import sys; from types import ModuleType, SimpleNamespace as S; m = ModuleType('a');"
         "rows = ({'id': i} for i in range(10**6));"
         "m.Run = S(open=lambda p: S(folder=0, reading=0, predict=lambda data, progress: rows));"
-        "sys.modules['stacksl.api'] = m; import stacksl.runs.items.sources as j;"
+        "sys.modules['stacksl.api'] = m; import stacksl.runs.items.reading as j;"
         "j.read_again = lambda *_: S(rejected=()); from stacksl.cli import main; main()"
     )
     words = [sys.executable, "-c", script, "predict", "runs/first", "new.csv"]
