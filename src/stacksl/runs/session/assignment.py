@@ -127,19 +127,23 @@ class SheetLabeler:
         Raises:
             DataError: a sheet cannot be written.
         """
+        if not self.ledger.handed():
+            expect_free(self.settings)
+        sheets = self._sheets(self.assign())
+        self._write(sheets)
+        return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
+
+    def assign(self) -> list[Handed]:
+        """Assign open requests, up to the batch; all rows that are open now."""
         out = {(h.item, h.slot, h.token): h for h in self.ledger.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
         waiting = [handed for key, handed in out.items() if key in leases]
         asked = {key: request for key, request in self._asked.items() if key in leases}
         fresh = [request for key, request in asked.items() if key not in out]
-        if not out:
-            expect_free(self.settings)
         new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
         if new:
             self.ledger.hand_out(new)
-        sheets = self._sheets([*waiting, *new])
-        self._write(sheets)
-        return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
+        return [*waiting, *new]
 
     def _due(self, fresh: Sequence[Request], waiting: int) -> list[Request]:
         """The requests to assign now, up to the batch: training labels, then the audit."""
@@ -201,7 +205,7 @@ class SheetLabeler:
             self._open_folder()
             write_howto(self.folder, mode=self._mode)
         for path, rows in missing.items():
-            asked = [self._asked_as(handed) for handed in self._mixed(rows)]
+            asked = [self.question(handed) for handed in self._mixed(rows)]
             classes = self._class_list(max(len(handed.order) for handed in rows))
             if classes is not None and path.suffix == ".csv" and len(classes.names) > WHOLE:
                 write_classes(self.folder, classes, self._mode)
@@ -230,7 +234,8 @@ class SheetLabeler:
         mix = generator(self.settings.seed, "sheet", sheet).permutation(len(rows))
         return [rows[int(i)] for i in mix]
 
-    def _asked_as(self, handed: Handed) -> Asked:
+    def question(self, handed: Handed) -> Asked:
+        """A row as its annotator sees it."""
         item = self.items[self.row[handed.item]]
         return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in handed.order))
 
@@ -258,7 +263,7 @@ class SheetLabeler:
         """What each of the assigned `rows` shows, by its key."""
         found = {}
         for handed in rows:
-            asked = self._asked_as(handed)
+            asked = self.question(handed)
             found[handed.key] = Shown(asked.options, handed.sheet, asked.prompt)
         return found
 
