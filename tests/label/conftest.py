@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
-pytest.importorskip("httpx", reason="httpx is not installed")
+pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
 from starlette.testclient import TestClient
 
@@ -26,7 +26,6 @@ from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
 
 HERE = "http://127.0.0.1"
-FAR_OFF = 10.0**9
 
 
 @dataclass

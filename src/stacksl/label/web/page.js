@@ -102,13 +102,14 @@ const plain = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCas
 
 function narrow() {
   const typed = plain($("#filter").value).trim(), words = typed.split(/\s+/);
-  let best = null;
+  let best = null, grade = 0;
   for (const each of $$("li", list())) {
-    const button = $("button", each), text = plain(button.textContent);
+    const button = $("button", each), name = plain($(".text", button).textContent);
+    const text = `${name} ${plain($("small", button)?.textContent ?? "")}`;
     const number = /^\d+$/.test(typed) && mark(button).startsWith(typed);
     each.hidden = each.dataset.out === "1" || !(number || words.every((w) => text.includes(w)));
-    const exact = mark(button) === typed || plain($(".text", button).textContent) === typed;
-    if (!each.hidden && exact) best = button;
+    const fit = mark(button) === typed || name === typed ? 2 : Number(name.startsWith(typed));
+    if (!each.hidden && fit > grade) [best, grade] = [button, fit];
   }
   const shown = buttons();
   pointAt(typed && filtered(current ?? $("#rows article")) ? best ?? shown[0] : null);
@@ -127,7 +128,8 @@ function pointAt(button) {
 
 function choose(said, position = null) {
   if (!current) return;
-  const text = said === "none" ? $("#right").value.trim() : "", note = $("#note").value.trim();
+  const typed = (name) => $(name).value.toWellFormed?.().trim() ?? $(name).value.trim();
+  const text = said === "none" ? typed("#right") : "", note = typed("#note");
   const options = $$("button", list()).map((b) => plain($(".text", b).textContent).trim());
   if (text && options.includes(plain(text))) {
     say("The right answer is one of the options: choose that option.");
@@ -194,6 +196,7 @@ async function send() {
       if (reply.status === 200 || reply.status === 422) {
         const known = (each) => each.seq === first.seq && each.key === first.key;
         if (state in SAID) say(SAID[state]);
+        else if (reply.status === 422) say(SAID.refused);
         if (reply.status === 200 && state !== "refused") taken.add(first.key);
         change((kept) => { kept.outbox = kept.outbox.filter((each) => !known(each)); });
         show();
