@@ -11,11 +11,12 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import RunError
+from stacksl.label.access import OWNER
 from stacksl.label.player import Player
 from stacksl.runs.storage.folder import WAIT
 
 from ..runs.people_cases import answer_all
-from .conftest import HERE, Opened, play
+from .conftest import HERE, Browser, Opened, play
 
 
 def test_two_annotators_finish_a_run_to_the_last_label(opened: Opened) -> None:
@@ -323,3 +324,34 @@ def test_a_finished_run_and_one_of_another_labeler_have_no_page(opened: Opened) 
     play([page.browser("anna"), page.browser("ben")], page)
     with pytest.raises(RunError, match="has finished"):
         Player(Run.open(page.run.path).folder).start()
+
+
+def test_the_owner_pauses_ends_sessions_and_sees_no_audit(opened: Opened) -> None:
+    page = opened()
+    anna, owner = page.browser("anna"), page.browser(OWNER)
+
+    def act(browser: Browser, **body: Any) -> Any:
+        headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
+        return browser.http.post("/owner", json=body, headers=headers)
+
+    key, prompt = next(iter(anna.rows().items()))
+    assert anna.answer(key, prompt) == "taken"
+    told = owner.http.get("/rows").text
+    assert re.search(r"anna</th><td>\d</td><td>1</td>", told)
+    assert "of 24 labels" in told
+    assert "audit" not in told + owner.http.get("/").text
+    assert act(owner, act="pause").status_code == 200
+    kept = list(page.player.view.rows["anna"])
+    assert anna.rows() == {}
+    assert "is paused" in owner.http.get("/rows").text
+    assert anna.answer(kept[0].key, kept[0].prompt) == "taken", "given before the pause was seen"
+    assert act(owner, act="resume").status_code == 200
+    assert anna.rows()
+    assert act(anna, act="pause").status_code == 403
+    assert owner.post(owner.given(kept[1].key, position=0)).status_code == 403
+    assert act(owner, act="link", name="carl").status_code == 422
+    assert act(owner, act="revoke", name="anna").status_code == 200
+    assert anna.http.get("/rows").status_code == 401
+    assert anna.enter(act(owner, act="link", name="anna").json()["link"]).status_code == 200
+    assert anna.rows()
+    assert page.spent() == (2, 0)

@@ -19,6 +19,7 @@ from stacksl.files.atomic import write_atomic
 
 SESSIONS = "page.json"  # in the run's folder
 LINK_SECONDS = 24 * 3600
+OWNER = ",owner"  # no annotator's name has a comma
 SESSION_SECONDS = 12 * 3600
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stacksl.errors import MissingExtra, RunError
 from stacksl.label import pages
-from stacksl.label.access import SESSION_SECONDS, Access, Limit, csrf_of
+from stacksl.label.access import OWNER, SESSION_SECONDS, Access, Limit, csrf_of
 from stacksl.label.player import Player
 from stacksl.labelers.sheets import Reply
 from stacksl.labelers.sheets.cells import visible
@@ -39,6 +39,14 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
     secret: str = Field(max_length=200)
+
+
+class Act(BaseModel):
+    """What the owner of the run does; `link` and `revoke` are about an annotator."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    act: Literal["pause", "resume", "link", "revoke"]
+    name: str | None = Field(None, max_length=1000)
 
 
 class Given(BaseModel):
@@ -139,18 +147,42 @@ def make_app(player: Player, access: Access, *, hosts: Collection[str]) -> Any:
             "answered": view.answered.get(name, 0),
         }
 
+    def figures() -> dict[str, Any]:
+        """What the owner sees: numbers of all rows together, nothing of the audit."""
+        view, paused = player.view, player.paused
+        doing = {"open": "is paused" if paused else "goes on", "finished": "has finished"}
+        people = [
+            (name, len(view.rows.get(name, ())), view.answered.get(name, 0))
+            for name in player.annotators
+        ]
+        return {
+            "spent": view.spent,
+            "budget": view.budget,
+            "state": doing.get(view.state, "has stopped"),
+            "sentence": view.sentence,
+            "people": people,
+            "paused": paused,
+        }
+
     async def page(request: Request) -> Response:
         token = request.cookies.get(cookie, "")
         name = access.who(token)
         if name is None:
             return HTMLResponse(pages.rendered("enter", run=run))
+        if name == OWNER:
+            own = figures()
+            return HTMLResponse(pages.rendered("owner", run=run, csrf=csrf_of(token), **own))
         shared = pages.whole_list(player.view.classes)
         values = {"run": run, "who": name, "csrf": csrf_of(token), "shared": shared}
         return HTMLResponse(pages.rendered("label", **values, **shown(name)))
 
     async def rows(request: Request) -> Response:
         name, refused = who(request)
-        return refused if name is None else HTMLResponse(pages.rendered("rows", **shown(name)))
+        if name is None:
+            return refused
+        if name == OWNER:
+            return HTMLResponse(pages.rendered("figures", **figures()))
+        return HTMLResponse(pages.rendered("rows", **shown(name)))
 
     async def enter(request: Request, entry: Entry) -> Response:
         if not tries.allows("enter"):
@@ -172,6 +204,8 @@ def make_app(player: Player, access: Access, *, hosts: Collection[str]) -> Any:
         name, refused = who(request, posts=True)
         if name is None:
             return refused
+        if name == OWNER:
+            return said("the owner of a run gives no answers", 403)
         future = player.give(name, given.client, given.seq, given.reply())
         try:
             outcome = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), PATIENCE)
@@ -180,6 +214,22 @@ def make_app(player: Player, access: Access, *, hosts: Collection[str]) -> Any:
         except RunError:
             return said("the run is closed at the moment: the answer stays in this browser", 503)
         return JSONResponse({"state": outcome})
+
+    async def owner(request: Request, act: Act) -> Response:
+        name, refused = who(request, posts=True)
+        if name is None:
+            return refused
+        if name != OWNER:
+            return said("this is for the owner of the run", 403)
+        if act.act in ("pause", "resume"):
+            player.paused = act.act == "pause"
+            return JSONResponse({"state": "done"})
+        if act.name not in player.annotators:
+            return said("no annotator of this run has that name", 422)
+        if act.act == "link":
+            return JSONResponse({"state": "done", "link": access.link(act.name)})
+        access.revoke(act.name)
+        return JSONResponse({"state": "done", "sentence": "Sessions and links were ended."})
 
     async def leave(request: Request) -> Response:
         name, refused = who(request, posts=True)
@@ -195,7 +245,12 @@ def make_app(player: Player, access: Access, *, hosts: Collection[str]) -> Any:
 
     for path, serve in (("/", page), ("/rows", rows), ("/web/{name}", static)):
         app.add_api_route(path, serve, methods=["GET"], response_model=None)
-    for path, take in (("/enter", enter), ("/answer", answer), ("/leave", leave)):
+    for path, take in (
+        ("/enter", enter),
+        ("/answer", answer),
+        ("/leave", leave),
+        ("/owner", owner),
+    ):
         app.add_api_route(path, take, methods=["POST"], response_model=None)
     return app
 

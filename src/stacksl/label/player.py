@@ -101,6 +101,7 @@ class Player:
         self.folder = folder
         self.view = View()
         self.fault: BaseException | None = None
+        self.paused = False  # shows no questions; answers are still taken
         self.over = threading.Event()  # finished, failed or stopped
         self._started = threading.Event()
         self._queue: queue.SimpleQueue[_Given | None] = queue.SimpleQueue()
@@ -142,7 +143,7 @@ class Player:
 
     def questions(self, annotator: str) -> tuple[Asked, ...]:
         """The open rows of an annotator, without those whose answers wait to be entered."""
-        rows = self.view.rows.get(annotator, ())
+        rows = () if self.paused else self.view.rows.get(annotator, ())
         with self._lock:
             return tuple(row for row in rows if not self._waiting[annotator, row.key])
 
@@ -200,7 +201,8 @@ class Player:
             if self._short(session, labeler):
                 outcome = session.play()
                 self._publish(session, labeler)
-        self.view = View("finished", answered=dict(self._answered))
+        spent, budget = session.ledger.spent, session.ledger.budget
+        self.view = View("finished", answered=dict(self._answered), spent=spent, budget=budget)
 
     def _next(self) -> list[_Given]:
         """The answers that have arrived; waits for one, or to be stopped."""

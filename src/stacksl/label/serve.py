@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from stacksl.errors import MissingExtra, SettingsError
-from stacksl.label.access import SESSIONS, Access
+from stacksl.label.access import OWNER, SESSIONS, Access
 from stacksl.label.app import make_app
 from stacksl.label.player import Player
 from stacksl.runs.storage.folder import RunFolder
@@ -30,7 +30,7 @@ def serve(
 
     Args:
         folder: of the run.
-        ready: called with the link of each annotator once the page can be opened.
+        ready: called with the links of the owner and of each annotator once the page can be opened.
         host: an address to listen on, or the name by which a proxy on this machine is reached.
         port: to listen on; 0 for a free one.
         linger: seconds for which the page is served after the run's end.
@@ -64,7 +64,8 @@ def serve(
         try:
             at = listener.getsockname()[1]
             place = f"[{host}]" if ":" in host else host
-            ready({name: f"http://{place}:{at}/#{access.link(name)}" for name in player.annotators})
+            who = {name: name for name in player.annotators} | {"(owner)": OWNER}
+            ready({shown: f"http://{place}:{at}/#{access.link(who[shown])}" for shown in who})
             _stop_at_the_end(player, server, linger)
             server.run(sockets=[listener])
         finally:

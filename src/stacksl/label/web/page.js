@@ -318,4 +318,23 @@ if (document.body.dataset.who) {
     show();
     send();
   });
+} else if (document.body.dataset.owner) {
+  const figures = async () => {
+    const reply = await fetch("/rows").catch(() => null);
+    if (!reply?.ok) { say("No connection, or the session has expired: these numbers are old."); return; }
+    const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const held = document.activeElement?.dataset; // the focus stays where it was
+    $("#figures").replaceChildren(...fresh.body.childNodes);
+    if (held?.act) $$("button").find((b) => b.dataset.name === held.name && (b.dataset.act === held.act || !held.name))?.focus();
+  };
+  document.addEventListener("click", async (event) => {
+    const { act, name } = event.target.closest("button")?.dataset ?? {};
+    if (!act) return;
+    const reply = await fetch("/owner", post({ act, name: name ?? null })).catch(() => null);
+    const told = await reply?.json();
+    say(told?.link ? `Link for ${name}, good for one browser: ${location.origin}/#${told.link}` : told?.sentence ?? "");
+    figures();
+  });
+  setInterval(figures, 3000);
+  enter();
 } else enter();
