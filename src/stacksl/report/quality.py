@@ -60,6 +60,8 @@ class AuditResult(Fact):
         learnt: labels that the model had learnt which is measured.
         shown_before: whether this audit measured a model before, and `shown_at` how many labels
             that one had learnt, the first time.
+        accuracy_now, interval_now: accuracy and interval with the answers that were corrected
+            after the audit was first shown; None where none was.
     """
 
     n: int
@@ -77,11 +79,13 @@ class AuditResult(Fact):
     learnt: int | None = None
     shown_before: bool = False
     shown_at: int | None = None
+    accuracy_now: float | None = None
+    interval_now: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint(Fact):
-    """Test accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
+    """Accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
 
     labels: int
     accuracy: float
@@ -143,3 +147,63 @@ class Calibration(Fact):
     ece: float
     n: int
     source: str = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledShare(Fact):
+    """The share of the rest that the model can label at an accuracy of `wanted`.
+
+    The fields are those of `stacksl.models.own_items.LabelledShare`.
+    """
+
+    wanted: float
+    needed: int
+    share: float | None = None
+    threshold: float | None = None
+    n: int = 0
+    correct: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTotal(Fact):
+    """How many of the run's items a class has: `stacksl.models.own_items.ClassTotal`, named."""
+
+    name: str
+    human: int
+    predicted: int
+    total: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnItems(Fact):
+    """What the final model's answers to the run's own items are worth.
+
+    Attributes:
+        rest: items without an answer, which the model would label.
+        measured: the items that it was judged by, with a clear answer.
+        source: what they are of, `audit` or `test`; empty where there are none.
+        shares: at each accuracy wanted.
+        totals: of the classes; empty where items bring their own options.
+    """
+
+    rest: int
+    measured: int
+    source: str
+    shares: tuple[LabelledShare, ...] = ()
+    totals: tuple[ClassTotal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gain(Fact):
+    """What `more` labels are estimated to add to the accuracy, as a share, with a 90 % interval.
+
+    `value` is None where it cannot be told, and `reason` says why.
+    """
+
+    more: int
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""

@@ -30,6 +30,7 @@ from stacksl.report.quality import (
 )
 from stacksl.runs.finish.abstention import unnamed, words_on_threshold
 from stacksl.runs.finish.language import language_facts
+from stacksl.runs.finish.own_items import disagreements, roles, uses
 from stacksl.runs.finish.rounds import (
     HELD,
     Rounds,
@@ -56,8 +57,12 @@ def facts_of(
     features: FeatureMap,
     tested: Tested,
     state: Mapping[str, Any],
+    compared: str = "",
 ) -> f.Facts:
-    """The facts of a run; `tested` has the results of its test file and its audit, if any."""
+    """The facts of a run; `tested` has the results of its test file and its audit, if any.
+
+    `compared` is a sentence on random labels.
+    """
     seen = Rounds.read(game.ledger.rows(), game.corpus.row)
     language = (
         language_facts(spec, game.ledger, features, tested, state)
@@ -70,14 +75,15 @@ def facts_of(
         state=str(state.get("state", "finished")),
         created=str(state["created"]),
         finished=str(state.get("finished", "")),
-        data=_data(spec),
+        data=_data(spec, game),
         budget=_budget(spec, game, seen),
         method=_method(spec, game, features),
         interruptions=tuple(state["interruptions"]),
         test=test_fact(spec.test, tested.evaluation),
-        audit=audit_fact(tested.audited),
+        audit=audit_fact(tested.audited, tested.audited_now),
         asking=replace(
             asking_of(game.ledger, seen.changes, seen.added, priced=spec.budget.money is not None),
+            disagreements=disagreements(game),
             abstaining=words_on_threshold(
                 tested.threshold,
                 len(unnamed(game.ledger)),
@@ -85,7 +91,8 @@ def facts_of(
             ),
         ),
         curve=tuple(CurvePoint(*point) for point in tested.curve),
-        rounds=round_series(seen),
+        curve_on=tested.curve_on,
+        rounds=f.RoundSeries() if spec.settings.mode == "pool" else round_series(seen),
         before_label=before_label(game),
         gate_score=None if language else gate_score(spec, game, seen),
         classes=class_rows(spec.dataset, game.examples, tested),
@@ -103,11 +110,12 @@ def facts_of(
         ),
         fingerprints=_fingerprints(game, features),
         warnings=tuple(state["warnings"]),
+        plan=tuple(filter(None, (state.get("stopped"), compared))),
         language=language,
     )
 
 
-def _data(spec: RunSpec) -> f.DataCard:
+def _data(spec: RunSpec, game: Game) -> f.DataCard:
     dataset = spec.dataset
     sizes = [len(item.candidates) for item in dataset.items]
     reasons = Counter(row.kind for row in dataset.rejected)
@@ -121,6 +129,7 @@ def _data(spec: RunSpec) -> f.DataCard:
         columns=tuple(Named(role, name) for role, name in sorted(dataset.columns.items())),
         rejected=tuple(Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(dataset.rejected),
+        roles=roles(game.corpus, game.ledger),
         python=versions(None)["version_python"],
         source="Python's own reference documentation (pydoc_data)."
         if spec.data == "sample"
@@ -130,25 +139,26 @@ def _data(spec: RunSpec) -> f.DataCard:
 
 def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     ledger = game.ledger
+    progress = len(ledger.bought("progress"))
     priced = spec.budget.money is not None
-    owned = _owned(game.examples)
     items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
     unseen = len(set(game.corpus.unbought(())) - set(seen.item.tolist()))
-    return f.Budget(
+    found = f.Budget(
         labels=ledger.budget,
         asked=ledger.asked,
-        answered=len(game.examples.bought) - owned,
+        answered=0,
         left=ledger.left,
         rounds=items,
         horizon=items + unseen,
         price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
-        owned=owned,
-        audit=ledger.spent - ledger.asked,
+        owned=_owned(game.examples),
+        audit=ledger.spent - ledger.asked - progress,
+        progress=progress,
         released=seen.released,
-        open=len(ledger.open_purchases()),
     )
+    return replace(found, **uses(game))
 
 
 def _owned(examples: Examples) -> int:
@@ -287,8 +297,8 @@ def test_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResult
     )
 
 
-def audit_fact(audited: Audited | None) -> AuditResult | None:
-    """The final model on the audit."""
+def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResult | None:
+    """The final model on the audit, and `now` with corrections made since it was shown."""
     if audited is None:
         return None
     low, high = audited.interval
@@ -303,6 +313,8 @@ def audit_fact(audited: Audited | None) -> AuditResult | None:
         worst=audited.worst,
         best=audited.best,
         passed_over=audited.passed_over,
+        accuracy_now=None if now is None else now.accuracy,
+        interval_now=None if now is None else now.interval,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -12,11 +13,13 @@ from stacksl.data import Dataset, overlap, read, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError
-from stacksl.runs.items.sources import Reading
+from stacksl.runs.items.reading import Reading
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
 LETTERS = 26
+TEXTS = "texts"  # the format of texts and frames, which are treated as a file would be
+_PATHS = ("bank", "classes", "owned", "ask_dir")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
     "model": "sample",
@@ -30,6 +33,10 @@ OF_SAMPLE = {
 
 Chosen on a quarter of the questions to label, held out, never on the test questions.
 """
+WITHOUT_ENCODER = (
+    "a sentence encoder makes more of each label (with 150 labels of 64 intents, accuracy 0.716"
+    " against 0.557 with hashing): pip install 'stacksl[minilm]'"
+)
 
 
 _WRONG = (
@@ -70,6 +77,33 @@ def _lettered(resolved: Resolved) -> Resolved:
     return Resolved(settings, resolved.origin, resolved.preset)
 
 
+def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
+    """The settings with this machine's features where none were chosen, or with a language model's.
+
+    They are `$STACKSL_FEATURES`, else the packaged sentence encoder where it is installed, which is
+    never downloaded; and they are recorded, so that a run keeps them on every machine. The built-in
+    sample keeps `hashing`.
+
+    Raises:
+        SettingsError: see `for_model`.
+    """
+    from stacksl.features.weights import MINILM, packaged
+
+    if resolved.settings.adapts:
+        return for_model(resolved, without_data=without_data)
+    if without_data:
+        return resolved
+    named = os.environ.get("STACKSL_FEATURES")
+    found = named or (f"sentences:{MINILM}" if packaged() else "hashing")
+    return resolved.with_defaults({"features": found}, "environment" if named else "installed")
+
+
+def no_encoder(resolved: Resolved) -> tuple[str, ...]:
+    """What the packaged encoder would bring, where `hashing` was taken since it is missing."""
+    settings, origin = resolved.settings, resolved.origin["features"]
+    return (WITHOUT_ENCODER,) if (settings.features, origin) == ("hashing", "installed") else ()
+
+
 def within(dataset: Dataset, most: int) -> Dataset:
     """`dataset` without the items of more than `most` candidates, which are set aside."""
     long = {n: item for n, item in enumerate(dataset.items, 1) if len(item.candidates) > most}
@@ -92,7 +126,7 @@ def within(dataset: Dataset, most: int) -> Dataset:
 
 def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
-    named = {name: getattr(resolved.settings, name) for name in ("classes", "owned", "ask_dir")}
+    named = {name: getattr(resolved.settings, name) for name in _PATHS}
     whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
     settings = resolved.settings.model_copy(update=whole)
     return Resolved(settings, resolved.origin, resolved.preset)
@@ -143,7 +177,7 @@ def in_memory(
             raise DataError("a data frame has its answers in a column: give label_column=NAME")
         known = classes is not None
         found = read(table, columns=columns, classes=classes, lenient=known)
-        return replace(found, columns={}, format="memory")
+        return replace(found, columns={}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(type(items).__name__))
     listed = tuple(items)
@@ -244,7 +278,7 @@ def of_texts(
         label = known[row - 1] if known else None
         if label is not None:
             gold[items[-1].id] = _index_of(label, place, row)
-    return Dataset("items", "memory", tuple(items), gold, names)
+    return Dataset("items", TEXTS, tuple(items), gold, names)
 
 
 def _index_of(label: object, place: Mapping[str, int], row: int) -> int:

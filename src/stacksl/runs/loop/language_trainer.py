@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import PairBlock
+from stacksl.core.heads.linear import PairHead
+from stacksl.core.heads.logistic import Strength
 from stacksl.core.scorers import Head
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
 from stacksl.features.epochs import Epochs
-from stacksl.ledger.events import Row
+from stacksl.ledger.events import MEASURING, Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import current_processes
@@ -109,7 +111,9 @@ class LanguageTrainer:
 
     @property
     def head(self) -> Head | None:
-        """The linear head, by which a pool is ranked."""
+        """The linear head, by which a pool is ranked: before any label the base model's scores."""
+        if self.spec.settings.mode == "pool" and not self.examples.bought:
+            return PairHead(np.zeros(self._base.dim), Strength(1.0))
         return self._head.head
 
     # --- refits ------------------------------------------------------------------------------
@@ -299,7 +303,7 @@ class LanguageTrainer:
         base = np.zeros(len(before.phi), dtype=np.float64)
         places = [np.arange(before.offsets[r], before.offsets[r + 1]) for r in rows]
         where = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
-        phi[where], base[where] = fresh.phi, fresh.base
+        phi[where], base[where] = fresh.phi[:], fresh.base
         return PairBlock(phi, np.array(before.offsets), base)
 
     def _passed(self, item: str) -> bool:
@@ -331,12 +335,12 @@ class LanguageTrainer:
             prime(learner, examples.block, rest, learner.budget - asked)
 
     def _measuring(self, seq: int | None) -> set[int]:
-        """The rows of the audits reserved before row `seq` of the ledger, or of all audits."""
+        """The rows that measure, reserved before row `seq` of the ledger, or all of them."""
         found = set()
         for row in self.ledger.rows():
             if seq is not None and row.seq >= seq:
                 break
-            if row.event == "reserved" and row.purpose == "audit":
+            if row.event == "reserved" and row.purpose in MEASURING:
                 found.add(self.examples.corpus.row[str(row.item)])
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stacksl.core.rng import generator
@@ -29,6 +29,7 @@ from stacksl.labelers.sheets import (
     write_howto,
     write_sheet,
 )
+from stacksl.ledger.events import MEASURING
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
 from stacksl.runs.settings.budget import Prices, parse_prices
@@ -102,8 +103,8 @@ class SheetLabeler:
         Raises:
             DataError: a file cannot be read; no answer of any file is used.
         """
-        handed = {row.key: row for row in self.ledger.handed()}
-        shown = self._shown(handed.values())
+        rows = self.ledger.handed()
+        handed, shown = {row.key: self.now(row) for row in rows}, self._shown(rows)
         replies: list[Reply] = []
         faults: list[str] = []
         empty = 0
@@ -137,7 +138,7 @@ class SheetLabeler:
         """Assign open requests, up to the batch; all rows that are open now."""
         out = {(h.item, h.slot, h.token): h for h in self.ledger.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
-        waiting = [handed for key, handed in out.items() if key in leases]
+        waiting = self._waiting()
         asked = {key: request for key, request in self._asked.items() if key in leases}
         fresh = [request for key, request in asked.items() if key not in out]
         new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
@@ -145,11 +146,19 @@ class SheetLabeler:
             self.ledger.hand_out(new)
         return [*waiting, *new]
 
+    def sheets_out(self) -> dict[str, Path]:
+        """The sheet of each annotator who has open rows."""
+        return {rows[0].annotator: path for path, rows in self._sheets(self._waiting()).items()}
+
+    def _waiting(self) -> list[Handed]:
+        """The assigned rows that are open."""
+        leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
+        return [h for h in self.ledger.handed() if (h.item, h.slot, h.token) in leases]
+
     def _due(self, fresh: Sequence[Request], waiting: int) -> list[Request]:
-        """The requests to assign now, up to the batch: training labels, then the audit."""
-        train = [p for p in fresh if p.purpose != "audit"]
-        audit = [p for p in fresh if p.purpose == "audit"]
-        return [*train, *audit][: max(0, self.settings.batch - waiting)]
+        """The requests to assign now, up to the batch: training labels, then what measures."""
+        ordered = sorted(fresh, key=lambda each: each.purpose in MEASURING)
+        return ordered[: max(0, self.settings.batch - waiting)]
 
     def _assign(
         self, due: Sequence[Request], known: Sequence[Handed], waiting: Sequence[Handed]
@@ -206,7 +215,7 @@ class SheetLabeler:
             write_howto(self.folder, mode=self._mode)
         for path, rows in missing.items():
             asked = [self.question(handed) for handed in self._mixed(rows)]
-            classes = self._class_list(max(len(handed.order) for handed in rows))
+            classes = self._class_list()
             if classes is not None and path.suffix == ".csv" and len(classes.names) > WHOLE:
                 write_classes(self.folder, classes, self._mode)
             write_sheet(path, asked, mode=self._mode, classes=classes, howto=HOWTO)
@@ -237,18 +246,26 @@ class SheetLabeler:
     def question(self, handed: Handed) -> Asked:
         """A row as its annotator sees it."""
         item = self.items[self.row[handed.item]]
-        return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in handed.order))
+        order = self.now(handed).order
+        return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in order))
 
-    def _class_list(self, count: int) -> ClassList | None:
-        """The first `count` classes, which are those of when a row was given out, and their file.
+    def now(self, handed: Handed) -> Handed:
+        """A row with the classes that were added since it was assigned.
 
-        A class that is added comes last, so that no number changes its meaning.
+        An added class comes last: no number on the older sheet changes its meaning.
         """
+        count = len(self.items[self.row[handed.item]].candidates)
+        added = range(len(handed.order), count)
+        return replace(handed, order=(*handed.order, *added)) if added else handed
+
+    def _class_list(self) -> ClassList | None:
+        """The classes with their descriptions, and the file that lists them."""
         if self.classes is None:
             return None
-        file = "classes.csv" if count == (self.began or count) else f"classes-of-{count}.csv"
-        said = tuple(text or "" for text in self.classes.descriptions[:count])
-        return ClassList(file, tuple(self.classes.names[:count]), said)
+        names = tuple(self.classes.names)
+        added = self.began is not None and len(names) > self.began
+        file = f"classes-of-{len(names)}.csv" if added else "classes.csv"
+        return ClassList(file, names, tuple(text or "" for text in self.classes.descriptions))
 
     def _path(self, sheet: int, annotator: str) -> Path:
         alone = sheet <= self.alone or len(annotators_of(self.settings.annotators)) == 1
@@ -263,8 +280,8 @@ class SheetLabeler:
         """What each of the assigned `rows` shows, by its key."""
         found = {}
         for handed in rows:
-            asked = self.question(handed)
-            found[handed.key] = Shown(asked.options, handed.sheet, asked.prompt)
+            asked, first = self.question(handed), len(handed.order)
+            found[handed.key] = Shown(asked.options, handed.sheet, asked.prompt, first)
         return found
 
 
@@ -273,8 +290,7 @@ def _eligible(
 ) -> Sequence[str]:
     """Who may have a row: best who is here and never had the item, else has no other slot of it.
 
-    Two answers of one annotator to one item do not measure agreement, so a second slot waits for an
-    annotator who is away instead.
+    Who is away gets none, even where somebody else is asked the same item again.
     """
     mine = [(slot, name) for item, slot, name in had if item == lease.item]
     anybody = {name for _, name in mine}
@@ -283,7 +299,7 @@ def _eligible(
     wanted = (
         [name for name in here if name not in anybody],
         [name for name in here if name not in others],
-        [name for name in who if name not in others],
+        here,
     )
     return next(filter(None, wanted), who)
 

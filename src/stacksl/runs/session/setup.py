@@ -10,13 +10,14 @@ from pathlib import Path
 from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.errors import LedgerError, RunError
-from stacksl.features import FeatureMap, GivenFeatures, make_features
+from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
 from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
 from stacksl.files.private import make_private
 from stacksl.labelers.protocol import Labeler
 from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.identity import expect_same_items, records_of, seal
@@ -40,17 +41,18 @@ def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learne
     known, settings = Tombstones.read(spec.folder), spec.settings
     if known is not None and known.gate_scale is not None:
         settings = settings.model_copy(update={"gate_scale": known.gate_scale})
-    labels = spec.budget.labels - spec.audit
+    labels = spec.budget.labels - spec.audit - spec.progress
     learner, warnings = build_learner(settings, block, corpus.began, labels)
     if known is not None and known.gate_state is not None:
         learner.gate_state = known.gate_state
     return learner, warnings
 
 
-def batches_of(spec: RunSpec) -> Batches:
+def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     """How many purchases of a run may be open at a time."""
-    share = -(-spec.settings.batch * spec.audit // spec.budget.labels)  # of a batch, rounded up
-    known, away = annotators_of(spec.settings.annotators), away_from(spec.folder)
+    measuring = spec.audit + spec.progress
+    share = -(-spec.settings.batch * measuring // spec.budget.labels)  # of a batch, rounded up
+    known, away = annotators_of(spec.settings.annotators), _without_rows(spec, ledger)
     several = len(known) - len(away) > 1  # a row needs two annotators who are present
     return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)
 
@@ -86,9 +88,9 @@ def feature_map(spec: RunSpec) -> FeatureMap:
     """The feature map of a run: the one that its settings name, or its language model."""
     if spec.settings.adapts:
         return language_model(spec)
-    return make_features(
-        spec.settings.features, classes=spec.dataset.classes, seed=spec.settings.seed
-    )
+    settings, classes = spec.settings, spec.dataset.classes
+    cosine = 0.0 if settings.bank is None else BANK
+    return make_features(settings.features, classes=classes, seed=settings.seed, cosine=cosine)
 
 
 def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
@@ -203,13 +205,19 @@ def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
     return ledger
 
 
+def _without_rows(spec: RunSpec, ledger: LedgerReader) -> frozenset[str]:
+    """The annotators who get no new rows: those away, held or set aside."""
+    barred = (name for name, row in ledger.standing().items() if row.event != "kept")
+    return away_from(spec.folder) | frozenset(barred)
+
+
 def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
     """The labeler that the settings name."""
     if spec.settings.labeler == FILE:
         return sheet_labeler(spec, ledger)
     return make_labeler(
         spec.settings.labeler,
-        answers=spec.dataset.answers,
+        answers=spec.sources.told,
         sizes=spec.sources.sizes,
         seed=spec.settings.seed,
     )
@@ -221,6 +229,6 @@ def sheet_labeler(spec: RunSpec, ledger: Ledger) -> SheetLabeler:
     row = {item.id: index for index, item in enumerate(items)}
     place = ask_folder(spec.settings, spec.folder.path)
     began = None if spec.sources.began is None else len(spec.sources.began)
-    classes, away = spec.sources.classes, away_from(spec.folder)
+    classes, away = spec.sources.classes, _without_rows(spec, ledger)
     alone = int(spec.folder.resolved().get("sheets_alone", 0))
     return SheetLabeler(ledger, place, spec.settings, items, row, classes, began, away, alone)

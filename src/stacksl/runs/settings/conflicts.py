@@ -54,6 +54,7 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
     """The mistakes that only show when settings are seen together."""
     return [
         *_of_gates(settings, explicit),
+        *_of_bank(settings),
         *_of_sgd(settings, explicit),
         *_of_people(settings, explicit),
         *(_of_adapting(settings, explicit) if settings.adapts else _of_none(explicit)),
@@ -82,6 +83,23 @@ def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
             "track='theta' keeps no matrix: it needs --scorer sgd, and a gate and an action"
             " without widths"
         )
+    return found
+
+
+def _of_bank(settings: Settings) -> list[str]:
+    """What a bank of answers excludes, and what needs one."""
+    if settings.bank is None:
+        needs = "the follower 'nearest' retrieves answers from a bank: give --bank FILE"
+        return [needs] if settings.follower == "nearest" else []
+    found: list[str] = []
+    if settings.follower != "nearest":
+        found.append(f"a bank needs the follower nearest, not '{settings.follower}': leave it out")
+    if settings.k is not None and settings.k < 2:
+        found.append(f"k, the answers that an item is given, must be 2 or more, not {settings.k}")
+    if settings.classes is not None:
+        found.append("--bank and --classes exclude each other: give one of them")
+    if settings.adapts:
+        found.append("a bank is ranked by a linear model: leave --model and --adapt out")
     return found
 
 

@@ -27,11 +27,13 @@ class Flag:
         panel: the group of the help that lists it.
         metavar: names the value in the help; none for a switch.
         common: whether the short `--help` lists it, or `--help-all` alone.
+        word: the option's name, where it is not the setting's.
     """
 
     panel: str
     metavar: str | None = None
     common: bool = False
+    word: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,18 @@ class Settings(BaseModel):
         description="Labels of the budget that measure the final model and never train it; by the "
         "budget if absent, 0 for none.",
     )
+    progress_share: Annotated[float, Flag(SPEND, "SHARE", word="progress")] = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the budget for a second random sample, read by `stacksl plan` while "
+        "the run goes on (0).",
+    )
+    until: Annotated[str | None, Flag(SPEND, "gain=G/N")] = Field(
+        None,
+        description="Stop buying when the next N labels are estimated to gain less than G of "
+        "accuracy, such as gain=0.01/100.",
+    )
     owned: Annotated[str | None, Flag(SPEND, "FILE", common=True)] = Field(
         None,
         description="Items with labels that you hold already: learnt first, outside the budget.",
@@ -118,6 +132,11 @@ class Settings(BaseModel):
         description="The classes, one a line, each with a description if you like: for a file "
         "without labels.",
     )
+    bank: Annotated[str | None, Flag(DATA, "FILE", common=True)] = Field(
+        None,
+        description="A bank of answers that all items choose from: each is given the k nearest "
+        "ones (64), to be ranked.",
+    )
     prompt_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
         None, description="The column that holds the text."
     )
@@ -141,7 +160,8 @@ class Settings(BaseModel):
     # what is learnt
     features: Annotated[str, Flag(LEARN, "SPEC", common=True)] = Field(
         "hashing",
-        description="hashing (the default), sentences:minilm, or sentences:NAME_OR_DIR.",
+        description="sentences:minilm (the default where it is installed), hashing (the default "
+        "elsewhere and for the sample), or sentences:NAME_OR_DIR.",
     )
     seed: Annotated[int, Flag(LEARN, "N", common=True)] = Field(
         0, ge=0, description="Fixes the order and every draw (0)."
@@ -177,8 +197,12 @@ class Settings(BaseModel):
         "scorers`).",
     )
     order: Literal["shuffled", "file"] = Field("shuffled", description="Order of a stream (D19).")
-    follower: str = Field("given", description="Who chooses the candidates: given or hard (D13).")
-    k: int | None = Field(None, ge=1, description="Negatives that the follower hard shows.")
+    follower: str = Field(
+        "given", description="Who chooses the candidates: given, hard (D13) or, of a bank, nearest."
+    )
+    k: int | None = Field(
+        None, ge=1, description="Negatives that hard shows; answers that nearest retrieves (64)."
+    )
     refit: bool = Field(True, description="Refit on all bought labels at the end (D15).")
 
     # confidence
