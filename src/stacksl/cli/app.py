@@ -15,6 +15,7 @@ from stacksl.cli.verbs import (
     data,
     export,
     forget,
+    label,
     ledger,
     ls,
     people,
@@ -64,6 +65,7 @@ _GROUPS = {"data": "Look at files of items.", "ledger": "Look into a run's ledge
 _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("run", "Adapt a model", run.run),
     ("answer", "Adapt a model", people.answer),
+    ("label", "Adapt a model", label.label),
     ("resume", "Adapt a model", run.resume),
     ("plan", "Adapt a model", plan.plan),
     ("size", "Adapt a model", size.size),

@@ -51,6 +51,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "stacksl answer runs/first 0001-anna.xlsx 0001-ben.xlsx --json",
         ),
     ),
+    "label": (
+        ("A page for the annotators of a run:", "stacksl label runs/first"),
+        ("The same, and open it:", "stacksl label runs/first --open"),
+    ),
     "compare": (
         (
             "What would a strategy have bought on labels that are there?",

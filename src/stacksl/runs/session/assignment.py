@@ -104,7 +104,7 @@ class SheetLabeler:
             DataError: a file cannot be read; no answer of any file is used.
         """
         rows = self.ledger.handed()
-        handed, shown = {row.key: self._now(row) for row in rows}, self._shown(rows)
+        handed, shown = {row.key: self.now(row) for row in rows}, self._shown(rows)
         replies: list[Reply] = []
         faults: list[str] = []
         empty = 0
@@ -128,19 +128,23 @@ class SheetLabeler:
         Raises:
             DataError: a sheet cannot be written.
         """
+        if not self.ledger.handed():
+            expect_free(self.settings)
+        sheets = self._sheets(self.assign())
+        self._write(sheets)
+        return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
+
+    def assign(self) -> list[Handed]:
+        """Assign open requests, up to the batch; all rows that are open now."""
         out = {(h.item, h.slot, h.token): h for h in self.ledger.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
         waiting = self._waiting()
         asked = {key: request for key, request in self._asked.items() if key in leases}
         fresh = [request for key, request in asked.items() if key not in out]
-        if not out:
-            expect_free(self.settings)
         new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
         if new:
             self.ledger.hand_out(new)
-        sheets = self._sheets([*waiting, *new])
-        self._write(sheets)
-        return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
+        return [*waiting, *new]
 
     def sheets_out(self) -> dict[str, Path]:
         """The sheet of each annotator who has open rows."""
@@ -210,7 +214,7 @@ class SheetLabeler:
             self._open_folder()
             write_howto(self.folder, mode=self._mode)
         for path, rows in missing.items():
-            asked = [self._asked_as(self._now(handed)) for handed in self._mixed(rows)]
+            asked = [self.question(handed) for handed in self._mixed(rows)]
             classes = self._class_list()
             if classes is not None and path.suffix == ".csv" and len(classes.names) > WHOLE:
                 write_classes(self.folder, classes, self._mode)
@@ -239,11 +243,13 @@ class SheetLabeler:
         mix = generator(self.settings.seed, "sheet", sheet).permutation(len(rows))
         return [rows[int(i)] for i in mix]
 
-    def _asked_as(self, handed: Handed) -> Asked:
+    def question(self, handed: Handed) -> Asked:
+        """A row as its annotator sees it."""
         item = self.items[self.row[handed.item]]
-        return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in handed.order))
+        order = self.now(handed).order
+        return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in order))
 
-    def _now(self, handed: Handed) -> Handed:
+    def now(self, handed: Handed) -> Handed:
         """A row with the classes that were added since it was assigned.
 
         An added class comes last: no number on the older sheet changes its meaning.
@@ -274,7 +280,7 @@ class SheetLabeler:
         """What each of the assigned `rows` shows, by its key."""
         found = {}
         for handed in rows:
-            asked, first = self._asked_as(self._now(handed)), len(handed.order)
+            asked, first = self.question(handed), len(handed.order)
             found[handed.key] = Shown(asked.options, handed.sheet, asked.prompt, first)
         return found
 

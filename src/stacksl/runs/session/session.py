@@ -93,7 +93,7 @@ class Session(Game):
         spec: settings, items, budget and folder of the run.
         features: the feature map; None in a replay, which reads stored features.
         report: called with the progress, at most ten times a second.
-        record: writes `state.json`; None once the session was played.
+        record: writes `state.json`; None once the run has finished or failed.
         receipts: of the answers that had arrived when `play` began.
         forecaster: of the accuracy, once it was played.
     """
@@ -224,13 +224,13 @@ class Session(Game):
     # Playing -----------------------------------------------------------------------------------
 
     def play(self) -> Waiting | Finished:
-        """Play the run to its end, or until it waits for answers.
+        """Play the run to its end, or until it waits for answers; then it may be played again.
 
         Raises:
             StackslError: in one sentence, which the state `failed` keeps as well.
         """
         record, self.record = self.record, None
-        assert record is not None, "a session is played once"
+        assert record is not None, "a finished run is not played again"
         with record.recording_failure():
             self._rounds()
             waiting = self._wait() if self.ledger.open_purchases() else None
@@ -248,6 +248,8 @@ class Session(Game):
                 if sheets:
                     record.facts["sheets"] = sheets
                 record.write("waiting")
+                record.keep()
+                self.record = record
                 return waiting
             assert self.features is not None  # made by `open`
             audit = measured(self.spec, self)

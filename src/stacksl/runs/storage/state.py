@@ -70,6 +70,10 @@ class Record:
         """Write the state of the run."""
         self.folder.write_state(state, **self.facts)
 
+    def keep(self) -> None:
+        """The state on disk is the one to leave behind."""
+        self._before = {}
+
     def restore_before(self) -> None:
         """Write the state from before the run was opened, since it was not played."""
         if self._before:

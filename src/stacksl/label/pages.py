@@ -1,0 +1,90 @@
+"""The HTML of the page; every text of the data is escaped, and its hidden characters are shown."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from stacksl.data import Classes
+from stacksl.labelers.sheets.cells import visible
+from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.signs import LETTERED, sign
+
+if TYPE_CHECKING:
+    import jinja2
+    from markupsafe import Markup
+
+# Marks, embeddings, overrides and isolates of direction, and spaces without a width. The joiners
+# stay: Persian, Indic scripts and emoji are written with them.
+_HIDDEN = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")
+
+
+def seen(text: str) -> Markup:
+    """A text of the data as HTML, with control and direction characters as signs.
+
+    >>> str(seen("a<b\\u202ec\\x00"))
+    'a&lt;b<span class="sign">U+202E</span>c␀'
+    """
+    from markupsafe import Markup, escape
+
+    def shown(found: re.Match[str]) -> str:
+        return f'<span class="sign">U+{ord(found[0]):04X}</span>'
+
+    return Markup(_HIDDEN.sub(shown, str(escape(visible(text)))))
+
+
+def rendered(name: str, **values: Any) -> str:
+    """A page, or a part of one, by the name of its template."""
+    return _environment().get_template(f"{name}.html.j2").render(**values)
+
+
+def rows(questions: tuple[Asked, ...], classes: Classes | None) -> list[dict[str, Any]]:
+    """What the template shows of each question.
+
+    Lists of more than 26 classes are on the page once: the first `count` of them are the options.
+    """
+    found = []
+    for asked in questions:
+        count = len(asked.options)
+        shared = classes is not None and count > LETTERED
+        found.append(
+            {
+                "key": asked.key,
+                "prompt": asked.prompt,
+                "count": count,
+                "options": [] if shared else options(asked.options, classes),
+            }
+        )
+    return found
+
+
+def options(texts: tuple[str, ...], classes: Classes | None) -> list[tuple[str, str, str]]:
+    """The sign, the text and the description of each option, in the order shown."""
+    said = classes.descriptions if classes is not None else ()
+    return [
+        (sign(n, texts), text, (said[n] if n < len(said) else None) or "")
+        for n, text in enumerate(texts)
+    ]
+
+
+def whole_list(classes: Classes | None) -> list[tuple[str, str, str]]:
+    """The list of classes that all questions share; empty where each question has its own."""
+    if classes is None or len(classes.names) <= LETTERED:
+        return []
+    return options(tuple(classes.names), classes)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("stacksl.label", "web"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["seen"] = seen
+    return environment

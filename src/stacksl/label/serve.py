@@ -1,0 +1,108 @@
+"""Serving the page of a run until the run has finished."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+from stacksl.errors import MissingExtra, SettingsError
+from stacksl.label.access import OWNER, SESSIONS, Access
+from stacksl.label.app import make_app
+from stacksl.label.player import Player
+from stacksl.runs.storage.folder import RunFolder
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+LINGER = 20.0  # seconds in which open pages learn that the run has finished
+
+
+def serve(
+    folder: RunFolder,
+    ready: Callable[[Mapping[str, str]], None],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    linger: float = LINGER,
+) -> None:
+    """Serve the page until the run has finished; an interrupt stops it before.
+
+    Args:
+        folder: of the run.
+        ready: called with the links of the owner and of each annotator once the page can be opened.
+        host: an address to listen on, or the name by which a proxy on this machine is reached.
+        port: to listen on; 0 for a free one.
+        linger: seconds for which the page is served after the run's end.
+
+    Raises:
+        MissingExtra: FastAPI or uvicorn is not installed.
+        SettingsError: the address or the port cannot be used.
+        RunError: the run cannot be played.
+        StackslError: the run failed.
+    """
+    try:
+        import uvicorn
+    except ImportError as fault:
+        raise MissingExtra.of("the page for annotators", "label") from fault
+
+    access = Access(folder.path / SESSIONS)
+    player = Player(folder)
+    with closing(_listening(host, port)) as listener:
+        app = make_app(player, access, hosts=LOOPBACK | {host})
+        config = uvicorn.Config(
+            app,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=500,
+            timeout_graceful_shutdown=5,
+        )
+        server = uvicorn.Server(config)
+        player.start()
+        try:
+            at = listener.getsockname()[1]
+            place = f"[{host}]" if ":" in host else host
+            who = {name: name for name in player.annotators} | {"(owner)": OWNER}
+            ready({shown: f"http://{place}:{at}/#{access.link(who[shown])}" for shown in who})
+            _stop_at_the_end(player, server, linger)
+            server.run(sockets=[listener])
+        finally:
+            player.stop()
+    if player.fault is not None:
+        raise player.fault
+
+
+def _stop_at_the_end(player: Player, server: object, linger: float) -> None:
+    """End the server some seconds after the run."""
+
+    def watch() -> None:
+        player.over.wait()
+        over.wait(linger)
+        server.should_exit = True  # type: ignore[attr-defined]
+
+    over = threading.Event()
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket at an address; for a name at loopback, which a proxy passes its requests to."""
+    address = host if is_address(host) else "127.0.0.1"
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family)
+    except (OSError, OverflowError) as fault:
+        why = getattr(fault, "strerror", None) or fault
+        raise SettingsError(
+            f"the page cannot be served at {address}, port {port} ({why}): give another --port"
+        ) from fault
+
+
+def is_address(host: str) -> bool:
+    """Whether `host` is an IP address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

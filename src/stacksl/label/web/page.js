@@ -1,0 +1,340 @@
+"use strict";
+// The page of one annotator. An answer is kept in the browser (localStorage) until the server has
+// it in the ledger: `held` may still be undone, `outbox` is on its way, by client key and sequence.
+
+const $ = (name, at = document) => at.querySelector(name);
+const $$ = (name, at = document) => [...at.querySelectorAll(name)];
+const say = (sentence) => { $("#said").textContent = sentence; };
+
+async function enter() {
+  const secret = location.hash.slice(1);
+  if (!secret) return false;
+  history.replaceState(null, "", location.pathname);
+  try {
+    const reply = await fetch("/enter", post({ secret }));
+    if (reply.ok) { location.reload(); return true; }
+    say((await reply.json()).sentence);
+  } catch { say("The server cannot be reached: open the link again later."); }
+  return false;
+}
+
+function post(body, more = {}) {
+  const csrf = $("meta[name=csrf]")?.content ?? "";
+  const headers = { "Content-Type": "application/json", "X-CSRF-Token": csrf };
+  return { method: "POST", headers, body: JSON.stringify(body), ...more };
+}
+
+// What is kept in the browser ------------------------------------------------------------------
+
+const place = `stacksl:${document.body.dataset.run}:${document.body.dataset.who}`;
+let memory = null; // where the browser keeps nothing
+
+function load() {
+  let kept = memory;
+  try { kept = JSON.parse(localStorage.getItem(place)); } catch { /* the memory's */ }
+  return kept ?? { client: crypto.getRandomValues(new Uint32Array(4)).join("-"), seq: 0,
+    held: null, outbox: [], later: [] };
+}
+
+function change(how) {
+  const kept = load();
+  how(kept);
+  memory = kept;
+  try { localStorage.setItem(place, JSON.stringify(kept)); } catch { /* full, or forbidden */ }
+  return kept;
+}
+
+// Questions ------------------------------------------------------------------------------------
+
+const taken = new Set(); // keys whose answers the server has
+let current = null, timer = null, sending = false, finished = false;
+let marked = null; // the class that Enter takes
+
+function open() {
+  const kept = load();
+  const gone = new Set([...taken, ...kept.outbox.map((each) => each.key), kept.held?.key]);
+  const rows = $$("#rows article").filter((row) => !gone.has(row.dataset.key));
+  const last = (row) => kept.later.indexOf(row.dataset.key);
+  return rows.sort((a, b) => last(a) - last(b)); // stable; -1 where it was not put off
+}
+
+function show() {
+  const rows = open();
+  if (!rows.includes(current)) {
+    if (current) current.hidden = true;
+    current = rows[0] ?? null;
+    if (current) ask(current);
+  }
+  $("#stage").hidden = !current;
+  $("#idle").hidden = Boolean(current) || finished;
+  $("#finished").hidden = !finished;
+  $("#left").textContent = rows.length;
+  $("#undo").disabled = !load().held;
+}
+
+function ask(row) {
+  row.hidden = false;
+  const count = Number(row.dataset.count), own = $("ol", row), shared = $("#shared");
+  if (shared) {
+    shared.hidden = Boolean(own);
+    if (!own) $$("li", shared).forEach((each, n) => { each.dataset.out = n >= count ? "1" : ""; });
+  }
+  $("#pick").hidden = !filtered(row);
+  for (const id of ["#filter", "#note", "#right"]) $(id).value = "";
+  narrow();
+  $("#stage").hidden = false;
+  if (filtered(row) && matchMedia("(pointer: fine)").matches) $("#filter").focus();
+  else $(".prompt", row).focus({ preventScroll: true });
+  scrollTo(0, 0);
+}
+
+const list = (row = current) => $("ol", row) ?? $("#shared");
+const buttons = () => $$("li:not([hidden]) button", list());
+const mark = (button) => $("kbd", button).textContent;
+
+// Whether one key cannot name each option: more than 26 of them, or numbers above 9.
+function filtered(row) {
+  const count = Number(row.dataset.count);
+  return count > 26 || (count > 9 && /\d/.test(mark($("button", list(row)))));
+}
+
+const plain = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+
+function narrow() {
+  const typed = plain($("#filter").value).trim(), words = typed.split(/\s+/);
+  let best = null, grade = 0;
+  for (const each of $$("li", list())) {
+    const button = $("button", each), name = plain($(".text", button).textContent);
+    const text = `${name} ${plain($("small", button)?.textContent ?? "")}`;
+    const number = /^\d+$/.test(typed) && mark(button).startsWith(typed);
+    each.hidden = each.dataset.out === "1" || !(number || words.every((w) => text.includes(w)));
+    const fit = mark(button) === typed || name === typed ? 2 : Number(name.startsWith(typed));
+    if (!each.hidden && fit > grade) [best, grade] = [button, fit];
+  }
+  const shown = buttons();
+  pointAt(typed && filtered(current ?? $("#rows article")) ? best ?? shown[0] : null);
+  $("#found").textContent = typed ? `${shown.length} of ${current?.dataset.count ?? ""}` : "";
+}
+
+function pointAt(button) {
+  marked?.classList.remove("marked");
+  marked = button ?? null;
+  marked?.classList.add("marked");
+  marked?.scrollIntoView({ block: "nearest" });
+  if (marked) $("#found").textContent = marked.innerText.replace(/\s+/g, " ");
+}
+
+// Answers --------------------------------------------------------------------------------------
+
+function choose(said, position = null) {
+  if (!current) return;
+  const typed = (name) => $(name).value.toWellFormed?.().trim() ?? $(name).value.trim();
+  const text = said === "none" ? typed("#right") : "", note = typed("#note");
+  const options = $$("button", list()).map((b) => plain($(".text", b).textContent).trim());
+  if (text && options.includes(plain(text))) {
+    say("The right answer is one of the options: choose that option.");
+    return;
+  }
+  say("");
+  const key = current.dataset.key;
+  change((kept) => {
+    if (kept.held) kept.outbox.push(kept.held);
+    kept.seq += 1;
+    kept.held = { client: kept.client, seq: kept.seq, key, said, position, text: text || null,
+      note: note || null };
+    kept.later = kept.later.filter((each) => each !== key);
+  });
+  show();
+  send();
+  clearTimeout(timer);
+  if (!current) timer = setTimeout(release, 5000); // nothing follows: time for an undo
+}
+
+function undo() {
+  const key = load().held?.key;
+  if (!key) return;
+  clearTimeout(timer);
+  change((kept) => { kept.held = null; kept.later = kept.later.filter((each) => each !== key); });
+  const row = $$("#rows article").find((each) => each.dataset.key === key);
+  if (current) current.hidden = true;
+  current = row ?? null;
+  if (row) ask(row);
+  show();
+}
+
+function release() {
+  change((kept) => { if (kept.held) kept.outbox.push(kept.held); kept.held = null; });
+  show();
+  send();
+}
+
+function later() {
+  if (!current) return;
+  const row = current;
+  change((kept) => {
+    kept.later = [...kept.later.filter((each) => each !== row.dataset.key), row.dataset.key];
+  });
+  row.hidden = true;
+  current = null;
+  show();
+}
+
+const SAID = {
+  kept: "Another answer to this question counts: yours was kept beside it.",
+  gone: "A question was withdrawn: your answer to it is not needed.",
+  refused: "An answer did not fit its question and was not taken: please give it again.",
+};
+
+async function send() {
+  if (sending) return;
+  sending = true;
+  let wait = 0;
+  try {
+    for (let first; (first = load().outbox[0]); ) {
+      const reply = await fetch("/answer", post(first));
+      const { state, sentence } = await reply.json();
+      if (reply.status === 200 || reply.status === 422) {
+        const known = (each) => each.seq === first.seq && each.key === first.key;
+        if (state in SAID) say(SAID[state]);
+        else if (reply.status === 422) say(SAID.refused);
+        if (reply.status === 200 && state !== "refused") taken.add(first.key);
+        change((kept) => { kept.outbox = kept.outbox.filter((each) => !known(each)); });
+        show();
+        continue;
+      }
+      if (reply.status !== 202) say(sentence);
+      if (reply.status === 401 || reply.status === 403) { wait = null; break; }
+      wait = reply.status === 202 ? 500 : 5000;
+      break;
+    }
+    if (wait === 0 && $("#said").textContent.startsWith("No connection")) say("");
+  } catch {
+    const count = load().outbox.length;
+    say(`No connection: ${count} ${count === 1 ? "answer is" : "answers are"} kept in this browser.`);
+    wait = 3000;
+  }
+  sending = false;
+  if (wait) setTimeout(send, wait);
+  else if (open().length < 3) refresh();
+}
+
+async function refresh() {
+  let reply;
+  try { reply = await fetch("/rows"); } catch { return; }
+  if (reply.status === 401) { say((await reply.json()).sentence); return; }
+  if (!reply.ok) return;
+  const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+  const rows = new Map($$("article", fresh).map((row) => [row.dataset.key, row]));
+  const answered = new Set([...load().outbox, load().held].map((each) => each?.key));
+  for (const row of $$("#rows article")) {
+    const key = row.dataset.key;
+    if (!rows.delete(key) && !answered.has(key)) row.remove(); // answered, or withdrawn
+  }
+  if (current && !current.isConnected) current = null;
+  for (const row of rows.values()) $("#rows").append(document.adoptNode(row));
+  note($(".state", fresh));
+  show();
+}
+
+function note(state) {
+  finished = state.dataset.state === "finished";
+  $("#done").textContent = state.dataset.answered;
+  if (state.dataset.state === "failed") say("The run has stopped: tell its owner. Answers given here are kept in this browser.");
+}
+
+// Keys -----------------------------------------------------------------------------------------
+
+function command(key) {
+  const act = { "0": () => choose("none"), "?": () => choose("ambiguous"),
+    "!": () => choose("broken"), "+": () => $("#note").focus(), ">": later, Backspace: undo }[key];
+  act?.();
+  return Boolean(act);
+}
+
+function move(by) {
+  const all = buttons(), from = filtered(current) ? marked : document.activeElement;
+  const to = all[(all.indexOf(from) + by + all.length) % all.length] ?? all[0];
+  if (filtered(current)) pointAt(to);
+  else to?.focus();
+}
+
+function pressed(event) {
+  if (event.altKey || event.metaKey || event.ctrlKey || event.isComposing || finished) return;
+  const field = event.target.closest("input"), filter = $("#filter");
+  if (field && field !== filter) {
+    if (event.key === "Enter" || event.key === "Escape") {
+      event.preventDefault();
+      if (current) (filtered(current) ? filter : $(".prompt", current)).focus();
+    }
+    return;
+  }
+  if (event.key === "Backspace" && !filter.value && !event.repeat) { event.preventDefault(); undo(); return; }
+  if (!current || event.repeat && !event.key.startsWith("Arrow")) return;
+  if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+    event.preventDefault();
+    move(event.key === "ArrowDown" ? 1 : -1);
+  } else if (filtered(current)) {
+    if (event.key === "Enter" && marked && (field || !event.target.closest("button"))) { event.preventDefault(); marked.click(); }
+    else if (event.key === "Escape") { filter.value = ""; narrow(); }
+    else if (!filter.value && command(event.key)) event.preventDefault();
+    else if (!field && /^[\p{L}\p{N}]$/u.test(event.key)) filter.focus(); // the key goes there
+  } else if (event.key !== "Enter" && event.key !== " ") {
+    const named = buttons().find((button, n) => mark(button) === event.key.toUpperCase()
+      || String(n + 1) === event.key);
+    if (named && buttons().length <= 26) { event.preventDefault(); named.click(); }
+    else if (command(event.key)) event.preventDefault();
+  }
+}
+
+function clicked(event) {
+  const button = event.target.closest("button");
+  if (!button || event.detail > 1) return; // the second click of a double click
+  if (button.dataset.position) choose("label", Number(button.dataset.position));
+  else if (button.dataset.said) choose(button.dataset.said);
+  else ({ undo, later, leave })[button.id]?.();
+}
+
+async function leave() {
+  release();
+  const reply = await fetch("/leave", post({})).catch(() => null);
+  if (reply?.ok) location.reload();
+}
+
+if (document.body.dataset.who) {
+  enter().then(() => {
+    note($(".state"));
+    document.addEventListener("keydown", pressed);
+    document.addEventListener("click", clicked);
+    $("#filter").addEventListener("input", narrow);
+    addEventListener("storage", show); // another tab of this browser
+    addEventListener("online", send);
+    addEventListener("pagehide", () => {
+      change((kept) => { if (kept.held) kept.outbox.push(kept.held); kept.held = null; });
+      const first = load().outbox[0];
+      if (first) fetch("/answer", post(first, { keepalive: true })).catch(() => {});
+    });
+    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+    setInterval(() => { if (!finished && (!current || Math.random() < 0.1)) refresh(); }, 2000);
+    show();
+    send();
+  });
+} else if (document.body.dataset.owner) {
+  const figures = async () => {
+    const reply = await fetch("/rows").catch(() => null);
+    if (!reply?.ok) { say("No connection, or the session has expired: these numbers are old."); return; }
+    const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const held = document.activeElement?.dataset; // the focus stays where it was
+    $("#figures").replaceChildren(...fresh.body.childNodes);
+    if (held?.act) $$("button").find((b) => b.dataset.name === held.name && (b.dataset.act === held.act || !held.name))?.focus();
+  };
+  document.addEventListener("click", async (event) => {
+    const { act, name } = event.target.closest("button")?.dataset ?? {};
+    if (!act) return;
+    const reply = await fetch("/owner", post({ act, name: name ?? null })).catch(() => null);
+    const told = await reply?.json();
+    say(told?.link ? `Link for ${name}, good for one browser: ${location.origin}/#${told.link}` : told?.sentence ?? "");
+    figures();
+  });
+  setInterval(figures, 3000);
+  enter();
+} else enter();

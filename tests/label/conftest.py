@@ -1,0 +1,132 @@
+"""A run of two annotators, and its page as clients of HTTP see it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `label` is not installed")
+pytest.importorskip("httpx2", reason="httpx2 is not installed")
+
+from starlette.testclient import TestClient
+
+from stacksl.api import Run
+from stacksl.label.access import SESSIONS, Access
+from stacksl.label.app import make_app
+from stacksl.label.player import Player
+
+from ..runs.conftest import CLASSES
+from ..runs.people_cases import begin, gold
+
+HERE = "http://127.0.0.1"
+
+
+@dataclass
+class Browser:
+    """A browser without JavaScript: what one annotator sees and sends."""
+
+    http: Any
+    name: str
+    seq: int = 0
+    client: str = "a-client-of-a-test"
+    sent: list[dict[str, Any]] = field(default_factory=list)
+
+    def enter(self, secret: str) -> Any:
+        return self.http.post("/enter", json={"secret": secret}, headers={"Origin": HERE})
+
+    @property
+    def csrf(self) -> str:
+        found = re.search(r'name="csrf" content="(\w+)"', self.http.get("/").text)
+        return found[1] if found else ""
+
+    def rows(self) -> dict[str, str]:
+        """The prompt of each open question, by its key."""
+        page = self.http.get("/rows")
+        assert page.status_code == 200, page.text
+        found = re.findall(
+            r'data-key="([^"]+)".*?<div class="prompt"[^>]*>(.*?)</div>', page.text, re.S
+        )
+        return {key: unescape(prompt) for key, prompt in found}
+
+    def post(self, body: dict[str, Any], **headers: str) -> Any:
+        self.sent.append(body)
+        return self.http.post(
+            "/answer",
+            json=body,
+            headers={"Origin": HERE, "X-CSRF-Token": self.csrf, **headers},
+        )
+
+    def given(self, key: str, **more: Any) -> dict[str, Any]:
+        self.seq += 1
+        return {"client": self.client, "seq": self.seq, "key": key, "said": "label", **more}
+
+    def answer(self, key: str, prompt: str, **more: Any) -> str:
+        """Answer a row rightly, as the list of classes has it; the state in the reply."""
+        more.setdefault("position", CLASSES_SHOWN.index(gold(prompt)))
+        return str(self.post(self.given(key, **more)).json()["state"])
+
+
+CLASSES_SHOWN = list(CLASSES)
+
+
+@dataclass
+class Page:
+    """The page of one run."""
+
+    run: Run
+    player: Player
+    access: Access
+    app: Any
+
+    def browser(self, name: str, *, entered: bool = True) -> Browser:
+        browser = Browser(TestClient(self.app, base_url=HERE), name)
+        if entered:
+            assert browser.enter(self.access.link(name)).status_code == 200
+        return browser
+
+    def spent(self) -> tuple[int, int]:
+        """Labels accepted and late answers, as the ledger has them."""
+        with self.run.ledger as ledger:
+            events = [row.event for row in ledger.rows()]
+        return events.count("answered"), events.count("late")
+
+
+Opened = Callable[..., Page]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    """Makes a run of `settings`, or takes the one given, and opens its page."""
+    players: list[Player] = []
+
+    def open_page(run: Run | None = None, clock: Any = time.time, **settings: Any) -> Page:
+        settings = {"annotators": "anna,ben", "audit": 4, **settings}
+        run = run or begin(tmp_path, **settings)
+        player = Player(run.folder)
+        players.append(player)
+        access = Access(run.path / SESSIONS, clock)
+        app = make_app(player, access, hosts={"127.0.0.1"})
+        player.start()
+        return Page(run, player, access, app)
+
+    yield open_page
+    for player in players:
+        player.stop()
+
+
+def play(browsers: list[Browser], page: Page, *, seconds: float = 60.0) -> None:
+    """All answer in turn until the run has finished."""
+    until = time.monotonic() + seconds
+    while not page.player.over.is_set():
+        assert time.monotonic() < until, "the run should have finished by now"
+        for browser in browsers:
+            for key, prompt in list(browser.rows().items())[:1]:
+                assert browser.answer(key, prompt) == "taken"
+        time.sleep(0.01)

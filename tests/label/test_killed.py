@@ -1,0 +1,173 @@
+"""The server as a process: killed between an answer and its reply, and started again."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run
+
+from ..runs.conftest import CLASSES
+from ..runs.people_cases import begin, gold
+
+# A server whose n-th call of a function is its last; without a function it lives.
+SERVER = """
+import os, signal, sys
+from stacksl.cli.entry import call
+run, where, number = sys.argv[1:]
+if where:
+    import stacksl.label.player as player, stacksl.ledger.ledger as ledger
+    owner, name = {"take": (ledger.Ledger, "take"), "reply": (player.Player, "_reply"),
+                   "play": (player.Session, "play")}[where]
+    original, calls = getattr(owner, name), 0
+    def deadly(*words, **named):
+        global calls
+        calls += 1
+        if calls == int(number):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*words, **named)
+    setattr(owner, name, deadly)
+sys.exit(call(["label", run, "--port", "0", "--json"]))
+"""
+
+
+class Client:
+    """A browser's queue: an answer is sent again, to any server there is, until it is taken."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.seq = run, 0
+        self.process: Any = None
+        self.cookies: dict[str, str] = {}
+        self.links: dict[str, str] = {}
+
+    def start(self, where: str = "", number: int = 0) -> None:
+        if self.process is not None:
+            self.process.communicate()
+        words = [sys.executable, "-W", "error", "-c", SERVER, str(self.run.path), where]
+        self.process = subprocess.Popen(
+            [*words, str(number)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.links = {}
+        while len(self.links) < 2 and (line := self.process.stderr.readline()):
+            if found := re.match(r"(\w+)\s+http://127\.0\.0\.1:(\d+)/#(\S+)", line):
+                self.links[found[1]], self.port = found[3], int(found[2])
+            elif line.strip():
+                assert "works once" in line, line + self.process.stderr.read()
+
+    def call(self, method: str, path: str, who: str, body: Any = None, **more: str) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        here = f"http://127.0.0.1:{self.port}"
+        headers = {"Cookie": self.cookies.get(who, ""), "Origin": here, **more}
+        headers["Content-Type"] = "application/json"
+        sent = None if body is None else json.dumps(body)
+        connection.request(method, path, sent, headers)
+        reply = connection.getresponse()
+        text = reply.read().decode()
+        connection.close()
+        return reply.status, text, reply.getheader("Set-Cookie")
+
+    def enter(self, who: str) -> None:
+        status, text, cookie = self.call("POST", "/enter", who, {"secret": self.links[who]})
+        assert status == 200, text
+        self.cookies[who] = cookie.partition(";")[0]
+
+    def rows(self, who: str) -> dict[str, str]:
+        status, text, _ = self.call("GET", "/rows", who)
+        assert status == 200, text
+        found = re.findall(r'data-key="([^"]+)".*?<div class="prompt"[^>]*>(.*?)</div>', text, re.S)
+        return dict(found)
+
+    def answer(self, who: str, key: str, prompt: str) -> str:
+        """The state in the reply to an answer; sent until there is one."""
+        self.seq += 1
+        body = {"client": f"browser-of-{who}", "seq": self.seq, "key": key, "said": "label"}
+        body["position"] = CLASSES.index(gold(prompt))
+        while True:
+            try:
+                csrf = re.search(r'csrf" content="(\w+)"', self.call("GET", "/", who)[1])
+                more = {"X-CSRF-Token": csrf[1]}  # type: ignore[index]
+                status, text, _ = self.call("POST", "/answer", who, body, **more)
+            except (OSError, http.client.HTTPException):
+                assert self.process.wait(20) == -signal.SIGKILL, self.process.stderr.read()
+                self.start()
+                continue
+            if status == 200:
+                return str(json.loads(text)["state"])
+            assert status in (202, 503), text
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    client = Client(begin(tmp_path, annotators="anna,ben", budget=14, batch=6, audit=2))
+    yield client
+    if client.process is not None:
+        client.process.kill()
+        client.process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("where", "number"), [("take", 2), ("reply", 2), ("reply", 5), ("play", 2)], ids=str
+)
+def test_a_kill_between_answer_and_reply_loses_and_doubles_nothing(
+    client: Client, where: str, number: int
+) -> None:
+    client.start(where, number)
+    for who in ("anna", "ben"):
+        client.enter(who)
+    first = client.process
+    until = time.monotonic() + 90
+    given = 0
+    while client.process.poll() is None or client.process is first:
+        assert time.monotonic() < until
+        for who in ("anna", "ben"):
+            try:
+                rows = client.rows(who)
+            except (OSError, http.client.HTTPException):
+                if client.process is first and first.wait(20) == -signal.SIGKILL:
+                    client.start()
+                rows = {}
+            for key, prompt in list(rows.items())[:1]:
+                assert client.answer(who, key, prompt) == "taken"
+                given += 1
+        if client.run.status()["state"] == "finished":
+            break
+    assert first.poll() == -signal.SIGKILL, "the server was killed on the way"
+    assert given == 14
+    status = client.run.status()
+    assert (status["state"], status["spent"], status["budget"]) == ("finished", 14, 14)
+    with client.run.ledger as ledger:
+        ledger.verify()
+        events = [row.event for row in ledger.rows()]
+        answers = {row["item"]: row["answer"] for row in ledger.export()}
+        texts = {row.item: None for row in ledger.handed()}
+    assert (events.count("answered"), events.count("late")) == (14, 0)
+    assert len(answers) == len(texts) == 14
+    assert client.run.replay()["labels"] == 12
+
+
+def test_ctrl_c_closes_the_page_in_a_sentence_and_the_end_of_the_run_in_a_result(
+    client: Client,
+) -> None:
+    client.start()
+    client.enter("anna")
+    key, prompt = next(iter(client.rows("anna").items()))
+    assert client.answer("anna", key, prompt) == "taken"
+    client.process.send_signal(signal.SIGINT)
+    out, err = client.process.communicate(timeout=30)
+    assert (client.process.returncode, out) == (130, "")
+    assert err.strip().endswith(
+        f"the page is closed, and answers are kept: `stacksl label {client.run.path}` continues"
+    )
+    assert "Traceback" not in err
+    status = client.run.status()
+    assert (status["state"], status["answered"]) == ("waiting", 1)

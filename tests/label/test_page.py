@@ -1,0 +1,357 @@
+"""The page over HTTP: who may see and send what, and what the ledger makes of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run
+from stacksl.errors import RunError
+from stacksl.label.access import OWNER
+from stacksl.label.player import Player
+from stacksl.runs.storage.folder import WAIT
+
+from ..runs.people_cases import answer_all
+from .conftest import HERE, Browser, Opened, play
+
+
+def test_two_annotators_finish_a_run_to_the_last_label(opened: Opened) -> None:
+    page = opened()
+    anna, ben = page.browser("anna"), page.browser("ben")
+    assert anna.rows()
+    assert not set(anna.rows()) & set(ben.rows())
+    assert not set(anna.rows().values()) & set(ben.rows().values())
+    play([anna, ben], page)
+    status = page.run.status()
+    assert (status["state"], status["spent"], status["audit"]["n"]) == ("finished", 24, 4)
+    assert page.spent() == (24, 0)
+    with page.run.ledger as ledger:
+        answered = {row["labeler"] for row in ledger.export()}
+        ledger.verify()
+    assert answered == {"anna", "ben"}
+    assert "The run has finished" in anna.http.get("/").text
+    assert 'data-state="finished"' in anna.http.get("/rows").text
+    assert page.run.replay()["labels"] == 20
+
+
+def test_nothing_tells_an_audit_row_from_another(opened: Opened) -> None:
+    page = opened(budget=12, batch=12, audit=6)
+    anna, ben = page.browser("anna"), page.browser("ben")
+    with page.run.ledger as ledger:
+        purpose = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
+        handed = ledger.handed()
+    audit = {row.key for row in handed if purpose[row.item, row.slot] == "audit"}
+    shown = {**anna.rows(), **ben.rows()}
+    assert len(audit) == 6
+    assert audit < set(shown)
+    html = anna.http.get("/rows").text + ben.http.get("/rows").text
+    for row in handed:
+        assert row.item not in re.findall(r"\bi\d+\b", html), "ids stay with the owner"
+    assert not re.search("audit|train|purpose|score|round|probab|reason", html, re.I)
+    by_shape: dict[str, set[bool]] = {}
+    for article in re.findall(r"<article.*?</article>", html, re.S):
+        key = re.search('data-key="([^"]+)"', article)[1]  # type: ignore[index]
+        shape = re.sub('data-key="[^"]+"|<div class="prompt".*?</div>', "", article, flags=re.S)
+        by_shape.setdefault(shape, set()).add(key in audit)
+    assert by_shape == {next(iter(by_shape)): {True, False}}
+    for browser in (anna, ben):
+        assert list(browser.rows()) == sorted(browser.rows()), "the order is that of random keys"
+    replies = {}
+    for browser in (anna, ben):
+        for key in browser.rows():
+            body = browser.given(key, position=0)
+            reply = browser.post(body)
+            told = {k: v for k, v in reply.headers.items() if k != "date"}
+            replies.setdefault(key in audit, set()).add((reply.status_code, reply.text, *told))
+    assert replies[True] == replies[False]
+
+
+def test_a_link_works_once_and_looking_at_it_uses_nothing(opened: Opened) -> None:
+    now = [1000.0]
+    page = opened(clock=lambda: now[0])
+    first, second = page.browser("anna", entered=False), page.browser("anna", entered=False)
+    secret = page.access.link("anna")
+    for _ in range(3):
+        assert first.http.get(f"/?{secret}").status_code == 200
+        assert first.http.head("/").status_code in (200, 405)
+    assert first.http.get("/rows").status_code == 401
+    reply = first.enter(secret)
+    cookie = reply.headers["set-cookie"]
+    assert reply.status_code == 200
+    assert "HttpOnly" in cookie
+    assert "samesite=strict" in cookie.lower()
+    assert secret not in cookie
+    assert first.rows()
+    refused = second.enter(secret)
+    assert refused.status_code == 403
+    assert "used before or has expired" in refused.json()["sentence"]
+    late = page.access.link("ben")
+    now[0] += 25 * 3600
+    assert second.enter(late).status_code == 403
+    assert first.http.get("/rows").status_code == 401, "sessions expire"
+    assert "data-key" not in first.http.get("/").text
+
+
+def test_secrets_are_nowhere_on_disk(opened: Opened) -> None:
+    page = opened()
+    secret = page.access.link("anna")
+    anna = page.browser("anna", entered=False)
+    anna.enter(secret)
+    token = next(iter(anna.http.cookies.jar)).value
+    for file in page.run.path.rglob("*"):
+        if file.is_file():
+            data = file.read_bytes()
+            assert secret.encode() not in data, file
+            assert token.encode() not in data, file
+    assert (page.run.path / "page.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_session_outlives_the_server_and_can_be_ended(opened: Opened) -> None:
+    page = opened()
+    anna = page.browser("anna")
+    page.player.stop()
+    again = opened(page.run)
+    anna.http.app = again.app
+    anna.http._transport.app = again.app
+    key, prompt = next(iter(anna.rows().items()))
+    assert anna.answer(key, prompt) == "taken"
+    left = anna.http.post("/leave", headers={"Origin": HERE, "X-CSRF-Token": anna.csrf})
+    assert left.status_code == 200
+    assert anna.http.get("/rows").status_code == 401
+    ben = again.browser("ben")
+    again.access.revoke("ben")
+    assert ben.http.get("/rows").status_code == 401
+
+
+def test_requests_of_other_pages_are_refused(opened: Opened) -> None:
+    page = opened()
+    anna = page.browser("anna")
+    key = next(iter(anna.rows()))
+    body, csrf = anna.given(key, position=0), anna.csrf
+    good = {"Origin": HERE, "X-CSRF-Token": csrf}
+
+    def status(url: str = "/answer", **headers: str) -> int:
+        sent = {**good, **headers}
+        return anna.http.post(url, json=body, headers=sent).status_code
+
+    assert status(Origin="http://evil.example") == 403
+    assert status(Origin="null") == 403
+    assert status(Origin="") == 403
+    assert status(Host="evil.example") == 421
+    assert status(Host="127.0.0.1.evil.example") == 421
+    assert status(Host="evil@127.0.0.1", Origin="http://evil@127.0.0.1") == 421
+    assert status(**{"X-CSRF-Token": "0" * 64}) == 403
+    assert anna.http.get("/rows", headers={"Host": "evil.example"}).status_code == 421
+    assert anna.http.post("/answer", json=body, headers={"Origin": HERE}).status_code == 403
+    ben = page.browser("ben")
+    other = ben.http.post("/answer", json=body, headers=good)
+    assert other.status_code == 403, "the value of one session is not that of another"
+    assert page.spent() == (0, 0)
+    assert status() == 200
+    for path in ("/", "/rows", "/web/page.js", "/nothing"):
+        headers = anna.http.get(path).headers
+        assert "script-src 'self'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] == "no-store"
+    assert anna.http.get("/openapi.json").status_code == 404
+    assert anna.http.get("/web/label.html.j2").status_code == 422
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        {"client": "a-client-of-a-test", "seq": 0},
+        {"client": "x", "seq": 1, "key": "k", "said": "label"},
+        {"client": "a-client-of-a-test", "seq": 1, "key": "k", "said": "yes"},
+        {"client": "a-client-of-a-test", "seq": 1, "key": "k", "said": "none", "more": 1},
+        {"client": "a-client-of-a-test", "seq": 1, "key": "k", "said": "none", "note": "n" * 4001},
+    ],
+    ids=str,
+)
+def test_a_malformed_answer_is_refused_in_a_sentence(opened: Opened, body: Any) -> None:
+    page = opened()
+    reply = page.browser("anna").post(body)
+    assert reply.status_code == 422
+    assert reply.json()["sentence"] == "the request is not of the form that the page sends"
+    assert page.spent() == (0, 0)
+
+
+def test_answers_that_fit_no_open_row_change_nothing(opened: Opened) -> None:
+    page = opened()
+    anna, ben = page.browser("anna"), page.browser("ben")
+    key, theirs = next(iter(anna.rows())), next(iter(ben.rows()))
+
+    def state(key: str, **more: Any) -> str:
+        return str(anna.post(anna.given(key, **more)).json()["state"])
+
+    assert state(theirs, position=0) == "gone"
+    assert state("a2a2-a", position=0) == "gone"
+    assert state(key, position=3) == "refused"
+    assert state(key) == "refused"
+    assert state(key, said="none", position=0) == "refused"
+    assert state(key, said="none", text=" Bread ") == "refused"
+    assert page.spent() == (0, 0)
+    assert set(anna.rows()) >= {key}
+    half = json.dumps(anna.given(key, said="none", text="\ud800"))  # of a pair of surrogates
+    headers = {"Origin": HERE, "X-CSRF-Token": anna.csrf, "Content-Type": "application/json"}
+    assert anna.http.post("/answer", content=half, headers=headers).status_code == 422
+    assert state(key, said="none", text=" butter\x00", note="=1+1") == "taken"
+    with page.run.ledger as ledger:
+        [answer] = ledger.texts()
+    assert (answer.said, answer.text, answer.note) == ("none", "butter␀", "=1+1")
+    long = anna.http.post(
+        "/answer", content=b"x" * 70_000, headers={"Origin": HERE, "X-CSRF-Token": anna.csrf}
+    )
+    assert long.status_code == 413
+
+
+def test_a_repeated_answer_is_taken_once_and_a_stale_one_changes_nothing(opened: Opened) -> None:
+    page = opened()
+    anna = page.browser("anna")
+    key, other = list(anna.rows())[:2]
+    first = anna.given(key, position=1)
+    assert [anna.post(first).json()["state"] for _ in range(3)] == ["taken"] * 3
+    assert page.spent() == (1, 0)
+    stale = {**first, "client": "another-tab-of-anna", "position": 2}
+    assert anna.post(stale).json()["state"] == "kept"
+    assert anna.post(anna.given(other, position=0)).json()["state"] == "taken"
+    assert anna.post(first).json()["state"] == "taken", "sent again from a queue"
+    assert page.spent() == (2, 1)
+    with page.run.ledger as ledger:
+        answered = {each.key: each.item for each in ledger.handed()}
+        found = {row["item"]: row["answer"] for row in ledger.export()}
+    assert found[answered[key]] == 1
+
+
+def test_a_freed_row_is_withdrawn_and_its_answer_counts_unless_another_did(opened: Opened) -> None:
+    page = opened(budget=8, audit=0, batch=4)
+    anna, ben = page.browser("anna"), page.browser("ben")
+    key, prompt = next(iter(anna.rows().items()))
+    page.player.stop()
+    page.run.people(free="anna")
+    again = opened(page.run)
+    for browser in (anna, ben):
+        browser.http._transport.app = again.app
+    assert key not in anna.rows()
+    assert prompt in ben.rows().values()
+    mine = next(k for k, text in ben.rows().items() if text == prompt)
+    assert ben.answer(mine, prompt) == "taken"
+    assert anna.answer(key, prompt, position=0, said="label") in ("taken", "kept")
+    with again.run.ledger as ledger:
+        item = next(row.item for row in ledger.handed() if row.key == key)
+        assert sum(row["item"] == item for row in ledger.export()) == 1
+
+
+def test_sheets_and_page_take_turns(opened: Opened) -> None:
+    page = opened()
+    anna = page.browser("anna")
+    key, prompt = next(iter(anna.rows().items()))
+    assert anna.answer(key, prompt) == "taken"
+    page.player.stop()
+    page.run.resume()
+    received = answer_all(page.run)
+    assert received.accepted["label"] >= 5
+    again = opened(page.run)
+    assert again.player.view.answered["anna"] > 1
+    play([again.browser("anna"), again.browser("ben")], again)
+    assert page.run.status()["spent"] == 24
+    assert page.run.replay()["labels"] == 20
+
+
+def test_the_next_question_does_not_wait_for_a_refit(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stacksl.runs.loop.linear_trainer import LinearTrainer
+
+    page = opened(batch=12)
+    anna = page.browser("anna")
+    original, held = LinearTrainer.refit, []
+
+    def slow(self: LinearTrainer) -> bool:
+        held.append(time.monotonic())
+        time.sleep(1.5)
+        return original(self)
+
+    monkeypatch.setattr(LinearTrainer, "refit", slow)
+    slowest = 0.0
+    while not held:
+        for key, prompt in list(anna.rows().items())[:1]:
+            anna.answer(key, prompt)
+    for _ in range(20):
+        begun = time.monotonic()
+        assert anna.http.get("/rows").status_code == 200
+        slowest = max(slowest, time.monotonic() - begun)
+    assert time.monotonic() - held[0] < 1.5, "the refit is still under way"
+    assert slowest < 0.3
+
+
+def test_too_many_requests_are_refused_and_tries_of_links_too(opened: Opened) -> None:
+    page = opened()
+    anna = page.browser("anna")
+    codes = [anna.http.get("/rows").status_code for _ in range(250)]
+    assert codes[:200] == [200] * 200
+    assert codes[-1] == 429
+    tries = [page.browser("x", entered=False).enter("guess").status_code for _ in range(25)]
+    assert tries[0] == 403
+    assert tries[-1] == 429
+
+
+def test_hostile_texts_are_shown_and_nothing_of_them_is_markup(opened: Opened) -> None:
+    from stacksl.label.pages import seen
+
+    text = str(seen('<script>alert(1)</script>"\u202eevil\u2066\x1b[2J\r\n{{ 7*7 }}'))
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert '<span class="sign">U+202E</span>' in text
+    assert '<span class="sign">U+2066</span>' in text
+    assert "␛[2J\n{{ 7*7 }}" in text
+    assert not re.search("[\x00-\x08\u202a-\u202e\u2066-\u2069]", text)
+
+
+def test_a_finished_run_and_one_of_another_labeler_have_no_page(opened: Opened) -> None:
+    page = opened()
+    patience = WAIT.set(0.1)
+    with pytest.raises(RunError, match="is held by process"):
+        Player(page.run.folder).start()
+    WAIT.reset(patience)
+    play([page.browser("anna"), page.browser("ben")], page)
+    with pytest.raises(RunError, match="has finished"):
+        Player(Run.open(page.run.path).folder).start()
+
+
+def test_the_owner_pauses_ends_sessions_and_sees_no_audit(opened: Opened) -> None:
+    page = opened()
+    anna, owner = page.browser("anna"), page.browser(OWNER)
+
+    def act(browser: Browser, **body: Any) -> Any:
+        headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
+        return browser.http.post("/owner", json=body, headers=headers)
+
+    key, prompt = next(iter(anna.rows().items()))
+    assert anna.answer(key, prompt) == "taken"
+    told = owner.http.get("/rows").text
+    assert re.search(r"anna</th><td>\d</td><td>1</td>", told)
+    assert "of 24 labels" in told
+    assert "audit" not in told + owner.http.get("/").text
+    assert act(owner, act="pause").status_code == 200
+    kept = list(page.player.view.rows["anna"])
+    assert anna.rows() == {}
+    assert "is paused" in owner.http.get("/rows").text
+    assert anna.answer(kept[0].key, kept[0].prompt) == "taken", "given before the pause was seen"
+    assert act(owner, act="resume").status_code == 200
+    assert anna.rows()
+    assert act(anna, act="pause").status_code == 403
+    assert owner.post(owner.given(kept[1].key, position=0)).status_code == 403
+    assert act(owner, act="link", name="carl").status_code == 422
+    assert act(owner, act="revoke", name="anna").status_code == 200
+    assert anna.http.get("/rows").status_code == 401
+    assert anna.enter(act(owner, act="link", name="anna").json()["link"]).status_code == 200
+    assert anna.rows()
+    assert page.spent() == (2, 0)
