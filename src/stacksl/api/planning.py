@@ -80,10 +80,14 @@ class Plan:
         Where the user named no folder, the plan's name may have been taken since it was made.
 
         Raises:
-            SettingsError: there is not enough memory; nothing is written then.
+            SettingsError: there is not enough memory, or texts may not be sent to a labeler;
+                nothing is written then.
         """
         from stacksl.runs.session.memory import expect_room
+        from stacksl.runs.session.model_labels import expect_consent
 
+        if self.labeler is None:
+            expect_consent(self.spec)
         if self.settings.adapts and not self.fits:
             expect_room(self.settings, self.dataset.items, self.labels)
         out = self.out if self.named else _default_folder(self.dataset.name, claim_folder)
@@ -156,6 +160,7 @@ def prepare(
     from stacksl.models.audit import audit_size
     from stacksl.runs.items.intake import absolute, for_file, for_model, warnings_of_test
     from stacksl.runs.items.spool import STDIN, as_stream
+    from stacksl.runs.session.model_labels import with_model_labels
     from stacksl.runs.spec import RunSpec
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
@@ -182,6 +187,8 @@ def prepare(
             )
     if not wanted.adapts:  # refused early
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
+    resolved, said = with_model_labels(resolved, dataset.items)
+    wanted = resolved.settings
     rounds = _rounds(sources)
     budget = parse_budget(wanted.budget, rounds, wanted.price)
     if data is not None and not _is(data, STDIN):
@@ -197,7 +204,12 @@ def prepare(
     )
     data, test_data = _absolute(source) or "", _absolute(test_source)
     spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
-    warnings = (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings)
+    warnings = (
+        *dataset.warnings,
+        *warnings_of_test(dataset, sources.test),
+        *resolved.warnings,
+        *said,
+    )
     return Plan(spec, labeler, (*warnings, *advice), named=out is not None, rows=rows)
 
 
@@ -351,9 +363,11 @@ def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
 def _check_labeler(settings: Settings, sources: Sources) -> None:
     from stacksl.labelers.registry import make_labeler
     from stacksl.runs.session.assignment import FILE, expect_free
+    from stacksl.runs.session.model_labels import asks_model
 
     if settings.labeler == FILE:
         expect_free(settings)
+    if settings.labeler == FILE or asks_model(settings):
         return
     answers = sources.dataset.answers
     make_labeler(settings.labeler, answers=answers, sizes=sources.sizes, seed=settings.seed)

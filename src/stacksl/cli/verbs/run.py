@@ -187,6 +187,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "money": _money(plan),
         "run": plan.out,
         "settings": plan.settings.model_dump(),
+        "request": _request(plan),
         "warnings": list(plan.warnings),
     }
 
@@ -197,7 +198,23 @@ def _money(plan: Plan) -> dict[str, float] | None:
     return {"price": plan.spec.budget.price / MICRO, "most": plan.money / MICRO}
 
 
+def _request(plan: Plan) -> dict[str, Any] | None:
+    """One request as it would leave the machine; None where no model answers."""
+    from stacksl.runs.session.model_labels import asks_model, example_request
+
+    if plan.labeler is not None or not asks_model(plan.settings):
+        return None
+    return example_request(plan.settings, plan.dataset.items[0])
+
+
 def _shown_plan(plan: Plan) -> str:
+    request = _request(plan)
+    if request is None:
+        return _shown_facts(plan)
+    return f"{_shown_facts(plan)}\n\nOne request (nothing was sent):\n{as_json(request)}"
+
+
+def _shown_facts(plan: Plan) -> str:
     return facts(
         [
             ("Items", f"{count(len(plan.dataset.items))} from {plan.dataset.name}"),
@@ -255,6 +272,7 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
                 (f"{plural(sheet['open'], 'row')} in", sheet["file"])
                 for sheet in result["sheets"] or ()
             ),
+            *(("Because", sheet.get("why")) for sheet in result["sheets"] or ()),
         ]
     )
     if run.folder.resolved()["labeler"] == "file":

@@ -22,6 +22,7 @@ from stacksl.runs.changes.pending import complete
 from stacksl.runs.items.roles import expect_items
 from stacksl.runs.items.sources import More, Sources, with_more
 from stacksl.runs.session.assignment import FILE, annotators_of
+from stacksl.runs.session.model_labels import asks_model
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.terms import fresh_audit, left_to_train, new_terms, what_measures
@@ -216,7 +217,8 @@ def _with_file(spec: RunSpec, more: More) -> RunSpec:
 
 def _expect_answers(spec: RunSpec, sources: Sources) -> None:
     """Check that the labeler of the settings can answer the new items."""
-    if spec.settings.labeler == FILE or "labeler" in spec.folder.read_state():
+    own = "labeler" in spec.folder.read_state()
+    if spec.settings.labeler == FILE or asks_model(spec.settings) or own:
         return
     answers, seed = sources.dataset.answers, spec.settings.seed
     make_labeler(spec.settings.labeler, answers=answers, sizes=sources.sizes, seed=seed)

@@ -92,7 +92,10 @@ def within(dataset: Dataset, most: int) -> Dataset:
 
 def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
-    named = {name: getattr(resolved.settings, name) for name in ("classes", "owned", "ask_dir")}
+    named = {
+        name: getattr(resolved.settings, name)
+        for name in ("classes", "owned", "ask_dir", "label_template")
+    }
     whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
     settings = resolved.settings.model_copy(update=whole)
     return Resolved(settings, resolved.origin, resolved.preset)
@@ -109,7 +112,7 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
 
     wanted = resolved.settings
     chooses = wanted.aim == "model" and GATES[wanted.gate].ranks and not wanted.adapts
-    people = wanted.labeler == "file"
+    people = wanted.labeler == "file" or wanted.labeler.startswith("openai:")
     quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
     if dataset.classes is None or not chooses or not (people or quick):
         return resolved

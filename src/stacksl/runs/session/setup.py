@@ -30,6 +30,7 @@ from stacksl.runs.loop.progress import Progress, Report, silent, throttled
 from stacksl.runs.loop.trainer import Trainer
 from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of, ask_folder, away_from
 from stacksl.runs.session.build_learner import build_learner
+from stacksl.runs.session.model_labels import asks_model, chat_labeler
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.tombstones import Tombstones
@@ -207,6 +208,8 @@ def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
     """The labeler that the settings name."""
     if spec.settings.labeler == FILE:
         return sheet_labeler(spec, ledger)
+    if asks_model(spec.settings):
+        return chat_labeler(spec)
     return make_labeler(
         spec.settings.labeler,
         answers=spec.dataset.answers,
