@@ -28,24 +28,18 @@ from typing import Any
 import numpy as np
 from label_efficiency import Cell, World, interval, load, order_for, save
 
-from stacksl.core.blocks import SharedBlock
 from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.features import make_features
-from stacksl.labelers.oracle import OracleLabeler
-from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import ItemRecord
-from stacksl.runs.items.corpus import Corpus
+from stacksl.lab.pools.arena import Pool as Drawn
+from stacksl.lab.pools.ours import game_of
 from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import name_rows, name_texts
-from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import make_final
-from stacksl.runs.loop.game import Game, play
-from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
-from stacksl.runs.session.build_learner import build_learner
+from stacksl.runs.loop.game import play
+from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
-from stacksl.types import Item
 
 BARS = {("shuffled", "500"): 0.860, ("shuffled", "1000"): 0.893, ("rare", "0.1"): 0.71}
 AIMS = {
@@ -79,7 +73,7 @@ def measure(cell: Cell, world: World, names: np.ndarray | None) -> dict[str, Any
     rows = order_for(cell, world)
     labels = parse_budget(cell.budget, len(rows), None).labels
     with tempfile.TemporaryDirectory() as folder:
-        game = game_of(cell, world, rows, labels, names, Path(folder))
+        game = game_of(pool_of(cell, world, rows, names), cell.gate, labels, Path(folder))
         for posted in play(game, Pool(cell.seed, coverage=False)):
             if not posted[0].asked:
                 break  # only the certificates of what was never asked are left
@@ -112,8 +106,8 @@ def covered(
     budgets = [b for s, b in AIMS if s == stream and (gate == "coverage" or AIMS[s, b] is None)]
     counts = {b: parse_budget(b, len(rows), None).labels for b in budgets}
     with tempfile.TemporaryDirectory() as folder:
-        cell = Cell(stream, "margin", str(max(counts.values())), seed)
-        game = game_of(cell, world, rows, max(counts.values()), names, Path(folder))
+        pool, most = pool_of(Cell(stream, gate, "", seed), world, rows, names), max(counts.values())
+        game = game_of(pool, "margin", most, Path(folder))
         for posted in play(game, Pool(seed, coverage=gate == "coverage")):
             if not posted[0].asked:
                 break
@@ -144,32 +138,10 @@ def covered(
     return found
 
 
-def game_of(
-    cell: Cell,
-    world: World,
-    rows: list[int],
-    labels: int,
-    names: np.ndarray | None,
-    folder: Path,
-) -> Game:
-    """The game over the rows of a stream, in its order, with the answers at hand."""
-    block = world.block.take(rows)
-    assert isinstance(block, SharedBlock)
-    settings = Settings(mode="pool", gate=cell.gate, seed=cell.seed, budget=cell.budget)
-    learner, _ = build_learner(settings, block, list(range(len(rows))), labels)
-    ids = [str(row) for row in rows]
-    answers = {name: int(world.answers[row]) for name, row in zip(ids, rows, strict=True)}
-    sizes = dict.fromkeys(ids, world.classes)
-    records = [ItemRecord(name, name, world.classes) for name in ids]
-    ledger = Ledger.create(folder / "ledger.db", run="bench", budget=labels, items=records)
-    examples = Examples(Corpus.of([Item(name, "", ()) for name in ids]), block)
-    return Game(
-        ledger=ledger,
-        learner=learner,
-        labeler=OracleLabeler(answers, sizes),
-        examples=examples,
-        trainer=LinearTrainer(examples, learner, ledger, names, cell.seed),
-    )
+def pool_of(cell: Cell, world: World, rows: list[int], names: np.ndarray | None) -> Drawn:
+    """The rows of a stream as a pool, in its order."""
+    block, gold = world.block.take(rows), world.answers[rows]
+    return Drawn(block, gold, names, range(len(rows)), Settings(seed=cell.seed))
 
 
 def cells(seeds: int) -> list[Cell]:

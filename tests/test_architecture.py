@@ -38,7 +38,7 @@ HEAVY = (
 )
 LINES = 400
 MODULES_A_FOLDER = 14
-ENTRIES_OF_LAB = ("cli/verbs/ls.py", "cli/verbs/reproduce.py")
+ENTRIES_OF_LAB = ("cli/verbs/compare.py", "cli/verbs/ls.py", "cli/verbs/reproduce.py")
 
 
 def floors() -> dict[str, int]:

@@ -112,6 +112,7 @@ class FakeApi:
             "sentence": None,
             "resume": None,
             "sheets": None,
+            "held": [],
             "test": None,
             "audit": None,
         }

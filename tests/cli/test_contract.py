@@ -76,9 +76,11 @@ def printed(stacksl, *words: object) -> object:
     [
         ("status", ["status", "runs/first"]),
         ("report", ["report", "runs/first"]),
+        ("plan", ["plan", "runs/first"]),
         ("evaluate", ["evaluate", "runs/first", "test.csv"]),
         ("predict --out", ["predict", "runs/first", "test.csv", "--out", "answers.jsonl"]),
         ("run --dry-run", ["run", "data.csv", "--dry-run"]),
+        ("compare", ["compare", "data.csv", "--budgets", "9", "--seeds", "2", "--quiet"]),
         ("data check", ["data", "check", "data.csv", "--against", "test.csv"]),
         ("ledger path", ["ledger", "path", "runs/first"]),
         ("ledger verify", ["ledger", "verify", "runs/first"]),

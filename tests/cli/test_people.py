@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run
+from stacksl.ledger.ledger import Ledger
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import (
@@ -209,3 +210,56 @@ def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> 
     for verb in (["answer", "gone", "x.csv"], ["people", "gone"], ["change", "gone"]):
         said = stacksl(*verb)
         assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")
+
+
+def test_corrections_are_listed_and_wait_for_consent(waiting: Run, stacksl: Shell) -> None:
+    path = sheets(waiting)[0]
+    assert stacksl("answer", "run", fill(path, wrong), "--quiet").code == 0
+    key = read_rows(path)[0]["key"]
+    command = ("answer", "run", fill(path, keys=[key]), "--correct", "--quiet")
+    refused = stacksl(*command)
+    assert (refused.code, refused.out) == (2, "")
+    assert "would be replaced, and there is no terminal to ask on: add --yes" in refused.err
+    assert f"{key}, " in refused.err
+    row = next(row for row in read_rows(path) if row["key"] == key)
+    assert f": {wrong(row)} -> {gold(row['prompt'])}" in refused.err
+    assert waiting.corrections(path), "nothing was replaced"
+    said = stacksl(*command, "--yes")
+    assert said.code == 0, said.err
+    assert "Corrected" in said.out
+    assert waiting.corrections(path) == []
+    told = json.loads(stacksl(*command, "--yes", "--json").out)
+    assert (told["corrected"], told["corrected_after_shown"]) == (0, 0)
+
+
+def test_setting_somebody_aside_shows_the_price_of_buying_anew(
+    waiting: Run, stacksl: Shell
+) -> None:
+    assert stacksl("answer", "run", *map(fill, sheets(waiting)), "--quiet").code == 0
+    said = stacksl("people", "run", "--set-aside", "anna", "--quiet")
+    assert said.code == 0, said.err
+    assert "left out, without another answer: 1 item; to buy them anew for $3.00" in said.out
+    told = json.loads(stacksl("people", "run", "--json").out)
+    assert [each["standing"] for each in told["people"]] == ["set_aside", ""]
+    assert told["left_out"] > 0
+    assert stacksl("people", "run", "--set-aside", "anna", "--buy-anew").code == 2
+    before = waiting.status()["spent"]
+    said = stacksl("people", "run", "--keep", "anna", "--quiet")
+    assert said.code == 0, said.err
+    assert waiting.left_out()[0] == 0
+    assert waiting.status()["spent"] >= before
+    assert "kept" in stacksl("people", "run").out
+
+
+def test_who_is_held_is_named_with_what_to_do(waiting: Run, stacksl: Shell) -> None:
+    assert stacksl("answer", "run", *map(fill, sheets(waiting)), "--quiet").code == 0
+    detail = {"rows": 20, "agreed": 1, "expected": 9.5, "p": 0.0001}
+    with Ledger.open(waiting.folder.ledger) as ledger:
+        ledger.stand("held", "anna", detail)
+    held = json.loads(stacksl("status", "run", "--json").out)["held"]
+    assert held == [{"name": "anna", **detail}]
+    files = [path for path in sheets(waiting) if "ben" in path.name]
+    for words in (("status",), ("people",), ("answer", *map(fill, files), "--quiet")):
+        said = stacksl(words[0], "run", *words[1:]).out
+        assert "Held" in said or "held" in said
+        assert "--set-aside anna or --keep anna" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from stacksl.errors import DataError
 from stacksl.lab.language.paper import CANNOT, NUMBERS
 from stacksl.lab.language.studies import LanguageBench
 from stacksl.lab.pages import HEADLINE, refreshed
+from stacksl.lab.pools.tables import COMPARISON
 from stacksl.lab.studies import LABORATORY, LANGUAGE, STUDIES
 from stacksl.lab.study.records import read_records, record
 from stacksl.lab.study.rows import KEYS, Row
@@ -22,7 +24,7 @@ RECORDS = read_records(FOLDER / "results")
 
 
 def test_every_study_has_its_page() -> None:
-    assert set(PAGES) == {"README", *STUDIES}
+    assert set(PAGES) == {"README", COMPARISON, *STUDIES}
     for name, study in STUDIES.items():
         said = " ".join(PAGES[name].split())
         assert f"stacksl reproduce {name}" in said
@@ -62,7 +64,9 @@ def test_a_record_of_the_laboratory_is_its_studys(name: str) -> None:
         assert not any("quick" in mark for mark in row.settings["marks"])
 
 
-@pytest.mark.parametrize("name", [n for n in RECORDS if n not in LABORATORY])
+@pytest.mark.parametrize(
+    "name", [n for n in RECORDS if n not in LABORATORY and n.partition(".")[0] != COMPARISON]
+)
 def test_a_record_holds_the_papers_numbers_or_none(name: str) -> None:
     study, _, model = name.partition(".")
     for row in RECORDS[name]:
@@ -72,6 +76,13 @@ def test_a_record_holds_the_papers_numbers_or_none(name: str) -> None:
     if model == "qwen3-4b":
         printed = {(r, m) for r, numbers in NUMBERS[study].items() for m in numbers}
         assert printed - {(r.row, r.metric) for r in RECORDS[name]} == set()
+
+
+@pytest.mark.parametrize("name", [n for n in RECORDS if n.partition(".")[0] == COMPARISON])
+def test_a_comparison_is_shown_with_its_command(name: str) -> None:
+    record = json.loads((FOLDER / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    assert " ".join(record["command"].split()) in " ".join(PAGES[COMPARISON].split())
+    assert record["failed"] == {}
 
 
 def test_the_pages_name_the_keys() -> None:

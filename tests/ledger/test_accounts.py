@@ -131,6 +131,11 @@ def test_what_fails_half_way_is_taken_back_whole() -> None:
 
     with pytest.raises(LedgerCorrupt):
         apply([*told, told[0]])
-    assert repr(replace(accounts, _undo=None, _newly_seen=[], _newly_taught=[])) == fresh
+    assert repr(replace(accounts, _undo=None, _newly_seen=[], _taught_before={})) == fresh
     apply(told)
-    assert (accounts.budget, accounts.money, accounts.classes, accounts.taught) == (9, 4, 5, {"s1"})
+    assert (accounts.budget, accounts.money, accounts.classes, accounts.taught) == (
+        9,
+        4,
+        5,
+        {"s1": 1},
+    )

@@ -30,7 +30,7 @@ COLUMNS = [
 
 @pytest.fixture
 def kept(book, decision, path):
-    """A closed ledger of ten rows; its head after five rows, and at the end."""
+    """A closed ledger of eleven rows; its head after five rows, and at the end."""
     ledger = book(price=7)
     ledger.post([decision(1), decision(2, "skipped"), decision(3)])
     middle = ledger.head
@@ -55,7 +55,7 @@ def verify(path, *heads):
 
 def test_a_whole_ledger_passes(kept, path):
     middle, end = kept
-    assert (middle.count, end.count) == (5, 10)
+    assert (middle.count, end.count) == (5, 11)
     verify(path, middle, end, middle)
 
 
@@ -99,7 +99,7 @@ def test_a_cut_tail_is_found_by_a_checkpoint_only(kept, path):
     _, end = kept
     edit(path, "DELETE FROM events WHERE seq > 8")
     verify(path)
-    with pytest.raises(LedgerCorrupt, match=r"at least 10 rows, .* but has 8: its tail was cut"):
+    with pytest.raises(LedgerCorrupt, match=r"at least 11 rows, .* but has 8: its tail was cut"):
         verify(path, end)
 
 
@@ -122,7 +122,7 @@ def test_a_rewritten_chain_is_found_by_a_checkpoint_only(kept, path):
     connection.commit()
     connection.close()
     verify(path, middle)  # whoever rewrites ledger and checkpoints together is not found
-    with pytest.raises(LedgerCorrupt, match="row 10 .* as a checkpoint says, .* rewritten"):
+    with pytest.raises(LedgerCorrupt, match="row 11 .* as a checkpoint says, .* rewritten"):
         verify(path, end)
 
 
@@ -204,7 +204,7 @@ def test_heads_can_be_kept_as_json(kept, path):
     [
         ("audit", "its purchase is for 'audit'"),
         ("owned", "an owned label costs nothing"),
-        ("gift", "knows the purposes train, audit, owned; got another"),
+        ("gift", "knows the purposes train, audit, progress, owned; got another"),
     ],
 )
 def test_a_purpose_that_was_edited_is_found(kept, path, purpose, words):
@@ -256,7 +256,7 @@ def test_the_keeper_of_a_head_is_named(kept, path):
     middle, end = kept
     with Ledger.open(path, readonly=True) as ledger:
         ledger.verify({"facts.json": end, "the checkpoint 000000005": middle})
-        with pytest.raises(LedgerCorrupt, match=r"row 10 .*, as facts\.json says, but has"):
-            ledger.verify({"facts.json": Head(10, "0" * 64), "report.html": end})
-        with pytest.raises(LedgerCorrupt, match=r"at least 11 rows, as --head says, but has 10"):
-            ledger.verify({"--head": Head(11, end.hash)})
+        with pytest.raises(LedgerCorrupt, match=r"row 11 .*, as facts\.json says, but has"):
+            ledger.verify({"facts.json": Head(11, "0" * 64), "report.html": end})
+        with pytest.raises(LedgerCorrupt, match=r"at least 12 rows, as --head says, but has 11"):
+            ledger.verify({"--head": Head(12, end.hash)})

@@ -170,7 +170,8 @@ def test_a_correction_to_a_candidate_is_learnt_once(book, decision, path):
     assert ledger.correct("q1", 2, "me") is None  # learnt before: refits use the correction
     assert ledger.correct("q0", 3, "mapped") == (posted[0], Label(3))
     assert ledger.correct("q0", 1, "mapped") is None
-    assert events(ledger)[-4:] == ["corrected", "corrected", "learnt", "corrected"]
+    again = ["corrected", "relabelled"]
+    assert events(ledger)[-6:] == [*again, "corrected", "learnt", *again]
     assert (ledger.spent, ledger.learnt, ledger.said()["label"]) == (2, 2, 2)
     ledger.close()
     with Ledger.open(path) as again:

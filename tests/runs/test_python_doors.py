@@ -112,7 +112,7 @@ def test_a_function_labels_and_what_it_raises_loses_nothing() -> None:
         ({"features": [["a"]] * 90}, FeatureError, "array of numbers"),
         ({"features": np.full((90, 2), np.nan)}, FeatureError, "NaN or infinity in row 1"),
         ({"features": "given"}, SettingsError, "features=X"),
-        ({"budget": ROWS}, SettingsError, "budget should be one value, got a ndarray"),
+        ({"budget": ROWS}, SettingsError, "budget should be one value, got an array"),
         ({"labeler": 5}, SettingsError, "got a int"),
         ({"labeler": lambda request: 7}, LabelerError, "correct the function"),
         ({"classes": ["one"]}, DataError, "two or more different classes"),

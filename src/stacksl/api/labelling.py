@@ -134,7 +134,7 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
 
 
 def _human(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
-    """What people said of each item that was bought or owned."""
+    """What people said of each item that was bought or owned, but those who are set aside."""
     items = {item.id: item for item in spec.dataset.items}
 
     def named(id: str, index: int | None, said: str = "label") -> dict[str, Any]:
@@ -144,9 +144,11 @@ def _human(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
 
     found = {id: named(id, index) for id, index in spec.sources.owned.items()}
     with run.ledger as ledger:
+        aside = ledger.set_aside
         for row in sorted(ledger.export(), key=lambda row: -int(str(row["slot"]))):
             id, index = str(row["item"]), row["answer"]
-            if row["state"] == "answered" and id in items:  # the first slot is written last
+            kept = row["state"] == "answered" and row["labeler"] not in aside
+            if kept and id in items:  # the first slot is written last
                 found[id] = named(id, index if isinstance(index, int) else None, str(row["said"]))
     return found
 

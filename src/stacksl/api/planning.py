@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.budget import parse_budget
+from stacksl.runs.settings.budget import parse_budget, parse_until
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
@@ -157,10 +157,11 @@ def prepare(
     """
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN, by_id
-    from stacksl.models.audit import audit_size
-    from stacksl.runs.items.intake import absolute, for_file, for_model, warnings_of_test
+    from stacksl.models.audit import audit_size, progress_size
+    from stacksl.runs.items.intake import TEXTS, absolute, for_file, for_model, warnings_of_test
     from stacksl.runs.items.spool import STDIN, as_stream
     from stacksl.runs.session.model_labels import with_model_labels
+    from stacksl.runs.session.setup import check_labeler
     from stacksl.runs.spec import RunSpec
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
@@ -168,6 +169,8 @@ def prepare(
         resolved = for_model(resolved, without_data=data is None)
     resolved = absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
     wanted = resolved.settings
+    if wanted.bank is not None and (data is None or _is(data, STDIN) or _path(data) is None):
+        raise SettingsError("--bank needs the questions in a file: give its path as DATA")
     if wanted.rounds is not None and not _is(data, STDIN):
         raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
     source, test_source = _sources(data, test, wanted)
@@ -187,29 +190,31 @@ def prepare(
             )
     if not wanted.adapts:  # refused early
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
-    resolved, said = with_model_labels(resolved, dataset.items)
+    resolved = with_model_labels(resolved, dataset.items)
     wanted = resolved.settings
     rounds = _rounds(sources)
     budget = parse_budget(wanted.budget, rounds, wanted.price)
-    if data is not None and not _is(data, STDIN):
+    if data is not None and (source is not None or dataset.format == TEXTS):
         resolved = for_file(resolved, dataset, budget.labels)
         wanted = resolved.settings
     advice = _recipe_advice(resolved.preset, budget.labels / rounds)
     if labeler is None:
-        _check_labeler(wanted, sources)
+        check_labeler(wanted, sources)
     _check_pool(wanted, dataset, budget.labels)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
     audit = audit_size(
         budget.labels, asked_for=wanted.audit, tested=sources.test is not None, items=rounds
     )
+    if audit + (sampled := progress_size(wanted.progress_share, budget.labels)) >= budget.labels:
+        raise SettingsError(
+            f"audit and progress sample must leave labels to train on, but take {audit} and"
+            f" {sampled} of {budget.labels}: give a smaller --progress or --audit"
+        )
+    if wanted.until is not None:
+        _check_until(wanted, dataset)
     data, test_data = _absolute(source) or "", _absolute(test_source)
     spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
-    warnings = (
-        *dataset.warnings,
-        *warnings_of_test(dataset, sources.test),
-        *resolved.warnings,
-        *said,
-    )
+    warnings = (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings)
     return Plan(spec, labeler, (*warnings, *advice), named=out is not None, rows=rows)
 
 
@@ -232,7 +237,8 @@ def _read_sources(
 ) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
     from stacksl.runs.items.intake import LETTERS, answered, in_memory, like, within
-    from stacksl.runs.items.sources import Sources, given_classes, load, load_owned, load_test
+    from stacksl.runs.items.reading import given_classes, load_owned, load_test
+    from stacksl.runs.items.sources import Sources, load
     from stacksl.runs.items.spool import STDIN, spooled
 
     source, held = _sources(data, test, settings)
@@ -299,16 +305,13 @@ def run(
     from stacksl.labelers.function import as_labeler
 
     who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
-    if hasattr(features, "__array__") or isinstance(features, list):
-        rows, features = features, GIVEN
-    else:
-        rows = None
+    rows = features if hasattr(features, "__array__") or isinstance(features, list) else None
+    features = features if rows is None else GIVEN
     listed = None if classes is None or isinstance(classes, str | Path) else [*map(str, classes)]
     named = str(classes) if isinstance(classes, str | Path) else None
     flags = {"budget": budget, "labeler": name, "features": features, "classes": named, **settings}
-    for each, value in flags.items():
-        if hasattr(value, "__array__"):
-            raise SettingsError(f"{each} should be one value, got a {type(value).__name__}")
+    if wrong := [each for each, value in flags.items() if hasattr(value, "__array__")]:
+        raise SettingsError(f"{wrong[0]} should be one value, got an array")
     resolved = resolve(flags, preset=preset)
     plan = prepare(
         items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
@@ -360,17 +363,14 @@ def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
     return find(Path("runs"), date.today().isoformat(), name)
 
 
-def _check_labeler(settings: Settings, sources: Sources) -> None:
-    from stacksl.labelers.registry import make_labeler
-    from stacksl.runs.session.assignment import FILE, expect_free
-    from stacksl.runs.session.model_labels import asks_model
+def _check_until(settings: Settings, dataset: Dataset) -> None:
+    from stacksl.runs.finish.forecasting import known_of
 
-    if settings.labeler == FILE:
-        expect_free(settings)
-    if settings.labeler == FILE or asks_model(settings):
-        return
-    answers = sources.dataset.answers
-    make_labeler(settings.labeler, answers=answers, sizes=sources.sizes, seed=settings.seed)
+    parse_until(str(settings.until))
+    if known_of(settings, dataset) is None:
+        raise SettingsError(
+            "until needs a forecast, and there is one for files of classes alone: give a budget"
+        )
 
 
 def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:

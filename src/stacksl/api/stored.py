@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from stacksl.models.adapted import AdaptedModel
     from stacksl.models.linear import Model
     from stacksl.runs.changes.change import Outcome
+    from stacksl.runs.changes.correcting import Correction
     from stacksl.runs.changes.freeing import Annotator
-    from stacksl.runs.items.sources import Reading
+    from stacksl.runs.items.reading import Reading
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.session.answering import Received
 
@@ -117,7 +119,7 @@ class Run:
     def _again(self, data: Any, answers: Any = None) -> Dataset:
         """What is in a file or in memory, read as the run's data was."""
         from stacksl.runs.items.intake import again_in_memory
-        from stacksl.runs.items.sources import read_again
+        from stacksl.runs.items.reading import read_again
 
         if _path(data) is not None:
             return read_again(self.folder, self.reading, data)
@@ -240,17 +242,37 @@ class Run:
         return bool(finished) and self.folder.has_results()
 
     def answer(
-        self, *files: str | Path, progress: Callable[[Progress], None] | None = None
+        self,
+        *files: str | Path,
+        correct: Sequence[Correction] | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> Received:
         """Read answers from filled-in sheets, and continue until more answers are needed.
 
+        Args:
+            files: the sheets.
+            correct: what `corrections` listed of them, if accepted answers are to be replaced.
+            progress: called with the progress of the run.
+
         Raises:
-            RunError: the labels of this run do not come from people.
+            RunError: the labels of this run do not come from people, or the corrections are not
+                those listed.
             DataError: a file cannot be read; no answer was taken then.
         """
+        from stacksl.runs.changes.correcting import record_corrections
         from stacksl.runs.session.answering import answer
 
-        return answer(self.folder, [Path(file) for file in files], progress or _silent)
+        folder, paths = self.folder, [Path(file) for file in files]
+        if correct is None:
+            return answer(folder, paths, progress or _silent)
+        record = partial(record_corrections, folder, paths, correct)
+        return answer(folder, paths, progress or _silent, record)
+
+    def corrections(self, *files: str | Path) -> list[Correction]:
+        """The accepted answers that their annotators give otherwise in these sheets."""
+        from stacksl.runs.changes.correcting import list_corrections
+
+        return list_corrections(self.folder, [Path(file) for file in files])
 
     def people(
         self,
@@ -260,9 +282,12 @@ class Run:
         free: str | bool = False,
         keys: Sequence[str] = (),
         drop: bool = False,
+        set_aside: str | Sequence[str] = (),
+        keep: str | Sequence[str] = (),
+        buy_anew: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> int:
-        """Free rows that were handed out, and mark annotators as away; gives how many rows.
+        """Free rows that were handed out, and say whose answers count; gives how many rows.
 
         Freed rows are handed out again.
 
@@ -273,17 +298,24 @@ class Run:
             keys: free these rows alone.
             drop: buy other items instead of freed rows; rows of the audit are handed out again
                 in any case.
+            set_aside: annotators none of whose answers is trained on or measures an audit that
+                was not shown yet; they get no rows, and those they have are freed.
+            keep: annotators whose answers count again, those that were held as well.
+            buy_anew: buy one more label of each item that `left_out` counts.
             progress: called with the progress of the run.
 
         Raises:
             RunError: the run is not answered by people, no such row is open, an annotator is
                 unknown, or no annotator would be left.
         """
-        from stacksl.runs.changes.freeing import free_rows
+        from stacksl.runs.changes.freeing import decide, free_rows
 
         absent, present = _several(away), _several(back)
+        aside, kept = _several(set_aside), _several(keep)
         freed = free_rows(self.folder, away=absent, back=present, free=free, keys=keys, drop=drop)
-        if freed or absent:
+        if aside or kept or buy_anew:
+            freed += decide(self.folder, aside=aside, keep=kept, anew=buy_anew)
+        if freed or absent or aside or kept or buy_anew:
             self.resume(progress)
         return freed
 
@@ -292,6 +324,12 @@ class Run:
         from stacksl.runs.changes.freeing import people
 
         return people(self.folder)
+
+    def left_out(self) -> tuple[int, int | None]:
+        """Items with answers set aside alone; micro-units of one more label of each, if priced."""
+        from stacksl.runs.changes.freeing import left_out
+
+        return left_out(self.folder)
 
     def change(
         self,

@@ -11,12 +11,14 @@ from stacksl.cli import options
 from stacksl.cli.examples import examples, prose
 from stacksl.cli.verbs import (
     change,
+    compare,
     data,
     export,
     forget,
     ledger,
     ls,
     people,
+    plan,
     reproduce,
     results,
     run,
@@ -63,6 +65,7 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("run", "Adapt a model", run.run),
     ("answer", "Adapt a model", people.answer),
     ("resume", "Adapt a model", run.resume),
+    ("plan", "Adapt a model", plan.plan),
     ("size", "Adapt a model", size.size),
     ("change", "Change a run", change.change),
     ("people", "Change a run", people.people),
@@ -79,6 +82,7 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),
     ("ledger replay", "Look", ledger.replay),
+    ("compare", "Research", compare.compare),
     ("reproduce", "Research", reproduce.reproduce),
 )
 

@@ -34,6 +34,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "Questions as they come, the next thousand of them:",
             "stacksl run - --rounds 1000 --classes classes.txt --labeler file < questions.jsonl",
         ),
+        (
+            "Rank the answers of a bank, of which each question names one by id or text:",
+            "stacksl run faq.csv --bank answers.csv --features sentences:minilm --budget 400",
+        ),
         ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
         (
             "An earlier run again, with another seed:",
@@ -45,6 +49,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         (
             "Of several, with the result as JSON:",
             "stacksl answer runs/first 0001-anna.xlsx 0001-ben.xlsx --json",
+        ),
+    ),
+    "compare": (
+        (
+            "What would a strategy have bought on labels that are there?",
+            "stacksl compare labelled.csv --budgets 100,200,500",
+        ),
+        (
+            "Beside those of other libraries (pip install 'stacksl[bench]'):",
+            "stacksl compare labelled.csv --strategies coverage,typiclust,badge --seeds 10",
         ),
     ),
     "change": (
@@ -120,6 +134,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "The run's own items; people's answers are kept:",
             "stacksl predict runs/first --own --out labelled.csv",
         ),
+    ),
+    "plan": (
+        (
+            "How many labels, for which accuracy and money? Nothing is bought:",
+            "stacksl plan texts.csv --classes classes.txt --features sentences:minilm --price 2.50",
+        ),
+        ("The same of a run, after its last answers:", "stacksl plan runs/first"),
     ),
     "size": (
         (

@@ -84,6 +84,40 @@ class Hard:
         return [_top(scorer.scores(inputs), self.k + 1) for inputs in block]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The follower over a bank: it presents the k answers with the largest cosine to the prompt.
+
+    An item's features are those of these answers alone (`features.retrieval`), so all are
+    presented. C_t does not depend on θ or on the label. A gold outside it is answered with "none
+    of these", charged, counted and not learnt: given that the gold is in C_t it has the softmax
+    over C_t, so that θ stays unbiased (see `loss_set`).
+
+    Args:
+        k: M, the answers an item is given, at least 2.
+
+    Raises:
+        SettingsError: k is below 2.
+
+    Source: paper, "Candidate Set Size" (top-M by encoder similarity, M in [64, 512]).
+    """
+
+    k: int = 64
+    name: ClassVar[str] = "nearest"
+
+    def __post_init__(self) -> None:
+        if self.k < 2:
+            raise SettingsError(
+                f"the follower 'nearest' needs two answers an item or more, got k = {self.k}: set k"
+                " to the number of answers to retrieve, such as 64"
+            )
+
+    def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
+        """All indices of each item."""
+        return Given().respond(block, scorer)
+
+
 def _top(scores: Array, count: int) -> tuple[int, ...]:
     best = np.argsort(-scores, kind="stable")[:count]
     return tuple(sorted(best.tolist()))
@@ -119,14 +153,15 @@ def loss_set(presented: tuple[int, ...], gold: int, size: int) -> tuple[int, ...
     return tuple(x for x in range(size) if x not in presented)
 
 
-FOLLOWERS: dict[str, type[Given] | type[Hard]] = {
+FOLLOWERS: dict[str, type[Given] | type[Hard] | type[Nearest]] = {
     "given": Given,
     "hard": Hard,
+    "nearest": Nearest,
 }
 
 
 def make_follower(name: str, k: int | None = None) -> Follower:
-    """The follower called `name`; `k` is the number of negatives of `hard`.
+    """The follower called `name`; `k` is the negatives of `hard`, the answers of `nearest`.
 
     Raises:
         SettingsError: no such follower, or a `k` for `given`.
@@ -140,4 +175,5 @@ def make_follower(name: str, k: int | None = None) -> Follower:
                 "drop k or choose the follower 'hard'"
             )
         return Given()
-    return Hard() if k is None else Hard(k)
+    kind = FOLLOWERS[name]
+    return kind() if k is None else kind(k)  # type: ignore[call-arg]

@@ -1,7 +1,7 @@
 """Files and hubs to (items, answers), and back."""
 
 from stacksl.data.checking import check, overlap
-from stacksl.data.classes import Classes, read_classes, write_classes
+from stacksl.data.classes import Bank, Classes, read_bank, read_classes, write_classes
 from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.hub import table_of
 from stacksl.data.reading import read, rows_of
@@ -10,6 +10,7 @@ from stacksl.data.writing import TABLES, kind_of_table, write, write_rejected, w
 
 __all__ = [
     "TABLES",
+    "Bank",
     "Classes",
     "Dataset",
     "Rejected",
@@ -17,6 +18,7 @@ __all__ = [
     "kind_of_table",
     "overlap",
     "read",
+    "read_bank",
     "read_classes",
     "rows_of",
     "sample",

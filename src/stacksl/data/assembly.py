@@ -46,6 +46,7 @@ def assemble(
     strict: bool,
     lenient: bool,
     guessed: bool,
+    bank: tuple[str, ...] | None = None,
 ) -> Assembled:
     """Turn rows into items; what cannot be used is set aside with its reason.
 
@@ -58,14 +59,17 @@ def assemble(
         lenient: whether a label outside `classes` leaves an item without an answer instead of
             setting the row aside.
         guessed: whether the label's column was guessed, so that it has to look like one.
+        bank: candidates that all items share and that were checked before; they are no classes.
 
     Raises:
         DataError: a fault under `strict`; a label column that does not look like one.
     """
     result = Assembled()
-    sound = list(_sound(rows, shape, max_candidates, strict, result))
+    sound = list(_sound(rows, shape, max_candidates, strict, result, bank))
     guessed = guessed and isinstance(shape, ClassShape)
-    _set_classes(sound, classes, max_candidates, guessed, shape.columns.get("label"), result)
+    if bank is None:
+        label = shape.columns.get("label")
+        _set_classes(sound, classes, max_candidates, guessed, label, result)
     for row in sound:
         try:
             _add(row, result, lenient)
@@ -88,6 +92,7 @@ def _sound(
     max_candidates: int,
     strict: bool,
     result: Assembled,
+    bank: tuple[str, ...] | None,
 ) -> Iterable[_Sound]:
     seen: set[str] = set()
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -101,7 +106,7 @@ def _sound(
             id = (text(row.values.get(column), "the id") if column else "") or None
             name = id or f"row-{row.number:06d}"
             draft = shape.draft(row.values, name)
-            _check(draft, max_candidates)
+            _check(draft, max_candidates, bank)
             if name in seen:
                 raise RowFault("repeated id")
         except RowFault as fault:
@@ -109,16 +114,16 @@ def _sound(
             continue
         seen.add(name)
         own = draft.candidates
-        if own is not None:
+        if own is not None and own is not bank:  # a bank would be hashed for each row
             own = shared.setdefault(own, own)
         label = labels.setdefault(draft.label, draft.label)
         yield _Sound(row.number, name, Draft(draft.prompt, own, draft.gold, label))
 
 
-def _check(draft: Draft, max_candidates: int) -> None:
+def _check(draft: Draft, max_candidates: int, bank: tuple[str, ...] | None) -> None:
     if not draft.prompt:
         raise RowFault("empty prompt")
-    if draft.candidates is None:
+    if draft.candidates is None or draft.candidates is bank:
         return
     count = len(draft.candidates)
     if count < 2:

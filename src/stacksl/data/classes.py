@@ -1,15 +1,17 @@
-"""A file of classes: a name a line, each with a description if there is one."""
+"""Files of what can be chosen: classes with descriptions, and banks of answers."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacksl.data.files import reading
-from stacksl.data.values import one_line
+from stacksl.data.columns import find
+from stacksl.data.files import container_of, head_of, reading
+from stacksl.data.tables import open_table
+from stacksl.data.values import RowFault, one_line, text
 from stacksl.errors import DataError
 
 
@@ -52,6 +54,74 @@ def read_classes(path: str | Path) -> Classes:
             f"{place} should hold two classes or more, one a line, but has {len(found)}"
         )
     return Classes(tuple(found), tuple(description for _, description in found.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """Answers that all items share, too many to be given whole to each.
+
+    Attributes:
+        texts: two or more different texts, in the order of the file.
+        places: text, and id where the file has ids, to the place in `texts`.
+    """
+
+    texts: tuple[str, ...]
+    places: Mapping[str, int]
+
+
+def read_bank(path: str | Path) -> Bank:
+    """The answers in a CSV, JSONL or Parquet file: a column of texts, and ids if it has any.
+
+    A text that is there twice is one answer, which both ids name. A text wins over an equal id.
+
+    Raises:
+        DataError: the file cannot be read, has no column of texts, fewer than two answers, or one
+            id for two texts.
+    """
+    place = Path(path)
+    head = head_of(place)
+    texts: dict[str, int] = {}
+    ids: dict[str, int] = {}
+    with open_table(place, container_of(place, head), head) as table:
+        column = _answers_of(table.columns, place)
+        named = next((c for c in (*_IDS, find("id", table.columns)) if c in table.columns), None)
+        for row in table.rows:
+            if row.fault is not None:
+                raise DataError(f"row {row.number} of the bank {place} is unusable: {row.fault}")
+            try:
+                answer = text(row.values.get(column), "the answer")
+                name = text(row.values.get(named), "the id") if named else ""
+            except RowFault as fault:
+                raise DataError(f"row {row.number} of the bank {place}: {fault}") from None
+            if not answer:
+                continue
+            at = texts.setdefault(answer, len(texts))
+            if name and ids.setdefault(name, at) != at:
+                raise DataError(
+                    f"row {row.number} of the bank {place} gives another answer the id of an"
+                    " earlier row: give each answer an id of its own"
+                )
+    if len(texts) < 2:
+        raise DataError(
+            f"the bank {place} should hold two different answers or more, but has {len(texts)}"
+        )
+    return Bank(tuple(texts), {**ids, **texts})
+
+
+_TEXTS = ("text", "answer", "answers", "response", "content", "candidate", "document")
+_IDS = ("answer_bank_id", "answer_id", "bank_id")
+
+
+def _answers_of(columns: Iterable[str], place: Path) -> str:
+    """The column of the answers' texts: by name, or the only one."""
+    known = list(columns)
+    found = [name for name in _TEXTS if name in known] or (known if len(known) == 1 else [])
+    if not found:
+        raise DataError(
+            f"the bank {place} should have a column 'text' or 'answer', but none of its"
+            f" {len(known)} columns is called so: rename the column that holds the answers"
+        )
+    return found[0]
 
 
 def write_classes(classes: Classes) -> str:

@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from stacksl.data.classes import Bank
 from stacksl.data.columns import find, guess_label, guess_prompt, refuse_several, require
 from stacksl.data.shapes import (
+    BankShape,
     ClassShape,
     LetteredShape,
     OptionsShape,
@@ -31,6 +33,7 @@ def shape_of(
     given: Mapping[str, str],
     seed: int,
     classes: tuple[str, ...] | None,
+    bank: Bank | None = None,
 ) -> Shape:
     """The shape of a table, decided on its columns and first rows.
 
@@ -40,6 +43,7 @@ def shape_of(
         given: role to column, as the user says.
         seed: of the permutation of preferences.
         classes: a label set that is known already, so that no label column is needed.
+        bank: the answers that all items share, if the run is over a bank.
 
     Raises:
         DataError: the file has no such columns, or is of a kind that cannot be read.
@@ -47,15 +51,18 @@ def shape_of(
     if not table.columns:
         first = next((row.fault for row in table.head if row.fault), "it has no columns")
         raise DataError(f"no row of the file can be parsed: the first says {first}")
-    if "answer_bank_id" in table.columns and wanted is None:
+    if "answer_bank_id" in table.columns and wanted is None and bank is None:
         raise DataError(
-            "the file names its answers by 'answer_bank_id': candidates from a bank of "
-            "answers are not supported; give each item its own candidates"
+            "the file names its answers by 'answer_bank_id': give the bank of answers with --bank, "
+            "or each item its own candidates"
         )
-    roles = {role: _checked(table, role, name, classes is not None) for role, name in given.items()}
+    free = classes is not None or bank is not None
+    roles = {role: _checked(table, role, name, free) for role, name in given.items()}
     named = {role: name for role, name in roles.items() if name is not None}
-    name = wanted or _recognised(table, named)
+    name = "bank" if bank is not None else wanted or _recognised(table, named)
     id = named.get("id") or find("id", table.columns)
+    if bank is not None:
+        return _banked(table, named, id, bank)
     if name in ("native", "medqa", "options"):
         return _options(table, name, named, id)
     if name == "mmlu":
@@ -180,6 +187,16 @@ def _classes(
     if label is not None:
         refuse_several(label, table.head)
     return ClassShape(prompt, label, id if id not in (prompt, label) else None)
+
+
+def _banked(table: Table, named: Mapping[str, str], id: str | None, bank: Bank) -> BankShape:
+    label = named.get("label")
+    if label is None:
+        known = ("answer_bank_id", "answer_id", "bank_id", find("label", table.columns))
+        label = next((name for name in known if name in table.columns), None)
+    taken = [name for name in (label, id) if name]
+    prompt = named.get("prompt") or guess_prompt(table.columns, table.head, taken)
+    return BankShape(prompt, label, bank, id if id not in (prompt, label) else None)
 
 
 def _holds_classes(table: Table, label: str, classes: tuple[str, ...]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from stacksl.data.assembly import Assembled, assemble
 from stacksl.data.checking import warnings_of
+from stacksl.data.classes import Bank
 from stacksl.data.columns import check_roles, plain_columns
 from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.detection import SHAPES, shape_of
@@ -21,7 +22,7 @@ from stacksl.data.values import one_line
 from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
-_GUESSED = ("classes", "options")  # shapes whose columns are not fixed by the format
+_GUESSED = ("classes", "options", "bank")  # shapes whose columns are not fixed by the format
 CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")
 
 
@@ -32,6 +33,7 @@ def read(
     columns: Mapping[str, str] | None = None,
     usual: Mapping[str, str] | None = None,
     classes: Sequence[str] | None = None,
+    bank: Bank | None = None,
     max_candidates: int = 2000,
     seed: int = 0,
     strict: bool = False,
@@ -51,7 +53,9 @@ def read(
             Where the file has no such prompt, its column `text`, `prompt` or `question` is read.
         classes: a label set known before (a model's): labels are mapped to it, every item's
             candidates is it, and no label column is needed.
-        max_candidates: items with more options are set aside.
+        bank: the answers that all items choose from: each item's candidates is `bank.texts`, and
+            a label is the text or the id of one.
+        max_candidates: items with more options are set aside; a bank may be of any size.
         seed: permutes the responses of preference files, together with the item's id.
         strict: the first unusable row is an error.
         lenient: rows are set aside however many they are (while one is left), and an item with a
@@ -73,11 +77,12 @@ def read(
     name, opened = _opened(path, container)
     with _one_sentence(), _uncollected(), opened as table:
         given = {**plain_columns(check_roles(usual), table.columns), **given}
-        shape = shape_of(table, wanted, given, seed, known)
+        shape = shape_of(table, wanted, given, seed, known, bank)
         result = assemble(
             table.rows,
             shape,
             classes=known,
+            bank=None if bank is None else bank.texts,
             max_candidates=max_candidates,
             strict=strict,
             lenient=lenient,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
+from stacksl.data.classes import Bank
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
 
 
@@ -68,6 +69,31 @@ class ClassShape:
                 raise RowFault("several labels: multi-label data is not supported")
             label = label[0] if label else None
         return Draft(text(values.get(self.prompt), "the prompt"), label=text(label, "the label"))
+
+
+@dataclass(frozen=True, slots=True)
+class BankShape:
+    """A prompt and the text or id of its answer in a bank, which is every item's candidates."""
+
+    prompt: str
+    label: str | None
+    bank: Bank
+    id: str | None = None
+    name: str = "bank"
+    also_read: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Role to column."""
+        return _present(prompt=self.prompt, label=self.label, id=self.id)
+
+    def draft(self, values: Mapping[str, Any], id: str) -> Draft:
+        """The row's prompt and the place of its answer in the bank."""
+        label = text(values.get(self.label), "the answer") if self.label else ""
+        if label and label not in self.bank.places:
+            raise RowFault("unknown answer: it is neither a text nor an id of the bank")
+        gold = self.bank.places[label] if label else None
+        return Draft(text(values.get(self.prompt), "the prompt"), self.bank.texts, gold)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from stacksl.errors import FeatureError, unknown_name
+from stacksl.errors import FeatureError, SettingsError, unknown_name
 from stacksl.features.encoders import Encoder
 from stacksl.features.given import GivenFeatures
 from stacksl.features.hashing import HashingEncoder
@@ -55,7 +55,11 @@ FEATURES: dict[str, Callable[[str, Classes], FeatureMap]] = {
 """What may stand before the colon of a spec, with what makes its map from the rest and classes."""
 
 
-def make_features(spec: str, *, classes: Classes, seed: int = 0) -> FeatureMap:
+BANK = 20.0
+"""What the cosine is multiplied by for a bank: the usual scale of contrastive training."""
+
+
+def make_features(spec: str, *, classes: Classes, seed: int = 0, cosine: float = 0.0) -> FeatureMap:
     """The feature map that `spec` names: class features with `classes`, pair features without.
 
     Args:
@@ -63,6 +67,7 @@ def make_features(spec: str, *, classes: Classes, seed: int = 0) -> FeatureMap:
         classes: the fixed label set that all items share, or None where items bring their own.
         seed: the run's. The maps here draw from constants instead, so that two runs of different
             seeds can share features and caches.
+        cosine: the weight of the cosine in the fixed part of the scores; see `TextMap`.
 
     Raises:
         SettingsError: no features of that name; the nearest name is given.
@@ -75,4 +80,12 @@ def make_features(spec: str, *, classes: Classes, seed: int = 0) -> FeatureMap:
     kind, _, name = spec.partition(":")
     if kind not in FEATURES:
         raise unknown_name("features", kind, FEATURES)
-    return FEATURES[kind](name, classes)
+    made = FEATURES[kind](name, classes)
+    if cosine and not isinstance(made, TextMap):
+        raise SettingsError(
+            f"a bank is searched by the vectors of texts, and the features '{spec}' have none:"
+            " give --features hashing or sentences:NAME"
+        )
+    if isinstance(made, TextMap):
+        made.cosine = cosine
+    return made

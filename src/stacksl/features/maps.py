@@ -79,14 +79,18 @@ class TextMap:
 
     With `classes` the rows are `ClassRows` and `transform` gives a `SharedBlock` (n, d), without
     them they are `PairRows` and it gives a `PairBlock` (ΣK, d); the number of candidates may differ
-    from item to item. A text is encoded once, however many items share it.
+    from item to item. A text is encoded once, however many items share it. With a `cosine` above 0
+    the fixed part of a pair's score is that times the cosine of its vectors: θ learns the rest.
     """
 
     reads_text = True
 
-    def __init__(self, encoder: Encoder, classes: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, encoder: Encoder, classes: tuple[str, ...] | None, cosine: float = 0.0
+    ) -> None:
         self.encoder = encoder
         self.classes = classes
+        self.cosine = cosine
 
     @property
     def spec(self) -> str:
@@ -120,8 +124,10 @@ class TextMap:
         """The float32 features of `items`; see `FeatureMap.transform`."""
         rows = self._rows
         texts, places = _distinct(text for item in items for text in rows.texts(item))
-        block = rows.block(items, self.encoder.encode(texts, progress), places)
-        _require_finite(block, items)
+        vectors = self.encoder.encode(texts, progress)
+        block = rows.block(items, vectors, places)
+        if not np.isfinite(vectors).all():
+            _require_finite(block, items)
         return block
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -150,7 +156,7 @@ class TextMap:
     @property
     def _rows(self) -> Rows:
         if self.classes is None:
-            return PairRows(self.encoder.dim)
+            return PairRows(self.encoder.dim, scale=self.cosine)
         return ClassRows(self.encoder.dim, self.encoder.bias, len(self.classes))
 
     @property
@@ -161,8 +167,8 @@ class TextMap:
 def _distinct(texts: Iterable[str]) -> tuple[list[str], NDArray[np.int64]]:
     """The distinct texts in order of appearance, and for each text its place among them."""
     places: dict[str, int] = {}
-    index = [places.setdefault(text, len(places)) for text in texts]
-    return list(places), np.array(index, dtype=np.int64)
+    index = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
+    return list(places), index
 
 
 def _require_finite(block: Block, items: Sequence[Item]) -> None:

@@ -13,12 +13,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
+from stacksl.core.blocks import Array, Block, LazyRows, PairBlock, SharedBlock
 from stacksl.features.encoders import Vectors
 from stacksl.types import Item
 
+Places = NDArray[np.int64]
+
 _BITS = 24  # products are rounded to multiples of 2^-24 before they are summed
 _PAIRS_AT_ONCE = 4096
+LARGE = 1 << 28  # bytes of pair features above which they are computed where they are read
 
 
 class Rows(Protocol):
@@ -96,6 +99,7 @@ class PairRows:
         encoded: e, the columns of p and c.
         largest: the most columns that φ may have.
         product, difference, cosine, bias: the weights a, b, g, h.
+        scale: what pᵀc is multiplied by in the fixed part of the score; 0 for no fixed part.
 
     Source: the parts are those of InferSent (Conneau et al. 2017), the difference signed; weights,
         sign and the choice of leading coordinates are measured in `docs/features.md`.
@@ -107,6 +111,7 @@ class PairRows:
     difference: float = 0.6
     cosine: float = 0.35
     bias: float = 0.1
+    scale: float = 0.0
 
     @property
     def products(self) -> int:
@@ -129,7 +134,9 @@ class PairRows:
     def description(self) -> str:
         """What fixes the rows, for fingerprints."""
         weights = (self.product, self.difference, self.cosine, self.bias)
-        return f"pair rows 1: {self.encoded} to {self.products}+{self.differences}, {weights}"
+        fixed = f", {self.scale} cosines" if self.scale else ""
+        kept = f"{self.products}+{self.differences}"
+        return f"pair rows 1: {self.encoded} to {kept}, {weights}{fixed}"
 
     def texts(self, item: Item) -> tuple[str, ...]:
         """The prompt, then the candidates."""
@@ -142,12 +149,27 @@ class PairRows:
         sizes = np.array([len(item.candidates) for item in items], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         first = offsets[:-1] + np.arange(len(items))  # the position of an item's prompt in `places`
-        prompts, candidates = np.repeat(places[first], sizes), np.delete(places, first)
+        candidates = np.delete(places, first)
+        prompts = np.repeat(places[first], sizes)
+        base = self._fixed(vectors, prompts, candidates) if self.scale else None
+        if 4 * len(candidates) * self.dim > LARGE:
+            used, index = np.unique(candidates, return_inverse=True)
+            own = vectors[places[first]], vectors[used], index.astype(np.int32)
+            return PairBlock(Gathered(*own, offsets), offsets, base)
         phi = np.empty((len(candidates), self.dim), np.float32)
         for start in range(0, len(phi), _PAIRS_AT_ONCE):
             part = slice(start, start + _PAIRS_AT_ONCE)
             phi[part] = self.rows(vectors[prompts[part]], vectors[candidates[part]])
-        return PairBlock(phi, offsets)
+        return PairBlock(phi, offsets, base)
+
+    def _fixed(self, vectors: Vectors, prompts: Places, candidates: Places) -> Array:
+        """The fixed part of the scores, (ΣK,), of prompts and candidates by their rows."""
+        base = np.empty(len(candidates))
+        for start in range(0, len(base), _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            p = vectors[prompts[part]].astype(np.float64)
+            base[part] = self.scale * _cosines(p * vectors[candidates[part]])
+        return base
 
     def rows(self, prompts: Vectors, candidates: Vectors) -> Vectors:
         """φ (n, d) of n pairs, from the vectors (n, e) of their prompts and candidates."""
@@ -156,9 +178,52 @@ class PairRows:
         phi = np.empty((len(p), self.dim))
         phi[:, : self.products] = product[:, : self.products] * self.product * np.sqrt(self.encoded)
         phi[:, self.products : -2] = (c - p)[:, : self.differences] * self.difference
-        phi[:, -2] = np.sum(np.rint(product * 2**_BITS), axis=1) * 2.0**-_BITS * self.cosine
+        phi[:, -2] = _cosines(product) * self.cosine
         phi[:, -1] = self.bias
         return _cut(phi)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered(LazyRows):
+    """The rows φ (ΣK, d) of pairs, computed where they are read: vectors are kept, not pairs.
+
+    Args:
+        prompts: (n, e), one an item.
+        candidates: (m, e), distinct ones; items may share them.
+        index: (ΣK,) int32, the row in `candidates` of each pair.
+        offsets: (n + 1,), item i having the pairs offsets[i] to offsets[i + 1].
+    """
+
+    prompts: Vectors
+    candidates: Vectors
+    index: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(ΣK, d)."""
+        return len(self.index), self._rows.dim
+
+    def __getitem__(self, places: slice | NDArray[np.int64]) -> Vectors:
+        if isinstance(places, slice):
+            places = np.arange(*places.indices(len(self.index)))
+        owners = np.searchsorted(self.offsets, places, side="right") - 1
+        phi = np.empty((len(places), self.shape[1]), np.float32)
+        for start in range(0, len(places), _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            candidates = self.candidates[self.index[places[part]]]
+            phi[part] = self._rows.rows(self.prompts[owners[part]], candidates)
+        return phi
+
+    @property
+    def _rows(self) -> PairRows:
+        return PairRows(self.prompts.shape[1])
+
+
+def _cosines(products: Array) -> Array:
+    """The sums of the rows of `products`, (n, e), in any order of summation the same."""
+    found: Array = np.sum(np.rint(products * 2**_BITS), axis=1) * 2.0**-_BITS
+    return found
 
 
 def _cut(phi: Array) -> Vectors:

@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.errors import FeatureError
+from stacksl.features.rows import Gathered
 from stacksl.files import formats
 from stacksl.files.atomic import write_atomic
 
 DIGEST = 16  # bytes of BLAKE2b per row
 ABOUT = "features.json"
+_GATHERED = ("candidates", "index")
 REMEDY = "restore the folder from a copy, or start a new run"
 
 
@@ -44,18 +46,31 @@ def items_in(folder: Path) -> int:
 def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:
     """Write `block` of the items `ids`, in their order; `fingerprint` is the feature map's.
 
-    The fixed part of the scores, where pair features have one, is hashed with its row.
+    The fixed part of the scores, where pair features have one, is hashed with its row. Of gathered
+    pairs the rows are the prompts' vectors; the candidates' vectors have one hash.
     """
-    rows = np.ascontiguousarray(block.h if isinstance(block, SharedBlock) else block.phi)
+    lazy = block.phi if isinstance(block, PairBlock) and isinstance(block.phi, Gathered) else None
+    if lazy is not None:
+        rows = np.ascontiguousarray(lazy.prompts)
+    else:
+        rows = np.ascontiguousarray(block.h if isinstance(block, SharedBlock) else block.phi)
     arrays = {"rows": _save(folder / "rows.npy", rows)}
+    digests = {}
+    if lazy is not None:
+        for name in _GATHERED:
+            array = np.ascontiguousarray(getattr(lazy, name))
+            arrays[name], digests[name] = _save(folder / f"{name}.npy", array), _digest(array).hex()
     if isinstance(block, PairBlock):
         arrays["offsets"] = _save(folder / "offsets.npy", np.ascontiguousarray(block.offsets))
     base = _base_of(block)
     if base is not None:
         arrays["base"] = _save(folder / "base.npy", base)
+        if lazy is not None:
+            digests["base"], base = _digest(base).hex(), None
     write_atomic(folder / "rows.blake2b", b"".join(_digests(rows, base)))
     about = {
         "kind": "shared" if isinstance(block, SharedBlock) else "pairs",
+        "gathered": digests,
         "classes": block.classes if isinstance(block, SharedBlock) else None,
         "items": len(block),
         "dim": block.dim,
@@ -88,7 +103,10 @@ def load_block(
             f" is {fingerprint[:12]}: resume with the versions and weights in resolved.toml"
         )
     rows = _load(folder, about, "rows")
-    base = _load(folder, about, "base") if "base" in about["arrays"] else None
+    gathered = about.get("gathered") or {}
+    base: NDArray[Any] | None = None
+    if "base" in about["arrays"] and not gathered:
+        base = _load(folder, about, "base")
     _verify(rows, base, folder)
     if about["kind"] == "shared":
         return SharedBlock(rows, int(about["classes"]))
@@ -97,7 +115,21 @@ def load_block(
         raise FeatureError(
             f"{folder / 'offsets.npy'} does not match its hash: the file was changed; {REMEDY}"
         )
-    return PairBlock(rows, offsets, base)
+    if not gathered:
+        return PairBlock(rows, offsets, base)
+    found = {name: _gathered(folder, about, name) for name in gathered}
+    candidates, index, base = found["candidates"], found["index"], found.get("base")
+    return PairBlock(Gathered(rows, candidates, index, offsets), offsets, base)
+
+
+def _gathered(folder: Path, about: Mapping[str, Any], name: str) -> NDArray[Any]:
+    """An array of gathered pairs, after checking it against its hash."""
+    array = _load(folder, about, name)
+    if _digest(array).hex() != about["gathered"][name]:
+        raise FeatureError(
+            f"{folder / name}.npy does not match its hash: the file was changed; {REMEDY}"
+        )
+    return array
 
 
 def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
@@ -110,21 +142,32 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     """
     about = _about(folder)
     first, last = _span(folder, about, row)
+    gathered = dict(about.get("gathered") or {})
+    for name in gathered.keys() - {"candidates"}:  # which answers are near tells of the prompt
+        array = _load(folder, about, name, mode="r+")
+        array[first:last] = 0
+        array.flush()
+        gathered[name] = _digest(array).hex()
     rows = _load(folder, about, "rows", mode="r+")
-    base = _load(folder, about, "base", mode="r+") if "base" in about["arrays"] else None
+    base: np.memmap[Any, Any] | None = None
+    if gathered:
+        first, last = row, row + 1
+    elif "base" in about["arrays"]:
+        base = _load(folder, about, "base", mode="r+")
     if last > len(rows):
         raise FeatureError(
             f"the run's features should have a row {last}, but rows.npy has {len(rows)}: {REMEDY}"
         )
-    for array in (rows, base):
-        if array is not None:
-            array[first:last] = 0
-            array.flush()
+    for part in (rows, base):
+        if part is not None:
+            part[first:last] = 0
+            part.flush()
     digests = bytearray((folder / "rows.blake2b").read_bytes())
-    part = None if base is None else base[first:last]
-    digests[first * DIGEST : last * DIGEST] = b"".join(_digests(rows[first:last], part))
+    own = None if base is None else base[first:last]
+    digests[first * DIGEST : last * DIGEST] = b"".join(_digests(rows[first:last], own))
     write_atomic(folder / "rows.blake2b", bytes(digests))
-    write_atomic(folder / ABOUT, formats.to_json({**about, "order": _order(ids)}))
+    changed = {"order": _order(ids), "gathered": gathered}
+    write_atomic(folder / ABOUT, formats.to_json({**about, **changed}))
 
 
 def _span(folder: Path, about: Mapping[str, Any], row: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from stacksl.errors import DataError
+from stacksl.lab.pools.tables import COMPARISON, shown
 from stacksl.lab.studies import STUDIES
 from stacksl.lab.study.headline import headline
 from stacksl.lab.study.rows import Row
@@ -18,6 +19,8 @@ _BLOCK = re.compile(r"<!-- study: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def _shown_as_its_study(rows: Sequence[Row]) -> str:
+    if rows and rows[0].study == COMPARISON:
+        return shown(rows)
     study = STUDIES.get(rows[0].study) if rows else None
     return markdown(rows) if study is None else study.shown(rows)
 

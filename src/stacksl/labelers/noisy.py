@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from stacksl.errors import SettingsError
-from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.oracle import NONE, OracleLabeler
 
 
 class NoisyLabeler(OracleLabeler):
@@ -14,7 +14,8 @@ class NoisyLabeler(OracleLabeler):
 
     Whether and how slot s of item i is wrong is a function of (seed, i, s) alone: u and v in
     [0, 1) are the halves of a keyed BLAKE2b hash; the answer is wrong iff u < P, and then the
-    ⌊v·(K − 1)⌋-th of the wrong candidates. An item with one candidate is never wrong.
+    ⌊v·(K − 1)⌋-th of the wrong candidates. An item with one candidate or none
+    that is right is never answered wrongly.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class NoisyLabeler(OracleLabeler):
         text = f"{self._seed}\x00{slot}\x00{item}".encode("utf-8", "surrogatepass")
         digest = blake2b(text, digest_size=16, key=b"stacksl noisy").digest()
         u, v = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:], "big")
-        if wrong < 1 or u >= self._probability * 2.0**64:
+        if wrong < 1 or gold == NONE or u >= self._probability * 2.0**64:
             return gold
         other = (v * wrong) >> 64
         return other if other < gold else other + 1

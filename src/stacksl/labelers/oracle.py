@@ -8,6 +8,8 @@ from stacksl.errors import LabelerError
 from stacksl.labelers.protocol import Pending
 from stacksl.ledger.purchases import Answer, Purchase
 
+NONE = -1  # the answer of an item of which no candidate is right
+
 
 class OracleLabeler:
     """The data file's own answers, at once, each at the purchase's price."""
@@ -19,7 +21,7 @@ class OracleLabeler:
         """Store the answers.
 
         Args:
-            answers: item id to the index of its gold candidate.
+            answers: item id to the index of its gold candidate; `NONE` for "none of these".
             sizes: item id to K, for every item that may be asked.
 
         Raises:
@@ -33,7 +35,11 @@ class OracleLabeler:
         for p in requests:
             index = self._index(p.item, p.slot)
             key = (p.item, p.slot, p.token)
-            self._asked[key] = Answer(*key, index, self.name, p.price)
+            self._asked[key] = (
+                Answer(*key, None, self.name, p.price, "none")
+                if index == NONE
+                else Answer(*key, index, self.name, p.price)
+            )
 
     def _index(self, item: str, slot: int) -> int:
         """The candidate given as the answer to slot `slot` of an item."""
@@ -64,7 +70,7 @@ def _complete(answers: Mapping[str, int], sizes: Mapping[str, int], name: str) -
             f"{len(missing)} have none (the first is '{missing[0]}'): add the answers, leave these "
             "items out of the file, or let people answer with --labeler file"
         )
-    wrong = [item for item, size in sizes.items() if not 0 <= answers[item] < size]
+    wrong = [item for item, size in sizes.items() if not NONE <= answers[item] < size]
     if wrong:
         first = wrong[0]
         raise LabelerError(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from stacksl.ledger.events import Entry
+from stacksl.ledger.events import MEASURING, STANDINGS, Entry
 from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
 
 _SUMS: Final = (
@@ -35,7 +35,9 @@ class Accounts:
         classes, classes_added: K after the last class that was added (None before), and how often.
         doubled: how many items have a second slot.
         seen: the surrogates of the items with a certificate.
-        taught: the surrogates of the items whose label was learnt.
+        taught: the surrogate of each item whose label was learnt, with the label that refits
+            learn of it now; None where they learn none.
+        standing: the last of `STANDINGS` of each labeler who has one, by the name in the chain.
     """
 
     budget: int
@@ -55,10 +57,11 @@ class Accounts:
     classes_added: int = 0
     doubled: int = 0
     seen: set[str] = field(default_factory=set)
-    taught: set[str] = field(default_factory=set)
+    taught: dict[str, int | None] = field(default_factory=dict)
+    standing: dict[str, str] = field(default_factory=dict)
     _undo: dict[Key, State | None] | None = None
     _newly_seen: list[str] = field(default_factory=list)
-    _newly_taught: list[str] = field(default_factory=list)
+    _taught_before: dict[str, tuple[bool, int | None]] = field(default_factory=dict)
 
     @property
     def spent(self) -> int:
@@ -87,21 +90,25 @@ class Accounts:
     def tentative(self) -> Iterator[None]:
         """Undo what is applied inside if the block raises."""
         sums, was_open = [getattr(self, name) for name in _SUMS], dict(self.open)
-        self._undo, self._newly_seen, self._newly_taught = {}, [], []
+        standing = dict(self.standing)
+        self._undo, self._newly_seen, self._taught_before = {}, [], {}
         try:
             yield
         except BaseException:
             self._restore(self._undo)
             for name, value in zip(_SUMS, sums, strict=True):
                 setattr(self, name, value)
-            self.open = was_open
+            self.open, self.standing = was_open, standing
             raise
         finally:
             self._undo = None
 
     def _restore(self, undo: dict[Key, State | None]) -> None:
         self.seen.difference_update(self._newly_seen)
-        self.taught.difference_update(self._newly_taught)
+        for item, (was, label) in self._taught_before.items():
+            del self.taught[item]
+            if was:
+                self.taught[item] = label
         for key, state in undo.items():
             if state is None:
                 del self.purchases[key]
@@ -132,6 +139,40 @@ class Accounts:
         if named != self.epoch:
             raise impossible(entry, f"it names epoch {named} in epoch {self.epoch}")
 
+    # What refits learn ------------------------------------------------------------------------
+
+    def label_of(self, item: str) -> int | None:
+        """The label that refits should learn of an item (by its surrogate); None for none.
+
+        That of the answer that was learnt first, else of the first slot that can be learnt.
+        """
+        slots = [state for _, state in self.slots(item) if self.teaches(state)]
+        first = next((state for state in slots if state.learnt_at is not None), None)
+        state = first or next(iter(slots), None)
+        return None if state is None else state.index
+
+    def slots(self, item: str) -> list[tuple[Key, State]]:
+        """The purchases of an item, by its surrogate, in the order of their slots."""
+        found: list[tuple[Key, State]] = []
+        while (state := self.purchases.get((item, len(found)))) is not None:
+            found.append(((item, len(found)), state))
+        return found
+
+    def teaches(self, state: State) -> bool:
+        """Whether an answer can be learnt: it names a candidate, and nothing holds it back.
+
+        All answers of a labeler who is set aside are held back, and of one who is held those that
+        were not learnt yet.
+        """
+        if state.stage != "answered" or state.index is None or state.purpose in MEASURING:
+            return False
+        held = self.standing.get(state.labeler or "") == "held" and state.learnt_at is None
+        return not held and not self.is_aside(state)
+
+    def is_aside(self, state: State) -> bool:
+        """Whether an answer is of a labeler who is set aside."""
+        return state.stage == "answered" and self.standing.get(state.labeler or "") == "set_aside"
+
     # Rows of no purchase -----------------------------------------------------------------------
 
     def _certified(self, entry: Entry) -> None:
@@ -158,6 +199,23 @@ class Accounts:
         if entry.number != self.classes_added + 1 or size <= (self.classes or 0):
             raise impossible(entry, "it does not follow the class that was added last")
         self.classes, self.classes_added = size, entry.number
+
+    def _stands(self, entry: Entry) -> None:
+        if entry.labeler is None:
+            raise impossible(entry, "it names nobody")
+        self.standing[entry.labeler] = entry.event
+
+    def _shown(self, entry: Entry) -> None:
+        for key, state in self.purchases.items():
+            if state.purpose == "audit" and state.stage == "answered" and not state.shown:
+                measured = None if self.is_aside(state) else state.word
+                self._put(key, replace(state, shown=True, measured=measured))
+
+    def _relabelled(self, entry: Entry) -> None:
+        index = entry.data().get("index")
+        if entry.item not in self.taught or index != self.label_of(entry.item):
+            raise impossible(entry, "the answers to its item do not give that label")
+        self._teach(entry.item, index)
 
     # Rows of a purchase ------------------------------------------------------------------------
 
@@ -204,19 +262,26 @@ class Accounts:
         before = self._at(key, entry, "answered")
         if entry.number != before.corrections + 1:
             raise impossible(entry, "its number does not follow the last one")
-        index = whole_of(entry, "index")
-        self._put(key, replace(before, word=index, corrections=entry.number))
+        word = word_of(entry)
+        words = before.words | {word}
+        named = entry.data().get("named") and before.measured is not None
+        measured = word[1] if named else before.measured
+        revised = replace(before, word=word[1], words=words, measured=measured)
+        self._put(key, replace(revised, corrections=entry.number))
 
     def _learnt(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "answered")
         if before.learnt_at is not None or key[0] in self.taught:
             raise impossible(entry, "it was learnt before")
-        if before.purpose == "audit" or before.index is None:
+        if not self.teaches(before):
             raise impossible(entry, "its answer cannot be learnt")
         self._put(key, replace(before, learnt_at=entry.time))
-        self.taught.add(key[0])
-        self._newly_taught.append(key[0])
+        self._teach(key[0], before.index)
         self.learnt += 1
+
+    def _teach(self, item: str, index: int | None) -> None:
+        self._taught_before.setdefault(item, (item in self.taught, self.taught.get(item)))
+        self.taught[item] = index
 
     def _expect_payable(self, entry: Entry, price: int) -> None:
         """An owned label costs nothing and needs no budget; any other must fit."""
@@ -262,6 +327,9 @@ _PLAIN: dict[str, Callable[[Accounts, Entry], None]] = {
     "refreshed": Accounts._refreshed,
     "budget": Accounts._budgeted,
     "class_added": Accounts._class_added,
+    "relabelled": Accounts._relabelled,
+    "shown": Accounts._shown,
+    **dict.fromkeys(STANDINGS, Accounts._stands),
 }
 
 _EFFECTS: dict[str, Callable[[Accounts, Key, Any], None]] = {

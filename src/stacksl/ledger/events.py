@@ -21,12 +21,19 @@ EVENTS: Final = (
     "late",
     "corrected",
     "learnt",
+    "relabelled",
+    "held",
+    "set_aside",
+    "kept",
+    "shown",
     "refit",
     "refreshed",
     "class_added",
     "budget",
 )
-PURPOSES: Final = ("train", "audit", "owned")
+STANDINGS: Final = ("held", "set_aside", "kept")
+PURPOSES: Final = ("train", "audit", "progress", "owned")
+MEASURING: Final = ("audit", "progress")  # drawn at random, and never learnt
 
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
 
@@ -149,7 +156,7 @@ class Row:
         return read_certificate(self.round, self.item, self.payload)
 
     def label(self) -> Label:
-        """The label of an `answered`, `learnt`, `late` or `corrected` row.
+        """The label of an `answered`, `learnt`, `relabelled`, `late` or `corrected` row.
 
         Raises:
             LedgerError: the row carries no label; an answer need not name a candidate.

@@ -1,4 +1,4 @@
-"""Ledger entries besides the rounds: audits, owned labels, terms, classes, corrections.
+"""Ledger entries besides the rounds: audits, owned labels, terms and classes.
 
 Each function records entries in a `Pending`, as those of `transactions` do.
 """
@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
-from stacksl.ledger.events import canonical
+from stacksl.ledger.events import MEASURING, canonical
 from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import Handed, Purchase
-from stacksl.ledger.state import State
 from stacksl.ledger.transactions import lease, release, reserve_one, teach
 from stacksl.ledger.validation import expect_candidate, whole
 from stacksl.types import Label
@@ -21,9 +20,10 @@ _COUNTED = "labels, classes and micro-units are counted"
 
 def reserve(pending: Pending, items: Sequence[str], purpose: str) -> list[Purchase]:
     """Lease all the items, or none; see `Ledger.reserve`."""
-    if purpose not in ("audit", "train"):
+    if purpose not in (*MEASURING, "train"):
         raise LedgerError(
-            f"labels are reserved for 'audit', or as a further slot for 'train', got '{purpose}'"
+            "labels are reserved for 'audit' or 'progress', or as a further slot for 'train', got"
+            f" '{purpose}'"
         )
     accounts = pending.accounts
     if len(items) * accounts.price > _money_left(pending) or len(items) > _labels_left(pending):
@@ -35,14 +35,15 @@ def reserve(pending: Pending, items: Sequence[str], purpose: str) -> list[Purcha
 
 
 def _reserve(pending: Pending, item: str, purpose: str) -> Purchase:
-    slot, round = 0, None
+    first, slot, round = pending.state(item, 0), 0, None
     if purpose == "train":
-        first, slot = pending.state(item, 0), pending.slots(item)
         if first is None or first.purpose != "train":
             raise LedgerError(
                 f"a further slot belongs to an item that was bought before, '{item}' was not"
             )
-        round = first.round
+        slot, round = pending.slots(item), first.round
+    elif first is not None and pending.accounts.is_aside(first):
+        slot = pending.slots(item)
     key = (pending.items.surrogate(item), slot)
     reserve_one(pending, key, round, purpose)
     purchase = pending.purchase(key)
@@ -122,30 +123,6 @@ def add_class(pending: Pending, name: str, size: int) -> None:
         )
     payload = canonical({"name": name, "size": size})
     pending.record("class_added", number=pending.accounts.classes_added + 1, payload=payload)
-
-
-def correct(
-    pending: Pending, item: str, slot: int, index: int, labeler: str
-) -> tuple[State, Label] | None:
-    """Record a numbered `corrected` row, and `learnt` where the answer can be learnt only now."""
-    state = pending.state(item, slot)
-    if state is None or state.stage != "answered":
-        raise LedgerError(f"only an accepted answer is corrected, item '{item}' has none")
-    index = whole(index, f"the correction of item '{item}'")
-    expect_candidate(item, index, pending.size(item))
-    pending.record(
-        "corrected",
-        round=state.round,
-        item=pending.items.surrogate(item),
-        slot=slot,
-        token=state.token,
-        number=state.corrections + 1,
-        purpose=state.purpose,
-        labeler=pending.private.code(labeler),
-        price=0,
-        payload=canonical({"index": index}),
-    )
-    return (state, Label(index)) if teach(pending, item, slot) else None
 
 
 def hand_out(pending: Pending, rows: Sequence[Handed]) -> None:

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from stacksl.ledger import grants
+from stacksl.ledger import grants, revisions
 from stacksl.ledger.deadlines import Deadlines
 from stacksl.ledger.events import canonical, owned_decision
 from stacksl.ledger.journal import Journal, Terms
-from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt
+from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt, Said
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.database import Store, expect_file
 from stacksl.ledger.store.schema import expect_format
@@ -179,8 +179,8 @@ class Ledger(LedgerReader):
         if durable:
             self._store.empty_log()
         return [
-            Receipt(answer, outcome, self._lesson(answer, round))
-            for answer, (outcome, round) in zip(answers, settled, strict=True)
+            Receipt(answer, outcome, self._lesson(answer, round), relabels)
+            for answer, (outcome, round, relabels) in zip(answers, settled, strict=True)
         ]
 
     def _lesson(self, answer: Answer, round: int | None) -> tuple[Decision, Label] | None:
@@ -196,18 +196,19 @@ class Ledger(LedgerReader):
         return self._decisions.get(round) or self._journal.certificate(round)
 
     def reserve(
-        self, items: Sequence[str], purpose: Literal["audit", "train"] = "audit"
+        self, items: Sequence[str], purpose: Literal["audit", "progress", "train"] = "audit"
     ) -> list[Purchase]:
         """Lease labels that no round asked for: of all items in one transaction, or of none.
 
         Args:
             items: the ids of the items.
-            purpose: `audit` (no certificate, round 0, charged and never learnt), or `train`, one
-                more slot each of items that were bought before.
+            purpose: `audit` or `progress` (no certificate, round 0, charged and never learnt; one
+                more slot where the answer was set aside), or `train`, one more slot each of items
+                that were bought before.
 
         Raises:
             LedgerError: they do not all fit the budget, an item is unknown, is bought already
-                (audit) or was not bought before (train). Nothing was leased then.
+                (not train) or was not bought before (train). Nothing was leased then.
         """
         return self._with_leases(lambda pending: grants.reserve(pending, items, purpose))
 
@@ -229,24 +230,49 @@ class Ledger(LedgerReader):
         return [(owned_decision(item, size), label) for item, label, size in owned]
 
     def correct(
-        self, item: str, index: int, labeler: str, *, slot: int = 0
+        self,
+        item: str,
+        index: int | None,
+        labeler: str,
+        *,
+        slot: int = 0,
+        said: Said = "label",
+        text: str | None = None,
+        note: str | None = None,
+        named: bool = False,
     ) -> tuple[Decision, Label] | None:
-        """Replace an accepted answer, as a numbered `corrected` row; the next refit uses it.
+        """Replace an accepted answer, as a numbered `corrected` row; later refits learn it.
 
-        Gives what is to be learnt, where no answer to the item named a candidate before (none of
-        these, mapped to a class that was added); None otherwise.
+        The arguments are those of `Answer`. Nothing is paid. An audit that was shown stays measured
+        by the answer before, unless that `named` the class. Gives what is to be learnt, where no
+        answer to the item could be learnt before (none of these, mapped to a class); else None.
 
         Raises:
             LedgerError: the purchase has no answer.
             LabelerError: the index is not a whole number, or not one of the item's candidates.
         """
-        learnt = self._journal.durably(
-            lambda pending: grants.correct(pending, item, slot, index, labeler)
-        )
+        answer = Answer(item, slot, 1, index, labeler, 0, said, text, note)
+        learnt = self._journal.durably(lambda pending: revisions.correct(pending, answer, named))
         if learnt is None:
             return None
         state, label = learnt
         return self._certificate(state.round or 0), label
+
+    def stand(self, event: str, labeler: str, detail: Mapping[str, object]) -> None:
+        """Record whose answers are learnt; `detail` holds any JSON values.
+
+        Args:
+            event: `held` (answers from now on are paid and not learnt), `set_aside` (none of the
+                labeler's answers is learnt, nor measures an audit that was not shown yet), or
+                `kept` (all of them are learnt, those that were held as well).
+            labeler: by name.
+            detail: why.
+        """
+        self._journal.durably(lambda pending: revisions.stand(pending, event, labeler, detail))
+
+    def show_audit(self) -> None:
+        """Record that the audit is about to be shown: its answers so far are what it measures."""
+        self._journal.durably(revisions.show)
 
     @contextmanager
     def together(self) -> Iterator[None]:

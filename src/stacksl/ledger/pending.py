@@ -56,10 +56,7 @@ class Pending:
 
     def slots(self, item: str) -> int:
         """How many slots of an item were ever leased."""
-        surrogate, count = self.items.surrogate(item), 0
-        while (surrogate, count) in self.accounts.purchases:
-            count += 1
-        return count
+        return len(self.accounts.slots(self.items.surrogate(item)))
 
     def size(self, item: str) -> int | None:
         """K of an item, if known, added classes included."""

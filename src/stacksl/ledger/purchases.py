@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from stacksl.types import Decision, Label
 
-Purpose = Literal["train", "audit", "owned"]
+Purpose = Literal["train", "audit", "progress", "owned"]
 Outcome = Literal["accepted", "repeated", "late", "disputed"]
 Said = Literal["label", "none", "ambiguous", "broken"]
 
@@ -39,8 +39,9 @@ class Purchase:
     Attributes:
         item, slot: what is bought; the slot distinguishes several labels of one item.
         token: the fencing token. Every new lease of the same (item, slot) raises it by one.
-        round: the round whose certificate justifies it; 0 where there is none (audit, owned).
-        purpose: `train`, `audit` or `owned`.
+        round: the round whose certificate justifies it; 0 where there is none, as for all purposes
+            but `train`.
+        purpose: `train`, `audit`, `progress` or `owned`.
         price: the most it may cost, in micro-units of money.
     """
 
@@ -94,12 +95,14 @@ class Receipt:
             (too late to be paid) or `disputed` (it contradicts the accepted answer). The
             last two are kept uncharged, and so is a repetition with other free texts.
         lesson: the certificate and the label to be learnt; None where nothing is to be learnt:
-            of an audit, of an answer that names no candidate, of an item that was learnt before.
+            of an item that measures or was learnt before, of an answer that names no candidate.
+        relabels: whether refits learn it in place of a label that was withdrawn.
     """
 
     answer: Answer
     outcome: Outcome
     lesson: tuple[Decision, Label] | None = None
+    relabels: bool = False
 
 
 @dataclass(frozen=True, slots=True)

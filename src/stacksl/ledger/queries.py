@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Self, get_args
 
 from stacksl.ledger.accounts import Accounts
-from stacksl.ledger.events import Row, tombstone, word_in
+from stacksl.ledger.events import MEASURING, STANDINGS, Row, tombstone, word_in
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -19,6 +20,7 @@ from stacksl.ledger.purchases import (
     Purchase,
     Purpose,
     Said,
+    Word,
 )
 from stacksl.ledger.state import State
 from stacksl.ledger.store.chain import Heads
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-_CHARGED = ("train", "audit")
+_CHARGED = ("train", *MEASURING)
 
 
 class LedgerReader:
@@ -76,7 +78,7 @@ class LedgerReader:
 
     @property
     def spent(self) -> int:
-        """Labels answered and open reservations, of training and audit together."""
+        """Labels answered and open reservations, of training and measuring together."""
         return self._accounts.spent
 
     @property
@@ -164,9 +166,11 @@ class LedgerReader:
         ]
 
     def bought(self, purpose: Purpose | None = None) -> list[str]:
-        """The item of each purchase, of one purpose or of all, in the order of the first lease."""
+        """The items bought for one purpose or for all, in the order of the first lease."""
         purchases = self._accounts.purchases.items()
-        found = (key[0] for key, state in purchases if purpose in (None, state.purpose))
+        found = dict.fromkeys(
+            key[0] for key, state in purchases if purpose in (None, state.purpose)
+        )
         return [str(self._journal.items.id(surrogate)) for surrogate in found]
 
     def seen(self, item: str) -> bool:
@@ -190,7 +194,7 @@ class LedgerReader:
     def said(self, purpose: Purpose | None = None) -> dict[str, int]:
         """Accepted answers by kind: `label`, `none`, `ambiguous`, `broken`.
 
-        Those of train and audit together, or of one purpose; a corrected answer counts as what it
+        Those of all that is charged, or of one purpose; a corrected answer counts as what it
         was corrected to.
         """
         counts = Counter(
@@ -201,10 +205,10 @@ class LedgerReader:
         return {kind: counts[kind] for kind in get_args(Said)}
 
     def texts(self, item: str | None = None) -> list[Answer]:
-        """The answers with a right text or a note, uncorrected; of one item or all."""
+        """The answers and corrections with a right text or a note; of one item or all."""
         return [
             answer
-            for _, answer in self._answers(with_texts=True)
+            for _, answer in self._answers(("answered", "late", "corrected"), with_texts=True)
             if (answer.text is not None or answer.note is not None) and item in (None, answer.item)
         ]
 
@@ -230,20 +234,53 @@ class LedgerReader:
                 found.setdefault(key, Dispute(own, answer))
         return list(found.values())
 
-    def audited(self) -> dict[str, Answer]:
-        """The accepted answer of each audited item, as corrected, in the order of arrival."""
-        return {
-            answer.item: _corrected(answer, self._state(answer))
-            for row, answer in self._answers(with_texts=True)
-            if row.event == "answered" and row.purpose == "audit"
-        }
+    def audited(self, purpose: Purpose = "audit", *, now: bool = False) -> dict[str, Answer]:
+        """The answer that measures each item of a purpose, in the order of arrival.
+
+        As corrected before the audit was first shown, without those set aside before; of an item
+        asked again the first that is left. With `now` later corrections count as well.
+        """
+        found: dict[str, Answer] = {}
+        for row, answer in self._answers(with_texts=True):
+            state = self._state(answer)
+            if row.event != "answered" or row.purpose != purpose or state is None:
+                continue
+            aside = self._accounts.is_aside(state)
+            word = state.measured if state.shown and not now else None if aside else state.word
+            if word is not None:
+                found.setdefault(answer.item, _as(answer, word))
+        return found
+
+    def standing(self) -> dict[str, Row]:
+        """The last row of `STANDINGS` of each labeler who has one, by name."""
+        return {str(row.labeler): row for row in self._journal.rows(only=STANDINGS)}
+
+    @property
+    def set_aside(self) -> frozenset[str]:
+        """The labelers whose answers are set aside, by name."""
+        aside = (code for code, how in self._accounts.standing.items() if how == "set_aside")
+        return frozenset(str(self._journal.private.name(code)) for code in aside)
+
+    def label_of(self, item: str) -> int | None:
+        """The label that refits learn of an item whose label was learnt; None for none."""
+        return self._accounts.taught.get(self._journal.items.surrogate(item))
+
+    def left_out(self, purpose: Purpose) -> list[str]:
+        """Items with answers of one purpose, all of them set aside; none is open or was shown."""
+        groups: dict[str, list[State]] = {}
+        for key, state in self._accounts.purchases.items():
+            if state.purpose == purpose and state.stage != "released":
+                groups.setdefault(key[0], []).append(state)
+        items, aside = self._journal.items, self._accounts.is_aside
+        found = [i for i, each in groups.items() if all(aside(s) and not s.shown for s in each)]
+        return [str(items.id(i)) for i in found if items.commitment(i) is not None]  # not forgotten
 
     def agreement(self) -> list[tuple[Answer, Answer]]:
-        """Each two accepted answers to the slots of one item, uncorrected, lower slot first."""
-        offered = self._offered()
+        """Each two accepted answers to one item, uncorrected, lower slot first; none set aside."""
+        offered, aside = self._offered(), self.set_aside
         alike: dict[tuple[str, int], list[Answer]] = {}
         for row, answer in self._answers():
-            if row.event == "answered" and row.purpose in _CHARGED:
+            if row.event == "answered" and row.purpose in _CHARGED and row.labeler not in aside:
                 key = (answer.item, offered.get((row.surrogate, answer.slot), 0))
                 alike.setdefault(key, []).append(answer)
         pairs = []
@@ -267,10 +304,12 @@ class LedgerReader:
                 offered.setdefault((row.surrogate, row.slot or 0), added)
         return offered
 
-    def _answers(self, *, with_texts: bool = False) -> Iterator[tuple[Row, Answer]]:
-        """Every `answered` and `late` row with its answer, in order."""
+    def _answers(
+        self, events: Sequence[str] = ("answered", "late"), *, with_texts: bool = False
+    ) -> Iterator[tuple[Row, Answer]]:
+        """Every row of one of the `events` with its answer, in order."""
         beside = self._journal.private.texts() if with_texts else {}
-        for row in self._journal.rows(only=("answered", "late")):
+        for row in self._journal.rows(only=events):
             if row.item is None:
                 continue
             data = row.payload
@@ -347,7 +386,14 @@ class LedgerReader:
 
 def _corrected(answer: Answer, state: State | None) -> Answer:
     """An accepted answer after its corrections."""
-    if state is None or not state.corrections:
+    word = None if state is None or not state.corrections else state.word
+    return answer if word is None else _as(answer, word)
+
+
+def _as(answer: Answer, word: Word) -> Answer:
+    """The answer with another content, unless it has it already."""
+    if answer.word == word:
         return answer
-    who, token = answer.labeler, answer.token
-    return Answer(answer.item, answer.slot, token, state.index, who, answer.price, note=answer.note)
+    index = word if isinstance(word, int) else None
+    said = next(kind for kind in get_args(Said) if kind == ("label" if index is not None else word))
+    return replace(answer, index=index, said=said, text=None)

@@ -29,6 +29,8 @@ class State:
         late: answers kept without being charged.
         word, labeler, learnt_at: of the accepted answer; the word follows corrections.
         corrections: how often the answer was corrected.
+        shown: of an audit: whether a result with this answer was shown; `measured` is the answer
+            that it was measured by, None where it was left out.
     """
 
     stage: Literal["open", "released", "answered"]
@@ -42,6 +44,8 @@ class State:
     labeler: str | None = None
     learnt_at: int | None = None
     corrections: int = 0
+    shown: bool = False
+    measured: Word | None = None
 
     @property
     def index(self) -> int | None:

@@ -166,28 +166,33 @@ def received(pending: Pending, answers: Iterable[Answer]) -> list[Answer]:
     return sound
 
 
-def settle(pending: Pending, answers: Iterable[Answer]) -> list[tuple[Outcome, int | None]]:
+Settled = tuple[Outcome, int | None, bool]
+
+
+def settle(pending: Pending, answers: Iterable[Answer]) -> list[Settled]:
     """Record answers, as validated by `received`, in order.
 
-    Gives the outcome of each, and the round of those to be learnt: of an item's slots the first
-    accepted answer that names a candidate, and no answer of an audit.
+    Gives the outcome of each; the round of those to be learnt: of an item's slots the first
+    accepted answer that names a candidate, and no answer of an audit; and whether it takes the
+    place of a label that was withdrawn.
     """
     return [_settle_one(pending, answer) for answer in answers]
 
 
-def _settle_one(pending: Pending, answer: Answer) -> tuple[Outcome, int | None]:
+def _settle_one(pending: Pending, answer: Answer) -> Settled:
     if pending.is_recorded(answer):
-        return "repeated", None
+        return "repeated", None, False
     state = _expect_leased(pending, answer)
     if answer.index is not None:
         expect_candidate(answer.item, answer.index, pending.size(answer.item))
     if _accepts(pending, state, answer):
         _accept(pending, state, answer)
-        return "accepted", state.round if teach(pending, answer.item, answer.slot) else None
+        taught = teach(pending, answer.item, answer.slot)
+        return "accepted", state.round if taught else None, relabel(pending, answer.item)
     _keep_late(pending, state, answer)
     if state.stage != "answered":
-        return "late", None
-    return "repeated" if state.word == answer.word else "disputed", None
+        return "late", None, False
+    return "repeated" if state.word == answer.word else "disputed", None, False
 
 
 def _expect_leased(pending: Pending, answer: Answer) -> State:
@@ -212,7 +217,7 @@ def _accept(pending: Pending, state: State, answer: Answer) -> None:
     """Record `answered`; a late answer takes over the open lease."""
     leased = state.stage == "open"
     lease = state.token if leased else answer.token
-    how = _said(pending, answer)
+    how = said_of(pending, answer)
     if lease != answer.token:
         how["given"] = answer.token
     if not leased:
@@ -233,7 +238,7 @@ def _accept(pending: Pending, state: State, answer: Answer) -> None:
 def teach(pending: Pending, item: str, slot: int) -> bool:
     """Record `learnt` if the accepted answer is the first of its item to learn from; else False."""
     surrogate, state = pending.items.surrogate(item), pending.state(item, slot)
-    if state is None or state.index is None or state.purpose == "audit":
+    if state is None or not pending.accounts.teaches(state):
         return False
     if surrogate in pending.accounts.taught:
         return False
@@ -250,7 +255,20 @@ def teach(pending: Pending, item: str, slot: int) -> bool:
     return True
 
 
-def _said(pending: Pending, answer: Answer) -> dict[str, object]:
+def relabel(pending: Pending, item: str) -> bool:
+    """Record the label that refits learn of an item which was learnt before, if it has changed."""
+    accounts, surrogate = pending.accounts, pending.items.surrogate(item)
+    if surrogate not in accounts.taught:
+        return False
+    index = accounts.label_of(surrogate)
+    if accounts.taught[surrogate] == index:
+        return False
+    data = {} if index is None else {"index": index}
+    pending.record("relabelled", item=surrogate, payload=canonical(data))
+    return True
+
+
+def said_of(pending: Pending, answer: Answer) -> dict[str, object]:
     """The payload of an answer; its free texts go to the private tables."""
     said: dict[str, object] = (
         {"said": answer.said} if answer.index is None else {"index": answer.index}
@@ -273,5 +291,5 @@ def _keep_late(pending: Pending, state: State, answer: Answer) -> None:
         purpose=state.purpose,
         labeler=pending.private.code(answer.labeler),
         price=0,
-        payload=canonical(_said(pending, answer)),
+        payload=canonical(said_of(pending, answer)),
     )

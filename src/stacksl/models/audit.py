@@ -8,7 +8,7 @@ and nothing is ever selected or fitted on them. `audit_size` gives their number,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +34,24 @@ class Audit:
         answers: the answers by item id; an item without one is unanswered.
         passed_over: see `Audited`.
         number: its number among the run's audits, from 1.
+        now: the answers with the corrections made since it was shown.
     """
 
     rows: tuple[int, ...]
     answers: Mapping[str, Verdict]
     passed_over: float = 0.0
     number: int = 1
+    now: Mapping[str, Verdict] = field(default_factory=dict)
+
+    @property
+    def revised(self) -> int:
+        """How many answers were corrected or set aside since it was shown."""
+        return sum(self.now.get(item) != said for item, said in self.answers.items())
 
     def labels(self, ids: Sequence[str]) -> list[tuple[int, int]]:
         """(row, candidate) of the items answered with a candidate; `ids` are those of all rows."""
-        said = [(row, self.answers.get(ids[row], ("missing", None))[1]) for row in self.rows]
+        known = self.now or self.answers
+        said = [(row, known.get(ids[row], ("missing", None))[1]) for row in self.rows]
         return [(row, index) for row, index in said if index is not None]
 
 
@@ -90,8 +98,22 @@ def audit_size(budget: int, *, asked_for: int | None, tested: bool, items: int) 
     return asked_for
 
 
+def progress_size(share: float, budget: int) -> int:
+    """The labels of a `budget` for a progress sample: a `share` of it, rounded down.
+
+    >>> progress_size(0.1, 99), progress_size(0.0, 99)
+    (9, 0)
+    """
+    return int(share * budget + 1e-9)  # 0.29 * 100 is below 29
+
+
 def draw(
-    items: int, size: int, seed: int, exclude: Set[int] = frozenset(), epoch: int = 0
+    items: int,
+    size: int,
+    seed: int,
+    exclude: Set[int] = frozenset(),
+    epoch: int = 0,
+    what: str = "audit",
 ) -> list[int]:
     """The rows of an audit: uniform without replacement, in the order drawn.
 
@@ -103,6 +125,7 @@ def draw(
             rows. The rows left by a selection are no longer a uniform sample of the source;
             `Audited.passed_over` measures that.
         epoch: 0 for the audit before the first purchase, 1 and on for later ones.
+        what: the sample that is drawn, `audit` or `progress`.
 
     Raises:
         SettingsError: fewer rows are left than wanted.
@@ -110,10 +133,10 @@ def draw(
     pool = np.setdiff1d(np.arange(items), np.fromiter(exclude, dtype=np.int64, count=len(exclude)))
     if size > len(pool):
         raise SettingsError(
-            f"the audit needs {size} items that were not bought, but {len(pool)} are left: ask for"
-            f" an audit of at most {len(pool)}, or add items"
+            f"the {what} needs {size} items that were not bought, but {len(pool)} are left: ask for"
+            f" at most {len(pool)}, or add items"
         )
-    chosen = generator(seed, "audit", epoch).choice(len(pool), size, replace=False)
+    chosen = generator(seed, what, epoch).choice(len(pool), size, replace=False)
     return [int(row) for row in pool[chosen]]
 
 

@@ -19,6 +19,7 @@ from stacksl.models.audit import Audited
 from stacksl.models.linear import Model
 from stacksl.models.metrics import calibration_bins, macro_f1, wilson
 
+TOPS = (5, 10)
 UNKNOWN = -1  # the gold index of a label outside the model's classes
 
 
@@ -30,7 +31,8 @@ class Evaluation:
     order; the gold of a class that the model does not know is −1, which nothing matches. Macro-F1
     and calibration cover the scored rows, accuracy all `n`. `normalisations` are a language model's
     under each of the four, its own among them. `threshold` is the confidence below which the model
-    abstains, None where it never does.
+    abstains, None where it never does. `top` is the share of all `n` whose gold is among the best 5
+    and 10 candidates, where items have more.
     """
 
     n: int
@@ -43,6 +45,7 @@ class Evaluation:
     confidence: Array
     normalisations: Mapping[str, Evaluation] = field(default_factory=dict)
     threshold: float | None = None
+    top: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def scored(self) -> int:
@@ -66,6 +69,7 @@ class Evaluation:
             "unusable": self.unusable,
             "unknown_classes": self.unknown,
             "calibration_error": ece,
+            **{f"top_{count}": share for count, share in self.top.items()},
             **({"normalisations": every} if every else {}),
             **self._abstained(),
         }
@@ -95,7 +99,8 @@ class Tested:
     """A run's results on its test set: the final model, and models of fewer labels.
 
     `by_normalisation` is the final language model's under all four, `before` the base model's,
-    `audited` the audit of the final model, and `threshold` the confidence below which it abstains.
+    `audited` the audit of the final model, `audited_now` the same with the corrections made since
+    it was first shown, and `threshold` the confidence below which the model abstains.
     """
 
     __test__ = False
@@ -105,6 +110,7 @@ class Tested:
     by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
     before: Mapping[str, Evaluation] = field(default_factory=dict)
     audited: Audited | None = None
+    audited_now: Audited | None = None
     threshold: Threshold | None = None
 
 
@@ -166,6 +172,9 @@ def judge(policies: list[Array], dataset: Dataset) -> Evaluation:
     gold = np.array(golden, dtype=np.int64)
     predicted = np.array([int(np.argmax(policy)) for policy in policies], dtype=np.int64)
     confidence = np.array([float(np.max(policy)) for policy in policies])
+    pairs = list(zip(policies, golden, strict=True))
+    ranks = [int((p > p[g]).sum()) for p, g in pairs if g != UNKNOWN]
+    long = min(map(len, policies), default=0)
     return Evaluation(
         n=dataset.total,
         correct=int((gold == predicted).sum()),
@@ -175,4 +184,5 @@ def judge(policies: list[Array], dataset: Dataset) -> Evaluation:
         gold=gold,
         predicted=predicted,
         confidence=confidence,
+        top={k: sum(r < k for r in ranks) / dataset.total for k in TOPS if long > k},
     )

@@ -129,6 +129,7 @@ class Model:
             formats.FORMAT: formats.MODEL,
             "stacksl": __version__,
             "features": self.features.spec,
+            "cosine": getattr(self.features, "cosine", 0.0),
             "fingerprint": self.features.fingerprint,
             "dim": self.features.dim,
             "scorer": self.scorer.name,
@@ -153,7 +154,8 @@ class Model:
             return arrays.load(folder / f"{name}.safetensors", _remedy(folder))
 
         classes = None if about["classes"] is None else tuple(about["classes"])
-        features = make_features(about["features"], classes=classes, seed=0)
+        cosine = float(about.get("cosine", 0.0))  # a model from before banks has none
+        features = make_features(about["features"], classes=classes, seed=0, cosine=cosine)
         features.restore(load("features"))
         if features.fingerprint != about["fingerprint"]:
             raise RunError(

@@ -51,6 +51,13 @@ def notes(facts: Facts) -> list[str]:
         found.append(_passed_over(audit))
     if audit.shown_before:
         found.append(_shown_before(audit))
+    if audit.interval_now is not None:
+        share = "not known" if audit.accuracy_now is None else percent(audit.accuracy_now, 2)
+        found.append(
+            "Answers of the audit were corrected or set aside after it was first shown. The"
+            f" accuracy above is by the answers before; with them changed it is {share} (95%"
+            f" interval {interval(*audit.interval_now, 2)})."
+        )
     if audit.trained_on:
         found.append(
             f"The saved model was also trained on the audit's {plural(audit.trained_on, 'label')};"

@@ -73,6 +73,7 @@ class Budget(Fact):
         currency: the sign put before money.
         owned: labels that were already owned and cost nothing.
         audit: labels bought for an audit and kept out of training.
+        progress: labels bought for a progress sample and kept out of training.
         released: labels that were asked and released unanswered.
         open: answers not yet returned.
     """
@@ -89,6 +90,7 @@ class Budget(Fact):
     currency: str = "$"
     owned: int = 0
     audit: int = 0
+    progress: int = 0
     released: int = 0
     open: int = 0
 
@@ -324,6 +326,7 @@ class Facts(Fact):
     versions: tuple[Named, ...] = ()
     fingerprints: tuple[Named, ...] = ()
     warnings: tuple[str, ...] = ()
+    plan: tuple[str, ...] = ()
     well_specified: bool = False
     language: LanguageModel | None = None
 

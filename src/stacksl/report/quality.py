@@ -60,6 +60,8 @@ class AuditResult(Fact):
         learnt: labels that the model had learnt which is measured.
         shown_before: whether this audit measured a model before, and `shown_at` how many labels
             that one had learnt, the first time.
+        accuracy_now, interval_now: accuracy and interval with the answers that were corrected
+            after the audit was first shown; None where none was.
     """
 
     n: int
@@ -77,6 +79,8 @@ class AuditResult(Fact):
     learnt: int | None = None
     shown_before: bool = False
     shown_at: int | None = None
+    accuracy_now: float | None = None
+    interval_now: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ def _of_budget(facts: Facts) -> str:
     budget = facts.budget
     left = f"{wording.count(budget.left)} left" if budget.left else "none left"
     kept = f"; {wording.count(budget.audit)} for the audit" if budget.audit else ""
+    kept += f"; {wording.count(budget.progress)} to watch progress" if budget.progress else ""
     return f"of a budget of {wording.count(budget.labels)}, {left}{kept}"
 
 

@@ -134,8 +134,8 @@ def interval(low: float, high: float, digits: int = 1) -> str:
 
 
 def bought_in_all(facts: Facts) -> int:
-    """Labels bought or still out, to learn from and for the audit."""
-    return facts.budget.asked + facts.budget.audit
+    """Labels bought or still out, to learn from and to measure."""
+    return facts.budget.asked + facts.budget.audit + facts.budget.progress
 
 
 def bought(facts: Facts) -> str:
@@ -149,9 +149,10 @@ def bought(facts: Facts) -> str:
         return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
     share = f"{percent(budget.asked / budget.rounds)} of the {plural(budget.rounds, 'item')} seen"
     sentence = f"{plural(bought_in_all(facts), 'label')} bought{price}"
-    if budget.audit:
-        sentence += f": {count(budget.asked)} to learn from, {share}, and {count(budget.audit)}"
-        sentence += " for the audit"
+    if budget.audit or budget.progress:
+        measured = {"the progress sample": budget.progress, "the audit": budget.audit}
+        parts = [f"{count(n)} for {name}" for name, n in measured.items() if n]
+        sentence += f": {count(budget.asked)} to learn from, {share}, and {' and '.join(parts)}"
     else:
         sentence += f", {share}"
     waiting = budget.open
@@ -159,10 +160,10 @@ def bought(facts: Facts) -> str:
 
 
 def outcome(facts: Facts) -> str:
-    """The second sentence: the accuracy with its interval, or that it is not known."""
+    """The accuracy with its interval, or that it is not known; then the sentences on labels."""
     said = [] if facts.audit is None else [_audited(facts.audit)]
     said += [] if facts.test is None else [_tested(facts.test)]
-    return " ".join(said) or facts.no_test
+    return " ".join([" ".join(said) or facts.no_test, *facts.plan]).strip()
 
 
 def _audited(audit: AuditResult) -> str:

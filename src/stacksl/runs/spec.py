@@ -18,7 +18,9 @@ from typing import Any
 from stacksl.data import Classes, Dataset, write_classes
 from stacksl.errors import RunError, SettingsError
 from stacksl.files.atomic import write_atomic
-from stacksl.runs.items.sources import CLASSES, More, Sources, given_classes, load, with_more
+from stacksl.models.audit import progress_size
+from stacksl.runs.items.reading import CLASSES, Kept, given_classes, keep_retrieved
+from stacksl.runs.items.sources import More, Sources, load, with_more
 from stacksl.runs.settings.budget import Budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.plugins import load_plugins, plugin_versions
@@ -57,11 +59,12 @@ class Terms:
     labels: int
     money: int | None
     audits: tuple[int, ...]
+    progress: int = 0
 
     @property
     def train(self) -> int:
-        """The labels that train."""
-        return self.labels - sum(self.audits)
+        """The labels that train: all but those of audits and `progress` sample."""
+        return self.labels - sum(self.audits) - self.progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,13 @@ class RunSpec:
     @property
     def terms(self) -> Terms:
         """The current budget."""
-        return self.now or Terms(self.budget.labels, self.budget.money, (self.audit,))
+        now = self.now or Terms(self.budget.labels, self.budget.money, (self.audit,))
+        return replace(now, progress=self.progress)
+
+    @property
+    def progress(self) -> int:
+        """The labels of the first budget that measure the model while the run goes on."""
+        return progress_size(self.settings.progress_share, self.budget.labels)
 
     @property
     def settings(self) -> Settings:
@@ -111,6 +120,7 @@ class RunSpec:
         """Write `run.toml` and `resolved.toml`, and the classes that were given."""
         if self.settings.classes is not None and self.sources.classes is not None:
             write_atomic(self.folder.path / CLASSES, write_classes(self.sources.classes))
+        keep_retrieved(self.folder, self.settings, self.dataset, self.test)
         facts: dict[str, Any] = {"data": self.data}
         if self.test_source is not None:
             facts["test"] = self.test_source
@@ -160,7 +170,10 @@ class RunSpec:
         _expect_classes(folder, table)
         kept = given_classes(folder, settings)
         classes = _began(kept, table)
-        sources = load(source, held, settings, columns=columns, classes=classes, warn=False)
+        near = Kept.read(folder)
+        sources = load(
+            source, held, settings, columns=columns, classes=classes, warn=False, kept=near
+        )
         sources = sources if kept is None else sources.with_classes(kept)
         sources = sources.with_added_classes(_pending_classes(table, sources.classes))
         resolved = Resolved(settings, origin, table.get("preset"))

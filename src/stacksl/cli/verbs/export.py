@@ -104,7 +104,7 @@ def _task(
     from stacksl.lm.export.about import model_arguments
     from stacksl.lm.export.folder import tokenizer_of
     from stacksl.lm.export.tasks import command, write_task
-    from stacksl.runs.items.sources import read_again
+    from stacksl.runs.items.reading import read_again
 
     file, out = wanted
     dataset = read_again(opened.folder, about, file, given)

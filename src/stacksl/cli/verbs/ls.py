@@ -12,6 +12,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, facts, measured, spent, table
+from stacksl.cli.verbs.run import held_lines
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import plural
 
@@ -58,6 +59,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             ("Rounds", count(result["rounds"])),
             ("Labels", _labels(result)),
             ("Cost", spent(result["money"])),
+            *held_lines(result),
             ("Gate", result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),
             ("Accuracy by the audit", measured(result["audit"])),

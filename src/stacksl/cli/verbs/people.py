@@ -11,12 +11,15 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import live
-from stacksl.cli.printing import as_json, count, facts, table, visible
-from stacksl.cli.verbs.run import shown_run
+from stacksl.cli.printing import as_json, count, dollars, facts, table, visible
+from stacksl.cli.verbs.run import held_lines, is_interactive, shown_run, word
+from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
+    from stacksl.runs.changes.correcting import Correction
+    from stacksl.runs.changes.freeing import Annotator
     from stacksl.runs.session.answering import Received
 
 EVERYBODY = ""  # the value of --free without a name
@@ -35,6 +38,13 @@ def answer(
         list[Path],
         typer.Argument(metavar="FILE...", help="Sheets that were filled in, wholly or in part."),
     ],
+    correct: Annotated[
+        bool,
+        typer.Option("--correct", help="Replace accepted answers that the sheets give otherwise."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before accepted answers are replaced.")
+    ] = False,
     wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -45,17 +55,41 @@ def answer(
     Sheets may come late, in part, twice, or contradict each other: every answer is paid for once,
     and nothing that was accepted is lost. A cell that cannot be read is named with its file, row
     and column, all other cells are entered, and the exit code is 2.
+
+    With --correct the accepted answers that differ are listed, old and new, and replaced after a
+    question. Nothing is paid for again. Each annotator corrects rows of their own alone.
     """
     from stacksl.api import Run
 
     opened = Run.open(run)
+    agreed = _agreed(opened.corrections(*files), yes) if correct else None
     with live(quiet=quiet) as show:
-        received = opened.answer(*files, progress=show)
+        received = opened.answer(*files, correct=agreed, progress=show)
     for line in received.faults:
         print(visible(line), file=sys.stderr)
     print(as_json(_answered(received)) if json else _shown(opened, received))
     if received.faults:
         raise typer.Exit(2)
+
+
+def _agreed(found: list[Correction], yes: bool) -> list[Correction]:
+    """The corrections, after they were listed and consented to.
+
+    Raises:
+        SettingsError: nobody can be asked.
+        typer.Abort: if the answer is no.
+    """
+    for each in found:
+        line = f"{each.key}, {each.annotator}: {each.before} -> {each.after}"
+        print(visible(line), file=sys.stderr)
+    if found and not yes:
+        if not is_interactive():
+            raise SettingsError(
+                f"{plural(len(found), 'accepted answer')} would be replaced, and there is no"
+                " terminal to ask on: add --yes, or leave --correct out"
+            )
+        typer.confirm("Replace them?", abort=True, err=True)
+    return found
 
 
 def people(
@@ -78,39 +112,89 @@ def people(
         bool,
         typer.Option("--drop", help="Buy other items instead of assigning freed rows again."),
     ] = False,
+    set_aside: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Leave the answers of NAME out of training, and refit."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="The answers of NAME count, held ones as well."),
+    ] = None,
+    buy_anew: Annotated[
+        bool, typer.Option("--buy-anew", help="Buy the labels that --set-aside left out again.")
+    ] = False,
+    yes: options.Yes = False,
     wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """List annotators with their open and answered rows; free rows for others to answer.
+    """List annotators with their rows, free rows for others, and say whose answers count.
 
     Freed rows are assigned again. An answer that still arrives on an old sheet counts, unless
     another one was given before. Rows that measure the model are assigned again even with --drop.
+
+    Who agrees far less than the others is held: answers are paid and not learnt until --set-aside
+    or --keep. What --set-aside left out is bought again only with --buy-anew, within the budget.
     """
     from stacksl.api import Run
 
     opened = Run.open(run)
     freed = None
-    if away or back or free is not None or key or drop:
+    names = {"set_aside": set_aside or (), "keep": keep or ()}
+    if buy_anew and set_aside:
+        raise SettingsError("give --buy-anew by itself, after --set-aside has shown the price")
+    if buy_anew:
+        _consent(opened, yes)
+    if away or back or free is not None or key or drop or set_aside or keep or buy_anew:
         with live(quiet=quiet) as show:
             freed = opened.people(
                 away=away or (), back=back or (), free=free == EVERYBODY or free or False,
-                keys=key or (), drop=drop, progress=show,
+                keys=key or (), drop=drop, **names, buy_anew=buy_anew, progress=show,
             )  # fmt: skip
     if json:
         result = {"run": str(run), "released": freed or 0, "sheets": _sheets(opened)}
+        result |= {"held": opened.status()["held"], "left_out": opened.left_out()[0]}
         print(as_json({**result, "people": [asdict(each) for each in opened.annotators()]}))
-    elif freed:
-        print(f"{plural(freed, 'row')} freed\n\n{shown_run(opened)}")
+    elif freed or set_aside or keep or buy_anew:
+        said = [f"{plural(freed, 'row')} freed"] if freed else []
+        print("\n\n".join([*said, *_left_out(opened), shown_run(opened)]))
     else:
-        print(_listed(opened))
+        held = facts(held_lines(opened.status()))
+        print("\n\n".join(filter(None, [_listed(opened), held, *_left_out(opened)])))
+
+
+def _left_out(run: Run) -> list[str]:
+    """The price of what is left out of training, if anything is."""
+    items, cost = run.left_out()
+    if not items:
+        return []
+    price = "" if cost is None else f" for {dollars(cost)} at most"
+    return [
+        f"left out, without another answer: {plural(items, 'item')}; to buy them anew{price}:"
+        f" stacksl people {word(run.path)} --buy-anew"
+    ]
+
+
+def _consent(run: Run, yes: bool) -> None:
+    """Print what is bought anew at which cost and, on a terminal, ask for consent."""
+    items, cost = run.left_out()
+    price = "" if cost is None else f" for {dollars(cost)} at most"
+    print(f"{plural(items, 'more label')}{price}, within the budget", file=sys.stderr)
+    if not yes and is_interactive():
+        typer.confirm("Buy them?", abort=True, err=True)
 
 
 def _listed(run: Run) -> str:
     who = run.annotators()
-    cells = [(each.name, each.open, each.answered, "away" if each.away else None) for each in who]
+    cells = [(each.name, each.open, each.answered, _state(each)) for each in who]
     return table(("Who", "Open", "Answered", ""), cells)
+
+
+def _state(each: Annotator) -> str | None:
+    said = ["away"] if each.away else []
+    said += [each.standing.replace("_", " ")] if each.standing else []
+    return ", ".join(said) or None
 
 
 def _answered(received: Received) -> dict[str, Any]:
@@ -122,6 +206,8 @@ def _answered(received: Received) -> dict[str, Any]:
         "disputed": received.disputed,
         "empty": received.empty,
         "faults": list(received.faults),
+        "corrected": received.corrected,
+        "corrected_after_shown": received.after_shown,
         "predicted": {"right": right, "of": total},
     }
 
@@ -136,10 +222,19 @@ def _shown(run: Run, received: Received) -> str:
     lines = facts(
         [
             ("Accepted", ", ".join(said) or "none that is new"),
+            ("Corrected", count(received.corrected) if received.corrected else None),
+            (
+                "Audit corrected after it was shown",
+                f"{count(received.after_shown)}, its accuracy stays by the answers before"
+                if received.after_shown
+                else None,
+            ),
             ("Repeated", count(received.repeated) if received.repeated else None),
             (
                 "Contradict or late",
-                f"{count(received.disputed)}, kept but not paid" if received.disputed else None,
+                f"{count(received.disputed)}, kept but not paid (--correct replaces)"
+                if received.disputed
+                else None,
             ),
             ("Not readable", count(len(received.faults)) if received.faults else None),
             ("Still empty", count(received.empty) if received.empty else None),

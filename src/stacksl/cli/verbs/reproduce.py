@@ -127,12 +127,12 @@ def reproduce(
             examine=examine, folder=out / "cells", keep=keep, paper_selection=paper_selection,
         )  # fmt: skip
     if figures is not None:
-        _check_figures(found, figures)
+        check_figures(found, figures)
     count = seeds or ((2 if streams else 1) if quick else found.seeds)
-    rows = _measured(found, bench, count, quiet)
+    rows = measured(found, bench, count, quiet)
     print(as_json(record(found, bench, count, rows)) if json else _shown(found, rows), flush=True)
     if figures is not None:
-        _draw(found, rows, figures)
+        draw(found, rows, figures)
 
 
 def _refuse(study: str, given: Sequence[str]) -> None:
@@ -143,7 +143,12 @@ def _refuse(study: str, given: Sequence[str]) -> None:
         )
 
 
-def _measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:
+def measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:
+    """The rows of a study over seeds 0 to `count` − 1, with a line of progress.
+
+    Raises:
+        Stopped: Ctrl-C; what was measured is kept.
+    """
     before = len(bench.store)
     try:
         return study.reproduce(bench, range(count), None if quiet else _tell)
@@ -176,7 +181,7 @@ def _shown(study: Study, rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _check_figures(study: Study, folder: Path) -> None:
+def check_figures(study: Study, folder: Path) -> None:
     """That the folder can be written, before hours of measuring and not after them."""
     if study.figures is None:
         print(f"'{study.name}' has no figure: its table says it all", file=sys.stderr)
@@ -189,7 +194,8 @@ def _check_figures(study: Study, folder: Path) -> None:
         raise _cannot_draw(folder, fault) from fault
 
 
-def _draw(study: Study, rows: Sequence[Row], folder: Path) -> None:
+def draw(study: Study, rows: Sequence[Row], folder: Path) -> None:
+    """Draw the study's figures, if it has any, and say where they are."""
     from stacksl.lab.figures.style import save
 
     if study.figures is None:

@@ -51,7 +51,7 @@ def evaluate(
     and format are those of the run unless given.
     """
     from stacksl.api import Run
-    from stacksl.runs.items.sources import read_again
+    from stacksl.runs.items.reading import read_again
 
     opened = Run.open(run)
     given = options.reading(context)
@@ -71,11 +71,12 @@ def _shown(result: dict[str, Any]) -> str:
         [
             ("Accuracy", f"{share(result['accuracy'])} (95 % interval {low:.3f} to {high:.3f})"),
             ("Macro F1", share(result["macro_f1"])),
+            *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
             ("Accuracy on the rest", share(result.get("accuracy_kept"))),
             *_by_normalisation(result),
             ("Items", count(result["n"])),
-            ("Of other classes, counted as wrong", result["unknown_classes"] or None),
+            ("Right answer no candidate, counted as wrong", result["unknown_classes"] or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )
@@ -131,7 +132,7 @@ def predict(
 def _predict(
     opened: Run, path: str, given: dict[str, str], out: str | None, json: bool, quiet: bool
 ) -> None:
-    from stacksl.runs.items.sources import read_again
+    from stacksl.runs.items.reading import read_again
 
     dataset = read_again(opened.folder, opened.reading, path, given)
     warn(f"row {row['row']} has no prediction: {row['reason']}" for row in _rejected(dataset))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -268,6 +269,7 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
             ("Run", f"{result['run']}, {result['state']} for answers"),
             ("Labels", _promised(result)),
             ("Cost", spent(result["money"])),
+            *held_lines(result),
             *(
                 (f"{plural(sheet['open'], 'row')} in", sheet["file"])
                 for sheet in result["sheets"] or ()
@@ -278,6 +280,19 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
     if run.folder.resolved()["labeler"] == "file":
         return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
     return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
+
+
+def held_lines(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A line for each annotator whose answers are held, with what the owner can do."""
+    return [
+        (
+            f"Held: {each['name']}",
+            f"{each['agreed']} of {each['rows']} answers as predicted, where others have"
+            f" {each['expected']:.1f}; answers are paid, not learnt, until stacksl people"
+            f" {word(Path(result['run']))} --set-aside {each['name']} or --keep {each['name']}",
+        )
+        for each in result.get("held") or ()
+    ]
 
 
 def _shown(folder: Path, result: dict[str, Any]) -> str:
@@ -291,6 +306,7 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
                 f"{count(result['rounds'])} rounds{_measuring(result)}",
             ),
             ("Cost", spent(result["money"])),
+            *held_lines(result),
             ("Accuracy on the test set", measured(result["test"])),
             ("Accuracy by the audit", measured(result["audit"])),
             ("Report", result["report"]),

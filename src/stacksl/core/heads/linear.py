@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
+from stacksl.core.blocks import Array, Block, LazyRows, PairBlock, SharedBlock
 from stacksl.core.heads.logistic import Fit, Strength, fit_classes, fit_pairs, plain
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.rows import all_scores
@@ -143,7 +143,8 @@ def refit(
         coefficients, intercepts = theta.copy(), np.zeros(len(theta))
         coefficients[seen], intercepts[seen] = weights, offsets
         return ClassHead(coefficients, intercepts, strength)
-    found = fit_pairs(block.phi, block.offsets, labels, seed, tune, block.base)
+    phi = block.phi[:] if isinstance(block.phi, LazyRows) else block.phi
+    found = fit_pairs(phi, block.offsets, labels, seed, tune, block.base)
     return None if found is None else PairHead(*found)
 
 

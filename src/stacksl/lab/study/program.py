@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -22,21 +23,21 @@ _SHOWN = "drawing"
 """The folder of what turns rows into tables and figures, and makes no number."""
 
 
-def program_files(root: Path = PACKAGE) -> list[Path]:
-    """The files that any number may depend on, of the package in the folder `root`.
+def program_files(root: Path = PACKAGE, parts: Sequence[str] = _PARTS) -> list[Path]:
+    """The files that any number may depend on, those of `parts` of the package in `root`.
 
     Every study depends on all of them: an edit of one study measures the others again, which takes
     minutes, and nothing can be overlooked.
     """
-    files = [file for part in _PARTS for file in (root / part, *(root / part).rglob("*.py"))]
+    files = [file for part in parts for file in (root / part, *(root / part).rglob("*.py"))]
     return sorted(f for f in files if f.suffix == ".py" and f.parent.name != _SHOWN)
 
 
 @cache
-def program_hash(root: Path = PACKAGE) -> str:
+def program_hash(root: Path = PACKAGE, parts: Sequence[str] = _PARTS) -> str:
     """A hash of `program_files`: their names and their bytes."""
     digest = blake2b(digest_size=8)
-    for file in program_files(root):
+    for file in program_files(root, parts):
         text = file.read_bytes()
         digest.update(f"{file.relative_to(root).as_posix()} {len(text)} ".encode() + text)
     return digest.hexdigest()

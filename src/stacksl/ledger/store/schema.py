@@ -17,7 +17,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 _KINDS: Final[dict[str, tuple[str, set[type]]]] = {

@@ -91,9 +91,15 @@ def learn_named(spec: RunSpec, game: Game) -> None:
     if spec.sources.began is None:
         return
     for each in named(game.ledger, added_classes(spec)):
-        lesson = game.ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
+        before = game.ledger.label_of(each.item)
+        lesson = game.ledger.correct(
+            each.item, each.index, each.labeler, slot=each.slot, named=True
+        )
+        now = game.ledger.label_of(each.item)
         if lesson is not None:
             game.teach(*lesson)
+        elif now != before:
+            game.examples.relabel(each.item, now)
 
 
 def added_classes(spec: RunSpec) -> dict[str, int]:

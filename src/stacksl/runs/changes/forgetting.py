@@ -28,6 +28,7 @@ from stacksl.runs.changes.erasing import (
     rewrite,
 )
 from stacksl.runs.items.identity import unseal
+from stacksl.runs.items.reading import Kept
 from stacksl.runs.session.assignment import ask_folder
 from stacksl.runs.session.views import catch_up
 from stacksl.runs.spec import RunSpec
@@ -217,7 +218,10 @@ def _begin(case: _Case) -> None:
 def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
     """Erase the item in all files but the ledger and what is made again from it."""
     folder, spec = case.folder, case.spec
-    own = () if spec.dataset.classes is not None else item.candidates
+    shared = spec.dataset.classes is not None or spec.settings.bank is not None
+    own = () if shared else item.candidates
+    if (kept := Kept.read(folder)) is not None:
+        kept.without(item.prompt).write(folder)
     said = [word for a in case.ledger.texts(item.id) for word in (a.text, a.note) if word]
     texts = frozenset((item.prompt, *own, *said))
     marks = Marks(item.id, case.name, item.prompt, texts, case.keys)

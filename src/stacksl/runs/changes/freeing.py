@@ -1,4 +1,4 @@
-"""The annotators of a run: their open and answered rows, absences, and rows to free."""
+"""The annotators of a run: their rows, absences, rows to free, and whose answers count."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from stacksl.errors import RunError
 from stacksl.labelers.sheets.keys import clean_key, has_form
+from stacksl.ledger.events import MEASURING
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
-from stacksl.runs.changes.pending import complete
+from stacksl.runs.changes.pending import complete, reopen
 from stacksl.runs.session.answering import spec_of_people
 from stacksl.runs.session.assignment import AWAY, annotators_of, away_from
 from stacksl.runs.spec import RunSpec
@@ -19,12 +20,16 @@ from stacksl.runs.storage.folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
-    """An annotator: the numbers of open and answered rows, and whether they are away."""
+    """An annotator: the numbers of open and answered rows, and whether they are away.
+
+    `standing` is `held`, `set_aside`, `kept`, or empty; see `Ledger.stand`.
+    """
 
     name: str
     open: int
     answered: int
     away: bool
+    standing: str = ""
 
 
 def people(folder: RunFolder) -> list[Annotator]:
@@ -38,13 +43,66 @@ def people(folder: RunFolder) -> list[Annotator]:
         leases = {(lease.item, lease.slot, lease.token) for lease in ledger.open_purchases()}
         rows = ledger.handed()
         waiting = Counter(r.annotator for r in rows if (r.item, r.slot, r.token) in leases)
-        bought = ledger.export()
+        bought, standing = ledger.export(), ledger.standing()
     done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
     away = away_from(folder)
     return [
-        Annotator(name, waiting[name], done[name], name in away)
+        Annotator(
+            name,
+            waiting[name],
+            done[name],
+            name in away,
+            standing[name].event if name in standing else "",
+        )
         for name in annotators_of(spec.settings.annotators)
     ]
+
+
+def left_out(folder: RunFolder) -> tuple[int, int | None]:
+    """Items with answers set aside alone, and micro-units of one more label of each, if priced."""
+    spec = spec_of_people(folder)
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        items = len(ledger.left_out("train")) + len(ledger.left_out("audit"))
+    return items, None if spec.budget.money is None else items * spec.budget.price
+
+
+def decide(
+    folder: RunFolder, *, aside: Sequence[str] = (), keep: Sequence[str] = (), anew: bool = False
+) -> int:
+    """Set the answers of annotators aside, or keep them; the number of rows freed.
+
+    Args:
+        folder: the run's.
+        aside: annotators none of whose answers is learnt; they get no rows.
+        keep: annotators whose answers are learnt again.
+        anew: buy one more label of each item that has answers set aside alone.
+
+    Raises:
+        RunError: an annotator is unknown, or nobody would be left to answer.
+        LedgerError: the budget does not allow to buy anew.
+    """
+    with folder.locked():
+        spec = complete(spec_of_people(folder))
+        _expect_known(spec, [*aside, *keep])
+        with Ledger.open(folder.ledger) as ledger:
+            gone = (ledger.set_aside | set(aside)) - set(keep) | away_from(folder)
+            if aside and gone >= set(annotators_of(spec.settings.annotators)):
+                raise RunError(
+                    "expected an annotator left to answer, got all set aside or away: call one"
+                    " back with --back, or add one with `stacksl change --add-annotator`"
+                )
+            reopen(folder)  # first: a finished run that is killed here is finished again
+            leases = _leases(ledger, set(), False, aside)
+            with ledger.together():
+                for event, names in (("set_aside", aside), ("kept", keep)):
+                    for name in names:
+                        ledger.stand(event, name, {})
+                second = _second(ledger, leases)
+                ledger.free(leases, [lease for lease in second if lease.purpose != "audit"])
+                if anew:
+                    ledger.reserve(ledger.left_out("train"), "train")
+                    ledger.reserve(ledger.left_out("audit"), "audit")
+    return len(leases)
 
 
 def free_rows(
@@ -90,7 +148,7 @@ def free_rows(
             if away or back:
                 _note_away(folder, absent)
             dropped = leases if drop else _second(ledger, leases) if away else []
-            ledger.free(leases, [lease for lease in dropped if lease.purpose != "audit"])
+            ledger.free(leases, [lease for lease in dropped if lease.purpose not in MEASURING])
     return len(leases)
 
 

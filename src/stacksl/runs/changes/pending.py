@@ -13,8 +13,8 @@ from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.items.identity import records_of
-from stacksl.runs.items.roles import asked_by_audit, corpus_of, current_order, new_owned, next_terms
-from stacksl.runs.items.sources import CLASSES
+from stacksl.runs.items.reading import CLASSES
+from stacksl.runs.items.roles import corpus_of, current_order, measuring_rows, new_owned, next_terms
 from stacksl.runs.spec import PENDING, RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -33,7 +33,7 @@ def complete(spec: RunSpec) -> RunSpec:
         write_atomic(spec.folder.path / CLASSES, text)
     with Ledger.open(spec.folder.ledger) as ledger:
         record(spec, ledger)
-    _reopen(spec.folder)
+    reopen(spec.folder)
     table = spec.folder.resolved()
     rest = {name: value for name, value in table.items() if not name.startswith(PENDING)}
     spec.folder.write_resolved(rest)
@@ -52,8 +52,8 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
         again = answered_none(ledger, adding=_classes(spec) > before) if spec.reopen else []
         _add_classes(spec, ledger, before)
         for each in hits:
-            ledger.correct(each.item, each.index, each.labeler, slot=each.slot)
-        if owned := new_owned(spec, ledger, asked_by_audit(corpus, audited)):
+            ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
+        if owned := new_owned(spec, ledger, measuring_rows(corpus, ledger)):
             ledger.own(owned, "owned")
         next_terms(spec, ledger, order, audited, first=len(corpus.began))
         mapped = {each.item for each in hits if each.purpose == "train"}
@@ -78,7 +78,7 @@ def _add_classes(spec: RunSpec, ledger: Ledger, before: int) -> None:
         ledger.add_class((spec.dataset.classes or ())[size - 1], size)
 
 
-def _reopen(folder: RunFolder) -> None:
+def reopen(folder: RunFolder) -> None:
     """Mark a finished run as stopped, so that it can be resumed; its other facts are kept."""
     state = folder.read_state()
     if state.pop("state") == "finished":

@@ -21,9 +21,15 @@ CHUNK = 4096  # items scored at a time
 
 
 def unnamed(ledger: LedgerReader, kinds: Sequence[str] = ("none",)) -> list[str]:
-    """Training items with an answer of one of the `kinds` and no answer that names a candidate."""
+    """Training items with an answer of one of the `kinds` and no answer that names a candidate.
+
+    Answers that are set aside do not count.
+    """
+    aside = ledger.set_aside
     answered = [
-        row for row in ledger.export() if row["state"] == "answered" and row["purpose"] == "train"
+        row
+        for row in ledger.export()
+        if row["state"] == "answered" and row["purpose"] == "train" and row["labeler"] not in aside
     ]
     named = {row["item"] for row in answered if row["said"] == "label"}
     found = dict.fromkeys(str(row["item"]) for row in answered if row["said"] in kinds)

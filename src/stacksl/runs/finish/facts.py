@@ -56,8 +56,12 @@ def facts_of(
     features: FeatureMap,
     tested: Tested,
     state: Mapping[str, Any],
+    compared: str = "",
 ) -> f.Facts:
-    """The facts of a run; `tested` has the results of its test file and its audit, if any."""
+    """The facts of a run; `tested` has the results of its test file and its audit, if any.
+
+    `compared` is a sentence on random labels.
+    """
     seen = Rounds.read(game.ledger.rows(), game.corpus.row)
     language = (
         language_facts(spec, game.ledger, features, tested, state)
@@ -75,7 +79,7 @@ def facts_of(
         method=_method(spec, game, features),
         interruptions=tuple(state["interruptions"]),
         test=test_fact(spec.test, tested.evaluation),
-        audit=audit_fact(tested.audited),
+        audit=audit_fact(tested.audited, tested.audited_now),
         asking=replace(
             asking_of(game.ledger, seen.changes, seen.added, priced=spec.budget.money is not None),
             abstaining=words_on_threshold(
@@ -103,6 +107,7 @@ def facts_of(
         ),
         fingerprints=_fingerprints(game, features),
         warnings=tuple(state["warnings"]),
+        plan=tuple(filter(None, (state.get("stopped"), compared))),
         language=language,
     )
 
@@ -130,6 +135,7 @@ def _data(spec: RunSpec) -> f.DataCard:
 
 def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     ledger = game.ledger
+    progress = len(ledger.bought("progress"))
     priced = spec.budget.money is not None
     owned = _owned(game.examples)
     items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
@@ -145,7 +151,8 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
         owned=owned,
-        audit=ledger.spent - ledger.asked,
+        audit=ledger.spent - ledger.asked - progress,
+        progress=progress,
         released=seen.released,
         open=len(ledger.open_purchases()),
     )
@@ -287,8 +294,8 @@ def test_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResult
     )
 
 
-def audit_fact(audited: Audited | None) -> AuditResult | None:
-    """The final model on the audit."""
+def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResult | None:
+    """The final model on the audit, and `now` with corrections made since it was shown."""
     if audited is None:
         return None
     low, high = audited.interval
@@ -303,6 +310,8 @@ def audit_fact(audited: Audited | None) -> AuditResult | None:
         worst=audited.worst,
         best=audited.best,
         passed_over=audited.passed_over,
+        accuracy_now=None if now is None else now.accuracy,
+        interval_now=None if now is None else now.interval,
     )
 
 

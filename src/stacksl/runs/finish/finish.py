@@ -23,12 +23,14 @@ from stacksl.models.linear import Model
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
+from stacksl.runs.finish.forecasting import compared_with_random
 from stacksl.runs.finish.label_set import label_set
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.folder import RunFolder, read_facts
 from stacksl.runs.storage.state import now
 from stacksl.runs.storage.tables import write_metrics, write_rounds
@@ -77,19 +79,30 @@ def finish(
         ids = [game.corpus.ids[row] for row in audit.rows]
         policies = dict(zip(ids, outcome.policies(spec, game, features, audit.rows), strict=True))
         forgotten = {game.corpus.ids[row] for row in spec.sources.forgotten}  # have no features
-        answers = {item: said for item, said in audit.answers.items() if item not in forgotten}
-        found = judge_audit(policies, answers, passed_over=audit.passed_over)
-        tested = replace(tested, audited=found)
+        judged = [
+            judge_audit(
+                policies,
+                {item: said for item, said in answers.items() if item not in forgotten},
+                passed_over=audit.passed_over,
+            )
+            for answers in (audit.answers, audit.now)
+        ]
+        since = judged[1] if audit.revised else None
+        tested = replace(tested, audited=judged[0], audited_now=since)
     report(Progress("report", 0, 1))
     write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
-    facts = facts_of(spec, game, features, tested, state)
-    softmax = label_set(spec, game, partial(outcome.policies, spec, game, features))
-    facts = replace(facts, label_set=softmax)
+    final = partial(outcome.policies, spec, game, features)
+    compared = compared_with_random(spec, game, audit, final)
+    facts = facts_of(spec, game, features, tested, state, compared)
+    facts = replace(facts, label_set=label_set(spec, game, final))
     if audit is not None:
         learnt = len(game.examples.bought)
-        facts = _continued(facts, _before(spec.folder), audit.number, learnt)
+        said = anchors(spec.folder).get("facts.json")
+        later = () if said is None else game.ledger.rows(said.count)
+        revised = any(row.event == "relabelled" for row in later)
+        facts = _continued(facts, _before(spec.folder), audit.number, learnt, revised=revised)
     write_atomic(spec.folder.path / "facts.json", facts.to_json())
     write_pages(spec.folder)
     if facts.audit is not None and facts.audit.trained_on:
@@ -104,7 +117,9 @@ def _before(folder: RunFolder) -> Facts | None:
     return read_facts(folder)
 
 
-def _continued(facts: Facts, before: Facts | None, number: int, learnt: int) -> Facts:
+def _continued(
+    facts: Facts, before: Facts | None, number: int, learnt: int, *, revised: bool
+) -> Facts:
     """The facts with the audit's number, whether it was shown, and whether it was trained on.
 
     Its labels stay in the final head until something else is learnt.
@@ -113,7 +128,7 @@ def _continued(facts: Facts, before: Facts | None, number: int, learnt: int) -> 
     audit = replace(facts.audit, number=number, learnt=learnt, shown_at=learnt)
     old = None if before is None else before.audit
     if before is not None and old is not None and old.number == number:
-        same = old.learnt == learnt and _made_of(before) == _made_of(facts)
+        same = old.learnt == learnt and _made_of(before) == _made_of(facts) and not revised
         audit = replace(
             audit,
             shown_before=old.shown_before or not same,

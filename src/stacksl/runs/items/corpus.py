@@ -25,6 +25,8 @@ class Role(IntEnum):
     """Has the text of an owned item, so that its label is known."""
     ERASED = 4
     """Was forgotten: it keeps its row, but its text and features were erased."""
+    PROGRESS = 5
+    """Measures the model while the run goes on; its answer is never learnt."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +39,8 @@ class Corpus:
             when its role changes.
         roles: (n,) the `Role` of each item.
         began: the order at the start of the run, which fixed the horizon and the gate's start.
-        drawn: the rows of the first audit, in the order drawn.
+        drawn: the rows of the first audit, in the order drawn; `sampled` those of the progress
+            sample.
         ids: of all items; `row` is the inverse, from an id to its row.
     """
 
@@ -46,6 +49,7 @@ class Corpus:
     roles: NDArray[np.int8]
     began: Sequence[int] = ()
     drawn: Sequence[int] = ()
+    sampled: Sequence[int] = ()
     ids: Sequence[str] = field(init=False)
     row: Mapping[str, int] = field(init=False)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
 
@@ -18,6 +19,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.spec import RunSpec, content
 from stacksl.runs.storage.folder import RunFolder
+from stacksl.types import Item
 
 FILE_LABELERS = ("oracle", "noisy")  # their answers are those of the data file
 KEPT = "items.json"
@@ -28,8 +30,22 @@ def records_of(spec: RunSpec) -> list[ItemRecord]:
     """The items as the ledger records them, with the answers of labelers that read the file."""
     return [
         ItemRecord(item.id, content(item, answer), len(item.candidates))
-        for item, answer in spec.sources.as_begun(_answers(spec))
+        for item, answer in _recorded(spec)
     ]
+
+
+def _recorded(spec: RunSpec) -> Iterator[tuple[Item, int | None]]:
+    """Each item and its answer; an answer of a bank, which many share, by its hash."""
+    short: dict[str, str] = {}
+    for item, answer in spec.sources.as_begun(_answers(spec)):
+        if spec.settings.bank is None:
+            yield item, answer
+            continue
+        for text in item.candidates:
+            if text not in short:
+                encoded = text.encode("utf-8", "surrogatepass")
+                short[text] = blake2b(encoded, digest_size=16).hexdigest()
+        yield replace(item, candidates=tuple(short[text] for text in item.candidates)), answer
 
 
 def _answers(spec: RunSpec) -> Mapping[str, int]:
@@ -76,7 +92,7 @@ def _seal(spec: RunSpec, ledger: Ledger, salt: str) -> dict[str, str]:
     classes = spec.sources.began or spec.dataset.classes  # once, where all items share them
     lines = (
         repr((item.id, item.prompt, item.candidates != classes and item.candidates, answer))
-        for item, answer in spec.sources.as_begun(_answers(spec))
+        for item, answer in _recorded(spec)
     )
     whole.update(repr(classes).encode())
     while part := list(islice(lines, _AT_ONCE)):

@@ -12,11 +12,13 @@ from stacksl.data import Dataset, overlap, read, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError
-from stacksl.runs.items.sources import Reading
+from stacksl.runs.items.reading import Reading
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
 LETTERS = 26
+TEXTS = "texts"  # the format of texts and frames, which are treated as a file would be
+_PATHS = ("bank", "classes", "owned", "ask_dir", "label_template")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
     "model": "sample",
@@ -92,10 +94,7 @@ def within(dataset: Dataset, most: int) -> Dataset:
 
 def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
-    named = {
-        name: getattr(resolved.settings, name)
-        for name in ("classes", "owned", "ask_dir", "label_template")
-    }
+    named = {name: getattr(resolved.settings, name) for name in _PATHS}
     whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
     settings = resolved.settings.model_copy(update=whole)
     return Resolved(settings, resolved.origin, resolved.preset)
@@ -146,7 +145,7 @@ def in_memory(
             raise DataError("a data frame has its answers in a column: give label_column=NAME")
         known = classes is not None
         found = read(table, columns=columns, classes=classes, lenient=known)
-        return replace(found, columns={}, format="memory")
+        return replace(found, columns={}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(type(items).__name__))
     listed = tuple(items)
@@ -247,7 +246,7 @@ def of_texts(
         label = known[row - 1] if known else None
         if label is not None:
             gold[items[-1].id] = _index_of(label, place, row)
-    return Dataset("items", "memory", tuple(items), gold, names)
+    return Dataset("items", TEXTS, tuple(items), gold, names)
 
 
 def _index_of(label: object, place: Mapping[str, int], row: int) -> int:

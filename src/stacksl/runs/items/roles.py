@@ -7,6 +7,9 @@ whether it was taken, so that an interrupted or changed run takes only those tha
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from typing import Literal
+
+import numpy as np
 
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
@@ -26,14 +29,18 @@ def corpus_of(spec: RunSpec) -> Corpus:
     """
     settings, first = spec.settings, len(spec.sources.pool.items)
     held = spec.sources.aside_at_first
-    drawn = draw(first, spec.audit, settings.seed, frozenset(row for row in held if row < first))
+    taken = frozenset(row for row in held if row < first)
+    drawn = draw(first, spec.audit, settings.seed, taken)
+    sampled = draw(first, spec.progress, settings.seed, taken | set(drawn), what="progress")
     corpus = Corpus.of(spec.dataset.items)
     corpus.assign(Role.DUPLICATE, held)
     corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.sources.owned))
     corpus.assign(Role.AUDIT, drawn)
+    corpus.assign(Role.PROGRESS, sampled)
     aside = corpus.aside()
     began = [row for row in order_of(settings.order, settings.seed, first) if row not in aside]
-    corpus.began, corpus.drawn, corpus.order = began, drawn, _everything(spec, began)
+    corpus.began, corpus.drawn, corpus.sampled = began, drawn, sampled
+    corpus.order = _everything(spec, began)
     return corpus
 
 
@@ -54,42 +61,59 @@ def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
 
 
 def assign_roles(spec: RunSpec, game: Game) -> None:
-    """Learn the owned labels, lease those of the audit, and give each item its role.
+    """Learn the owned labels, lease those that measure, and give each item its role.
 
-    The labels of the audit are reserved first, so that they cannot be spent on training.
+    The labels of progress sample and audit are reserved first, so that they cannot be spent on
+    training.
     """
     corpus, ledger, gone = game.corpus, game.ledger, spec.sources.forgotten
-    audited = set(ledger.bought("audit"))
-    new = new_owned(spec, ledger, asked_by_audit(corpus, audited))
+    new = new_owned(spec, ledger, measuring_rows(corpus, ledger))
     for decision, label in ledger.own(new, "owned") if new else ():
         game.teach(decision, label)
-    if corpus.drawn and not audited:
-        drawn = [corpus.ids[row] for row in corpus.drawn if row not in gone]
-        audited = set(drawn)
-        ledger.reserve(drawn, "audit")
-    _lease_again(spec, game, audited)
+    reserved: dict[Role, set[str]] = {}
+    for role, purpose, rows in _measuring(corpus):
+        reserved[role] = set(ledger.bought(purpose))
+        if rows and not reserved[role]:
+            drawn = [corpus.ids[row] for row in rows if row not in gone]
+            reserved[role] = set(drawn)
+            ledger.reserve(drawn, purpose)
+    _lease_again(spec, game, set().union(*reserved.values()))
     order = current_order(spec, ledger, corpus)
-    measuring = frozenset(corpus.row[item] for item in audited)
     corpus.assign(Role.DUPLICATE, spec.sources.aside - corpus.aside())
     corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
-    corpus.assign(Role.AUDIT, measuring)
+    for role, items in reserved.items():
+        corpus.assign(role, (corpus.row[item] for item in items))
+    measuring = frozenset(np.flatnonzero(np.isin(corpus.roles, list(reserved))).tolist())
     corpus.assign(Role.ERASED, gone)
     passed = measuring | {row for row in gone if not ledger.seen(corpus.ids[row])}
     corpus.order = [row for row in order if row not in passed]
 
 
-def asked_by_audit(corpus: Corpus, audited: Set[str]) -> set[int]:
-    """The rows of the audit: those `audited` before, else those drawn for it."""
-    return {corpus.row[item] for item in audited} or set(corpus.drawn)
+def _measuring(
+    corpus: Corpus,
+) -> tuple[tuple[Role, Literal["audit", "progress"], Sequence[int]], ...]:
+    """Role, purpose and rows drawn of what measures; people get the progress sample first."""
+    return (
+        (Role.PROGRESS, "progress", corpus.sampled),
+        (Role.AUDIT, "audit", corpus.drawn),
+    )
 
 
-def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
-    """Owned labels not learnt yet, without those of items that the audit measures."""
+def measuring_rows(corpus: Corpus, ledger: LedgerReader) -> set[int]:
+    """The rows of audit and progress sample: those reserved before, else those drawn for it."""
+    found: set[int] = set()
+    for _, purpose, rows in _measuring(corpus):
+        found |= {corpus.row[item] for item in ledger.bought(purpose)} or set(rows)
+    return found
+
+
+def new_owned(spec: RunSpec, ledger: Ledger, measuring: Set[int]) -> list[tuple[str, int]]:
+    """Owned labels not learnt yet, without those of items that measure."""
     if not spec.sources.owned:
         return []
     known = set(ledger.bought("owned"))
     items = {item.id: item for item in spec.dataset.items}
-    audited = (spec.dataset.items[row] for row in audit)
+    audited = (spec.dataset.items[row] for row in measuring)
     asked = {(item.prompt, item.candidates) for item in audited}
     return [
         (name, label)
@@ -104,7 +128,7 @@ def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
     for bought in game.ledger.export():
         item = str(bought["item"])
         if item in audited - gone and bought["state"] == "released":
-            game.ledger.lease(item)
+            game.ledger.lease(item, slot=int(str(bought["slot"])))
 
 
 def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
@@ -189,7 +213,7 @@ def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) ->
         done = {ids[row] for row in order if ledger.seen(ids[row])}
     else:
         done = set(ledger.bought())
-    done |= audited
+    done |= audited | set(ledger.bought("progress"))
     return [row for row in order if row not in aside and ids[row] not in done]
 
 
@@ -204,10 +228,13 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
     if not number or not leased:
         return None
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
-    said = {item: (answer.said, answer.index) for item, answer in game.ledger.audited().items()}
+    said, now = (
+        {item: (each.said, each.index) for item, each in game.ledger.audited(now=later).items()}
+        for later in (False, True)
+    )
     rest = len(spec.dataset.items) - len(spec.sources.aside)
     passed_over = 0.0 if number == 1 else _before(game.ledger, items[0]) / rest
-    return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number)
+    return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number, now)
 
 
 def _before(ledger: LedgerReader, item: str) -> int:

@@ -7,18 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, starmap
-from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
-from stacksl.data import Classes, Dataset, read, read_classes, sample
+from stacksl.data import Classes, Dataset, sample
 from stacksl.errors import DataError
+from stacksl.labelers.oracle import NONE
+from stacksl.runs.items.reading import Kept, load_owned, load_test, read_first, read_like
 from stacksl.runs.settings.fields import Settings
-from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 
 SAMPLE = "sample"  # names the built-in sample as data
 QUESTIONS = "questions"  # names the questions of the sample language model as data
-CLASSES = "classes.csv"  # in a run's folder: the classes given to it, and those added since
 ROW = re.compile(r"row-\d+")  # the id of an item without one in its file
 OWNED = "owned/"  # prefix of the ids of owned items
 
@@ -171,6 +170,11 @@ class Sources:
         return self.rows[self.start - 1].stop
 
     @property
+    def told(self) -> dict[str, int]:
+        """The answers of a labeler that reads the file; `NONE` where no candidate is right."""
+        return {**self.dataset.answers, **dict.fromkeys(self.dataset.unknown, NONE)}
+
+    @property
     def sizes(self) -> dict[str, int]:
         """K of each item whose label may be bought: neither owned nor forgotten."""
         return {
@@ -240,20 +244,22 @@ def load(
     columns: Mapping[str, str] | None = None,
     classes: Classes | None = None,
     warn: bool = True,
+    kept: Kept | None = None,
 ) -> Sources:
     """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples.
 
-    The data are checked for oddities with `warn` alone: a resumed run has those warnings already.
+    The data are checked for oddities with `warn` alone: a resumed run has those warnings already,
+    and has `kept` what its prompts retrieved from a bank.
     """
     held: Dataset | None = None
     if source in (SAMPLE, QUESTIONS):
         dataset, own = sample() if source == SAMPLE else _questions()
         held = own if test == source else None
     else:
-        dataset = _read(source, settings, columns, classes, warn)
+        dataset = read_first(source, settings, columns, classes, warn, kept)
     if test is not None and held is None:
-        held = load_test(test, dataset, settings)
-    owned = load_owned(settings.owned, dataset, settings)
+        held = load_test(test, dataset, settings, kept)
+    owned = load_owned(settings.owned, dataset, settings, kept)
     return Sources.of(dataset, held, owned, () if classes is None else classes.descriptions)
 
 
@@ -271,130 +277,16 @@ def with_more(sources: Sources, more: More, settings: Settings) -> Sources:
         DataError: the file cannot be read as the first one was, an id is taken already, or no row
             has a label where it should.
     """
+    if settings.bank is not None:
+        raise DataError("a run over a bank takes no more items: start a new run with all of them")
     if more.kind == "owned":
         owned = load_owned(more.path, sources.pool, settings)
         return sources if owned is None else sources.with_owned(owned)
-    found = _like(more.path, sources.pool, settings, "file of more items")
+    found = read_like(more.path, sources.pool, settings, "file of more items")
     return sources.with_items(found)
-
-
-def _read(
-    source: str,
-    settings: Settings,
-    columns: Mapping[str, str] | None,
-    classes: Classes | None,
-    warn: bool,
-) -> Dataset:
-    wanted = dict(columns or {})
-    if settings.prompt_column:
-        wanted["prompt"] = settings.prompt_column
-    if settings.label_column:
-        wanted["label"] = settings.label_column
-    return read(
-        source,
-        format=settings.format,
-        columns=wanted or None,
-        classes=None if classes is None else classes.names,
-        max_candidates=settings.max_candidates,
-        seed=settings.seed,
-        strict=settings.strict,
-        warn=warn,
-    )
-
-
-def load_test(source: str, train: Dataset, settings: Settings) -> Dataset:
-    """The test file, read as the training file was.
-
-    Raises:
-        DataError: a row has no answer.
-    """
-    test = _like(source, train, settings, "test file")
-    if test.unlabelled:
-        raise DataError(
-            f"the test file {Path(source).name} should have an answer in every row, but"
-            f" {test.unlabelled} of {len(test.items)} have none: label them or leave them out"
-        )
-    return test
-
-
-def load_owned(source: str | None, train: Dataset, settings: Settings) -> Dataset | None:
-    """Owned items, read as `train` was; rows without a label are left out.
-
-    Raises:
-        DataError: no row has a label, or one is outside the classes of `train`.
-    """
-    if source is None:
-        return None
-    owned = _like(source, train, settings, "file of owned labels")
-    if owned.unknown:
-        raise DataError(
-            f"{len(owned.unknown)} rows of the file of owned labels {Path(source).name} have a"
-            f" class that is none of the {len(train.classes or ())} of the data: correct them, or"
-            " name those classes with --classes"
-        )
-    if not owned.answers:
-        raise DataError(f"no row of the file of owned labels {Path(source).name} has a label")
-    held = tuple(item for item in owned.items if item.id in owned.answers)
-    return replace(owned, items=held)
-
-
-def given_classes(folder: RunFolder | None, settings: Settings) -> Classes | None:
-    """The classes given to a run: from its own folder, else from its settings."""
-    if folder is not None and (folder.path / CLASSES).is_file():
-        return read_classes(folder.path / CLASSES)
-    return None if settings.classes is None else read_classes(settings.classes)
-
-
-def _like(path: str, train: Dataset, settings: Settings, what: str) -> Dataset:
-    try:
-        return read(
-            path,
-            format=settings.format,
-            columns=dict(train.columns) or None,
-            classes=train.classes,
-            max_candidates=settings.max_candidates,
-            seed=settings.seed,
-            lenient=True,
-        )
-    except DataError as fault:
-        raise DataError(f"in the {what} {Path(path).name}: {fault}") from None
 
 
 def _questions() -> tuple[Dataset, Dataset]:
     from stacksl.lm.sample.questions import questions
 
     return questions()
-
-
-class Reading(Protocol):
-    """How a model reads files: its fixed classes, if any, and the columns."""
-
-    @property
-    def classes(self) -> tuple[str, ...] | None:
-        """The fixed label set."""
-
-    @property
-    def columns(self) -> Mapping[str, str]:
-        """Role to column."""
-
-
-def read_again(
-    folder: RunFolder, model: Reading, path: str | Path, given: Mapping[str, str] | None = None
-) -> Dataset:
-    """A file to predict or evaluate on, read as the run's data was except for what is `given`.
-
-    `given` may hold `format`, `prompt` and `label`.
-    """
-    table = folder.resolved()
-    other = dict(given or {})
-    form = other.pop("format", table.get("format"))
-    return read(
-        path,
-        format=form,
-        columns=other or None,
-        usual=model.columns,
-        classes=model.classes,
-        max_candidates=int(table["max_candidates"]),
-        seed=int(table["seed"]),
-        lenient=True,
-    )

@@ -46,6 +46,15 @@ def margins(
     return statistics, None if isinstance(block, PairBlock) else predicted
 
 
+def surest(head: Head, block: Block, rows: Sequence[int]) -> Array:
+    """The probability of the head's choice for each item, (n,)."""
+    found = [np.zeros(0)]
+    for start in range(0, len(rows), _AT_ONCE):
+        policies = head.probabilities(block.take(rows[start : start + _AT_ONCE]))
+        found.append(np.array([float(np.max(policy)) for policy in policies]))
+    return np.concatenate(found)
+
+
 def _margin(policy: Array) -> float:
     if len(policy) < 2:
         return float("-inf")

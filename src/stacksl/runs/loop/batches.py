@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stacksl.ledger.events import MEASURING
 from stacksl.ledger.queries import LedgerReader
 from stacksl.types import Decision
 
@@ -15,19 +16,19 @@ class Batches:
 
     Attributes:
         size: how many, in all.
-        audit_share: how many of them belong to the audit while it is open.
+        measuring: how many of them belong to audit and progress sample while those are open.
         overlap: how many of the first items bought are answered by two annotators.
     """
 
     size: int = 25
-    audit_share: int = 0
+    measuring: int = 0
     overlap: int = 0
 
     def room(self, ledger: LedgerReader) -> int:
         """How many training labels can be bought now, up to `size` open purchases."""
         leases = ledger.open_purchases()
-        audit = sum(lease.purpose == "audit" for lease in leases)
-        return self.size - (len(leases) - audit) - min(audit, self.audit_share)
+        measuring = sum(lease.purpose in MEASURING for lease in leases)
+        return self.size - (len(leases) - measuring) - min(measuring, self.measuring)
 
     def picks(self, ledger: LedgerReader) -> int:
         """How many items can be bought now: one for two annotators is two purchases."""

@@ -44,7 +44,7 @@ class Stream:
     def next(self, game: Game) -> list[Decision]:
         """The decision about the next item."""
         learner, order = game.learner, game.corpus.order
-        if learner.round >= len(order) or game.batches.room(game.ledger) <= 0:
+        if learner.round >= len(order) or game.batches.room(game.ledger) <= 0 or game.enough():
             return []
         row = order[learner.round]
         inputs = [game.examples.block[row]]
@@ -76,7 +76,7 @@ class Pool:
         """A batch of purchases, or certificates of unasked items where nothing is left to buy."""
         ledger = game.ledger
         count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked)
-        if count > 0 and (batch := self._best(game, count)):
+        if count > 0 and not game.enough() and (batch := self._best(game, count)):
             return batch
         return [] if ledger.open_purchases() else self._unasked(game)
 

@@ -17,14 +17,18 @@ class Examples:
         corpus: the items.
         block: the features of all items; a refit of a language model replaces them.
         bought: (row, label, choice before it was seen) of each label learnt, in that order; the
-            choice is −1 for an owned label, which had no round.
+            choice is −1 for an owned label, which had no round. One that is withdrawn and learnt
+            again comes last.
         shown: C_t at the purchase, by row, where it had not all candidates.
+        relabelled: how often a label was replaced or withdrawn.
     """
 
     corpus: Corpus
     block: Block
     bought: list[tuple[int, int, int]] = field(default_factory=list)
     shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    relabelled: int = 0
+    _choices: dict[int, int] = field(default_factory=dict)  # of withdrawn labels, by row
 
     def inputs(self, item: str) -> Inputs:
         """The current features of an item."""
@@ -37,9 +41,15 @@ class Examples:
         if len(decision.presented) < self.block[row].size:
             self.shown[row] = decision.presented
 
-    def correct(self, item: str, label: Label) -> None:
-        """Replace the label of an item by a corrected one, which later refits learn."""
+    def relabel(self, item: str, index: int | None) -> None:
+        """Replace the label of an item, which later refits learn; None withdraws it."""
         row = self.corpus.row[item]
-        for place, (bought, _, choice) in enumerate(self.bought):
-            if bought == row:
-                self.bought[place] = (row, label.index, choice)
+        place = next((n for n, (bought, _, _) in enumerate(self.bought) if bought == row), None)
+        if place is None:
+            if index is not None:
+                self.bought.append((row, index, self._choices.pop(row)))
+        elif index is None:
+            self._choices[row] = self.bought.pop(place)[2]
+        else:
+            self.bought[place] = (row, index, self.bought[place][2])
+        self.relabelled += 1

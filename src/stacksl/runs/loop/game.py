@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -33,6 +33,7 @@ class Game:
         trainer: refits the model during the run and at its end.
         batches: how many purchases may be open at a time.
         parts: of the user's own, by name: they learn what the learner learns.
+        enough: whether to stop buying before the budget is spent.
     """
 
     ledger: Ledger
@@ -42,6 +43,7 @@ class Game:
     trainer: Trainer
     batches: Batches = field(default_factory=Batches)
     parts: Mapping[str, Part] = field(default_factory=dict)
+    enough: Callable[[], bool] = bool  # false
 
     @property
     def corpus(self) -> Corpus:
@@ -64,6 +66,8 @@ class Game:
         """Learn from an answer, if its receipt has a label to learn."""
         if receipt.lesson is not None:
             self.teach(*receipt.lesson)
+        elif receipt.relabels:
+            self.examples.relabel(receipt.answer.item, receipt.answer.index)
 
     def teach(self, decision: Decision, label: Label) -> None:
         """Learn one label, at the current θ and with the current features.

@@ -21,7 +21,7 @@ from stacksl.core.scorers import Head
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
 from stacksl.features.epochs import Epochs
-from stacksl.ledger.events import Row
+from stacksl.ledger.events import MEASURING, Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import current_processes
@@ -299,7 +299,7 @@ class LanguageTrainer:
         base = np.zeros(len(before.phi), dtype=np.float64)
         places = [np.arange(before.offsets[r], before.offsets[r + 1]) for r in rows]
         where = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
-        phi[where], base[where] = fresh.phi, fresh.base
+        phi[where], base[where] = fresh.phi[:], fresh.base
         return PairBlock(phi, np.array(before.offsets), base)
 
     def _passed(self, item: str) -> bool:
@@ -331,12 +331,12 @@ class LanguageTrainer:
             prime(learner, examples.block, rest, learner.budget - asked)
 
     def _measuring(self, seq: int | None) -> set[int]:
-        """The rows of the audits reserved before row `seq` of the ledger, or of all audits."""
+        """The rows that measure, reserved before row `seq` of the ledger, or all of them."""
         found = set()
         for row in self.ledger.rows():
             if seq is not None and row.seq >= seq:
                 break
-            if row.event == "reserved" and row.purpose == "audit":
+            if row.event == "reserved" and row.purpose in MEASURING:
                 found.add(self.examples.corpus.row[str(row.item)])
         return found
 

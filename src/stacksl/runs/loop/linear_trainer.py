@@ -47,7 +47,8 @@ class LinearTrainer:
         at_end: whether the final model is a refitted head or the last online state.
         report: called with the progress of the last refit.
         kept: the file of the graph of neighbours; None if it is not kept.
-        head: the current head, after `count` refits, the last of them on `labels` labels.
+        head: the current head, after `count` refits, the last of them on `labels` labels, when
+            `relabelled` labels had been replaced or withdrawn.
         final: whether the last refit gave the final model.
         made_by: the kind of that model.
         tried: the cross-validated accuracy of each kind that it was chosen from.
@@ -65,6 +66,7 @@ class LinearTrainer:
     head: Head | None = None
     count: int = 0
     labels: int = 0
+    relabelled: int = 0
     final: bool = False
     made_by: Kind = "plain"
     tried: Mapping[Kind, float] = field(default_factory=dict)
@@ -78,7 +80,8 @@ class LinearTrainer:
     @property
     def _lags(self) -> bool:
         unnamed = self.names is not None and self.count == 0
-        return self.labels < len(self.examples.bought) or unnamed
+        revised = self.relabelled != self.examples.relabelled
+        return self.labels < len(self.examples.bought) or revised or unnamed
 
     def refit(self) -> bool:
         """Refit the head on the labels so far."""
@@ -140,7 +143,7 @@ class LinearTrainer:
             made = Made(self._on_the_way(scorer, bought, self._named(self.names)), "names")
         self.head, self.made_by, self.tried = made.head, made.made_by, made.tried
         self.count += 1
-        self.labels = len(bought)
+        self.labels, self.relabelled = len(bought), self.examples.relabelled
         self.final = tune
 
     def as_if(self, labels: int, untouched: Scorer) -> Head | None:
@@ -178,7 +181,7 @@ class LinearTrainer:
         head = {} if self.head is None else self.head.state()
         tried = [self.tried.get(kind, np.nan) for kind in KINDS]
         return {
-            COUNT: np.array([self.count, self.labels, self.final]),
+            COUNT: np.array([self.count, self.labels, self.final, self.relabelled]),
             MADE: np.array([float(KINDS.index(self.made_by)), *tried]),
             **{PREFIX + k: v for k, v in head.items()},
         }
@@ -186,7 +189,7 @@ class LinearTrainer:
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned."""
         self.count, self.labels = int(arrays[COUNT][0]), int(arrays[COUNT][1])
-        self.final = bool(arrays[COUNT][2])
+        self.final, self.relabelled = bool(arrays[COUNT][2]), int(arrays[COUNT][3])
         if MADE in arrays:  # a checkpoint from before names has none
             number, *tried = (float(value) for value in arrays[MADE])
             self.made_by = KINDS[int(number)]
@@ -213,7 +216,9 @@ class LinearTrainer:
         """Rows of items answered with no candidate: no label is spread to them."""
         row = self.examples.corpus.row
         said = [each for each in self.ledger.export() if each["state"] == "answered"]
-        return frozenset(row[str(each["item"])] for each in said if each["said"] != "label")
+        aside = self.ledger.set_aside
+        unnamed = [e for e in said if e["said"] != "label" and e["labeler"] not in aside]
+        return frozenset(row[str(each["item"])] for each in unnamed)
 
     def _whole(self) -> Source:
         """The data of final models."""

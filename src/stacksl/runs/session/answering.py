@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ class Received:
         disputed: answers that contradict an accepted one, or are too late: kept, not paid.
         empty: rows still without an answer.
         faults: a line for each cell that could not be read.
+        corrected: accepted answers that were replaced.
+        after_shown: answers of an audit, in all, that were corrected after it was shown; its
+            accuracy is by the answers before.
         predicted: how many labels the model had predicted, and the number of labels.
         status: of the run after them; see `status_of`.
     """
@@ -36,25 +39,36 @@ class Received:
     disputed: int = 0
     empty: int = 0
     faults: tuple[str, ...] = ()
+    corrected: int = 0
+    after_shown: int = 0
     predicted: tuple[int, int] = (0, 0)
     status: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
-def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received:
+def answer(
+    folder: RunFolder,
+    files: Sequence[Path],
+    report: Report,
+    correct: Callable[[], int] = lambda: 0,
+) -> Received:
     """Enter the answers in `files` and play the run until it waits again or has finished.
 
-    Cells that cannot be read are named, and all others are entered.
+    Cells that cannot be read are named, and all others are entered. `correct` is called first,
+    under the run's lock: it records corrections, and gives their number.
 
     Raises:
         RunError: the labels of the run are not from people, or a file is of another run.
         DataError: a file cannot be read; no answer of any file was entered.
     """
     _expect_people(folder)  # before the lock is waited for
-    with folder.locked(), Session.open(RunSpec.open(folder), report, held=True) as session:
-        assert isinstance(session.labeler, SheetLabeler)
-        sheets = session.labeler.read(files)
-        session.play()
-        receipts, status = session.receipts, status_of(folder, session.ledger)
+    with folder.locked():
+        corrected = correct()
+        with Session.open(RunSpec.open(folder), report, held=True) as session:
+            assert isinstance(session.labeler, SheetLabeler)
+            sheets = session.labeler.read(files)
+            session.play()
+            receipts, status = session.receipts, status_of(folder, session.ledger)
+            first, now = session.ledger.audited(), session.ledger.audited(now=True)
     outcomes = Counter(receipt.outcome for receipt in receipts)
     learnt = [receipt.lesson for receipt in receipts if receipt.lesson is not None]
     return Received(
@@ -63,6 +77,8 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         disputed=outcomes["late"] + outcomes["disputed"],
         empty=sheets.empty,
         faults=sheets.faults,
+        corrected=corrected,
+        after_shown=sum(now.get(item) != each for item, each in first.items()),
         predicted=(sum(d.choice == label.index for d, label in learnt), len(learnt)),
         status=status,
     )

@@ -29,6 +29,7 @@ from stacksl.labelers.sheets import (
     write_howto,
     write_sheet,
 )
+from stacksl.ledger.events import MEASURING
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
 from stacksl.runs.settings.budget import Prices, parse_prices
@@ -142,10 +143,9 @@ class SheetLabeler:
         return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
 
     def _due(self, fresh: Sequence[Request], waiting: int) -> list[Request]:
-        """The requests to assign now, up to the batch: training labels, then the audit."""
-        train = [p for p in fresh if p.purpose != "audit"]
-        audit = [p for p in fresh if p.purpose == "audit"]
-        return [*train, *audit][: max(0, self.settings.batch - waiting)]
+        """The requests to assign now, up to the batch: training labels, then what measures."""
+        ordered = sorted(fresh, key=lambda each: each.purpose in MEASURING)
+        return ordered[: max(0, self.settings.batch - waiting)]
 
     def _assign(
         self, due: Sequence[Request], known: Sequence[Handed], waiting: Sequence[Handed]

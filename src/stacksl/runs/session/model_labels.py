@@ -32,8 +32,8 @@ def asks_model(settings: Settings) -> bool:
     return settings.labeler.partition(":")[0] == OPENAI
 
 
-def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> tuple[Resolved, list[str]]:
-    """The settings of a run whose labels come from a model, and warnings; others unchanged.
+def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
+    """The settings of a run whose labels come from a model; others are unchanged.
 
     Such a run has no audit: its answers would measure agreement with the model alone. Where tokens
     have prices, the price of a label is what two of the dearest calls cost, unless it was given.
@@ -43,10 +43,7 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> tuple[Resolv
     """
     settings = resolved.settings
     if not asks_model(settings):
-        return resolved, []
-    warnings = []
-    if not is_loopback(str(settings.url)) and urlsplit(str(settings.url)).scheme == "http":
-        warnings.append(f"texts and key go to {settings.url} unencrypted: give an https address")
+        return resolved
     layer: dict[str, Any] = {"audit": 0}
     asked = questions(settings)
     dearest = max((asked.dearest(item.prompt, item.candidates) for item in items), default=0)
@@ -57,7 +54,7 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> tuple[Resolv
                 f"one call about the longest item may cost {money(dearest)}, above the price of a"
                 f" label of {settings.price}: give a --price of at least {money(dearest)}"
             )
-    return resolved.with_defaults(layer, "labeler"), warnings
+    return resolved.with_defaults(layer, "labeler")
 
 
 def questions(settings: Settings, template: str | None = None) -> Questions:
@@ -104,8 +101,9 @@ def expect_consent(spec: RunSpec) -> None:
 
 def consent(settings: Settings) -> str:
     """What is sent where: the fields, the model and the host."""
-    model, host = settings.labeler.partition(":")[2], address(str(settings.url))
-    return f"prompts and options to the model '{model}' at {host}"
+    model, url = settings.labeler.partition(":")[2], address(str(settings.url))
+    plain = urlsplit(url).scheme == "http" and not is_loopback(url)
+    return f"prompts and options to the model '{model}' at {url}{' (unencrypted)' * plain}"
 
 
 def chat_labeler(spec: RunSpec) -> ChatLabeler:

@@ -1,6 +1,6 @@
 """Replay: the learner is rebuilt by applying the ledger's rows in their order.
 
-Rows of `round`, `learnt`, `refit` and `refreshed` change the learner, `corrected` changes what
+Rows of `round`, `learnt`, `refit` and `refreshed` change the learner, `relabelled` changes what
 refits learn from, `budget` and `class_added` change budget, horizon and classes. Answers of an
 audit and answers that name no candidate have no `learnt` row. Each decision of a stream is computed
 again and compared with its row; rounds that need a forgotten item are noted as unreplayable.
@@ -41,7 +41,6 @@ def replay(
     asked, effects = 0, 0
     unreplayable = UnreplayableRounds() if unreplayable is None else unreplayable
     certificates: dict[str, Decision] = {}
-    taught: dict[str | None, int | None] = {}  # item to the slot whose answer was learnt
     for row in rows:
         asked += row.charge if row.purpose == "train" else 0
         if row.event == "round":
@@ -54,7 +53,6 @@ def replay(
             certificates[str(row.item)] = row.decision()
         elif row.event == "learnt":
             decision = certificates[str(row.item)]
-            taught[row.item] = row.slot
             if row.forgotten:  # its features were erased, and no refit learns from it again
                 unreplayable.lost |= row.seq > after
             elif row.seq > after:
@@ -62,8 +60,8 @@ def replay(
                 effects += 1
             else:
                 game.examples.record(decision, row.label())
-        elif row.event == "corrected" and taught.get(row.item) == row.slot:
-            game.examples.correct(str(row.item), row.label())
+        elif row.event == "relabelled" and not row.forgotten:
+            game.examples.relabel(str(row.item), row.payload.get("index"))
         elif row.event in ("refit", "refreshed", "class_added"):
             game.trainer.replay(row, after)
             effects += row.event != "class_added" and row.seq > after

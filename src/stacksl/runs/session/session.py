@@ -26,11 +26,14 @@ from stacksl.ledger.purchases import Receipt
 from stacksl.runs.changes.added_classes import learn_named, widen_to
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.finish.finish import finish, refit_with_audit
+from stacksl.runs.finish.forecasting import Forecaster
 from stacksl.runs.items.roles import assign_roles, corpus_of, measured
 from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
+from stacksl.runs.session.assignment import SheetLabeler
+from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.replay import replay
 from stacksl.runs.session.setup import (
     batches_of,
@@ -99,6 +102,7 @@ class Session(Game):
         report: called with the progress, at most ten times a second.
         record: writes `state.json`; None once the session was played.
         receipts: of the answers that had arrived when `play` began.
+        forecaster: of the accuracy, once it was played.
     """
 
     spec: RunSpec
@@ -106,6 +110,7 @@ class Session(Game):
     report: Report = silent
     record: Record | None = None
     receipts: list[Receipt] = field(default_factory=list)
+    forecaster: Forecaster | None = None
     _parts: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
@@ -199,7 +204,7 @@ class Session(Game):
             labeler=labeler,
             examples=examples,
             trainer=trainer_of(spec, examples, learner, ledger, features, report),
-            batches=batches_of(spec),
+            batches=batches_of(spec, ledger),
             parts=make_parts(spec.settings.parts),
             features=features,
             report=report,
@@ -238,8 +243,12 @@ class Session(Game):
             waiting = self._wait() if self.ledger.open_purchases() else None
             if isinstance(self.labeler, ChatLabeler):
                 record.warn(self.labeler.warnings)
+            assert self.forecaster is not None
+            record.facts["plan"] = self.forecaster.facts()
+            record.facts["stopped"] = self.forecaster.stopped
             if waiting is None:
                 self.trainer.finish()
+                self.ledger.show_audit()
             # It names the ledger's last row, so that `verify` detects rows that are missing.
             checkpoint(self.spec.folder, self)
             if waiting is not None:
@@ -260,8 +269,12 @@ class Session(Game):
         for receipt in self.receipts:
             self.learn(receipt)
         learn_named(self.spec, self)
+        if isinstance(self.labeler, SheetLabeler):
+            self.labeler.away |= hold_back(self)
         settings = self.spec.settings
         watch = Watch(self.spec.folder, settings.checkpoint_every, self, self.report)
+        self.forecaster = Forecaster(self.spec, self)
+        self.enough = self.forecaster.enough
         chooser = make_chooser(
             settings.mode,
             seed=settings.seed,

@@ -10,16 +10,18 @@ from pathlib import Path
 from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.errors import LedgerError, RunError
-from stacksl.features import FeatureMap, GivenFeatures, make_features
+from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
 from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
 from stacksl.files.private import make_private
 from stacksl.labelers.protocol import Labeler
 from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.identity import expect_same_items, records_of, seal
+from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
 from stacksl.runs.loop.examples import Examples
@@ -28,9 +30,17 @@ from stacksl.runs.loop.language_trainer import LanguageTrainer, changed_facts, l
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, silent, throttled
 from stacksl.runs.loop.trainer import Trainer
-from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of, ask_folder, away_from
+from stacksl.runs.session.assignment import (
+    FILE,
+    SheetLabeler,
+    annotators_of,
+    ask_folder,
+    away_from,
+    expect_free,
+)
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.model_labels import asks_model, chat_labeler
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.tombstones import Tombstones
@@ -41,17 +51,18 @@ def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learne
     known, settings = Tombstones.read(spec.folder), spec.settings
     if known is not None and known.gate_scale is not None:
         settings = settings.model_copy(update={"gate_scale": known.gate_scale})
-    labels = spec.budget.labels - spec.audit
+    labels = spec.budget.labels - spec.audit - spec.progress
     learner, warnings = build_learner(settings, block, corpus.began, labels)
     if known is not None and known.gate_state is not None:
         learner.gate_state = known.gate_state
     return learner, warnings
 
 
-def batches_of(spec: RunSpec) -> Batches:
+def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     """How many purchases of a run may be open at a time."""
-    share = -(-spec.settings.batch * spec.audit // spec.budget.labels)  # of a batch, rounded up
-    known, away = annotators_of(spec.settings.annotators), away_from(spec.folder)
+    measuring = spec.audit + spec.progress
+    share = -(-spec.settings.batch * measuring // spec.budget.labels)  # of a batch, rounded up
+    known, away = annotators_of(spec.settings.annotators), _without_rows(spec, ledger)
     several = len(known) - len(away) > 1  # a row needs two annotators who are present
     return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)
 
@@ -87,9 +98,9 @@ def feature_map(spec: RunSpec) -> FeatureMap:
     """The feature map of a run: the one that its settings name, or its language model."""
     if spec.settings.adapts:
         return language_model(spec)
-    return make_features(
-        spec.settings.features, classes=spec.dataset.classes, seed=spec.settings.seed
-    )
+    settings, classes = spec.settings, spec.dataset.classes
+    cosine = 0.0 if settings.bank is None else BANK
+    return make_features(settings.features, classes=classes, seed=settings.seed, cosine=cosine)
 
 
 def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
@@ -204,6 +215,26 @@ def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
     return ledger
 
 
+def _without_rows(spec: RunSpec, ledger: LedgerReader) -> frozenset[str]:
+    """The annotators who get no new rows: those away, held or set aside."""
+    barred = (name for name, row in ledger.standing().items() if row.event != "kept")
+    return away_from(spec.folder) | frozenset(barred)
+
+
+def check_labeler(settings: Settings, sources: Sources) -> None:
+    """Check that the labeler of a new run can answer its items.
+
+    Raises:
+        SettingsError, LabelerError, DataError: it cannot.
+    """
+    if settings.labeler == FILE:
+        expect_free(settings)
+    elif not asks_model(settings):
+        make_labeler(
+            settings.labeler, answers=sources.told, sizes=sources.sizes, seed=settings.seed
+        )
+
+
 def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
     """The labeler that the settings name."""
     if spec.settings.labeler == FILE:
@@ -212,7 +243,7 @@ def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
         return chat_labeler(spec)
     return make_labeler(
         spec.settings.labeler,
-        answers=spec.dataset.answers,
+        answers=spec.sources.told,
         sizes=spec.sources.sizes,
         seed=spec.settings.seed,
     )
@@ -224,6 +255,6 @@ def sheet_labeler(spec: RunSpec, ledger: Ledger) -> SheetLabeler:
     row = {item.id: index for index, item in enumerate(items)}
     place = ask_folder(spec.settings, spec.folder.path)
     began = None if spec.sources.began is None else len(spec.sources.began)
-    classes, away = spec.sources.classes, away_from(spec.folder)
+    classes, away = spec.sources.classes, _without_rows(spec, ledger)
     alone = int(spec.folder.resolved().get("sheets_alone", 0))
     return SheetLabeler(ledger, place, spec.settings, items, row, classes, began, away, alone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -113,6 +114,26 @@ def budget_mistake(text: str, price: str | None) -> str | None:
     except SettingsError as fault:
         return str(fault)
     return None
+
+
+def parse_until(text: str) -> tuple[float, int]:
+    """(gain, labels) of a stop rule: stop when so many more labels gain less accuracy.
+
+    Raises:
+        SettingsError: for anything but gain=G/N with 0 < G < 1 and N from 1.
+
+    >>> parse_until("gain=0.01/100")
+    (0.01, 100)
+    """
+    name, _, value = text.partition("=")
+    gain, _, labels = value.partition("/")
+    with suppress(ValueError):
+        if name.strip() == "gain" and 0 < float(gain) < 1 and int(labels) >= 1:
+            return float(gain), int(labels)
+    raise SettingsError(
+        f"until must be gain=G/N such as gain=0.01/100 (stop when the next 100 labels gain less"
+        f" than one point), got '{text}'"
+    )
 
 
 def _labels(word: str, items: int) -> int:

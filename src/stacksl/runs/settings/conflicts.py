@@ -57,6 +57,7 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
     """The mistakes that only show when settings are seen together."""
     return [
         *_of_gates(settings, explicit),
+        *_of_bank(settings),
         *_of_sgd(settings, explicit),
         *_of_people(settings, explicit),
         *_of_server(settings, explicit),
@@ -86,6 +87,23 @@ def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
             "track='theta' keeps no matrix: it needs --scorer sgd, and a gate and an action"
             " without widths"
         )
+    return found
+
+
+def _of_bank(settings: Settings) -> list[str]:
+    """What a bank of answers excludes, and what needs one."""
+    if settings.bank is None:
+        needs = "the follower 'nearest' retrieves answers from a bank: give --bank FILE"
+        return [needs] if settings.follower == "nearest" else []
+    found: list[str] = []
+    if settings.follower != "nearest":
+        found.append(f"a bank needs the follower nearest, not '{settings.follower}': leave it out")
+    if settings.k is not None and settings.k < 2:
+        found.append(f"k, the answers that an item is given, must be 2 or more, not {settings.k}")
+    if settings.classes is not None:
+        found.append("--bank and --classes exclude each other: give one of them")
+    if settings.adapts:
+        found.append("a bank is ranked by a linear model: leave --model and --adapt out")
     return found
 
 
@@ -182,10 +200,10 @@ def _of_server(settings: Settings, explicit: set[str]) -> list[str]:
             "a model is paid by the token: give --set input_price=P --set output_price=P, for a"
             " million tokens each; --price is then the most that a label may cost"
         )
-    if settings.audit and "audit" in explicit:
+    if settings.audit or settings.progress_share:
         found.append(
-            "an audit is answered by people, and the labels of this run come from a model: leave"
-            " --audit out, and measure the final model with --test FILE"
+            "audit and progress sample are answered by people, and the labels of this run come from"
+            " a model: leave --audit and --progress out, and give --test FILE"
         )
     return found
 

@@ -80,6 +80,18 @@ class Settings(BaseModel):
         description="Labels of the budget that measure the final model and never train it; by the "
         "budget if absent, 0 for none.",
     )
+    progress_share: Annotated[float, Flag(SPEND, "SHARE", word="progress")] = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the budget for a second random sample, read by `stacksl plan` while "
+        "the run goes on (0).",
+    )
+    until: Annotated[str | None, Flag(SPEND, "gain=G/N")] = Field(
+        None,
+        description="Stop buying when the next N labels are estimated to gain less than G of "
+        "accuracy, such as gain=0.01/100.",
+    )
     owned: Annotated[str | None, Flag(SPEND, "FILE", common=True)] = Field(
         None,
         description="Items with labels that you hold already: learnt first, outside the budget.",
@@ -111,6 +123,11 @@ class Settings(BaseModel):
         None,
         description="The classes, one a line, each with a description if you like: for a file "
         "without labels.",
+    )
+    bank: Annotated[str | None, Flag(DATA, "FILE", common=True)] = Field(
+        None,
+        description="A bank of answers that all items choose from: each is given the k nearest "
+        "ones (64), to be ranked.",
     )
     prompt_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
         None, description="The column that holds the text."
@@ -171,8 +188,12 @@ class Settings(BaseModel):
         "scorers`).",
     )
     order: Literal["shuffled", "file"] = Field("shuffled", description="Order of a stream (D19).")
-    follower: str = Field("given", description="Who chooses the candidates: given or hard (D13).")
-    k: int | None = Field(None, ge=1, description="Negatives that the follower hard shows.")
+    follower: str = Field(
+        "given", description="Who chooses the candidates: given, hard (D13) or, of a bank, nearest."
+    )
+    k: int | None = Field(
+        None, ge=1, description="Negatives that hard shows; answers that nearest retrieves (64)."
+    )
     refit: bool = Field(True, description="Refit on all bought labels at the end (D15).")
 
     # confidence

@@ -118,6 +118,8 @@ def resolve(
     load_plugins(merged.get("plugins"))  # a gate's fields are settings
     if merged.get("model") is not None or merged.get("adapt") is not None:
         _for_model(merged, origin)
+    if merged.get("bank") is not None:
+        _for_bank(merged, origin)
     settings = _validated(merged, mistakes)
     explicit = {name for name, where in origin.items() if where in ("flag", "config")}
     mistakes += [*unknown_names(settings), *conflicts(settings, explicit)]
@@ -151,6 +153,16 @@ def _for_model(merged: dict[str, Any], origin: dict[str, str]) -> None:
         ("learning_rate", rates.get(str(merged.get("adapt")), 2e-4)),
     ):
         if name not in merged or merged[name] is None:
+            merged[name], origin[name] = value, "default"
+
+
+def _for_bank(merged: dict[str, Any], origin: dict[str, str]) -> None:
+    """Retrieve the candidates, whatever a preset says of those that items bring."""
+    for name in ("follower", "k"):
+        if origin.get(name) == "preset":
+            del merged[name], origin[name]
+    for name, value in (("follower", "nearest"), ("k", 64)):
+        if merged.get(name) is None:
             merged[name], origin[name] = value, "default"
 
 

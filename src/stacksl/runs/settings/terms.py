@@ -35,8 +35,9 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
         )
     states = [row["state"] for row in ledger.export() if row["purpose"] == "audit"]
     lost = states.count("released")
-    audits = _audits(spec, wanted.labels, spent=spent, leased=len(states), lost=lost)
-    return Terms(wanted.labels, wanted.money, audits)
+    leased = len(ledger.bought("audit"))
+    audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
+    return Terms(wanted.labels, wanted.money, audits, spec.progress)
 
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:

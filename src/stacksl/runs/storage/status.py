@@ -43,6 +43,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "resume": _next_step(folder, state["state"], table),
         "warnings": state.get("warnings", []),
         "sheets": state.get("sheets"),
+        "held": counts["held"],
         "test": _accuracy(folder, "test", "macro_f1"),
         "audit": _accuracy(folder, "audit", "correct", "unknown", "number", "trained_on"),
     }
@@ -70,7 +71,7 @@ def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None
     return {**shown, "interval": [found.low, found.high]}
 
 
-def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:
+def _money(table: dict[str, Any], counts: dict[str, Any]) -> dict[str, float]:
     price = int(table["price_micro"])
     return {
         "price": price / MICRO,
@@ -79,10 +80,11 @@ def _money(table: dict[str, Any], counts: dict[str, int]) -> dict[str, float]:
     }
 
 
-def _counts(folder: RunFolder) -> dict[str, int]:
-    """Rounds, labels asked and learnt, right choices and money, from the ledger's rows."""
+def _counts(folder: RunFolder) -> dict[str, Any]:
+    """Rounds, labels asked and learnt, right choices, money and who is held, from the ledger."""
     if not folder.ledger.exists():
-        return dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
+        zeros = dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
+        return {**zeros, "held": []}
     from stacksl.ledger.ledger import Ledger
 
     try:
@@ -92,7 +94,7 @@ def _counts(folder: RunFolder) -> dict[str, int]:
         raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
 
 
-def _counted(ledger: LedgerReader) -> dict[str, int]:
+def _counted(ledger: LedgerReader) -> dict[str, Any]:
     choices: dict[str | None, int] = {}  # the last round's: a pool passes an item over, then buys
     learnt = right = 0
     for row in ledger.rows():
@@ -108,6 +110,11 @@ def _counted(ledger: LedgerReader) -> dict[str, int]:
         "learnt": learnt,
         "right": right,
         "money": ledger.spent_money,
+        "held": [
+            {"name": name, **row.payload}
+            for name, row in ledger.standing().items()
+            if row.event == "held"
+        ],
     }
 
 

@@ -1,0 +1,370 @@
+"""What `stacksl plan` promises before and during a run: its scenarios, and how often they hold.
+
+Runs of `stacksl run` on parts of public sets, with frozen features, are measured at several numbers
+of labels on rows that were held out. No test file is read but those of MMLU, which has no other
+rows to speak of. `--json` keeps one row a run;
+`--from` fits the forecast without one source after the other and counts how often its 90 %
+intervals hold on that source; `--write` writes the table that the package ships.
+
+    python benchmarks/plan_scenarios.py --data $STACKSL_DATA --json benchmarks/results/plan.json
+    python benchmarks/plan_scenarios.py --from benchmarks/results/plan.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyarrow import parquet
+
+import stacksl
+from stacksl.core.blocks import SharedBlock
+from stacksl.core.threads import one_thread
+from stacksl.data import read
+from stacksl.data.dataset import Dataset
+from stacksl.data.sample import sample
+from stacksl.features import make_features
+from stacksl.models.forecast import (
+    FEWEST,
+    Estimate,
+    Growth,
+    Normal,
+    Scenario,
+    agreement,
+    ahead,
+    before,
+    carried_over,
+    gain,
+    growth,
+    logit,
+    with_sample,
+)
+from stacksl.report.facts import Facts
+from stacksl.runs.loop.batch_selection import surest
+from stacksl.runs.loop.class_names import name_rows, name_texts
+from stacksl.runs.loop.linear_trainer import linear_trainer
+from stacksl.runs.session.session import Session
+from stacksl.runs.spec import RunSpec
+from stacksl.types import Item
+
+MINILM, HASHING = "sentences:minilm", "hashing"
+SEEDS = (2000,)
+ITEMS = 2500  # rows of a pool at most
+HELD = 0.3  # of the rows, at most 1,500
+LABELS = 600  # or two thirds of the pool
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows of a `source`, of `classes` of its classes (None: all), under some features."""
+
+    source: str
+    features: str
+    classes: int | None = None
+
+
+CASES = [
+    *(
+        Case(source, MINILM, classes)
+        for source, classes in (
+            ("sample", 10),
+            ("banking77", 20),
+            ("sample", None),
+            ("medquad", None),
+            ("banking77", None),
+            ("banking77", 8),
+        )
+    ),
+    *(
+        Case(source, HASHING, classes)
+        for source, classes in (
+            ("sample", None),
+            ("banking77", 20),
+            ("medquad", None),
+            ("exams", None),
+            ("banking77", None),
+        )
+    ),
+]
+
+Row = tuple[str, tuple[str, ...], int]
+
+
+def texts(folder: Path) -> Iterator[dict[str, Any]]:
+    """The objects of the JSONL files of a folder, but of test files."""
+    for path in sorted(folder.rglob("*.jsonl*")):
+        if "test" not in path.name:
+            opened = gzip.open if path.suffix == ".gz" else open
+            with opened(path, "rt", encoding="utf-8") as lines:
+                yield from map(json.loads, lines)
+
+
+def rows_of(source: str, data: Path) -> list[Row]:
+    """(prompt, candidates, answer) of a source."""
+    if source in ("banking77", "sample"):
+        found = sample()[0] if source == "sample" else read(data / source / "train.csv")
+        return [(i.prompt, i.candidates, found.answers[i.id]) for i in found.items]
+    if source == "medquad":
+        named = [
+            (r["prompt"], r["id"].split("_")[1])
+            for r in texts(data / "medquad_faq")
+            if "answer_bank_id" in r
+        ]
+    else:
+        assert source == "exams"
+        named = [(r["question"], "medical licensing exam") for r in texts(data / "medqa")]
+        named += [(r["prompt"], "elementary science") for r in texts(data / "openbookqa")]
+        for path in sorted((data / "mmlu").glob("*/*_test.csv")):
+            name = path.name.removesuffix("_test.csv")
+            named += [(item.prompt, name) for item in read(path).items]
+    classes = tuple(sorted({name for _, name in named}))
+    return [(text, classes, classes.index(name)) for text, name in dict(named).items()]
+
+
+def part(rows: list[Row], case: Case, seed: int) -> tuple[Dataset, Dataset]:
+    """The items to choose from, and those held out."""
+    rng = np.random.default_rng(seed)
+    classes = rows[0][1]
+    if case.classes is not None:
+        counts = np.bincount([row[2] for row in rows], minlength=len(classes))
+        kept = sorted(rng.permutation(np.flatnonzero(counts >= 20))[: case.classes].tolist())
+        new = {old: n for n, old in enumerate(kept)}
+        classes = tuple(classes[old] for old in kept)
+        rows = [(text, classes, new[gold]) for text, _, gold in rows if gold in new]
+    order = rng.permutation(len(rows))
+    held = min(1500, int(HELD * len(rows)))
+    pool = order[held : held + ITEMS]
+    return dataset(rows, pool, classes), dataset(rows, order[:held], classes)
+
+
+def dataset(rows: list[Row], order: np.ndarray, classes: tuple[str, ...]) -> Dataset:
+    """Some of the rows as a data set."""
+    items = [Item(f"r{n}", rows[n][0], rows[n][1]) for n in order]
+    answers = {f"r{n}": int(rows[n][2]) for n in order}
+    return Dataset("plan", "csv:classes", tuple(items), answers, classes)
+
+
+def measure(case: Case, seed: int, data: Path) -> dict[str, Any]:
+    """One run of `stacksl run`, and what is known before it and on the way."""
+    pool, held = part(rows_of(case.source, data), case, seed)
+    budget = min(LABELS, 2 * len(pool.items) // 3)
+    assert pool.classes is not None
+    feature_map = make_features(case.features, classes=pool.classes, seed=seed)
+    feature_map.fit(pool.items)
+    block = feature_map.transform(pool.items)
+    assert isinstance(block, SharedBlock)
+    h = block.h
+    names = name_rows(feature_map, name_texts(pool.classes))
+    gold = np.array([pool.answers[item.id] for item in pool.items])
+    about = {
+        "source": case.source,
+        "features": case.features,
+        "given": case.classes,
+        "seed": seed,
+        "items": len(pool.items),
+        "classes": len(pool.classes),
+        "names": float((np.argmax(np.asarray(h) @ names.T, axis=1) == gold).mean()),
+        "agreement": agreement(h, names),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder)
+        write_csv(pool, where / "pool.csv")
+        write_csv(held, where / "held.csv")
+        run = stacksl.run(
+            where / "pool.csv",
+            test=where / "held.csv",
+            out=where / "run",
+            budget=budget,
+            features=case.features,
+            seed=seed,
+        )
+        facts = Facts.from_json((run.folder.path / "facts.json").read_text())
+        curve = [(point.labels, point.accuracy) for point in facts.curve]
+        rounds = parquet.read_table(run.folder.path / "rounds.parquet").to_pydict()
+        doubt = probabilities(run, rounds, [labels for labels, _ in curve])
+    pairs = [
+        (int(choice == label), round(p, 4))
+        for choice, label, p in zip(
+            rounds["choice"], rounds["label"], rounds["probability"], strict=True
+        )
+        if label is not None
+    ]
+    right, sure = zip(*pairs, strict=True)
+    more = {"curve": curve, "right": right, "sure": sure, "pool": doubt}
+    return {**about, "mode": facts.method.mode, **more}
+
+
+def write_csv(dataset: Dataset, path: Path) -> None:
+    """A file of texts and classes."""
+    assert dataset.classes is not None
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["text", "label"])
+        lines.writerows((i.prompt, dataset.classes[dataset.answers[i.id]]) for i in dataset.items)
+
+
+def probabilities(
+    run: stacksl.Run, rounds: dict[str, list[Any]], counts: list[int]
+) -> list[list[float]]:
+    """Quantiles of the model's probability of its choice, over the items without a label.
+
+    They are those under the head that ranks a pool, fitted on the first labels only; of a stream,
+    those of the rounds up to then, the last quarter of them.
+    """
+    found = []
+    with Session.open(RunSpec.open(run.folder)) as session:
+        trainer, bought = linear_trainer(session), session.examples.bought
+        for count in counts:
+            if session.spec.settings.mode == "stream":
+                asked = np.cumsum([label is not None for label in rounds["label"]])
+                seen = rounds["probability"][: int(np.searchsorted(asked, count)) + 1]
+                sure = np.array(seen[-max(25, len(seen) // 4) :])
+            else:
+                session.examples.bought = bought[:count]
+                trainer.head = None  # no warm start
+                trainer.refit()
+                known = {row for row, _, _ in bought[:count]}
+                rest = [row for row in range(len(session.corpus.ids)) if row not in known]
+                head = linear_trainer(session).head
+                assert head is not None
+                sure = surest(head, session.examples.block, rest)
+            found.append(np.quantile(sure, np.linspace(0.01, 0.99, 50)).round(4).tolist())
+    return found
+
+
+def run(words: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure every case that the JSON file does not hold yet."""
+    rows = json.loads(words.json.read_text())["rows"] if words.json.exists() else []
+    done = {(r["source"], r["features"], r["given"], r["seed"]) for r in rows}
+    for seed in SEEDS:
+        for case in CASES:
+            if (case.source, case.features, case.classes, seed) in done:
+                continue
+            with one_thread():
+                rows.append(measure(case, seed, words.data))
+            text = json.dumps({"version": stacksl.__version__, "rows": rows}, indent=1)
+            words.json.write_text(text)
+            print(f"{len(rows)} runs measured: {case} {rows[-1]['curve'][-1]}", file=sys.stderr)
+    return rows
+
+
+def scenario_of(row: dict[str, Any]) -> Scenario:
+    """A measured run as the package ships it."""
+    points = []
+    for (labels, accuracy), quantiles in zip(row["curve"], row["pool"], strict=True):
+        if labels < FEWEST:
+            continue
+        sure, right = (np.array(row[name][:labels], dtype=float) for name in ("sure", "right"))
+        pool = np.array(quantiles)
+        if row["mode"] == "pool":  # its quantiles are those of the rest
+            times = (row["items"] - labels) // len(quantiles)
+            pool = np.concatenate([sure, np.repeat(pool, max(1, times))])
+        points.append((labels, round(accuracy, 4), round(carried_over(sure, right, pool), 4)))
+    return Scenario(row["source"], row["classes"], round(row["agreement"], 4), tuple(points))
+
+
+def evaluate(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each forecast for each source, made from the other sources, beside what was measured."""
+    every = [scenario_of(row) for row in rows]
+    rng, found = np.random.default_rng(0), []
+    for row, mine in zip(rows, every, strict=True):
+        known = growth(tuple(s for s in every if s.source != mine.source))
+        about = {"source": mine.source, "bottom": row["names"]}
+        if known is not None:
+            for kind, told, truth in forecasts(mine, known, rng):
+                found.append({**about, "kind": kind, "truth": truth, **asdict(told)})
+    return found
+
+
+def forecasts(
+    mine: Scenario, known: Growth, rng: np.random.Generator, draws: int = 20
+) -> Iterator[tuple[str, Estimate, float]]:
+    """(kind, forecast, truth) of one run, from what other sources say."""
+    labels = np.array([point[0] for point in mine.points])
+    reached = [point[1] for point in mine.points]
+
+    def at(n: int) -> float:
+        return float(np.interp(np.log(n), np.log(labels), reached))
+
+    def expected(level: Normal, n: int, wanted: int) -> Estimate:
+        return ahead(known, level, n, wanted, mine.options)
+
+    first = before(known, mine.options, mine.agreement)
+    for wanted in (100, 200, 500):
+        if wanted <= labels[-1]:
+            yield "before", expected(first, 100, wanted), at(wanted)
+    for n, accuracy, guess in mine.points:
+        if n < 40:
+            continue
+        level = Normal(logit(guess) + known.shift.mean, known.shift.sd)
+        later = [m for m in (n, 2 * n, 4 * n) if m <= labels[-1]]
+        for m in later:
+            yield "training", expected(level, n, m), at(m)
+        for size in (50, 100):
+            for right in rng.binomial(size, accuracy, draws):
+                sampled = with_sample(level, int(right), size)
+                for m in later:
+                    yield f"and {size} random", expected(sampled, n, m), at(m)
+        if n + 100 <= labels[-1]:
+            yield "gain of 100", gain(known, level, n, 100, mine.options), at(n + 100) - accuracy
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """Coverage, width and error of each kind of forecast; sources count the same."""
+    lines = [
+        "| forecast | sources | forecasts | inside | least, of a source | median width"
+        " | names alone to 1 | mean error |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for kind in dict.fromkeys(row["kind"] for row in found):
+        some = [row for row in found if row["kind"] == kind]
+        sources = sorted({row["source"] for row in some})
+        inside = [
+            np.mean([r["low"] <= r["truth"] <= r["high"] for r in some if r["source"] == name])
+            for name in sources
+        ]
+        width = np.median([row["high"] - row["low"] for row in some])
+        bottom = np.median([1 - row["bottom"] for row in some])
+        error = np.mean([abs(row["value"] - row["truth"]) for row in some])
+        cells = (
+            kind, len(sources), f"{len(some):,}", f"{100 * np.mean(inside):.0f} %",
+            f"{100 * min(inside):.0f} %", f"{width:.2f}",
+            "" if kind.startswith("gain") else f"{bottom:.2f}", f"{error:.3f}",
+        )  # fmt: skip
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure or evaluate; see the module's text."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="the folder of the sets ($STACKSL_DATA)")
+    parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
+    parser.add_argument("--from", dest="source", type=Path, help="evaluate the rows of this file")
+    parser.add_argument("--write", type=Path, help="write the scenarios here, for the package")
+    words = parser.parse_args()
+    if words.source:
+        rows = json.loads(words.source.read_text())["rows"]
+    elif words.data and words.json:
+        rows = run(words)
+    else:
+        parser.error("give --data and --json, or --from FILE")
+    if words.write:
+        lines = ",\n".join(json.dumps(asdict(scenario_of(row))) for row in rows)
+        words.write.write_text(f"[\n{lines}\n]\n")
+    print(table(evaluate(rows)))
+
+
+if __name__ == "__main__":
+    main()

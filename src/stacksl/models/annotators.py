@@ -1,0 +1,126 @@
+"""The annotators' test: whether one agrees with a prediction far less than the others do.
+
+A stratified permutation test on training rows alone. The prediction is that of the class names,
+which no label can spoil, or without names that of the model before the label. Rows are cut into
+windows of consecutive rounds, and each window into halves by the prediction's doubt. If an
+annotator answers as the others do, every assignment of a stratum's rows to people is equally
+likely, and the number of an annotator's rows that agree is hypergeometric in each stratum; their
+sum's distribution is the convolution. The p-value is exact.
+
+Looks are paid for by spending: the test with N rows has the level α · N₀ / (N (N + 1)) over the
+number of annotators, which sums to at most α over all N ≥ N₀ and all annotators, however often and
+whenever it is made. It also asks that the annotator agrees less than half as often as the others:
+an annotator who is merely weaker is not accused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import hypergeom
+
+from stacksl.core.blocks import Array
+
+LEVEL = 0.01  # α, of one run
+FIRST = 20  # N₀, rows before which there is no test
+WINDOW = 32  # rows of about the same time
+SHARE = 0.5  # of the others' agreement, below which an annotator is accused
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An annotator against the others, on rows that both could have had.
+
+    Attributes:
+        annotator: the number of the annotator.
+        rows: how many of the annotator's rows were compared.
+        agreed: on how many of them the label was predicted.
+        expected: on how many it would be at the others' rate in each stratum.
+        p: the p-value of so few.
+        level: what it is compared with.
+    """
+
+    annotator: int
+    rows: int
+    agreed: int
+    expected: float
+    p: float
+    level: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the annotator answers in another way than the others."""
+        return self.p <= self.level and self.agreed < SHARE * self.expected
+
+
+def compare_annotators(
+    who: NDArray[np.int64],
+    agreed: NDArray[np.bool_],
+    doubt: Array,
+    tested: Sequence[int],
+    against: Sequence[int],
+) -> list[Finding]:
+    """Each annotator in `tested` against the others in `against`.
+
+    Args:
+        who: (N,) the annotator of each row with a label, in the order of rounds.
+        agreed: (N,) whether that label was predicted.
+        doubt: (N,) of the prediction; larger is harder.
+        tested: annotators to test.
+        against: annotators whose rows are the others' level.
+    """
+    if len(who) < FIRST or not len(tested):
+        return []
+    level = LEVEL * FIRST / (len(who) * (len(who) + 1)) / len(tested)
+    strata = _strata(doubt)
+    found = (
+        _compared(each, agreed, strata, who == each, np.isin(who, against) & (who != each), level)
+        for each in tested
+    )
+    return [each for each in found if each is not None]
+
+
+def doubt_of(scores: Array) -> tuple[NDArray[np.int64], Array]:
+    """The candidate with the largest of (N, K) scores, and minus its lead over the second, (N,)."""
+    two = np.partition(scores, -2, axis=1)[:, -2:]
+    return np.argmax(scores, axis=1), two[:, 0] - two[:, 1]
+
+
+def _strata(doubt: Array) -> list[NDArray[np.int64]]:
+    """The rows of each stratum: the less and the more doubtful half of each window."""
+    strata = []
+    for start in range(0, len(doubt), WINDOW):
+        order = start + np.argsort(doubt[start : start + WINDOW], kind="stable")
+        strata += np.array_split(order, 2)
+    return strata
+
+
+def _compared(
+    annotator: int,
+    agreed: NDArray[np.bool_],
+    strata: Sequence[NDArray[np.int64]],
+    own: NDArray[np.bool_],
+    others: NDArray[np.bool_],
+    level: float,
+) -> Finding | None:
+    """One annotator against the rest; None where no stratum has rows of both."""
+    rows = hits = 0
+    expected = 0.0
+    distribution = np.ones(1)
+    for stratum in strata:
+        mine, theirs = agreed[stratum[own[stratum]]], agreed[stratum[others[stratum]]]
+        if not len(mine) or not len(theirs):
+            continue
+        total = int(mine.sum() + theirs.sum())
+        counts = np.arange(len(mine) + 1)
+        pmf = hypergeom.pmf(counts, len(mine) + len(theirs), total, len(mine))
+        distribution = np.convolve(distribution, pmf)
+        rows, hits = rows + len(mine), hits + int(mine.sum())
+        expected += len(mine) * float(theirs.mean())
+    if not rows:
+        return None
+    p = min(1.0, float(distribution[: hits + 1].sum()))
+    return Finding(annotator, rows, hits, expected, p, level)

@@ -1,0 +1,364 @@
+"""How accurate a model is now and will be after more labels, with 90 % intervals.
+
+All functions are pure: arrays in, an `Estimate` out, with a reason where nothing can be told.
+Levels are logits of accuracies, and accuracy grows with labels by a power law of its odds: the
+logit is linear in log n. What that line is comes from runs on public sets, the `Scenario`s, which
+`benchmarks/plan_scenarios.py` measured. Three sources of a level, from weak to strong:
+
+- before a label is bought, the scenarios alone (`before`);
+- the labels bought, which are harder than the pool: how often the model was right at which
+  probability, carried over to the probabilities of the pool (`carried_over`), and shifted by what
+  that missed on the scenarios (`from_training`);
+- a random sample (`with_sample`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array
+from stacksl.core.heads.spreading import neighbour_graph, spread
+
+LEVEL = 0.9  # of every interval
+LOOKED_AT = 3000  # items whose names are compared
+FEWEST = 20  # labels from which they say something
+_UNNAMED = 0.0  # the level that takes the place of names' agreement
+_USUAL = 4  # sources that a prior of a deviation counts as
+_Z = 1.6448536269514722  # the 95 % quantile of the normal distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its 90 % interval; where it is None, `reason` says why it cannot be told."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A run on a public set.
+
+    Attributes:
+        source: the set; parts of one set have one source.
+        options: K, the number of classes.
+        agreement: see `agreement`.
+        points: (labels, accuracy, what `carried_over` gave) at several numbers of labels.
+    """
+
+    source: str
+    options: int
+    agreement: float
+    points: tuple[tuple[int, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """A quantity with its standard deviation."""
+
+    mean: float
+    sd: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """What the scenarios say, in logits.
+
+    Attributes:
+        first: coefficients of the level at 100 labels on `_about`, and its standard deviation.
+        shift: what is to be added to `carried_over`.
+        slope: coefficients of the growth per log label on `_room`, and its standard deviation.
+    """
+
+    first: tuple[Array, float]
+    shift: Normal
+    slope: tuple[Array, float]
+
+
+def logit(share: float) -> float:
+    """log(p / (1 − p)), for p held between 0.001 and 0.999."""
+    held = min(max(share, 0.001), 0.999)
+    return math.log(held / (1 - held))
+
+
+def share_of(level: float) -> float:
+    """The share with this logit."""
+    return 1 / (1 + math.exp(-level))
+
+
+def agreement(h: NDArray[Any], names: NDArray[Any], seed: int = 0) -> float:
+    """The share of items for which the nearest class name and the neighbours' names agree.
+
+    It needs no label: each item's nearest name is compared with the names that spread over the
+    graph of the items. Low where names say little of the classes.
+
+    Args:
+        h: features, (n, d); at most 3,000 of them are looked at, drawn by `seed`.
+        names: of the class names, (K, d).
+    """
+    some = np.random.default_rng(seed).permutation(len(h))[:LOOKED_AT]
+    rows = np.asarray(h[np.sort(some)], dtype=np.float32)
+    none = np.zeros(0, dtype=np.int64)
+    found = spread(neighbour_graph(rows, names), none, none, len(names))
+    nearest = np.argmax(rows @ np.asarray(names, dtype=np.float32).T, axis=1)
+    return float(np.mean(nearest == np.argmax(found, axis=1)))
+
+
+def carried_over(sure: Array, right: Array, pool: Array) -> float:
+    """The accuracy on all items, from that on bought ones at the same probability of the choice.
+
+    A logistic regression of `right` on the logit of `sure`, with a normal prior around "as right as
+    it is sure", is averaged over `pool`. It corrects for purchases that were chosen by doubt as far
+    as the probability tells what is hard, and no further.
+
+    Args:
+        sure: (n,) the model's probability of its choice, before each label was bought.
+        right: (n,) 0 or 1, whether the choice was right.
+        pool: (m,) its probability of its choice for all items: those without a label as it is now,
+            those bought as it was before their label.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    x, centre = _logits(sure), np.array([0.0, 1.0])
+
+    def loss(c: Array) -> tuple[float, Array]:
+        along, away = c[0] + c[1] * x, c - centre
+        value = np.sum(np.logaddexp(0.0, along) - right * along) + 0.5 * np.sum(_PRIOR * away**2)
+        missed = expit(along) - right
+        return float(value), np.array([missed.sum(), missed @ x]) + _PRIOR * away
+
+    found = minimize(loss, centre, jac=True, method="BFGS").x
+    return float(np.mean(expit(found[0] + found[1] * _logits(pool))))
+
+
+_PRIOR = np.array([0.25, 4.0])  # inverse variances: 2² of the intercept, 0.5² of the slope
+
+
+def _logits(shares: Array) -> Array:
+    held = np.clip(np.asarray(shares, dtype=np.float64), 0.001, 0.999)
+    found: Array = np.log(held / (1 - held))
+    return found
+
+
+def sequence(correct: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """The interval of an accuracy after `n` random labels that holds at all n at once.
+
+    The set of p with C(n, s) pˢ (1 − p)ⁿ⁻ˢ ≥ (1 − level)/(n + 1): by Ville's inequality for the
+    uniform mixture of binomials (Robbins 1970) it holds the accuracy of one model for every n
+    together with probability `level`, whenever one looks or stops. Each model has its own.
+
+    >>> [round(end, 2) for end in sequence(45, 50)]
+    [0.75, 0.98]
+    """
+    if not n:
+        return 0.0, 1.0
+    from scipy.optimize import brentq
+    from scipy.stats import binom
+
+    best, bar = correct / n, math.log((1 - level) / (n + 1))
+
+    def over(p: float) -> float:
+        return float(binom.logpmf(correct, n, p)) - bar
+
+    low = 0.0 if correct == 0 else brentq(over, 1e-12, best)
+    high = 1.0 if correct == n else brentq(over, best, 1 - 1e-12)
+    return float(low), float(high)
+
+
+# --- what the scenarios say -------------------------------------------------------------------
+
+
+@cache
+def scenarios() -> tuple[Scenario, ...]:
+    """The scenarios that the package ships."""
+    text = files("stacksl.models").joinpath("scenarios.json").read_text(encoding="utf-8")
+    return tuple(
+        Scenario(**{**row, "points": tuple(map(tuple, row["points"]))}) for row in json.loads(text)
+    )
+
+
+@cache
+def growth(known: tuple[Scenario, ...]) -> Growth | None:
+    """What the scenarios say; None with fewer than two sources.
+
+    Each source counts the same. The standard deviations are those of the sources left out one
+    after the other; see `_left_out`.
+    """
+    first, shift, slope = [], [], []
+    for each in known:
+        n, level = (np.array([p[0] for p in each.points]), _levels(each))
+        along = np.log(n / 100)
+        start = float(np.interp(0.0, along, level))
+        first.append((each.source, _about(each.options), start - _names(each.agreement)))
+        for at, (labels, _, guess) in enumerate(each.points):
+            if labels >= FEWEST:
+                shift.append((each.source, [1.0], level[at] - logit(guess)))
+            for later in range(at + 1, len(n)):
+                rise = (level[later] - level[at]) / math.log(n[later] / labels)
+                slope.append((each.source, _room(labels, each.options), rise))
+    if len({each.source for each in known}) < 2:
+        return None
+    found = _left_out(shift, 0.5)
+    return Growth(
+        _left_out(first, 1.0), Normal(float(found[0][0]), found[1]), _left_out(slope, 0.2)
+    )
+
+
+def _levels(scenario: Scenario) -> Array:
+    return np.array([logit(accuracy) for _, accuracy, _ in scenario.points])
+
+
+def _names(agreed: float | None) -> float:
+    return _UNNAMED if agreed is None else logit(agreed)
+
+
+def _about(options: int) -> list[float]:
+    return [1.0, math.log(options / 20)]
+
+
+def _room(labels: float, options: int) -> list[float]:
+    """What the growth depends on: labels for each option."""
+    return [1.0, math.log(labels / options / 10)]
+
+
+def _left_out(
+    rows: Sequence[tuple[str, Sequence[float], float]], usual: float
+) -> tuple[Array, float]:
+    """Coefficients by ridge regression, and the standard deviation on sources left out.
+
+    Few sources say little of how far the next one may be: `usual` is a prior of that deviation, in
+    logits, which counts as four sources, and the result is widened by Student's t.
+    """
+    from scipy.stats import t
+
+    source = np.array([row[0] for row in rows])
+    x, y = np.array([row[1] for row in rows]), np.array([row[2] for row in rows])
+    names = sorted(set(source.tolist()))
+
+    def solved(kept: NDArray[np.bool_]) -> Array:
+        weight = np.array([1 / np.sum(source[kept] == name) for name in source[kept]])
+        ridge = np.diag([1e-9, *([0.5] * (x.shape[1] - 1))])
+        found: Array = np.linalg.solve(
+            (x[kept] * weight[:, None]).T @ x[kept] + ridge, (x[kept] * weight[:, None]).T @ y[kept]
+        )
+        return found
+
+    square = []
+    for name in names:
+        out = source == name
+        square.append(float(np.mean((y[out] - x[out] @ solved(~out)) ** 2)))
+    count = _USUAL + len(names)
+    sd = math.sqrt((_USUAL * usual**2 + sum(square)) / count)
+    return solved(np.ones(len(y), dtype=np.bool_)), sd * float(t.ppf(0.95, count - 1)) / _Z
+
+
+# --- forecasts ----------------------------------------------------------------------------------
+
+
+def before(known: Growth, options: int, agreed: float | None) -> Normal:
+    """The level at 100 labels, before one is bought."""
+    coefficients, sd = known.first
+    return Normal(float(np.dot(_about(options), coefficients)) + _names(agreed), sd)
+
+
+def from_training(known: Growth, sure: Array, right: Array, pool: Array) -> Normal:
+    """The level now, from the labels bought; see `carried_over`."""
+    found = logit(carried_over(sure, right, pool)) + known.shift.mean
+    return replace(known.shift, mean=found)
+
+
+def with_sample(level: Normal, correct: int, n: int) -> Normal:
+    """The level together with a random sample's `correct` of `n`, in normal approximation."""
+    if not n:
+        return level
+    share = (correct + 0.5) / (n + 1)
+    precise = n * share * (1 - share)  # of the logit
+    whole = level.sd**-2 + precise
+    return Normal((level.mean * level.sd**-2 + logit(share) * precise) / whole, whole**-0.5)
+
+
+def ahead(known: Growth, level: Normal, labels: int, wanted: int, options: int) -> Estimate:
+    """The accuracy at `wanted` labels, from the level at `labels` of them."""
+    rise, spread_out = _rise(known, labels, wanted, options)
+    middle, sd = level.mean + rise, math.hypot(level.sd, spread_out)
+    return Estimate(share_of(middle), share_of(middle - _Z * sd), share_of(middle + _Z * sd))
+
+
+def gain(known: Growth, level: Normal, labels: int, more: int, options: int) -> Estimate:
+    """What `more` labels add to the accuracy at `labels` of them, as a share.
+
+    The interval is the 90 % range over the uncertainty of level and growth.
+    """
+    rise, sd = _rise(known, labels, labels + more, options)
+    grid = np.linspace(-_Z, _Z, 9)
+    levels = level.mean + level.sd * grid[:, None]
+    rises = np.maximum(rise + sd * grid[None, :], min(rise, 0.0))
+    found = 1 / (1 + np.exp(-levels - rises)) - 1 / (1 + np.exp(-levels))
+    middle = share_of(level.mean + rise) - share_of(level.mean)
+    return Estimate(middle, float(found.min()), float(found.max()))
+
+
+def _rise(known: Growth, labels: int, wanted: int, options: int) -> tuple[float, float]:
+    """The rise of the level between two numbers of labels, and its standard deviation."""
+    coefficients, sd = known.slope
+    along = math.log(max(wanted, 1) / max(labels, 1))
+    middle = math.sqrt(max(wanted, 1) * max(labels, 1))
+    slope = float(np.dot(_room(middle, options), coefficients))
+    return max(0.0, slope) * along, sd * abs(along)
+
+
+def random_equivalent(
+    sizes: Array, right: Array, final: Array, seed: int, draws: int = 500
+) -> Estimate:
+    """How many random labels reach the accuracy of a model that was trained on chosen ones.
+
+    A power law of the odds through the accuracies of models of random labels is solved for the
+    final model's accuracy. The interval is a bootstrap of the items, which all models share.
+
+    Args:
+        sizes: (S,) numbers of random labels, ascending.
+        right: (S, m) whether the model of so many labels is right on each of m random items, none
+            of which it was trained on.
+        final: (m,) the same of the final model.
+        seed: of the bootstrap.
+        draws: how often it is drawn.
+
+    Returns:
+        The number with its interval; without a value where the curve does not rise or the interval
+        ends more than ten times beyond the largest size.
+    """
+    rng = np.random.default_rng(seed)
+    count = len(final)
+    solved = [_solved(sizes, right.mean(axis=1), float(final.mean()), count)]
+    for _ in range(draws):
+        some = rng.integers(0, count, count)
+        solved.append(_solved(sizes, right[:, some].mean(axis=1), float(final[some].mean()), count))
+    low, high = np.quantile(solved[1:], [0.05, 0.95], method="nearest")
+    most = 10 * float(sizes[-1])
+    if not (math.isfinite(solved[0]) and high <= most):
+        known = f"at least {low:,.0f}" if 1 < low < most else "nothing is sure"
+        reason = f"{count:,} random items do not determine it ({known})"
+        return Estimate(None, float(low), None, reason)
+    return Estimate(float(solved[0]), float(low), float(high))
+
+
+def _solved(sizes: Array, reached: Array, final: float, n: int) -> float:
+    """The labels at which the power law reaches `final`; infinite if it does not rise."""
+    held = (np.append(reached, final) * n + 0.5) / (n + 1)
+    level = np.log(held / (1 - held))
+    slope, start = np.polyfit(np.log(sizes), level[:-1], 1)
+    if slope <= 1e-6:
+        return math.inf if level[-1] > start else 0.0
+    return float(np.exp(min((level[-1] - start) / slope, 50.0)))

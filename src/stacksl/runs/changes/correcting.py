@@ -1,0 +1,111 @@
+"""Corrections of accepted answers by their annotators, listed before they are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stacksl.errors import RunError
+from stacksl.labelers.sheets.signs import sign
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, Handed, Word
+from stacksl.runs.changes.pending import complete, reopen
+from stacksl.runs.session.answering import spec_of_people
+from stacksl.runs.session.assignment import SheetLabeler
+from stacksl.runs.session.setup import sheet_labeler
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """An accepted answer and another one that its annotator gives now.
+
+    Attributes:
+        key: of the row.
+        annotator: who answered it, both times.
+        before, after: the name of the class, else the option's letter or number on the sheet.
+        answer: the new one.
+    """
+
+    key: str
+    annotator: str
+    before: str
+    after: str
+    answer: Answer
+
+
+def list_corrections(folder: RunFolder, files: Sequence[Path]) -> list[Correction]:
+    """The corrections in `files`; only an interrupted earlier change is written.
+
+    Raises:
+        RunError: the labels of the run are not from people, or two files differ in a row.
+        DataError: a file cannot be read.
+    """
+    with folder.locked():
+        spec = complete(spec_of_people(folder))
+        with Ledger.open(folder.ledger, readonly=True) as ledger:
+            return _found(spec, ledger, files)
+
+
+def record_corrections(
+    folder: RunFolder, files: Sequence[Path], agreed: Sequence[Correction]
+) -> int:
+    """Record the corrections in `files`, which the next refit learns; their number.
+
+    The caller holds the run's lock.
+
+    Raises:
+        RunError: one of them is not among those `agreed`.
+    """
+    spec = complete(spec_of_people(folder))
+    with Ledger.open(folder.ledger) as ledger:
+        found = _found(spec, ledger, files)
+        if not set(found) <= set(agreed):
+            raise RunError(
+                "expected the corrections that were listed, got others: the sheets or the answers"
+                " have changed since; repeat the command"
+            )
+        if found:
+            reopen(folder)  # first: a finished run that is killed here is finished again
+        with ledger.together():
+            for each in found:
+                new = each.answer
+                more = {"slot": new.slot, "said": new.said, "text": new.text, "note": new.note}
+                ledger.correct(new.item, new.index, new.labeler, **more)  # type: ignore[arg-type]
+    return len(found)
+
+
+def _found(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correction]:
+    labeler = sheet_labeler(spec, ledger)
+    rows = {(row.item, row.slot, row.token): row for row in ledger.handed()}
+    accepted = {
+        (row["item"], row["slot"]): row for row in ledger.export() if row["state"] == "answered"
+    }
+    found: dict[tuple[str, int], Correction] = {}
+    for new in labeler.read(files).answers:
+        old, row = accepted.get((new.item, new.slot)), rows[new.item, new.slot, new.token]
+        if old is None or old["labeler"] != new.labeler:  # of somebody else, or not answered yet
+            continue
+        word = old["answer"] if old["said"] == "label" else old["said"]
+        assert isinstance(word, int | str)
+        if word == new.word:
+            continue
+        before, after = _shown(labeler, row, word), _shown(labeler, row, new.word)
+        one = Correction(row.key, new.labeler, before, after, new)
+        if found.setdefault((new.item, new.slot), one).answer.word != new.word:
+            raise RunError(
+                f"the row {row.key} has different answers in these files: leave one of them"
+            )
+    return list(found.values())
+
+
+def _shown(labeler: SheetLabeler, row: Handed, word: Word) -> str:
+    """An answer as the owner of the run reads it; no text of an item is quoted."""
+    if isinstance(word, str):
+        return word
+    if labeler.classes is not None:
+        return labeler.classes.names[word]
+    candidates = labeler.items[labeler.row[row.item]].candidates
+    return sign(row.order.index(word), tuple(candidates[i] for i in row.order))

@@ -1,0 +1,285 @@
+"""`stacksl compare`: cells, what is made of their numbers, what is recommended, what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stacksl.cli.entry import call
+from stacksl.core.blocks import PairBlock
+from stacksl.data import Dataset
+from stacksl.errors import DataError, SettingsError
+from stacksl.lab.pools import peers, strategies, study
+from stacksl.lab.pools.arena import Arena, make_arena
+from stacksl.lab.pools.peers import PEERS
+from stacksl.lab.pools.study import Comparison, recommended
+from stacksl.lab.pools.tables import shown
+from stacksl.lab.study.bench import Bench
+from stacksl.lab.study.rows import Row
+from stacksl.lab.study.store import Numbers, Store
+from stacksl.runs.settings.fields import Settings
+from stacksl.types import Item
+
+TOPICS = {
+    "bread": "flour dough oven crust loaf yeast knead bake",
+    "sea": "wave salt tide harbour ship anchor sail gull",
+    "night": "star moon dark lamp sleep owl dream shadow",
+}
+
+
+def texts(count: int, *, pairs: bool = False) -> Dataset:
+    """Sentences of three topics; with `pairs` the item has its topic's words as an option."""
+    rng, names = np.random.default_rng(0), tuple(TOPICS)
+    words = [topic.split() for topic in TOPICS.values()]
+    items, answers = [], {}
+    for n in range(count):
+        gold = n % 3
+        prompt = " ".join([*rng.choice(words[gold], 2), *rng.choice(words[n // 3 % 3], 1), str(n)])
+        options = tuple(f"{rng.choice(each)} {n}" for each in words) if pairs else names
+        items.append(Item(f"i{n}", prompt, options))
+        answers[f"i{n}"] = gold
+    return Dataset("topics", "memory", tuple(items), answers, None if pairs else names)
+
+
+def arena_of(count: int = 90, *, pairs: bool = False, most: int = 24) -> Arena:
+    return make_arena(texts(count, pairs=pairs), None, Settings(batch=6), None, most)[0]
+
+
+def comparison(arena: Arena, *names: str) -> Comparison:
+    budgets = (12, 24)
+    return Comparison("compare", "T", "c", "c", (), 2, arena, ("random", *names), budgets)
+
+
+def test_each_seed_draws_its_pool_and_none_is_tested_on() -> None:
+    arena = arena_of()
+    one, other = arena.pool(0), arena.pool(1)
+    assert len(arena.gold) + len(arena.test_gold) == 90
+    assert len(one.gold) == len(other.gold) == arena.size == round(0.8 * len(arena.gold))
+    assert not np.array_equal(one.block.h, other.block.h)  # type: ignore[union-attr]
+    assert np.array_equal(one.block.h, arena.pool(0).block.h)  # type: ignore[union-attr]
+    assert arena.digest == arena_of().digest != arena_of(93).digest
+
+
+@pytest.mark.parametrize("name", ["random", *strategies.OURS])
+def test_ours_buy_distinct_rows(name: str) -> None:
+    [found] = strategies.measure(arena_of(60), name, 0, (6, 12))
+    assert not isinstance(found, str)
+    assert {"plain@6", "plain@12", "product@6", "product@12", "seconds"} == set(found)
+    assert all(0.0 <= (found[k] or 0.0) <= 1.0 for k in found if k != "seconds")
+
+
+@pytest.mark.parametrize("name", list(PEERS))
+def test_a_peer_buys_distinct_rows(name: str) -> None:
+    if not PEERS[name].installed:
+        pytest.skip(f"{PEERS[name].package} is not installed (extra 'bench')")
+    pool = arena_of(60).pool(0)
+    bought = PEERS[name].bought(pool, 15)
+    assert len(set(bought)) == len(bought) == 15
+    assert set(bought) <= set(range(len(pool.gold)))
+    assert bought == PEERS[name].bought(pool, 15), "a seed fixes the rows"
+    if PEERS[name].model:
+        assert bought[:6] == list(pool.order[:6]), "the first batch is that of random"
+
+
+def test_items_with_options_of_their_own() -> None:
+    arena = arena_of(60, pairs=True)
+    assert isinstance(arena.block, PairBlock)
+    rows = comparison(arena, "margin").reproduce(Bench(Store()), range(2))
+    assert {row.settings["model"] for row in rows} == {"product"}
+    with pytest.raises(SettingsError, match="'coverage' chooses among items of fixed classes"):
+        strategies.check_strategies(["coverage"], classes=False)
+    assert "coverage" not in strategies.usable(classes=False)
+
+
+def test_cells_are_kept_and_a_stop_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[tuple[str, int]] = []
+    real = strategies.measure
+
+    def stopping(arena: Arena, name: str, seed: int, budgets: Sequence[int]) -> object:
+        if len(played) == 3:
+            raise KeyboardInterrupt
+        played.append((name, seed))
+        return real(arena, name, seed, budgets)
+
+    monkeypatch.setattr(study, "measure", stopping)
+    one = comparison(arena_of(60), "coverage")
+    with pytest.raises(KeyboardInterrupt):
+        one.reproduce(Bench(Store(tmp_path / "cells")), range(2))
+    assert len(Store(tmp_path / "cells")) == 3
+    monkeypatch.setattr(study, "measure", real)
+    rows = one.reproduce(Bench(Store(tmp_path / "cells")), range(2))
+    assert len(Store(tmp_path / "cells")) == 6  # three strategies, two seeds
+    monkeypatch.setattr(study, "measure", None)
+    assert one.reproduce(Bench(Store(tmp_path / "cells")), range(2)) == rows
+
+    def settled(rows: Sequence[Row]) -> list[Row]:
+        return [row for row in rows if row.metric != "seconds"]
+
+    monkeypatch.setattr(study, "measure", real)
+    assert settled(one.reproduce(Bench(Store()), range(2))) == settled(rows)
+
+
+def test_a_key_is_of_data_strategy_budgets_and_seed() -> None:
+    arena = arena_of(60)
+    one = comparison(arena, "margin", "coverage")
+    others = [
+        one.key("margin", 1),
+        one.key("coverage", 0),
+        replace(one, budgets=(12, 18)).key("margin", 0),
+        replace(one, arena=replace(arena, size=30)).key("margin", 0),
+    ]
+    assert one.key("margin", 0) not in others
+    assert len(set(others)) == 4
+
+
+def test_a_peer_that_fails_is_named_and_the_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> list[int]:
+        raise ValueError("secret text of an item")
+
+    monkeypatch.setattr(peers.Peer, "installed", True)
+    monkeypatch.setattr(peers.Peer, "version", "1")
+    monkeypatch.setattr(peers.Peer, "bought", broken)
+    bench, one = Bench(Store()), comparison(arena_of(60), "margin", "badge")
+    rows = one.reproduce(bench, range(2))
+    assert {row.row for row in rows if row.metric == "accuracy"} >= {"margin", "random"}
+    assert "badge" not in {row.row for row in rows}
+    [reason] = one.about(bench, range(2))["failed"].values()
+    assert reason.startswith("badge of scikit-activeml failed: ValueError in test_comparing.py")
+
+
+@pytest.mark.parametrize(
+    ("gains", "chosen"),
+    [
+        ({"a": [0.02, 0.03, 0.02], "b": [0.01, 0.012, 0.011]}, "a"),
+        ({"a": [0.2, -0.15, 0.2], "b": [0.01, 0.012, 0.011]}, "b"),  # a is best, but not for sure
+        ({"a": [0.2, -0.15, 0.2]}, "random"),
+        ({"a": [-0.02, -0.03, -0.02]}, "random"),
+        ({"a": [0.3]}, "random"),  # one seed has no interval
+        ({"a": [0.3, 0.3]}, "random"),  # nor have equal differences
+        ({}, "random"),
+    ],
+)
+def test_what_is_recommended(gains: dict[str, list[float]], chosen: str) -> None:
+    assert recommended(gains) == chosen
+
+
+def test_more_strategies_need_a_surer_gain() -> None:
+    gain = [0.01, 0.03, 0.02, 0.05, 0.0]  # 0.022 ± 0.024 alone at 95 %
+    near = [x + 0.004 for x in gain]
+    assert recommended({"a": near}) == "a"
+    assert recommended({"a": near, **{str(n): [-0.1, 0.1] for n in range(9)}}) == "random"
+
+
+def cells_of(curve: Callable[[int], float], budgets: Sequence[int]) -> list[Numbers]:
+    """Two seeds, the accuracies by labels ± 0.01."""
+    return [
+        {"seconds": 1.0} | {f"product@{b}": curve(b) + side for b in budgets}
+        for side in (-0.01, 0.01)
+    ]
+
+
+def test_labels_to_reach_and_labels_saved() -> None:
+    one = comparison(arena_of(120, pairs=True), "margin")
+    asked = one._asked()
+    assert (asked["random"], asked["all labels"]) == ((12, 24, 48, 77), (77,))
+    cells = {
+        "random": cells_of(lambda b: 0.4 + b / 240, asked["random"]),
+        "margin": cells_of(lambda b: 0.4 + b / 120, asked["margin"]),
+        "all labels": cells_of(lambda b: 0.6, asked["all labels"]),
+    }
+    rows = {
+        (r.row, r.metric, r.settings.get("labels", r.settings.get("share"))): r
+        for r in one._rows(cells, "product")
+        if r.metric != "recommended"
+    }
+    assert rows["margin", "gain", 12].value == pytest.approx(0.05)
+    assert rows["margin", "saved", 12].value == pytest.approx(0.5)
+    assert rows["margin", "saved", 24].value == pytest.approx(0.5)
+    assert rows["margin", "labels_to", 0.9].value == pytest.approx(120 * (0.54 - 0.4))
+    assert rows["random", "labels_to", 0.9].value == pytest.approx(240 * (0.54 - 0.4))
+    worse = {**cells, "margin": cells_of(lambda b: 0.3, asked["margin"])}
+    below = [r for r in one._rows(worse, "product") if r.row == "margin" and r.value is None]
+    assert {(r.metric, r.settings.get("above"), r.settings.get("below")) for r in below} == {
+        ("labels_to", 24.0, None),
+        ("saved", None, 0.0),
+        ("saved", None, -1.0),
+    }
+    assert "| margin | > 24 | > 24 | > 24 | < 0% | < -100% | 1.0 |" in shown(
+        list(one._rows(worse, "product"))
+    )
+
+
+def write(path: Path, data: Dataset, *, without: int = 0, once: bool = False) -> str:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "topic"])
+        for n, item in enumerate(data.items):
+            writer.writerow([item.prompt, "" if n < without else item.candidates[n % 3]])
+        if once:
+            writer.writerow(["a single row", "alone"])
+    return str(path)
+
+
+def test_it_is_typed_and_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = write(tmp_path / "rows.csv", texts(90), once=True)
+    words = ["compare", data, "--budgets", "24,12", "--seeds", "2", "--batch", "6"]
+    assert call(words) == 0
+    said = capsys.readouterr()
+    assert "1 of 4 classes have a single row (alone)" in said.err
+    assert "margin, seed 1), 0 s left" in said.err or "all labels, seed 1), 0 s left" in said.err
+    assert "| strategy (gain over random) | 12 labels | 24 labels |" in said.out
+    assert said.out.count("At 12 labels: ") == 2  # once for each final model
+    assert "rows held out by seed 0" in said.out
+    assert call([*words, "--json", "--figures", str(tmp_path / "figures"), "--quiet"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["failed"] == {}
+    assert record["command"].startswith("stacksl compare rows.csv --strategies random,coverage,")
+    assert str(tmp_path) not in record["command"]
+    assert {row["metric"] for row in record["rows"]} >= {"gain", "saved", "labels_to"}
+    assert (tmp_path / "figures" / "compare.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--strategies", "margn"], "unknown strategy 'margn': did you mean 'margin'? known: "),
+        (["--budgets", "10,500"], "--budgets should be at most 58, the rows of a pool, got 500"),
+        (["--pool", "80"], "--pool should be at most 72, the rows that are not tested on, got 80"),
+        (["--budgets", "ten"], "numbers of labels >= 1 with commas between, got 'ten'"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], sentence: str
+) -> None:
+    data = write(tmp_path / "rows.csv", texts(90))
+    assert call(["compare", data, "--budgets", "12", "--quiet", *more]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_rows_without_a_label_are_counted() -> None:
+    data = texts(30)
+    answers = {name: gold for name, gold in data.answers.items() if name != "i4"}
+    with pytest.raises(DataError, match="1 of the 30 rows of 'topics' have none: label them"):
+        make_arena(replace(data, answers=answers), None, Settings(), None, 5)
+
+
+def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "find_spec", lambda _: None)
+    with pytest.raises(
+        ImportError, match=r"'typiclust' of scikit-activeml needs the extra 'bench'"
+    ):
+        strategies.check_strategies(["typiclust"], classes=True)
+    with pytest.raises(SettingsError, match="not installed: scikit-activeml, small-text"):
+        strategies.check_strategies(["no-such"], classes=True)
+    assert "typiclust" not in strategies.usable(classes=True)

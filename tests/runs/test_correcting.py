@@ -1,0 +1,239 @@
+"""Corrections of accepted answers: what is learnt, what the audit is measured by, what is paid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run
+from stacksl.errors import RunError
+from stacksl.report.facts import Facts
+from stacksl.runs.changes import correcting
+from stacksl.runs.session.answering import Received
+
+from .conftest import CLASSES
+from .people_cases import (
+    Row,
+    begin,
+    bought,
+    expect_sound,
+    fill,
+    gold,
+    play,
+    read_rows,
+    sheets,
+    truth,
+    write_rows,
+    wrong,
+)
+
+
+def facts(done: Run) -> Facts:
+    return Facts.from_json((done.path / "facts.json").read_text())
+
+
+def correct(run: Run, *files: Path) -> Received:
+    return run.answer(*files, correct=run.corrections(*files))
+
+
+def all_rows(done: Run, say: Any, place: Path, purpose: str | None = None) -> Path:
+    """Every row that was handed out, in one file, answered again."""
+    with done.ledger as ledger:
+        kept = {row.key for row in ledger.handed()
+                if purpose is None or row.item in ledger.bought(purpose)}  # fmt: skip
+    rows: dict[str, Row] = {}
+    for path in sorted((done.path / "ask").glob("0*.csv")):
+        rows |= {row["key"]: row for row in read_rows(path) if row["key"] in kept}
+    return write_rows(place, [{**row, "answer": say(row)} for row in rows.values()])
+
+
+def labels(done: Run) -> dict[str, int | None]:
+    with done.ledger as ledger:
+        items = [str(row.item) for row in ledger.rows() if row.event == "learnt"]
+        return {item: ledger.label_of(item) for item in items}
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_labels_corrected_after_the_end_give_the_model_of_right_ones(
+    tmp_path: Path, mode: str
+) -> None:
+    done = play(begin(tmp_path, mode=mode, price="2"), wrong)
+    before = done.status()
+    received = correct(done, all_rows(done, truth, tmp_path / "again.csv"))
+    assert (received.corrected, received.disputed) == (24, 0)
+    assert done.status()["state"] == "finished"
+    assert done.status()["money"] == before["money"]
+    texts = {row["id"]: row["prompt"] for row in _items(done)}
+    assert labels(done) == {item: CLASSES.index(gold(texts[item])) for item in labels(done)}
+    assert next(done.predict(_one("oc")))["choice"] != ""
+    expect_sound(done)
+    head = _head(done)
+    assert correct(done, tmp_path / "again.csv").corrected == 0, "what was corrected is as before"
+    assert _head(done) == head
+
+
+def _items(done: Run) -> list[Row]:
+    found = []
+    with done.ledger as ledger:
+        keys = {row.key: row.item for row in ledger.handed()}
+    for path in sorted((done.path / "ask").glob("0*.csv")):
+        found += [{**row, "id": keys[row["key"]]} for row in read_rows(path)]
+    return found
+
+
+def _one(text: str) -> list[Any]:
+    from stacksl.types import Item
+
+    return [Item("x", text, tuple(CLASSES))]
+
+
+def _head(done: Run) -> bytes:
+    return (done.path / "model" / "head.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("word", ["none", "ambiguous", "broken", "none: another thing"])
+def test_a_label_becomes_another_answer_and_a_label_again(tmp_path: Path, word: str) -> None:
+    waiting = begin(tmp_path)
+    (sheet,) = sheets(waiting)
+    waiting.answer(fill(sheet))
+    key = read_rows(sheet)[0]["key"]
+    correct(waiting, fill(sheet, lambda row: word, keys=[key]))
+    assert len([label for label in labels(waiting).values() if label is None]) == 1
+    expect_sound(waiting)
+    correct(waiting, fill(sheet))
+    assert None not in labels(waiting).values()
+    play(waiting)
+    expect_sound(waiting)
+    assert len(bought(waiting, state="answered")) == 24, "nothing is paid for again"
+
+
+def test_none_of_these_becomes_a_label(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    (sheet,) = sheets(waiting)
+    waiting.answer(fill(sheet, lambda row: "broken"))
+    assert labels(waiting) == {}
+    received = correct(waiting, fill(sheet))
+    assert (received.corrected, len(labels(waiting))) == (6, 6)
+    expect_sound(play(waiting))
+
+
+def test_an_old_copy_reverts_nothing_unless_it_is_listed_and_agreed(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    (sheet,) = sheets(waiting)
+    waiting.answer(fill(sheet, wrong))
+    old = write_rows(tmp_path / "old.csv", read_rows(sheet))
+    correct(waiting, fill(sheet))
+    before = labels(waiting)
+    assert waiting.answer(old).repeated == 6
+    assert labels(waiting) == before
+    (first, *_) = listed = waiting.corrections(old)
+    assert (len(listed), first.before != first.after) == (6, True)
+    assert {first.before, first.after} <= set(CLASSES)
+    with pytest.raises(RunError, match="the corrections that were listed"):
+        waiting.answer(old, correct=listed[1:])
+    assert labels(waiting) == before
+    expect_sound(waiting)
+
+
+def test_annotators_correct_rows_of_their_own(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben", batch=4)
+    anna = next(path for path in sheets(waiting) if "anna" in path.name)
+    old = write_rows(tmp_path / "old.csv", read_rows(anna))
+    waiting.people(free="anna", away="anna")
+    ben = [path for path in sheets(waiting) if "ben" in path.name]
+    waiting.answer(*[fill(path) for path in ben])
+    assert waiting.corrections(fill(old, wrong)) == []
+    received = waiting.answer(old, correct=[])
+    assert (received.corrected, received.disputed) == (0, 2)
+
+
+def test_two_files_that_differ_in_a_row_correct_nothing(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    (sheet,) = sheets(waiting)
+    waiting.answer(fill(sheet))
+    one = write_rows(tmp_path / "one.csv", read_rows(fill(sheet, wrong)))
+    two = write_rows(tmp_path / "two.csv", read_rows(fill(sheet, lambda row: "broken")))
+    with pytest.raises(RunError, match="different answers in these files"):
+        waiting.corrections(one, two)
+
+
+def test_the_audit_is_measured_by_what_was_said_before_it_was_shown(tmp_path: Path) -> None:
+    done = play(begin(tmp_path, audit=8))
+    first = facts(done).audit
+    assert first is not None
+    assert first.interval_now is None
+    received = correct(done, all_rows(done, wrong, tmp_path / "again.csv", "audit"))
+    assert (received.corrected, received.after_shown) == (8, 8)
+    then = facts(done).audit
+    assert then is not None
+    assert (then.correct, then.accuracy, then.low) == (first.correct, first.accuracy, first.low)
+    assert then.accuracy_now is not None
+    assert then.accuracy is not None
+    assert then.accuracy_now < then.accuracy
+    assert "after it was first shown" in (done.path / "report.html").read_text()
+    assert done.status()["audit"]["accuracy"] == first.accuracy
+    expect_sound(done)
+
+
+def test_the_audit_is_corrected_before_it_is_shown(tmp_path: Path) -> None:
+    def said(folder: Path, say: Any) -> Run:
+        folder.mkdir()
+        waiting = begin(folder, audit=8, batch=24)
+        (sheet,) = sheets(waiting)
+        keys = [row["key"] for row in read_rows(sheet)]
+        waiting.answer(fill(sheet, say, keys=keys[:-1]))  # one is left: nothing is shown yet
+        correct(waiting, fill(sheet, truth, keys=keys[:-1]))
+        return play(waiting)
+
+    right, mended = said(tmp_path / "a", truth), said(tmp_path / "b", wrong)
+    one, other = facts(right).audit, facts(mended).audit
+    assert other is not None
+    assert one is not None
+    assert (one.correct, one.accuracy) == (other.correct, other.accuracy)
+    assert other.interval_now is None
+    expect_sound(mended)
+
+
+def test_a_model_on_corrected_labels_is_a_new_one_for_the_audit(tmp_path: Path) -> None:
+    done = play(begin(tmp_path, audit=8))
+    again = all_rows(done, wrong, tmp_path / "again.csv", "train")
+    correct(done, again)
+    audit = facts(done).audit
+    assert audit is not None
+    assert audit.shown_before
+
+
+@pytest.mark.parametrize("moment", ["before it is recorded", "when it was recorded"])
+def test_a_correction_that_is_killed_is_completed_by_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    done = play(begin(tmp_path), wrong)
+    again = all_rows(done, truth, tmp_path / "again.csv")
+    agreed = done.corrections(again)
+    with monkeypatch.context() as patch:
+        if moment == "before it is recorded":
+            patch.setattr(correcting.Ledger, "correct", killed)
+        else:
+            patch.setattr("stacksl.runs.session.answering.Session.open", killed)
+        with pytest.raises(Killed):
+            done.answer(again, correct=agreed)
+    assert done.status()["state"] == "stopped"
+    done.resume()
+    assert done.status()["state"] == "finished"
+    if moment == "before it is recorded":
+        correct(done, again)
+    undisturbed = tmp_path / "b"
+    undisturbed.mkdir()
+    other = play(begin(undisturbed), wrong)
+    correct(other, all_rows(other, truth, undisturbed / "again.csv"))
+    assert labels(done) == labels(other)
+    assert _head(done) == _head(other)
+    expect_sound(done)

@@ -1,0 +1,183 @@
+"""The progress sample, the forecast of a run, and the rule that stops it; none reads the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, resolve, run
+from stacksl.api.forecasting import plan
+from stacksl.errors import DataError, SettingsError
+from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.protocol import Request
+from stacksl.ledger.purchases import Answer
+from stacksl.models.audit import draw, progress_size
+from stacksl.report.facts import Facts
+from stacksl.runs.settings.budget import parse_until
+
+from .conftest import class_items, pair_items
+
+ITEMS, ANSWERS = class_items(300)
+BUDGET, SIZE, AUDIT = 120, 24, 30
+SETTINGS: dict[str, Any] = {"mode": "pool", "progress_share": 0.2, "price": "2"}
+
+
+class Wrong:
+    """The oracle, but it answers the items of one purpose with the class after the right one."""
+
+    name = "wrong"
+    repeatable = True
+
+    def __init__(self, purpose: str) -> None:
+        self._oracle = OracleLabeler(ANSWERS, {item.id: 3 for item in ITEMS})
+        self._purpose, self._spoilt = purpose, set[str]()
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        self._spoilt |= {each.item for each in requests if each.purpose == self._purpose}
+        self._oracle.ask(requests)
+
+    def answers(self) -> list[Answer]:
+        return [
+            replace(each, index=((each.index or 0) + 1) % 3) if each.item in self._spoilt else each
+            for each in self._oracle.answers()
+        ]
+
+    def pending(self) -> list[Any]:
+        return []
+
+
+def played(folder: Path, wrong: str = "nothing", **more: Any) -> Run:
+    return run(budget=BUDGET, items=ITEMS, labeler=Wrong(wrong), out=folder, **{**SETTINGS, **more})
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return played(tmp_path_factory.mktemp("progress") / "run")
+
+
+def items_of(done: Run, purpose: str) -> list[str]:
+    return [str(row["item"]) for row in done.ledger.export() if row["purpose"] == purpose]
+
+
+def noted(done: Run) -> dict[str, Any]:
+    found: dict[str, Any] = done.folder.read_state()["plan"]
+    return found
+
+
+def test_the_sample_is_bought_inside_the_budget_and_never_learnt(done: Run) -> None:
+    sample, audit = set(items_of(done, "progress")), set(items_of(done, "audit"))
+    learnt = {row["item"] for row in done.ledger.export() if row["learnt_at"] is not None}
+    assert (len(sample), len(audit), len(learnt)) == (SIZE, AUDIT, BUDGET - SIZE - AUDIT)
+    assert not sample & (audit | learnt)
+    assert done.ledger.spent == BUDGET
+    budget = Facts.from_json((done.path / "facts.json").read_text()).budget
+    assert (budget.asked, budget.audit, budget.progress) == (66, AUDIT, SIZE)
+    card = (done.path / "README.md").read_text()
+    assert "24 for the progress sample and 30 for the audit" in card
+    assert "How many random labels these 66 are worth cannot be told: progress sample" in card
+
+
+def test_it_is_drawn_apart_from_the_audit_and_from_what_is_held() -> None:
+    first = draw(50, 20, 0, what="progress")
+    assert first != draw(50, 20, 0)
+    assert not set(draw(50, 20, 0, set(first), what="progress")) & set(first)
+    with pytest.raises(SettingsError, match="the progress needs 20 items"):
+        draw(25, 20, 0, set(range(10)), what="progress")
+
+
+def test_nothing_on_the_way_depends_on_the_audits_answers(done: Run, tmp_path: Path) -> None:
+    other = played(tmp_path / "run", wrong="audit")
+    assert noted(other) == noted(done)
+    assert [row["item"] for row in other.ledger.export()] == [
+        row["item"] for row in done.ledger.export()
+    ]
+    facts = [Facts.from_json((each.path / "facts.json").read_text()) for each in (done, other)]
+    assert facts[0].audit != facts[1].audit  # the labeler did answer the audit otherwise
+
+
+def test_the_samples_answers_reach_the_forecast_and_not_the_model(
+    done: Run, tmp_path: Path
+) -> None:
+    other = played(tmp_path / "run", wrong="progress")
+    assert noted(other)["n"] == noted(done)["n"] == SIZE
+    assert noted(other)["correct"] < noted(done)["correct"]
+    assert noted(other)["level"]["mean"] < noted(done)["level"]["mean"]
+    said = [[row["index"] for row in each.predict(ITEMS[:60])] for each in (done, other)]
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_a_run_stops_by_itself_and_says_why(mode: str, tmp_path: Path) -> None:
+    stopped = played(tmp_path / "run", until="gain=0.5/100", mode=mode, progress_share=0)
+    learnt = stopped.status()["answered"]
+    assert 20 <= learnt < BUDGET - AUDIT
+    assert stopped.status()["state"] == "finished"
+    sentence = f"Buying stopped after {learnt} training labels by until gain=0.5/100"
+    assert stopped.folder.read_state()["stopped"].startswith(sentence)
+    for page in ("report.html", "README.md"):
+        assert sentence in (stopped.path / page).read_text()
+
+
+def test_the_stop_does_not_depend_on_the_audits_answers(tmp_path: Path) -> None:
+    found = [
+        played(tmp_path / wrong, wrong=wrong, until="gain=0.05/100")
+        for wrong in ("nothing", "audit")
+    ]
+    assert found[0].folder.read_state()["stopped"] == found[1].folder.read_state()["stopped"]
+    assert found[0].status()["answered"] == found[1].status()["answered"]
+
+
+def test_a_rule_that_is_never_met_changes_nothing(done: Run, tmp_path: Path) -> None:
+    other = played(tmp_path / "run", until="gain=0.000001/100")
+    assert items_of(other, "train") == items_of(done, "train")
+    assert other.folder.read_state()["stopped"] == ""
+
+
+def test_options_of_their_own_have_a_sample_and_no_forecast(tmp_path: Path) -> None:
+    items, answers = pair_items(120)
+    found = run(items, answers, budget=60, progress_share=0.2, out=tmp_path / "run")
+    told = plan(found.path)
+    assert told["sample"]["n"] == 12
+    assert (told["now"], told["expected"]) == (None, [])
+    assert "nothing is forecast" in told["reason"]
+    with pytest.raises(SettingsError, match="until needs a forecast"):
+        run(items, answers, budget=60, until="gain=0.1/9", out=tmp_path / "other")
+
+
+def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) -> None:
+    file = tmp_path / "texts.csv"
+    rows = (f"{item.prompt},{item.candidates[ANSWERS[item.id]]}" for item in ITEMS)
+    file.write_text("\n".join(["text,label", *rows]))
+    first = plan(file, resolve({"budget": "all", "price": "2.50"}))
+    assert [(row["labels"], row["cost"]) for row in first["expected"]] == [(100, 250), (200, 500)]
+    assert (first["labels"], first["now"], first["sample"]) == (0, None, None)
+    second = plan(done.path)
+    assert [(row["more"], row["cost"]) for row in second["expected"]] == [(34, 68), (134, 268)]
+    assert "harder than the rest" in second["rests_on"]
+    sample = second["sample"]
+    assert 0 < sample["low"] < sample["correct"] / SIZE <= sample["high"] <= 1
+    for row in (*first["expected"], *second["expected"], second["now"]):
+        assert 0 < row["low"] < row["accuracy"] < row["high"] < 1
+
+
+def test_too_few_items_have_no_plan(tmp_path: Path) -> None:
+    file = tmp_path / "texts.csv"
+    file.write_text("text,label\n" + "a sea,x\nb sky,y\n" * 20)
+    with pytest.raises(DataError, match="begins at 100 labels, got"):
+        plan(file)
+
+
+@pytest.mark.parametrize("text", ["0.01/100", "gain=0.01", "gain=1/9", "gain=x/100", "gain=0.1/0"])
+def test_a_rule_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="until must be gain=G/N such as gain=0.01/100"):
+        parse_until(text)
+
+
+def test_the_sample_must_leave_labels_to_train_on(tmp_path: Path) -> None:
+    assert (progress_size(0.29, 100), progress_size(0.1, 9)) == (29, 0)
+    with pytest.raises(SettingsError, match="take 30 and 96 of 120"):
+        played(tmp_path / "run", progress_share=0.8)

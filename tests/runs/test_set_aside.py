@@ -1,0 +1,213 @@
+"""Annotators who are held by the test, set aside and kept: what is learnt, paid and bought anew."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run
+from stacksl.errors import LedgerError, RunError
+from stacksl.runs.changes import freeing
+
+from .conftest import CLASSES
+from .people_cases import (
+    Row,
+    answer_all,
+    begin,
+    bought,
+    expect_sound,
+    fill,
+    gold,
+    open_rows,
+    sheets,
+    truth,
+)
+
+TWO: dict[str, Any] = {"annotators": "anna,ben", "price": "2"}
+
+
+def shifted(row: Row) -> str:
+    """The answer of somebody who reads the numbers on another list."""
+    return str((CLASSES.index(gold(row["prompt"])) + 1) % len(CLASSES) + 1)
+
+
+def answer(run: Run, anna: Any = shifted) -> Any:
+    said = {"anna": anna}
+    return run.answer(
+        *[fill(path, said.get(path.stem.split("-")[-1], truth)) for path in sheets(run)]
+    )
+
+
+def to_the_end(run: Run, anna: Any = shifted) -> Run:
+    for _ in range(40):
+        if run.status()["state"] != "waiting":
+            return run
+        answer(run, anna)
+    raise AssertionError("the run still waits")
+
+
+def events(run: Run) -> list[str]:
+    with run.ledger as ledger:
+        return [row.event for row in ledger.rows()]
+
+
+def learnt_of(run: Run) -> dict[str, set[str]]:
+    """Whose answers refits learn, by item."""
+    found: dict[str, set[str]] = {}
+    with run.ledger as ledger:
+        for row in ledger.export():
+            item = str(row["item"])
+            learnt = row["purpose"] != "audit" and row["answer"] is not None
+            if learnt and row["answer"] == ledger.label_of(item):
+                found.setdefault(item, set()).add(str(row["labeler"]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of two whose Anna reads another list, when the test has found it."""
+    folder = tmp_path_factory.mktemp("held")
+    run = begin(folder, count=300, budget=120, batch=20, audit=20, names=True, **TWO)
+    for _ in range(8):
+        if "held" in events(run):
+            return run
+        answer(run)
+    raise AssertionError("the permuted list was not found")
+
+
+def copy(run: Run, folder: Path) -> Run:
+    import shutil
+
+    shutil.copytree(run.path, folder / "run")
+    return Run.open(folder / "run")
+
+
+def test_a_permuted_list_is_found_and_what_follows_is_paid_and_not_learnt(
+    held: Run, tmp_path: Path
+) -> None:
+    run = copy(held, tmp_path)
+    (said,) = run.status()["held"]
+    assert (said["name"], said["agreed"] < said["expected"] / 2) == ("anna", True)
+    with run.ledger as ledger:
+        row = ledger.standing()["anna"]
+        audit = set(ledger.bought("audit"))
+        at = row.seq
+    assert not any("anna" in name and n for name, n in open_rows(run).items()), "no new rows"
+    assert {each.name: each.standing for each in run.annotators()} == {"anna": "held", "ben": ""}
+    assert not audit & set(learnt_of(run))
+    to_the_end(run)
+    with run.ledger as ledger:
+        after = [row for row in ledger.rows(at) if row.event in ("answered", "learnt")]
+        assert not [r for r in after if r.event == "learnt" and r.labeler == "anna"]
+    assert run.status()["held"], "the owner has not decided yet"
+    expect_sound(run)
+
+
+def test_who_is_set_aside_is_left_out_and_bought_anew_on_consent_only(
+    held: Run, tmp_path: Path
+) -> None:
+    run = copy(held, tmp_path)
+    spent = run.status()["spent"]
+    run.people(set_aside="anna")
+    assert all("ben" in names for names in learnt_of(run).values())
+    items, cost = run.left_out()
+    assert items == len(bought(run, labeler="anna", state="answered")) > 0
+    assert cost == items * 2_000_000
+    assert run.status()["held"] == []
+    expect_sound(run)
+    before = {str(row["item"]) for row in bought(run, labeler="anna", purpose="train")}
+    run.people(buy_anew=True)
+    assert run.left_out()[0] == 0
+    to_the_end(run)
+    assert run.status()["spent"] >= spent + items
+    assert before <= set(learnt_of(run))
+    assert all("ben" in names for names in learnt_of(run).values())
+    expect_sound(run)
+
+
+def test_a_false_alarm_is_taken_back_and_what_was_held_is_learnt(held: Run, tmp_path: Path) -> None:
+    run = copy(held, tmp_path)
+    run.people(set_aside="anna")
+    run.people(keep="anna")
+    assert {each.name: each.standing for each in run.annotators()}["anna"] == "kept"
+    assert any("anna" in names for names in learnt_of(run).values())
+    to_the_end(run)
+    assert events(run).count("held") == 1, "whom the owner keeps is not tested again"
+    with run.ledger as ledger:
+        said = {str(r["item"]) for r in ledger.export() if r["answer"] is not None}
+        assert said - set(ledger.bought("audit")) == set(learnt_of(run))
+    expect_sound(run)
+
+
+def test_the_model_without_somebody_after_the_end_is_that_of_the_others_alone(
+    tmp_path: Path,
+) -> None:
+    run = to_the_end(begin(tmp_path, audit=6, budget=30, **TWO), anna=truth)
+    accuracy = run.status()["audit"]
+    head = (run.path / "model" / "head.safetensors").read_bytes()
+    run.people(set_aside="anna")
+    assert run.status()["state"] == "finished"
+    assert (run.path / "model" / "head.safetensors").read_bytes() != head
+    assert run.status()["audit"]["n"] == accuracy["n"]
+    assert "set aside after it was first shown" in (run.path / "report.html").read_text()
+    expect_sound(run)
+    run.people(keep="anna")
+    expect_sound(run)
+
+
+def test_honest_annotators_are_not_held(tmp_path: Path) -> None:
+    rng = random.Random(3)
+
+    def often(row: Row) -> str:
+        return truth(row) if rng.random() < 0.8 else rng.choice(CLASSES)
+
+    run = begin(tmp_path, count=300, budget=100, batch=20, names=True, **TWO)
+    for _ in range(10):
+        if run.status()["state"] == "waiting":
+            answer_all(run, often)
+    assert "held" not in events(run)
+
+
+def test_decisions_that_cannot_be(held: Run, tmp_path: Path) -> None:
+    run = copy(held, tmp_path)
+    before = events(run)
+    with pytest.raises(RunError, match="'carl' is no annotator"):
+        run.people(set_aside="carl")
+    with pytest.raises(RunError, match="all set aside or away"):
+        run.people(set_aside=["anna", "ben"])
+    assert events(run) == before
+    to_the_end(run)
+    run.people(set_aside="anna")
+    with pytest.raises(LedgerError, match="raise the budget"):
+        run.people(buy_anew=True)
+    expect_sound(run)
+
+
+@pytest.mark.parametrize("moment", ["before it is recorded", "when it was recorded"])
+def test_a_decision_that_is_killed_is_completed_by_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    run = to_the_end(begin(tmp_path, **TWO), anna=truth)
+    with monkeypatch.context() as patch:
+        if moment == "before it is recorded":
+            patch.setattr(freeing.Ledger, "stand", killed)
+        else:
+            patch.setattr(Run, "resume", killed)
+        with pytest.raises(Killed):
+            run.people(set_aside="anna")
+    run.resume()
+    assert run.status()["state"] == "finished"
+    if moment == "before it is recorded":
+        assert "set_aside" not in events(run)
+        run.people(set_aside="anna")
+    assert all("ben" in names for names in learnt_of(run).values())
+    expect_sound(run)
