@@ -154,8 +154,10 @@ def _config(path: Path | None) -> dict[str, Any]:
 def _expected(plan: Plan) -> str:
     """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
+    from stacksl.runs.session.model_labels import NO_AUDIT, asks_model
 
-    return expected_width(plan.spec.audit, plan.labels)
+    by_model = plan.labeler is None and asks_model(plan.settings)
+    return NO_AUDIT if by_model else expected_width(plan.spec.audit, plan.labels)
 
 
 def _agree(plan: Plan, yes: bool) -> None:

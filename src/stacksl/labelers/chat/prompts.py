@@ -150,7 +150,7 @@ def _by_scores(choice: Mapping[str, Any], count: int) -> int | None:
 
 
 def _by_letter(said: str, shown: Sequence[str]) -> int | None:
-    found = re.match(r"[\s(\[\"'*]*([A-Z])(?=$|[\s]*$|[).:,\]\"'*])", said)
+    found = re.match(r"[\s(\[\"'*]*([A-Z])(?=\s*(?:$|\n)|[).:,\]\"'*])", said)
     found = found or re.search(r"\banswer(?: is)?:?[\s(*]*([A-Z])\b(?! [a-z])", said, re.IGNORECASE)
     if found:
         place = LETTERS.find(found[1])

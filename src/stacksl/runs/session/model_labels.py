@@ -24,6 +24,10 @@ from stacksl.types import Item
 
 TEMPLATE = "label_template_text"  # keys of `resolved.toml`
 CONSENT = "label_consent"
+NO_AUDIT = (
+    "the labels are a model's: no audit by people measures them or what is learnt from them; --test"
+    " FILE with people's answers would"
+)
 CALLS_A_LABEL = 2  # that its price is reserved for: one may be lost
 
 
@@ -126,7 +130,9 @@ def chat_labeler(spec: RunSpec) -> ChatLabeler:
     key = os.environ.get(KEY)
     endpoint = Endpoint(str(settings.url), key, settings.timeout)
     calls = Calls(spec.folder.path / CALLS, key)
-    return ChatLabeler(endpoint, asked, calls, settings.concurrency)
+    labeler = ChatLabeler(endpoint, asked, calls, settings.concurrency)
+    labeler.warnings.append(NO_AUDIT)
+    return labeler
 
 
 def _read(path: Path) -> str:
