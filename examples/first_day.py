@@ -24,8 +24,8 @@ def main(folder: Path) -> None:
     while (status := run.status())["state"] == "waiting":
         for sheet in (sheets := [Path(sheet["file"]) for sheet in status["sheets"]]):
             fill_in(sheet, known)
-        right, total = run.answer(*sheets).predicted
-        print(f"{right} of {total} predicted before, ${run.status()['money']['spent']} spent")
+        accepted = run.answer(*sheets).accepted
+        print(f"{sum(accepted.values())} answers, ${run.status()['money']['spent']} spent")
     print(f"the report: {run.report()}")
 
 

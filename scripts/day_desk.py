@@ -17,7 +17,7 @@ PROGRESS = re.compile(r"^[a-z ]+( [\d,]+ of [\d,]+)?( · .*)?$")
 """A line of progress, which stderr shows every five seconds: as many as the machine is slow."""
 
 CUT = "…"
-PASSED = ("HOME", "LANG", "OMP_NUM_THREADS", "PYTHONPATH")
+PASSED = ("HOME", "LANG", "OMP_NUM_THREADS", "PYTHONPATH", "STACKSL_FEATURES")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import shlex
 from dataclasses import dataclass
@@ -143,11 +142,7 @@ def _accepted(printed: str) -> int:
 
 
 def _line(call: int, filled: int, came: dict[str, Any]) -> str:
-    predicted = came["predicted"]
-    return (
-        f"| {call} | {filled} | {predicted['right']} of {predicted['of']} | {came['left']} |"
-        f" ${came['money']['spent']:,.2f} |"
-    )
+    return f"| {call} | {filled} | {came['left']} | ${came['money']['spent']:,.2f} |"
 
 
 def _judged(desk: Desk) -> None:
@@ -159,8 +154,8 @@ def _judged(desk: Desk) -> None:
     desk.says(WORDS["answers"])
     desk.types(f"grep -A 12 '^## Answers' {RUN}/README.md")
     desk.says(WORDS["predict"])
-    desk.types(f"stacksl predict {RUN} next-month.csv --out next-month.jsonl")
-    desk.types("head -2 next-month.jsonl")
+    desk.types(f"stacksl predict {RUN} next-month.csv --out next-month-labelled.csv")
+    desk.types("head -3 next-month-labelled.csv")
     truth, count = _true_accuracy(desk.folder)
     desk.says(WORDS["check"].format(later=f"{count:,}"))
     desk.types(f"stacksl evaluate {RUN} hidden.csv")
@@ -178,8 +173,8 @@ def _true_accuracy(folder: Path) -> tuple[float, int]:
     """The share of next month's predictions that the hidden labels agree with, and how many."""
     with (folder / "hidden.csv").open(encoding="utf-8", newline="") as file:
         hidden = {row["id"]: row["intent"] for row in csv.DictReader(file)}
-    lines = (folder / "next-month.jsonl").read_text(encoding="utf-8").splitlines()
-    said = {row["id"]: row["choice"] for row in map(json.loads, lines)}
+    with (folder / "next-month-labelled.csv").open(encoding="utf-8", newline="") as file:
+        said = {row["id"]: row["label"] for row in csv.DictReader(file)}
     return sum(said.get(name) == intent for name, intent in hidden.items()) / len(hidden), len(
         hidden
     )

@@ -12,6 +12,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before NumPy is imported: it reads them once
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["STACKSL_FEATURES"] = "hashing"  # of runs over files: encoders take seconds to load
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 
 import pytest  # noqa: E402

@@ -214,6 +214,53 @@ def test_a_forwarded_report_has_no_word_of_the_settings(said, tmp_path: Path) ->
         expect_silence((tmp_path / "r" / "no-text" / name).read_text(encoding="utf-8"))
 
 
+def test_a_forwarded_report_has_no_person_path_or_column(said, tmp_path: Path, stacksl) -> None:
+    """Names of files, folders, columns and people; all of them answer, and disagree at times."""
+    place = tmp_path / f"{CANARY}folder"
+    place.mkdir()
+    header, people = (f"{CANARY}id", f"{CANARY}text"), (f"{CANARY}anna", f"{CANARY}ben")
+    body = [[f"n{n}", row[0]] for n, row in enumerate(rows(60))]
+    (place / f"{CANARY}pool.csv").write_text(table(header, body), encoding="utf-8")
+    (place / f"{CANARY}classes.txt").write_text("\n".join(CLASSES), encoding="utf-8")
+    held = table((header[1], f"{CANARY}topic"), rows(12, 90))
+    (place / f"{CANARY}test.csv").write_text(held, encoding="utf-8")
+    run = place / f"{CANARY}run"
+    words = ["--labeler", "file", "--annotators", ",".join(people), "--sheets", "csv"]
+    words += ["--price", f"{people[0]}=3,{people[1]}=2", "--set", "overlap=6"]
+    words += ["--classes", place / f"{CANARY}classes.txt", "--prompt-column", header[1]]
+    words += ["--set", f"ask_dir={place / CANARY}sheets", "--audit", "4", "--budget", "30"]
+    words += ["--test", place / f"{CANARY}test.csv"]
+    done = stacksl("run", place / f"{CANARY}pool.csv", *words, "--out", run, "--quiet", "--yes")
+    assert done.code in (0, 3), done
+    turn = 0
+    for _ in range(20):
+        status = json.loads(stacksl("status", run, "--json").out)
+        if status["state"] != "waiting":
+            break
+        for sheet in status["sheets"]:
+            path = Path(sheet["file"])
+            filled = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+            for row in filled:
+                turn += 1
+                row["answer"] = CLASSES[turn // 3 % 2]
+            cells = [list(row.values()) for row in filled]
+            path.write_text(table(list(filled[0]), cells), encoding="utf-8")
+            assert stacksl("answer", run, path).code in (0, 3)
+    assert status["state"] == "finished"
+    assert stacksl("report", run, "--no-text").code == 0
+    full = (run / "report.html").read_text(encoding="utf-8")
+    for planted in (*people, header[1], f"{CANARY}run", f"{CANARY}pool", f"{CANARY}test"):
+        assert planted in full, planted
+    for name in ("report.html", "README.md"):
+        told = (run / "no-text" / name).read_text(encoding="utf-8")
+        expect_silence(told)
+        assert "annotator 2" in told
+        assert str(tmp_path) not in told
+    assert "<bdi>annotator 1</bdi>: " in (run / "no-text" / "report.html").read_text(
+        encoding="utf-8"
+    )
+
+
 def test_many_columns_make_a_short_sentence(said, tmp_path: Path) -> None:
     names = [f"c{n}" for n in range(8800)]
     (tmp_path / "wide.csv").write_text(table(names, [[*names[1:], "x"]] * 9), encoding="utf-8")

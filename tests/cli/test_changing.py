@@ -61,6 +61,8 @@ def filled(sheet: Path) -> Path:
 def test_one_class_more_and_what_it_would_cost_to_ask_again(stacksl, waiting: Path) -> None:
     said = stacksl("change", RUN, "--add-class", "night")
     assert said.code == 0, said.err
+    old = Path(RUN, "ask", "0002.csv")
+    assert f"tell anna ({old}): these sheets do not list what was added" in said.out
     assert "the run has 3 classes now" in said.out
     assert "2 answers named it and are learnt, for nothing" in said.out
     assert f"buys 2 more labels for $1.00: stacksl change {RUN} --reopen" in said.out
@@ -72,6 +74,8 @@ def test_the_contract_of_its_json(stacksl, waiting: Path) -> None:
     told = json.loads(said.out)
     assert set(told) == KEYS["status"] | KEYS["change"]
     assert (told["classes"], told["mapped"], told["again"], told["reopened"]) == (4, 0, 2, 0)
+    old = str(Path(RUN, "ask", "0002.csv"))
+    assert told["outdated_sheets"] == [{"annotator": "anna", "file": old}]
 
 
 def test_asking_once_more_shows_the_price_first(stacksl, waiting: Path) -> None:

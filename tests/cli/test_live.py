@@ -21,19 +21,24 @@ class Terminal(io.StringIO):
 
 
 def test_the_facts_of_a_round() -> None:
-    told = describe(step(50, accuracy=0.612, openness=0.25), 61)
+    told = describe(step(50, accuracy=0.612, openness=0.25), 50 / 61)
     assert told == "4 of 10 labels · accuracy so far 0.612 · gate open 25% · 1 min 01 s left"
     assert describe(step(50), None) == "4 of 10 labels"
-    assert describe(step(50, phase="features"), 7000) == "1 h 56 min left"
+    assert describe(step(50, phase="features"), 50 / 7000) == "0.0 a second · 1 h 56 min left"
+    assert describe(step(10, phase="features"), 41.7) == "42 a second · 2 s left"
+    assert describe(step(100, phase="features"), 41.7) == ""
 
 
-def test_the_time_left_is_that_of_the_phase() -> None:
-    now = iter([0.0, 10.0, 100.0, 101.0])
+def test_the_pace_is_that_of_the_phase_without_what_is_paid_once() -> None:
+    now = iter([0.0, 60.0, 61.0, 65.0, 100.0, 110.0, 120.0])
     clock = PhaseClock(lambda: next(now))
-    assert clock.left(step(0, phase="features")) is None, "no pace is known yet"
-    assert clock.left(step(20, phase="features")) == pytest.approx(40.0)
-    assert clock.left(step(10)) is None, "a phase that begins in the middle, as after a resume"
-    assert clock.left(step(20)) == pytest.approx(8.0)
+    assert clock.pace(step(5, phase="features")) is None, "five were in the cache"
+    assert clock.pace(step(20, phase="features")) is None, "a minute of loading is no pace"
+    assert clock.pace(step(30, phase="features")) is None, "a second says little"
+    assert clock.pace(step(40, phase="features")) == pytest.approx(20 / 5)
+    assert clock.pace(step(10)) is None, "a phase that begins in the middle, as after a resume"
+    assert clock.pace(step(20)) is None
+    assert clock.pace(step(30)) == pytest.approx(1.0)
 
 
 def test_plain_lines_come_now_and_then_at_the_start_and_at_the_end() -> None:

@@ -99,7 +99,6 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
         assert said.code == 0, said.err
         told = json.loads(said.out)
         assert told["faults"] == []
-        assert told["predicted"]["right"] <= told["predicted"]["of"]
         assert calls < 10
     assert (told["state"], told["spent"], told["left"], told["asked"]) == ("finished", 14, 0, 10)
     assert told["answered"] == 8  # two of the ten were second answers
@@ -137,7 +136,28 @@ def test_contradictions_are_counted_apart(waiting: Run, stacksl: Shell) -> None:
     said = stacksl("answer", "run", fill(path, wrong), "--quiet")
     assert said.code == 0
     assert "none that is new" in said.out
-    assert "3, kept but not paid" in said.out
+    assert "Contradict  3, kept but not paid (--correct replaces)" in said.out
+    assert "Late" not in said.out
+    assert "redicted" not in said.out
+
+
+def test_answers_that_are_late_are_counted_apart(waiting: Run, stacksl: Shell) -> None:
+    old = next(path for path in sheets(waiting) if "ben" in path.name)
+    stacksl("people", "run", "--free", "ben", "--quiet")
+    while rows := [p for p in sheets(waiting) if "anna" in p.name]:
+        stacksl("answer", "run", *map(fill, rows), "--quiet")
+    told = json.loads(stacksl("answer", "run", fill(old), "--json", "--quiet").out)
+    taken = told["accepted"].get("label", 0)  # rows of items that anna has had are ben's again
+    assert (told["disputed"], told["repeated"], told["late"]) == (0, 0, 3 - taken)
+    assert told["late"] > 0
+    said = stacksl("answer", "run", fill(old, wrong), "--quiet")
+    late = f"Late        {3 - taken}, kept but not paid: somebody else answered the row"
+    assert f"{late}, or it was dropped\n" in said.out
+    assert f"Contradict  {taken}, kept but not paid" in said.out
+    assert json.loads(stacksl("status", "run", "--json").out)["money"] == told["money"]
+    with waiting.ledger as ledger:
+        events = [row.event for row in ledger.rows()]
+    assert events.count("late") == 2 * (3 - taken) + taken
 
 
 def test_rows_are_freed(waiting: Run, stacksl: Shell) -> None:

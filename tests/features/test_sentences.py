@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from importlib.util import find_spec
@@ -11,7 +13,7 @@ import pytest
 
 from stacksl.errors import FeatureError
 from stacksl.features import make_features
-from stacksl.features.sentences import SentenceEncoder
+from stacksl.features.sentences import SentenceEncoder, _threads
 from stacksl.types import Item
 
 TEXTS = (
@@ -228,6 +230,24 @@ def test_threads_are_set_while_encoding_and_given_back(encoder, monkeypatch) -> 
     fresh.encode(["card"])
     assert set(seen) == {3}
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(("loaded", "policy", "threads"), [
+    (False, None, 2), (True, None, 1), (True, "passive", 2), (False, "ACTIVE", 1),
+])  # fmt: skip
+def test_two_threads_only_where_they_sleep_while_they_wait(
+    loaded: bool, policy: str | None, threads: int, encoder_folder, monkeypatch
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy or "")
+    if policy is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    if loaded:
+        monkeypatch.setitem(sys.modules, "torch", sys)
+    else:
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert _threads() == threads
+    told = "PASSIVE" if policy is None and not loaded else policy
+    assert os.environ.get("OMP_WAIT_POLICY") == told
 
 
 @pytest.mark.parametrize("threads", ["0", "two", "-1", "²"])

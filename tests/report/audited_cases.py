@@ -7,12 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
+from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost, Disagreement
 from stacksl.report.facts import Facts
-from stacksl.report.quality import AuditResult, ClassRow
+from stacksl.report.named import Named
+from stacksl.report.quality import (
+    AuditResult,
+    ClassRow,
+    ClassTotal,
+    Gain,
+    LabelledShare,
+    OwnItems,
+)
 
 from .edge_cases import bare, untested
-from .usual_cases import calibration, confusions, refit, usual, wilson
+from .usual_cases import TOPICS, calibration, confusions, refit, usual, wilson
 
 
 def audit(correct: int, known: int, n: int, none: int = 0, **more: Any) -> AuditResult:
@@ -33,10 +41,34 @@ def asking() -> Asking:
         broken=7,
         disputes=3,
         agreement=Agreement(100, 88, 0.874),
+        disagreements=(
+            Disagreement(
+                "zyx-17",
+                "zyx Is my card late or lost?",
+                (Named("zyx anna", TOPICS[0]), Named("zyx ben", "none of these")),
+            ),
+        ),
         costs=(Cost("zyx anna", 600, 1_500_000_000), Cost("zyx ben", 400, 1_000_000_000)),
         changes=(BudgetChange(4000, 1000, 2_500_000_000),),
         added=((2500, 78),),
     )
+
+
+ROLES = (
+    Named("asked for, to learn from", "880"),
+    Named("never asked for", "9023"),
+    Named("of the audit", "100"),
+)
+
+
+def own(facts: Facts) -> OwnItems:
+    """The model on 9,023 items without an answer, judged by 95 of the audit."""
+    shares = LabelledShare(0.9, 29, 0.41, 0.873, 41, 40), LabelledShare(0.95, 59)
+    rows = (
+        ClassTotal(row.name, row.bought, 117, row.bought + 110.4, row.bought + 20.0, 300.0)
+        for row in facts.classes
+    )
+    return OwnItems(9023, 95, "audit", shares, tuple(rows))
 
 
 def audited() -> Facts:
@@ -44,13 +76,16 @@ def audited() -> Facts:
     facts = untested()
     draw = np.random.default_rng(11)
     rows = tuple(
-        ClassRow(row.name, row.bought, 2, 0.5, hits / 2, *wilson(hits, 2))
-        for row, hits in zip(facts.classes, draw.integers(0, 3, len(facts.classes)), strict=True)
+        ClassRow(row.name, row.bought, n, 0.5, n // 2 / n, *wilson(n // 2, n))
+        for row, n in zip(facts.classes, draw.integers(2, 21, len(facts.classes)), strict=True)
     )
     rows = (replace(rows[0], bought=0, precision=None), *rows[1:])
     return replace(
         facts,
-        budget=replace(facts.budget, asked=900, answered=850, audit=100, open=0),
+        budget=replace(facts.budget, asked=900, answered=830, unlearnt=20, unnamed=50, audit=100),
+        data=replace(facts.data, roles=ROLES),
+        own=own(facts),
+        more=Gain(100, 0.021, 0.004, 0.052),
         audit=audit(80, 95, 100, none=3),
         asking=asking(),
         classes=rows,

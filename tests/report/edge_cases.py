@@ -22,8 +22,10 @@ from stacksl.report.quality import (
     Calibration,
     CalibrationBin,
     ClassRow,
+    ClassTotal,
     Confusion,
     CurvePoint,
+    OwnItems,
     TestResult,
 )
 
@@ -59,6 +61,12 @@ def hostile() -> Facts:
         title=SCRIPT,
         run="run <b>",
         classes=tuple(ClassRow(name, at, 9, 0.5, at / 10) for at, name in enumerate(names)),
+        own=OwnItems(
+            90,
+            9,
+            "test",
+            totals=tuple(ClassTotal(name, 1000, 1234, 1, 0, 12345) for name in names),
+        ),
         confusions=tuple(Confusion(names[at], names[at - 1], 3) for at in range(5)),
         contested=tuple(
             Contested(name, name * 40, name, names[at - 1], 1e-7, at + 1, True)
@@ -83,12 +91,12 @@ def one_pair() -> Facts:
         bare("finished", labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
         data=DataCard("coins", "csv", 1, 2, 2, 2),
         rounds=RoundSeries((1,), (float("inf"),), (float("-inf"),), (True,), (1,), 1),
-        before_label=BeforeLabel((1,), (0.0,), n=1, correct=0),
+        before_label=BeforeLabel(n=1, correct=0),
         test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0, chance=0.5),
         curve=(CurvePoint(1, 1.0, low, high),),
         classes=(ClassRow("heads", 1, 1, 1.0, 1.0), ClassRow("tails", 0, 0, None, None)),
         calibration=Calibration((CalibrationBin(0.5, 1.0, 1),), 0.5, 1),
-        gate_score=GateScore(0.0, 0.0, 1, 1.0, (1,), (0.0,)),
+        gate_score=GateScore(0.0, 0.0, 1, 1.0),
         refit=Refit("No refit: the labels bought are of one class only.", False),
     )
 

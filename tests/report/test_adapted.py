@@ -15,8 +15,10 @@ def facts(made):
 
 
 def words_of(facts, id):
-    """The text of one section of the page."""
-    found = re.search(rf'<section id="{id}".*?</section>', render(facts), re.DOTALL)
+    """The text of one folded part of the page."""
+    check = '<details class="check" id="'
+    ends = f"(?={check}|</div>\n</main>)"
+    found = re.search(rf'{check}{id}">.*?</details>\n{ends}', render(facts), re.DOTALL)
     assert found is not None
     return read(found.group()).text
 
@@ -67,7 +69,7 @@ def test_the_refits_are_listed_with_what_they_cost(facts):
 
 
 def test_scores_are_shown_by_epoch_and_never_summed(facts):
-    text, written = words_of(facts, "gate-score"), card(facts)
+    text, written = words_of(facts, "doubt"), card(facts)
     for score in ("1,112", "777.8", "222.2", "88.5"):
         assert score in text, score
     page = read(render(facts)).text
@@ -83,7 +85,7 @@ def test_scores_are_shown_by_epoch_and_never_summed(facts):
 def test_the_curve_begins_with_the_base_at_no_label(facts):
     drawn = figures.accuracy_curve(facts)
     assert "38.0% with 0 labels, 62.0% with 200" in drawn
-    text = words_of(facts, "bought")
+    text = words_of(facts, "model")
     assert "Without a label the base model answers 38.0% correctly; 200 labels added 24.0" in text
     assert "The first 100 labels gave 55.0%; the remaining 100 added 7.0 points." in text
     assert "The dot at 0 is the base model" in text

@@ -8,9 +8,9 @@ from stacksl.files import formats
 from stacksl.models.metrics import wilson
 from stacksl.report import card, render
 from stacksl.report.asking import Agreement
-from stacksl.report.audited import compared, notes
-from stacksl.report.facts import Facts, Refit
-from stacksl.report.quality import AuditResult, ClassRow
+from stacksl.report.audited import commands, compared, notes, uses
+from stacksl.report.facts import Facts, Refit, RoundSeries
+from stacksl.report.quality import AuditResult, ClassRow, Gain
 from stacksl.report.wording import bought, outcome
 
 from .test_html import read
@@ -54,10 +54,11 @@ def test_an_audit_that_is_clear_has_no_worst_case(made):
 
 
 def test_the_lowest_recall_is_the_one_that_is_surely_low(made):
-    """0 of 2 may be bad luck, 2 of 40 is not: the high ends are 65.8 % and 16.5 %."""
+    """0 of 10 may be bad luck, 2 of 40 is not; 0 of 9 is too few to be shown."""
     facts = made["audited"]()
     rows = (
-        ClassRow("unlucky", 9, 2, None, 0.0, *wilson(0, 2)),
+        ClassRow("hidden", 9, 9, None, 0.0, *wilson(0, 9)),
+        ClassRow("unlucky", 9, 10, None, 0.0, *wilson(0, 10)),
         ClassRow("bad", 9, 40, 0.5, 0.05, *wilson(2, 40)),
         *(ClassRow(f"good {at}", 9, 40, 0.9, 0.9, *wilson(36, 40)) for at in range(4)),
     )
@@ -124,8 +125,8 @@ def test_one_answer_throughout_leaves_no_kappa(made):
 def test_labels_of_the_audit_count_as_bought_and_not_as_learnt(made):
     said = bought(made["audited"]())
     assert said == (
-        "1,000 labels bought for $2,500.00: 900 to learn from, 9.0% of the 10,003 items seen,"
-        " and 100 for the audit."
+        "1,000 labels of 10,003 items bought for $2,500.00: 900 to learn from; 100 for the audit,"
+        " random items that only measure the final model."
     )
 
 
@@ -153,7 +154,7 @@ def test_classes_never_seen_are_named_where_names_may_be(made, options, named):
 
 def test_recall_is_told_with_its_interval_and_where_it_was_measured(made):
     page, model_card = shown(made["audited"]())
-    row = next(row for row in made["audited"]().classes if row.recall == 0.5)
+    row = next(row for row in made["audited"]().classes if row.test_n == 20)
     assert f"{100 * row.low:.1f}% to {100 * row.high:.1f}%" in page
     assert "Precision and recall are those on the audit" in page
     assert "Lowest recall on the audit" in model_card
@@ -165,7 +166,7 @@ def test_annotators_are_not_named_to_others(made):
     assert "zyx anna" in shown(facts)[0]
     for words in shown(facts, text=False):
         assert "zyx" not in words
-        assert "labeler 2" in words
+        assert "annotator 2" in words
 
 
 def test_what_made_the_model_is_told_with_the_comparison(made):
@@ -191,3 +192,62 @@ def test_the_even_pace_is_that_of_the_labels_to_learn_from(made):
     assert "Labels spent over rounds: 1,000 of 900." in render(facts)
     assert "set aside before the first round" in render(facts)
     assert "set aside before the first round" not in render(made["usual"]())
+
+
+# For who pays -----------------------------------------------------------------------------------
+
+
+def test_what_the_model_can_label_is_a_share_or_the_number_that_would_tell(made):
+    facts = made["audited"]()
+    page, _ = shown(facts)
+    assert "90% right 41% (3,699 items), where its probability is at least 0.873" in page
+    assert "95% right cannot be told: no threshold passed the test on 95 audited items" in page
+    few = replace(facts, own=replace(facts.own, measured=50, shares=facts.own.shares[1:]))
+    assert "cannot be told from 50 audited items; needs at least 59" in shown(few)[0]
+    none = replace(facts, own=replace(facts.own, source="", measured=0))
+    assert "cannot be told without an audit or a test file" in shown(none)[0]
+
+
+def test_growth_is_a_number_with_its_interval_or_the_reason(made):
+    facts = made["audited"]()
+    assert "would add some 2.1 points of accuracy (90% interval 0.4 to 5.2)" in shown(facts)[0]
+    untold = replace(facts, more=Gain(100, reason="a forecast needs 20 labels"))
+    assert "would add cannot be told: a forecast needs 20 labels." in shown(untold)[0]
+
+
+def test_the_uses_of_labels_are_defined_and_add_up(made):
+    facts = made["audited"]()
+    numbers = [int(number.replace(",", "")) for number, _, _ in uses(facts)]
+    assert sum(numbers) == facts.budget.spent == 1000
+    page, _ = shown(facts)
+    assert "20 second answers : to compare people; not learnt" in page
+    assert page.index("random items that only measure the final model") < page.index("audited")
+
+
+def test_disagreements_are_rows_to_look_at_and_forwarded_without_words(made):
+    facts = made["audited"]()
+    assert "zyx Is my card late or lost?" in shown(facts)[0]
+    forwarded, _ = shown(facts, text=False)
+    assert "annotator 1 : (left out) , annotator 2 : (left out)" in forwarded
+
+
+def test_the_commands_are_those_of_the_command_line(made):
+    from stacksl.cli.app import app
+
+    facts = made["audited"]()
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    found = commands(facts)
+    assert len(found) == 6
+    for _, command in found:
+        assert command.split()[:1] == ["stacksl"]
+        assert command.split()[1] in names
+        assert command.split()[2] == facts.run
+    assert commands(replace(facts, state="stopped")) == [
+        ("Go on with the run", f"stacksl resume {facts.run}")
+    ]
+
+
+def test_a_pool_has_no_chart_of_its_spending(made):
+    facts = made["audited"]()
+    assert "Spending over time" in render(facts)
+    assert "Spending over time" not in render(replace(facts, rounds=RoundSeries()))

@@ -2,10 +2,12 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from stacksl.report import render
+from stacksl.report.facts import RoundSeries
 
 pytestmark = pytest.mark.browser
 
@@ -73,7 +75,7 @@ def test_hostile_text_runs_nothing(visit, made):
 def test_one_size_of_each_figure_is_shown_and_its_words_are_legible(visit, made):
     page, _, _ = visit(made["usual"]())
     shown = "[...document.querySelectorAll('svg')].filter(s => s.getBoundingClientRect().width)"
-    assert page.evaluate(f"{shown}.length") == 7
+    assert page.evaluate(f"{shown}.length") == 4
     smallest = (
         f"Math.min(...{shown}.flatMap(s => [...s.querySelectorAll('text')])"
         ".map(t => t.getBoundingClientRect().height))"
@@ -89,7 +91,7 @@ CONTRAST = """() => {
   };
   const paper = light(getComputedStyle(document.body).backgroundColor);
   const against = value => (Math.max(value, paper) + 0.05) / (Math.min(value, paper) + 0.05);
-  const text = ['p', 'h1', '.quiet', '.wrong', '.right', 'figcaption', 'nav a']
+  const text = ['p', 'h1', '.quiet', '.wrong', '.right', 'figcaption', 'summary']
     .map(name => getComputedStyle(document.querySelector(name)).color);
   const words = getComputedStyle(document.querySelector('.plot text')).fill;
   return Math.min(...[...text, words].map(light).map(against));
@@ -129,3 +131,39 @@ BROKEN_WORDS = """() => [...document.querySelectorAll('.dense th')].flatMap(cell
 def test_no_word_of_a_table_s_head_or_first_column_is_broken(visit, made):
     page, _, _ = visit(made["adapted"]())
     assert page.evaluate(BROKEN_WORDS) == []
+
+
+FOLD = "document.querySelectorAll('details').forEach(part => part.open = false)"
+
+
+def test_the_page_is_short(browser, made, tmp_path):
+    """At 1,400 wide, as it opens; and with every detail of an ordinary run opened, 4,000 high."""
+    ordinary = made["audited"]()
+    few = replace(
+        ordinary,
+        classes=ordinary.classes[:10],
+        own=replace(ordinary.own, totals=ordinary.own.totals[:10]),
+        contested=ordinary.contested[:8],
+        rounds=RoundSeries(),
+    )
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    height = "document.documentElement.scrollHeight"
+    for facts, folded, opened in ((few, 2200, 4000), (ordinary, 2200, None)):
+        file = tmp_path / "report.html"
+        file.write_text(render(facts), encoding="utf-8")
+        page.goto(file.as_uri())
+        assert page.evaluate(height) <= folded
+        page.evaluate(FOLD.replace("false", "true"))
+        assert opened is None or page.evaluate(height) <= opened
+    page.close()
+
+
+def test_details_are_printed(browser, made, tmp_path):
+    file = tmp_path / "report.html"
+    file.write_text(render(made["audited"]()), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    page.emulate_media(media="print")
+    seen = "document.querySelector('#calibration .plot').getBoundingClientRect().height"
+    assert page.evaluate(seen) > 50
+    page.close()

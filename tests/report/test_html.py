@@ -78,7 +78,7 @@ def test_the_page_is_well_formed_with_unique_ids_and_live_anchors(case):
     ids = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
     links = {attrs["href"] for tag, attrs in reader.tags if tag == "a"}
-    assert links == {f"#{name}" for name in ids if not name.endswith("-title")}
+    assert links <= {f"#{name}" for name in ids}
 
 
 def test_nothing_is_loaded_and_nothing_runs(case):
@@ -107,7 +107,7 @@ def test_every_number_of_the_run_stands_on_the_page(made):
     facts = made["usual"]()
     text = read(render(facts)).text
     for words in (
-        "1,000 labels bought for $2,500.00",
+        "1,000 labels of 10,003 items bought for $2,500.00",
         "87.69%",
         "86.49% to 88.81%",
         "2,701 of 3,080",
@@ -133,11 +133,12 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
     for words in (
         "--test FILE",
         "There is no final model yet.",
-        "No round has been played yet",
+        "No round has been played yet; 10 labels can be bought.",
         "No label has been learnt",
         "there is no gate score",
         "items bring their own options",
         "Calibration is measured on an audit or a test file",
+        "there is no final model yet",
         "No item has been seen yet.",
         "No versions were recorded.",
         "This run is still going",
@@ -180,5 +181,5 @@ def test_what_is_forwarded_has_no_word_of_the_data_s_owner(made):
         language=replace(model, scoring=replace(model.scoring, template="zyx: {prompt}")),
         warnings=("zyx.csv: 3 rows set aside",),
     )
-    assert render(secret).count("zyx") > render(secret, text=False).count("zyx") == 1
-    assert "zyx: " not in card(secret, text=False)
+    assert render(secret).count("zyx") > render(secret, text=False).count("zyx") == 0
+    assert "zyx" not in card(secret, text=False)

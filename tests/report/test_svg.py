@@ -52,9 +52,6 @@ def test_every_figure_is_well_formed_and_inside_its_view_box(made):
             figures.accuracy_curve(facts),
             figures.spending(facts),
             figures.statistic(facts),
-            figures.before_label(facts.before_label),
-            figures.gate_score(facts.gate_score),
-            figures.class_scatter(facts.classes),
             figures.calibration(facts.calibration),
         )
         for picture in (svg for markup in drawn for svg in svgs(markup)):

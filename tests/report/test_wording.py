@@ -45,9 +45,7 @@ def test_a_huge_prompt_is_cut_without_being_walked_through():
 
 def test_the_headline_says_what_is_out_and_what_is_unknown(made):
     facts = made["usual"]()
-    assert wording.bought(facts) == (
-        "1,000 labels bought for $2,500.00, 10.0% of the 10,003 items seen."
-    )
+    assert wording.bought(facts) == ("1,000 labels of 10,003 items bought for $2,500.00.")
     waiting = replace(facts, state="waiting", budget=replace(facts.budget, open=3))
     assert "3 answers still out" in wording.bought(waiting)
     assert wording.outcome(facts) == (

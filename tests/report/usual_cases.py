@@ -62,23 +62,6 @@ def rounds(horizon: int, budget: int, points: int = 2000) -> RoundSeries:
     return RoundSeries(numbers, statistic, lines, buys, labels, total=horizon)
 
 
-def before(n: int) -> BeforeLabel:
-    draw = np.random.default_rng(8)
-    hits = draw.random(n) < 0.62 * (1 - np.exp(-np.arange(1, n + 1) / (n / 4)))
-    running = np.cumsum(hits) / np.arange(1, n + 1)
-    window = 100
-    recent = [float(hits[max(0, at - window) : at].mean()) for at in range(1, n + 1)]
-    kept = range(0, n, max(1, n // 500))
-    return BeforeLabel(
-        label=tuple(at + 1 for at in kept),
-        running=tuple(float(running[at]) for at in kept),
-        recent=tuple(recent[at] for at in kept),
-        window=window,
-        n=n,
-        correct=int(hits.sum()),
-    )
-
-
 def class_rows(many: int) -> tuple[ClassRow, ...]:
     draw = np.random.default_rng(9)
     return tuple(
@@ -185,8 +168,6 @@ def gate_score() -> GateScore:
         asked=1022.9,
         rounds=10003,
         width_scale=19.6,
-        round=tuple(range(100, 10001, 100)),
-        cumulative=tuple(8123.4 * (at / 100) ** 0.7 for at in range(1, 101)),
     )
 
 
@@ -228,7 +209,7 @@ def usual() -> Facts:
         test=tested(),
         curve=curve(),
         rounds=rounds(10003, 1000),
-        before_label=before(1000),
+        before_label=BeforeLabel(n=1000, correct=471),
         gate_score=gate_score(),
         classes=class_rows(77),
         confusions=confusions(),

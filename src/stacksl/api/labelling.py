@@ -13,7 +13,7 @@ from stacksl.errors import RunError
 from stacksl.report.wording import MICRO
 
 if TYPE_CHECKING:
-    from stacksl.api.stored import Run
+    from stacksl.api.reading import StoredRun
     from stacksl.data import Dataset
     from stacksl.runs.spec import RunSpec
     from stacksl.types import Item
@@ -38,7 +38,7 @@ class Labelled:
     left_out: int = 0
 
 
-def label_file(run: Run, path: str | Path, dataset: Dataset, progress: Progress) -> Labelled:
+def label_file(run: StoredRun, path: str | Path, dataset: Dataset, progress: Progress) -> Labelled:
     """The rows of the file `path`, read as `dataset`, each with what the run's model says of it.
 
     To its columns are added `label`, `confidence` (the label's probability), `source` (`model`),
@@ -49,7 +49,7 @@ def label_file(run: Run, path: str | Path, dataset: Dataset, progress: Progress)
     return _labelled(columns, rows, _by_model(run, [i for _, i in rows if i is not None], progress))
 
 
-def label_own(run: Run, progress: Progress) -> Labelled:
+def label_own(run: StoredRun, progress: Progress) -> Labelled:
     """The rows of the run's own files, with people's answers where there are some.
 
     The `source` is `human` or `model`. An answer that names no class leaves the label empty, with
@@ -74,7 +74,7 @@ def label_own(run: Run, progress: Progress) -> Labelled:
     return _labelled(columns, rows, {**_by_model(run, asked, progress), **human})
 
 
-def human_labels(run: Run) -> Labelled:
+def human_labels(run: StoredRun) -> Labelled:
     """What was bought, one row an answer in the order of purchase.
 
     Columns: `item, text, label, said, labeler, time, price, purpose`; `label` is the name of the
@@ -82,15 +82,16 @@ def human_labels(run: Run) -> Labelled:
     price in money. Until the run has finished, answers of the audit are left out.
     """
     from stacksl.runs.spec import RunSpec
+    from stacksl.runs.storage.anchors import sealed
 
     spec = RunSpec.open(run.folder)
     items = {item.id: item for item in spec.dataset.items if item.id not in spec.sources.gone}
-    sealed = run.folder.read_state()["state"] != "finished"
     columns = ("item", "text", "label", "said", "labeler", "time", "price", "purpose")
     with run.ledger as ledger:
+        hidden = sealed(run.folder, ledger)
         bought = [row for row in ledger.export() if row["state"] == "answered"]
         when = {(r.item, r.slot): r.time for r in ledger.rows() if r.event == "answered"}
-    shown = [row for row in bought if not (sealed and row["purpose"] == "audit")]
+    shown = [row for row in bought if row["item"] not in hidden]
     return Labelled(columns, [_answer(row, items, when) for row in shown], len(bought) - len(shown))
 
 
@@ -133,7 +134,7 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     return tuple(columns), found
 
 
-def _human(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
+def _human(run: StoredRun, spec: RunSpec) -> dict[str, dict[str, Any]]:
     """What people said of each item that was bought or owned, but those who are set aside."""
     items = {item.id: item for item in spec.dataset.items}
 
@@ -153,7 +154,9 @@ def _human(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _by_model(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
+def _by_model(
+    run: StoredRun, items: Sequence[Item], progress: Progress
+) -> dict[str, dict[str, Any]]:
     """What the model says of each item, by its id."""
     said: Iterator[dict[str, Any]] = run.model.predict(items, progress)
     return {row["id"]: _said(row) for row in said}

@@ -158,16 +158,15 @@ def prepare(
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN, by_id
     from stacksl.models.audit import audit_size, progress_size
-    from stacksl.runs.items.intake import TEXTS, absolute, for_file, for_model, warnings_of_test
+    from stacksl.runs.items import intake
     from stacksl.runs.items.spool import STDIN, as_stream
     from stacksl.runs.session.model_labels import with_model_labels
     from stacksl.runs.session.setup import check_labeler
     from stacksl.runs.spec import RunSpec
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
-    if resolved.settings.adapts:
-        resolved = for_model(resolved, without_data=data is None)
-    resolved = absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
+    resolved = intake.with_features(resolved, without_data=data is None)
+    resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
     wanted = resolved.settings
     if wanted.bank is not None and (data is None or _is(data, STDIN) or _path(data) is None):
         raise SettingsError("--bank needs the questions in a file: give its path as DATA")
@@ -194,10 +193,10 @@ def prepare(
     wanted = resolved.settings
     rounds = _rounds(sources)
     budget = parse_budget(wanted.budget, rounds, wanted.price)
-    if data is not None and (source is not None or dataset.format == TEXTS):
-        resolved = for_file(resolved, dataset, budget.labels)
+    if data is not None and (source is not None or dataset.format == intake.TEXTS):
+        resolved = intake.for_file(resolved, dataset, budget.labels)
         wanted = resolved.settings
-    advice = _recipe_advice(resolved.preset, budget.labels / rounds)
+    advice = intake.no_encoder(resolved) + _recipe_advice(resolved.preset, budget.labels / rounds)
     if labeler is None:
         check_labeler(wanted, sources)
     _check_pool(wanted, dataset, budget.labels)
@@ -214,7 +213,8 @@ def prepare(
         _check_until(wanted, dataset)
     data, test_data = _absolute(source) or "", _absolute(test_source)
     spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
-    warnings = (*dataset.warnings, *warnings_of_test(dataset, sources.test), *resolved.warnings)
+    tested = intake.warnings_of_test(dataset, sources.test)
+    warnings = (*dataset.warnings, *tested, *resolved.warnings)
     return Plan(spec, labeler, (*warnings, *advice), named=out is not None, rows=rows)
 
 

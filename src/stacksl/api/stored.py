@@ -1,27 +1,21 @@
-"""A run on disk: its status, model and ledger, and the operations on it."""
+"""A run on disk and the operations on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stacksl.api.reading import StoredRun
 from stacksl.errors import RunError
-from stacksl.runs.storage.folder import RunFolder
 
 if TYPE_CHECKING:
-    from stacksl.api.labelling import Labelled
-    from stacksl.data import Dataset
     from stacksl.labelers.protocol import Labeler, Request
-    from stacksl.ledger.ledger import Ledger
-    from stacksl.models.adapted import AdaptedModel
-    from stacksl.models.linear import Model
     from stacksl.runs.changes.change import Outcome
     from stacksl.runs.changes.correcting import Correction
     from stacksl.runs.changes.freeing import Annotator
-    from stacksl.runs.items.reading import Reading
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.session.answering import Received
 
@@ -29,167 +23,8 @@ _Text = TypeVar("_Text", str, str | Path)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(StoredRun):
     """A run on disk, by its `path`."""
-
-    path: Path
-
-    @classmethod
-    def open(cls, path: str | Path) -> Run:
-        """The run at `path`.
-
-        Raises:
-            RunError: there is none.
-        """
-        return cls(RunFolder.open(Path(path)).path)
-
-    @property
-    def folder(self) -> RunFolder:
-        """The run's folder.
-
-        Raises:
-            RunError: it is not a run, or forgetting one of its items was interrupted.
-        """
-        return RunFolder.open(self.path)
-
-    @property
-    def model(self) -> Model | AdaptedModel:
-        """The final model.
-
-        Raises:
-            RunError: there is none yet, or it is damaged.
-            SettingsError: a plugin of the run cannot be imported.
-        """
-        from stacksl.models.adapted import AdaptedModel, is_adapted
-        from stacksl.models.linear import Model
-        from stacksl.runs.settings.plugins import load_plugins
-
-        folder = self.folder.model
-        load_plugins(self.folder.resolved().get("plugins"))
-        return AdaptedModel.load(folder) if is_adapted(folder) else Model.load(folder)
-
-    @property
-    def reading(self) -> Reading:
-        """How the model reads files: its classes and columns; loads no weights of a language model.
-
-        Raises:
-            RunError: there is no model yet.
-        """
-        from stacksl.lm.export.folder import read_about
-        from stacksl.models.adapted import is_adapted
-
-        return read_about(self.folder.model) if is_adapted(self.folder.model) else self.model
-
-    @property
-    def ledger(self) -> Ledger:
-        """The run's ledger, to read."""
-        from stacksl.ledger.ledger import Ledger
-
-        if not self.folder.ledger.exists():
-            raise RunError(f"the run {self.path} has no ledger yet: it stopped before round 1")
-        return Ledger.open(self.folder.ledger, readonly=True)
-
-    def status(self) -> dict[str, Any]:
-        """The status of the run, as `stacksl status --json` prints it."""
-        from stacksl.runs.storage.status import status_of
-
-        return status_of(self.folder)
-
-    def predict(
-        self,
-        data: Any,
-        progress: Callable[[int, int], None] | None = None,
-        *,
-        features: Any = None,
-    ) -> Iterator[dict[str, Any]]:
-        """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`.
-
-        Args:
-            data: a path, a data frame, a data set, or a list of texts or of items.
-            progress: called with (done, total).
-            features: (n, d), of a run whose features were given as an array.
-        """
-        from stacksl.models.linear import Model
-
-        items, model = self._again(data).items, self.model
-        if features is not None and isinstance(model, Model):
-            model = model.with_rows([item.id for item in items], features)
-        return model.predict(items, progress)
-
-    def _again(self, data: Any, answers: Any = None) -> Dataset:
-        """What is in a file or in memory, read as the run's data was."""
-        from stacksl.runs.items.intake import again_in_memory
-        from stacksl.runs.items.reading import read_again
-
-        if _path(data) is not None:
-            return read_again(self.folder, self.reading, data)
-        return again_in_memory(data, answers, self.reading)
-
-    def label(
-        self, path: str | Path, dataset: Dataset, progress: Callable[[int, int], None] | None = None
-    ) -> Labelled:
-        """The rows of a file that was read as `dataset`, with label, confidence and source."""
-        from stacksl.api.labelling import label_file
-
-        return label_file(self, path, dataset, progress)
-
-    def label_own(self, progress: Callable[[int, int], None] | None = None) -> Labelled:
-        """The rows of the run's own files, with people's answers or the model's.
-
-        Raises:
-            RunError: the run has not finished.
-        """
-        from stacksl.api.labelling import label_own
-
-        return label_own(self, progress)
-
-    def labels(self) -> Labelled:
-        """The answers that were bought, with text, labeler, time and price."""
-        from stacksl.api.labelling import human_labels
-
-        return human_labels(self)
-
-    def evaluate(
-        self,
-        data: Any,
-        answers: Any = None,
-        progress: Callable[[int, int], None] | None = None,
-        *,
-        features: Any = None,
-    ) -> dict[str, Any]:
-        """The final model on items with answers: `n, accuracy, macro_f1, interval` and more.
-
-        An unusable row counts as wrong. The arguments are those of `predict`, with `answers` as
-        `stacksl.run` takes them.
-        """
-        from stacksl.models.evaluation import evaluate
-        from stacksl.models.linear import Model
-
-        dataset, model = self._again(data, answers), self.model
-        if features is not None and isinstance(model, Model):
-            model = model.with_rows([item.id for item in dataset.items], features)
-        return {"run": str(self.path), **evaluate(model, dataset, progress).row()}
-
-    def report(self, *, text: bool = True, class_names: bool = False) -> Path:
-        """Write the report again from the run's facts; its path.
-
-        Args:
-            text: False writes the page and the card to forward into the folder `no-text`: without
-                prompts, candidates, ids and column names.
-            class_names: True keeps the names of classes there.
-
-        Raises:
-            RunError: the run has not finished.
-        """
-        from stacksl.runs.finish.finish import write_pages
-
-        if not (self.path / "facts.json").is_file():
-            state = self.folder.read_state()["state"]
-            raise RunError(
-                f"the report of {self.path} is written when the run has finished, and it is"
-                f" {state}: `stacksl resume {self.path}`"
-            )
-        return write_pages(self.folder, text=text, class_names=class_names)
 
     def resume(
         self,
@@ -213,6 +48,7 @@ class Run:
             StackslError: the data, the ledger or the features are not the run's own.
         """
         from stacksl.labelers.function import as_labeler
+        from stacksl.runs.items.identity import records_of
         from stacksl.runs.session.memory import expect_room
         from stacksl.runs.session.session import Session
         from stacksl.runs.spec import RunSpec
@@ -224,6 +60,9 @@ class Run:
                 return self
             spec = RunSpec.open(self.folder, None if data is None else str(data))
             wanted = spec.with_training(settings or {})
+            if data is not None and self.folder.ledger.exists():
+                with self.ledger as ledger:  # before the state is written
+                    ledger.check_items(records_of(spec))
             if spec.settings.adapts:
                 expect_room(wanted, spec.dataset.items, spec.budget.labels)
             given: dict[str, Any] = {"labeler": as_labeler(labeler), "changes": settings}
@@ -421,7 +260,3 @@ def _silent(progress: Progress) -> None:
 def _several(given: _Text | Sequence[_Text]) -> list[_Text]:
     """One value, or each of several."""
     return [given] if isinstance(given, str | Path) else list(given)
-
-
-def _path(data: Any) -> str | None:
-    return str(data) if isinstance(data, str | Path) else None

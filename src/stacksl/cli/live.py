@@ -22,6 +22,7 @@ class Stopped(KeyboardInterrupt):
     """Ctrl-C, with a sentence such as the command that continues the run."""
 
 
+SETTLED = 3.0  # seconds of a phase before its pace is shown
 PHASES = {
     "features": "features",
     "rounds": "rounds",
@@ -84,8 +85,8 @@ def live(
         yield _Plain(target, every)
 
 
-def describe(step: Step, seconds_left: float | None) -> str:
-    """The facts of a `step`, without its bar."""
+def describe(step: Step, pace: float | None) -> str:
+    """The facts of a `step`, without its bar; `pace` in items a second."""
     said: list[str] = []
     if step.phase == "rounds":
         said.append(f"{step.spent:,} of {step.budget:,} labels")
@@ -93,8 +94,10 @@ def describe(step: Step, seconds_left: float | None) -> str:
             said.append(f"accuracy so far {step.accuracy:.3f}")
         if step.openness is not None:
             said.append(f"gate open {step.openness:.0%}")
-    if seconds_left is not None:
-        said.append(f"{_duration(seconds_left)} left")
+    if pace is not None and step.done < step.total:
+        if step.phase == "features":
+            said.append(f"{pace:.{0 if pace >= 10 else 1}f} a second")
+        said.append(f"{_duration((step.total - step.done) / pace)} left")
     return " · ".join(said)
 
 
@@ -117,22 +120,27 @@ def encoding(show: Show | None) -> Callable[[int, int], None] | None:
 
 
 class PhaseClock:
-    """The time left in a phase, from its pace so far; it starts again with each phase."""
+    """The pace of a phase; it starts again with each phase.
+
+    The clock starts when the first items are done: what comes before, such as loading an encoder,
+    is paid once.
+    """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._phase = ""
         self._since = 0.0
         self._first = 0
+        self._moved = False
 
-    def left(self, step: Step) -> float | None:
-        """Seconds until the phase of `step` is over; None while its pace is unknown."""
-        if step.phase != self._phase:
-            self._phase, self._since, self._first = step.phase, self._now(), step.done
-        done = step.done - self._first
-        if done <= 0 or step.done >= step.total:
-            return None
-        return (self._now() - self._since) * (step.total - step.done) / done
+    def pace(self, step: Step) -> float | None:
+        """Items a second in the phase of `step`; None in its first seconds."""
+        now = self._now()
+        new = step.phase != self._phase
+        if new or (not self._moved and step.done > self._first):
+            self._phase, self._since, self._first, self._moved = step.phase, now, step.done, not new
+        done, seconds = step.done - self._first, now - self._since
+        return done / seconds if done > 0 and seconds >= SETTLED else None
 
 
 def _duration(seconds: float) -> str:
@@ -156,12 +164,12 @@ class _Plain:
         self._next = 0.0
 
     def __call__(self, step: Step) -> None:
-        left = self._clock.left(step)
+        pace = self._clock.pace(step)
         now = time.monotonic()
         if step.phase == self._phase and now < self._next and step.done < step.total:
             return
         self._phase, self._next = step.phase, now + self._every
-        facts = describe(step, left)
+        facts = describe(step, pace)
         line = PHASES.get(step.phase, step.phase)
         if step.total > 1:  # a phase of one step is only named
             line += f" {step.done:,} of {step.total:,}"
@@ -197,7 +205,7 @@ class _Living:
         self._phase = ""
 
     def __call__(self, step: Step) -> None:
-        facts = describe(step, self._clock.left(step))
+        facts = describe(step, self._clock.pace(step))
         if step.phase != self._phase:
             self._begin(step, facts)
         if self._task is not None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.threads import waits_asleep
 from stacksl.errors import FeatureError
 from stacksl.features.cache import Entry, VectorCache, text_key
 from stacksl.features.encoders import Progress, Vectors, readable
@@ -34,8 +35,8 @@ class SentenceEncoder:
 
     Args:
         name: `minilm`, a folder, or a name on the Hugging Face hub.
-        threads: of torch while it encodes; default `$STACKSL_ENCODER_THREADS`, else 2. Another
-            number may change last bits.
+        threads: of torch while it encodes; default `$STACKSL_ENCODER_THREADS`, else 2, or 1 where
+            torch was loaded before with threads that spin. Another number may change last bits.
 
     Raises:
         FeatureError: the encoder cannot be found.
@@ -128,16 +129,21 @@ class SentenceEncoder:
     def _batches(
         self, todo: dict[bytes, str]
     ) -> Iterator[tuple[list[tuple[bytes, bool]], int | None]]:
-        """Batches of (key, cut) that share a padded length, the shortest first."""
+        """Batches of (key, cut) that share a padded length.
+
+        Lengths alternate in their proportion, so that the pace so far is the pace to expect.
+        """
         by_length: dict[int | None, list[tuple[bytes, bool]]] = {}
         for key, length in zip(todo, self._lengths(list(todo.values())), strict=True):
             cut = self._longest is not None and length is not None and length > self._longest
             by_length.setdefault(self._padded(length), []).append((key, cut))
-        for padded in sorted(by_length, key=lambda length: length or 0):
+        batches = []
+        for padded, queue in by_length.items():
             rows = 1 if padded is None else _ROWS - 1
-            queue = by_length[padded]
             for start in range(0, len(queue), rows):
-                yield queue[start : start + rows], padded
+                batches.append((start / len(queue), queue[start : start + rows], padded))
+        for _, batch, padded in sorted(batches, key=lambda each: (each[0], each[2] or 0)):
+            yield batch, padded
 
     def _padded(self, length: int | None) -> int | None:
         """The padded length of a text of `length` tokens."""
@@ -219,7 +225,7 @@ class SentenceEncoder:
 
 
 def _threads() -> int:
-    text = os.environ.get("STACKSL_ENCODER_THREADS", "2")
+    text = os.environ.get("STACKSL_ENCODER_THREADS") or ("2" if waits_asleep() else "1")
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise FeatureError(
             f"STACKSL_ENCODER_THREADS should be an integer >= 1, got '{text}': correct it"

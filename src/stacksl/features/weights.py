@@ -54,6 +54,12 @@ def find_weights(name: str) -> Path:
     return _usable(found)
 
 
+def packaged() -> bool:
+    """Whether all that `sentences:minilm` needs is installed as packages; nothing is imported."""
+    needed = ("torch", "sentence_transformers", _MINILM_PACKAGE)
+    return all(find_spec(package) is not None for package in needed)
+
+
 def folder_hash(folder: Path) -> str:
     """The SHA-256 of the files that decide an encoder's vectors: weights, settings, tokenizer.
 

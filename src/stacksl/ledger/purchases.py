@@ -92,8 +92,9 @@ class Receipt:
     Attributes:
         answer: as it was taken.
         outcome: `accepted` (and charged), `repeated` (the same was recorded before), `late`
-            (too late to be paid) or `disputed` (it contradicts the accepted answer). The
-            last two are kept uncharged, and so is a repetition with other free texts.
+            (somebody else's was accepted before, or no budget is left) or `disputed` (it
+            contradicts the accepted answer of the same labeler). The last two are kept uncharged,
+            and so is a repetition with other free texts.
         lesson: the certificate and the label to be learnt; None where nothing is to be learnt:
             of an item that measures or was learnt before, of an answer that names no candidate.
         relabels: whether refits learn it in place of a label that was withdrawn.

@@ -190,7 +190,7 @@ def _settle_one(pending: Pending, answer: Answer) -> Settled:
         taught = teach(pending, answer.item, answer.slot)
         return "accepted", state.round if taught else None, relabel(pending, answer.item)
     _keep_late(pending, state, answer)
-    if state.stage != "answered":
+    if state.stage != "answered" or state.labeler != pending.private.code(answer.labeler):
         return "late", None, False
     return "repeated" if state.word == answer.word else "disputed", None, False
 

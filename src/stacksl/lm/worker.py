@@ -17,9 +17,10 @@ from stacksl.lm.distributed import ALONE, Distributed, blocks
 from stacksl.lm.loading import Loaded, load
 from stacksl.lm.memory.errors import within_memory
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.scoring.likelihood import Likelihood
+from stacksl.lm.scoring.likelihood import Likelihood, Use
 from stacksl.lm.scoring.packing import Packing
 from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.scoring.shared import Read, once
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import Example
@@ -55,26 +56,30 @@ class Worker:
         self.adapter = Adapter.attach(self.loaded, choices.adapt, choices.lora, seed=seed)
         packing = Packing(batch_tokens=choices.batch_tokens)
         self.likelihood = Likelihood(self.adapter.model, path=choices.path, packing=packing)
+        self._computed = repr(
+            (self.loaded.fingerprint, self.loaded.dtype, self.loaded.device, choices.path,
+             choices.batch_tokens, load_torch().get_num_threads())
+        )  # fmt: skip
 
     def sums(self, items: Sequence[TokenItem]) -> list[Array]:
         """Log p(option | prompt) of every option: a float64 array (k,) an item."""
         torch = load_torch()
 
-        def scored(block: Sequence[TokenItem]) -> list[Array]:
+        def scored(block: Sequence[TokenItem]) -> Read:
             with torch.no_grad(), within_memory("score a batch of items"):
-                return [_numbers(value) for value in self.likelihood.sums(block)]
+                return [(_numbers(value),) for value in self.likelihood.sums(block)]
 
-        return self._shared(items, scored)
+        return [sums for (sums,) in self._shared(items, scored, "without")]
 
     def states(self, items: Sequence[TokenItem]) -> list[tuple[Array, Array]]:
         """Log-likelihoods (k,) and pooled states (k, hidden) of every item's options."""
 
-        def read(block: Sequence[TokenItem]) -> list[tuple[Array, Array]]:
+        def read(block: Sequence[TokenItem]) -> Read:
             with within_memory("read the states of a batch of items"):
                 sums, states = self.likelihood.sums_and_states(block)
             return [(_numbers(a), _numbers(b)) for a, b in zip(sums, states, strict=True)]
 
-        return self._shared(items, read)
+        return [(sums, states) for sums, states in self._shared(items, read, "states")]
 
     def train(
         self,
@@ -108,10 +113,18 @@ class Worker:
         self.adapter.load(folder)
 
     def _shared(
-        self, items: Sequence[TokenItem], work: Callable[[Sequence[TokenItem]], list[Any]]
-    ) -> list[Any]:
-        pieces = blocks(len(items), BLOCK)
-        mine = [work([items[i] for i in pieces[b]]) for b in self.processes.share(len(pieces))]
+        self, items: Sequence[TokenItem], work: Callable[[Sequence[TokenItem]], Read], use: Use
+    ) -> Read:
+        pieces, used = blocks(len(items), BLOCK), self.likelihood.used
+
+        def made(block: Sequence[TokenItem]) -> Read:
+            if not self.adapter.initial:
+                return work(block)
+            by = f"{use} {self._computed}"
+            found, used[use] = once(by, block, lambda: work(block), lambda: used[use])
+            return found
+
+        mine = [made([items[i] for i in pieces[b]]) for b in self.processes.share(len(pieces))]
         return [result for piece in self.processes.gather(mine) for result in piece]
 
 

@@ -91,13 +91,14 @@ class Evaluation:
 
 
 Point = tuple[int, float, float, float]
-"""Labels bought, accuracy on the test set, and its 95 % interval."""
+"""Labels bought, accuracy, and its 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
     """A run's results on its test set: the final model, and models of fewer labels.
 
+    `curve_on` names what the curve was measured on, `test`, `audit` or `bought`.
     `by_normalisation` is the final language model's under all four, `before` the base model's,
     `audited` the audit of the final model, `audited_now` the same with the corrections made since
     it was first shown, and `threshold` the confidence below which the model abstains.
@@ -112,12 +113,16 @@ class Tested:
     audited: Audited | None = None
     audited_now: Audited | None = None
     threshold: Threshold | None = None
+    curve_on: str = "test"
 
 
-def point(labels: int, result: Evaluation) -> Point:
+def point(labels: int, result: Evaluation | Audited) -> Point:
     """A point of the curve."""
-    low, high = wilson(result.correct, result.n)
-    return labels, result.accuracy, low, high
+    if isinstance(result, Audited):
+        low, high = result.interval
+    else:
+        low, high = wilson(result.correct, result.n)
+    return labels, result.accuracy or 0.0, low, high
 
 
 def evaluate(

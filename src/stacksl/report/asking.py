@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacksl.report.named import Fact
+from stacksl.report.named import Fact, Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,15 @@ class BudgetChange(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class Disagreement(Fact):
+    """An item on which two annotators disagreed: its id, an excerpt, and (who, answer) of each."""
+
+    item: str
+    prompt: str
+    answers: tuple[Named, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Asking(Fact):
     """The answers, those of the audit included.
 
@@ -53,6 +62,7 @@ class Asking(Fact):
         none_of_these, ambiguous, broken: charged answers that named none.
         disputes: answers that contradicted an accepted one, or were late; kept uncharged.
         agreement: of two annotators; None where no row went to two.
+        disagreements: some of the rows on which they disagreed.
         costs: by labeler, in order of their names.
         changes: of the budget, in their order.
         added: (rounds before it, classes from then on) for each class added on the way.
@@ -65,6 +75,7 @@ class Asking(Fact):
     broken: int = 0
     disputes: int = 0
     agreement: Agreement | None = None
+    disagreements: tuple[Disagreement, ...] = ()
     costs: tuple[Cost, ...] = ()
     changes: tuple[BudgetChange, ...] = ()
     added: tuple[tuple[int, int], ...] = ()

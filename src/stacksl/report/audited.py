@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from stacksl.report.named import Named
@@ -10,7 +11,7 @@ from stacksl.report.wording import count, interval, money, number, percent, plur
 if TYPE_CHECKING:
     from stacksl.report.asking import Agreement, Asking
     from stacksl.report.facts import Facts, Refit
-    from stacksl.report.quality import AuditResult
+    from stacksl.report.quality import AuditResult, ClassTotal, Gain, LabelledShare, OwnItems
 
 
 MEANING = (
@@ -161,3 +162,85 @@ def compared(refit: Refit | None) -> str:
         f" it is an item's nearest label, which decided: {tried}. These levels are no accuracy on"
         " new items, since the items bought are the hard ones."
     )
+
+
+# --- for who pays --------------------------------------------------------------------------------
+
+SOURCES = {
+    "audit": "the audit",
+    "test": "the test file",
+    "bought": "the last labels bought, which are harder than new items,",
+}
+
+
+def uses(facts: Facts) -> list[tuple[str, str, str]]:
+    """(count, name, meaning) of each use of the labels spent; the counts add up to them."""
+    budget = facts.budget
+    found = [
+        (budget.answered, "learnt", "the model was trained on them"),
+        (budget.unlearnt, "second answers", "to compare people; not learnt"),
+        (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
+        (budget.aside, "set aside", "answers of people who are held or set aside; charged"),
+        (budget.forgotten, "forgotten", "learnt, then removed with their items"),
+        (budget.open, "still out", "asked and not yet answered"),
+        (budget.progress, "progress sample", "never learnt; read on the way"),
+        (budget.audit, "audit", "never learnt; measure the final model"),
+    ]
+    return [(count(n), name, meaning) for n, name, meaning in found if n]
+
+
+def items(facts: Facts) -> list[tuple[str, str]]:
+    """(count, name) of each role of the items; the counts add up to them."""
+    return [(count(int(row.value)), row.name) for row in facts.data.roles]
+
+
+def share_words(share: LabelledShare, own: OwnItems) -> str:
+    """What share of the rest can be labelled at the accuracy wanted, or why it cannot be told."""
+    if not own.source:
+        return "cannot be told without an audit or a test file"
+    kind = "audited items" if own.source == "audit" else "test items"
+    judged = f"{count(own.measured)} {kind}"
+    if own.measured < share.needed:
+        return f"cannot be told from {judged}; needs at least {share.needed}"
+    if share.share is None:
+        return f"cannot be told: no threshold passed the test on {judged}"
+    return (
+        f"{percent(share.share, 0)} ({plural(round(share.share * own.rest), 'item')}), where its"
+        f" probability is at least {share.threshold:.3f}; {count(share.correct)} of"
+        f" {count(share.n)} {kind} there are right"
+    )
+
+
+def gain_words(gain: Gain) -> str:
+    """What more labels would add, or why it cannot be told."""
+    if gain.value is None or gain.low is None or gain.high is None:
+        return f"What {gain.more} more training labels would add cannot be told: {gain.reason}."
+    value, low, high = (f"{100 * each:.1f}" for each in (gain.value, gain.low, gain.high))
+    return (
+        f"{gain.more} more training labels would add some {value} points of accuracy"
+        f" (90% interval {low} to {high})."
+    )
+
+
+def total_words(row: ClassTotal) -> str:
+    """A class's corrected number of items with its interval; a dash where nothing was measured."""
+    if row.total is None or row.low is None or row.high is None:
+        return "–"
+    return f"{count(round(row.total))} ({count(round(row.low))} to {count(round(row.high))})"
+
+
+def commands(facts: Facts) -> list[tuple[str, str]]:
+    """(what for, command) of the next steps; each is run in the folder that holds the run's."""
+    run, budget = shlex.quote(facts.run), facts.budget
+    if facts.state != "finished":
+        return [("Go on with the run", f"stacksl resume {run}")]
+    found = [("Label the items without an answer", f"stacksl predict {run} --own --out labels.csv")]
+    found.append(("Label new items", f"stacksl predict {run} new.csv --out labelled.csv"))
+    if facts.asking and facts.asking.disagreements:
+        found.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
+    if facts.data.roles:
+        found.append(("Buy 100 more", f"stacksl change {run} --budget {budget.labels + 100}"))
+    if facts.audit and not facts.audit.trained_on and not facts.language:
+        found.append(("Train on the audit as well", f"stacksl refit {run} --with-audit"))
+    found.append(("Forward this page without texts", f"stacksl report {run} --no-text"))
+    return found

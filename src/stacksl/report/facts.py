@@ -22,6 +22,8 @@ from stacksl.report.quality import (
     ClassRow,
     Confusion,
     CurvePoint,
+    Gain,
+    OwnItems,
     TestResult,
 )
 
@@ -39,6 +41,7 @@ class DataCard(Fact):
         columns: which column was read as what; empty where nothing was guessed.
         rejected: rows set aside, as (reason, count) with the count written out; empty if none.
         rejected_total: how many rows were set aside.
+        roles: (what for, count with the count written out) of the items; they add up to `items`.
         python: the Python version, which the built-in sample's text depends on.
         source: one sentence on the origin of the data; empty if unknown.
     """
@@ -52,6 +55,7 @@ class DataCard(Fact):
     columns: tuple[Named, ...] = ()
     rejected: tuple[Named, ...] = ()
     rejected_total: int = 0
+    roles: tuple[Named, ...] = ()
     python: str = ""
     source: str = ""
 
@@ -60,13 +64,17 @@ class DataCard(Fact):
 class Budget(Fact):
     """The budget and what was spent of it.
 
+    Every label spent has one use: spent = answered + unlearnt + unnamed + aside + forgotten + open
+    + audit + progress.
+
     Attributes:
         labels: the budget in labels.
         asked: labels reserved for training: answered plus open.
         answered: answers that named a candidate and were learnt.
-        left: labels not spent.
-        rounds: rounds played, so items seen.
-        horizon: rounds there are to play.
+        left: labels that can still be bought; with a budget in money it may be less than
+            labels - spent.
+        rounds: items that the run has seen.
+        horizon: items there are to see.
         price: the price of one label in micro-units; None where none was given.
         money: the budget in micro-units; None where the budget counts labels.
         spent_money: micro-units spent or reserved; None where no price was given.
@@ -75,7 +83,11 @@ class Budget(Fact):
         audit: labels bought for an audit and kept out of training.
         progress: labels bought for a progress sample and kept out of training.
         released: labels that were asked and released unanswered.
-        open: answers not yet returned.
+        open: training answers not yet returned.
+        unnamed: training answers that named no candidate.
+        unlearnt: second answers on an item that was learnt.
+        aside: training answers of people who are set aside or held.
+        forgotten: labels that were learnt, of items that were forgotten since.
     """
 
     labels: int
@@ -93,6 +105,15 @@ class Budget(Fact):
     progress: int = 0
     released: int = 0
     open: int = 0
+    unnamed: int = 0
+    unlearnt: int = 0
+    aside: int = 0
+    forgotten: int = 0
+
+    @property
+    def spent(self) -> int:
+        """Labels bought or still out, to learn from and to measure."""
+        return self.asked + self.audit + self.progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +158,12 @@ class BeforeLabel(Fact):
     """Accuracy of the learner's choice on asked items, before each one's label was seen.
 
     Attributes:
-        label: 1-based numbers of the labels kept (thinned to some 500).
-        running: the share of right choices among the labels up to each.
-        recent: the share among the last `window` labels up to each; may be empty.
-        window: how many labels `recent` looks back; 0 where it is empty.
         n: labels counted.
         correct: how many of the choices were right.
     """
 
-    label: tuple[int, ...]
-    running: tuple[float, ...]
-    recent: tuple[float, ...] = ()
-    window: int = 0
-    n: int = 0
-    correct: int = 0
+    n: int
+    correct: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +175,12 @@ class GateScore(Fact):
         asked: the part of the sum on asked rounds.
         rounds: rounds that entered the sum.
         width_scale: the α of the statistic.
-        round, cumulative: the running sum at some rounds (thinned); may be empty.
     """
 
     total: float
     asked: float
     rounds: int
     width_scale: float
-    round: tuple[int, ...] = ()
-    cumulative: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +282,11 @@ class Facts(Fact):
         test: the final model on the test file; None without one.
         audit: the final model on the audit; None without one, and until the run has ended.
         asking: the answers and their cost; None in facts that were written before.
-        curve: test accuracy against labels, in order of labels; empty without a test file.
-        rounds: statistic, threshold and spending.
+        curve: accuracy against labels, in order of labels; may be empty.
+        curve_on: what it was measured on: `test`, `audit`, or `bought`, the last labels bought.
+        own: the model on the run's own items; None where there is no final linear model.
+        more: what more labels would add; None in facts of a run that has not ended.
+        rounds: statistic, threshold and spending of a stream; empty for a pool.
         before_label: accuracy before each label was seen; None before the first label.
         gate_score: D8's summed score; None where no matrix is kept, and for a run that adapted a
             language model, whose scores begin anew with each epoch (`language.epochs`).
@@ -310,6 +323,9 @@ class Facts(Fact):
     audit: AuditResult | None = None
     asking: Asking | None = None
     curve: tuple[CurvePoint, ...] = ()
+    curve_on: str = "test"
+    own: OwnItems | None = None
+    more: Gain | None = None
     rounds: RoundSeries = RoundSeries()
     before_label: BeforeLabel | None = None
     gate_score: GateScore | None = None

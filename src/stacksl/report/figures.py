@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from stacksl.report.facts import BeforeLabel, Facts, GateScore
-from stacksl.report.quality import Calibration, ClassRow
+from stacksl.report.facts import Facts
+from stacksl.report.quality import Calibration
 from stacksl.report.svg import Frame, area, axes, dots, drawing, line, ticks
 from stacksl.report.wording import count, number, percent, plural
 
-WIDE, NARROW = 800, 350
+WIDE, NARROW = 640, 350
 
 
-def _both(draw: Callable[[int, int], str], tall: int = 290) -> str:
+def _both(draw: Callable[[int, int], str], tall: int = 230) -> str:
     """The drawing in both sizes; the page's style shows the one that fits."""
     return draw(WIDE, tall).replace('class="plot ', 'class="plot wide ', 1) + draw(
         NARROW, 240
@@ -44,7 +44,7 @@ def _share_range(values: Sequence[float]) -> tuple[float, float]:
 
 
 def accuracy_curve(facts: Facts) -> str:
-    """Test accuracy against labels bought, with the band of its 95% interval."""
+    """Accuracy against labels bought, with the band of its 95% interval."""
     curve = facts.curve
     if len(curve) < 2:
         return ""
@@ -54,7 +54,7 @@ def accuracy_curve(facts: Facts) -> str:
     x = (0.0, float(max(1, curve[-1].labels)))
     last = curve[-1]
     label = (
-        f"Test accuracy against labels bought: {percent(curve[0].accuracy)} with "
+        f"Accuracy against labels bought: {percent(curve[0].accuracy)} with "
         f"{plural(curve[0].labels, 'label')}, {percent(last.accuracy)} with {count(last.labels)}."
     )
 
@@ -99,7 +99,7 @@ def spending(facts: Facts) -> str:
             line(frame, spent, "one"),
         )
 
-    return _both(draw, 230)
+    return _both(draw)
 
 
 def statistic_range(facts: Facts) -> tuple[tuple[float, float], int]:
@@ -144,75 +144,7 @@ def statistic(facts: Facts) -> str:
             line(frame, threshold, "two"),
         )
 
-    return _both(draw, 300)
-
-
-def before_label(series: BeforeLabel | None) -> str:
-    """Accuracy on asked items before each label was seen: over all so far, and lately."""
-    if series is None or len(series.label) < 2:
-        return ""
-    values = [*series.running, *series.recent]
-    y = _share_range(values)
-    label = f"Accuracy before each label: {percent(series.running[-1])} of {count(series.n)}."
-
-    def draw(width: int, height: int) -> str:
-        frame = Frame(width, height, (0.0, float(max(1, series.n, series.label[-1]))), y)
-        at = [float(value) for value in series.label]
-        recent = list(zip(at, series.recent, strict=True)) if series.recent else []
-        running = list(zip(at, series.running, strict=True))
-        return drawing(
-            frame,
-            label,
-            _grid(frame, width, "labels bought", _share),
-            line(frame, recent, "thin"),
-            line(frame, running, "one"),
-        )
-
-    return _both(draw, 250)
-
-
-def gate_score(score: GateScore | None) -> str:
-    """The gate score summed up to each round."""
-    if score is None or len(score.round) < 2:
-        return ""
-    top = max(score.cumulative) or 1.0
-    label = f"The gate score summed over {plural(score.rounds, 'round')}: {number(score.total)}."
-
-    def draw(width: int, height: int) -> str:
-        frame = Frame(width, height, (0.0, float(score.round[-1])), (0.0, top), left=58)
-        run = [(0.0, 0.0), *zip(map(float, score.round), score.cumulative, strict=True)]
-        floor = [(x, 0.0) for x, _ in run]
-        return drawing(
-            frame,
-            label,
-            _grid(frame, width, "round", number),
-            area(frame, run, floor, "one"),
-            line(frame, run, "one"),
-        )
-
-    return _both(draw, 220)
-
-
-def class_scatter(rows: Sequence[ClassRow]) -> str:
-    """One dot a class: labels bought for it against its recall on the test file or the audit."""
-    known = [(float(row.bought), row.recall) for row in rows if row.recall is not None]
-    if len(known) < 8:
-        return ""
-    most = max(x for x, _ in known)
-    label = f"Recall against labels bought, one dot for each of {len(known)}."
-
-    def draw(width: int, height: int) -> str:
-        y = _share_range([recall for _, recall in known])
-        span = max(1.0, most)
-        frame = Frame(width, height, (-0.02 * span, 1.02 * span), (y[0] - 0.02, y[1] + 0.02))
-        return drawing(
-            frame,
-            label,
-            _grid(frame, width, "labels bought for the class", _share),
-            dots(frame, known, "one soft"),
-        )
-
-    return _both(draw, 250)
+    return _both(draw)
 
 
 def calibration(found: Calibration | None) -> str:

@@ -44,9 +44,6 @@ def _plots(facts: Facts) -> dict[str, str]:
         "curve": figures.accuracy_curve(facts),
         "spending": figures.spending(facts),
         "statistic": figures.statistic(facts),
-        "before": figures.before_label(facts.before_label),
-        "gate_score": figures.gate_score(facts.gate_score),
-        "classes": figures.class_scatter(facts.classes),
         "calibration": figures.calibration(facts.calibration),
     }
     return {name: Markup(svg) for name, svg in drawn.items()}  # svg.py escapes
@@ -56,12 +53,12 @@ def _tables(facts: Facts) -> dict[str, Any]:
     """What the template loops over, sorted and split into what is shown and what is folded."""
     return {
         "tiles": tables.tiles(facts),
-        "sections": tables.sections(facts),
+        "totals": tables.folded(tables.totals(facts), 8),
         "classes": tables.folded(tables.class_rows(facts), 12),
         "never_seen": tables.never_seen(facts),
         "measured": wording.measured_on(facts),
-        "confusions": tables.folded(facts.confusions, 10),
-        "contested": tables.folded(facts.contested, 8),
+        "confusions": tables.folded(facts.confusions, 6),
+        "contested": tables.folded(facts.contested, 5),
         "settings": tables.settings(facts),
         "outside": figures.statistic_range(facts)[1],
     }

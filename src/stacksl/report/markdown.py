@@ -6,7 +6,7 @@ from stacksl.report import wording
 from stacksl.report.facts import Facts
 from stacksl.report.html import environment
 from stacksl.report.quality import ClassRow
-from stacksl.report.tables import never_seen, without_text
+from stacksl.report.tables import class_rows, never_seen, without_text
 
 
 def model_card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
@@ -33,7 +33,7 @@ def model_card(facts: Facts, *, text: bool = True, class_names: bool = False) ->
 
 def _weakest(facts: Facts) -> str:
     """The classes whose recall is surely low: by the high end of its interval where it is known."""
-    tested = [row for row in facts.classes if row.recall is not None]
+    tested = [row for row in class_rows(facts) if row.recall is not None]
 
     def surely(row: ClassRow) -> tuple[float, float, str]:
         recall = row.recall or 0.0

@@ -85,7 +85,7 @@ class AuditResult(Fact):
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint(Fact):
-    """Test accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
+    """Accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
 
     labels: int
     accuracy: float
@@ -147,3 +147,63 @@ class Calibration(Fact):
     ece: float
     n: int
     source: str = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledShare(Fact):
+    """The share of the rest that the model can label at an accuracy of `wanted`.
+
+    The fields are those of `stacksl.models.own_items.LabelledShare`.
+    """
+
+    wanted: float
+    needed: int
+    share: float | None = None
+    threshold: float | None = None
+    n: int = 0
+    correct: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTotal(Fact):
+    """How many of the run's items a class has: `stacksl.models.own_items.ClassTotal`, named."""
+
+    name: str
+    human: int
+    predicted: int
+    total: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnItems(Fact):
+    """What the final model's answers to the run's own items are worth.
+
+    Attributes:
+        rest: items without an answer, which the model would label.
+        measured: the items that it was judged by, with a clear answer.
+        source: what they are of, `audit` or `test`; empty where there are none.
+        shares: at each accuracy wanted.
+        totals: of the classes; empty where items bring their own options.
+    """
+
+    rest: int
+    measured: int
+    source: str
+    shares: tuple[LabelledShare, ...] = ()
+    totals: tuple[ClassTotal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gain(Fact):
+    """What `more` labels are estimated to add to the accuracy, as a share, with a 90 % interval.
+
+    `value` is None where it cannot be told, and `reason` says why.
+    """
+
+    more: int
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""

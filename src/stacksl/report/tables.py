@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Generic, TypeVar
 
 from stacksl.report import adapted, wording
 from stacksl.report.asking import Asking
 from stacksl.report.facts import Facts, SettingRow
 from stacksl.report.language import LanguageModel
-from stacksl.report.quality import ClassRow
+from stacksl.report.named import Named
+from stacksl.report.quality import ClassRow, ClassTotal
 
-SECTIONS = (
-    ("accuracy", "How good it is"),
-    ("bought", "What the budget bought"),
-    ("answers", "Answers"),
-    ("spending", "Spending over time"),
-    ("before", "Accuracy before each label"),
-    ("gate-score", "Gate score"),
-    ("classes", "Classes and confusions"),
-    ("calibration", "Calibration"),
-    ("contested", "Most contested items"),
-    ("settings", "Settings"),
-    ("data", "Data card"),
-    ("versions", "Versions"),
-)
-
-LANGUAGE = ("language-model", "Language model")
+FEWEST = 10  # measured items of a class whose recall is shown
 
 Row = TypeVar("Row")
 
@@ -47,11 +34,6 @@ def folded(rows: Sequence[Row], most: int) -> Folded[Row]:
     return Folded(tuple(rows[:most]), tuple(rows[most:]))
 
 
-def sections(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """(anchor, title) of the page's sections, the language model's where there is one."""
-    return (*SECTIONS[:2], LANGUAGE, *SECTIONS[2:]) if facts.language else SECTIONS
-
-
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One number of the headline, with its name and a note."""
@@ -64,25 +46,15 @@ class Tile:
 def tiles(facts: Facts) -> tuple[Tile, ...]:
     """The numbers a reader looks for first."""
     budget = facts.budget
-    spent = Tile("Labels bought", wording.count(wording.bought_in_all(facts)), _of_budget(facts))
-    found = [*_accuracy_tiles(facts), *_base_tile(facts), spent]
+    left = f"{wording.count(budget.left)} left" if budget.left else "none left"
+    of = f"of a budget of {wording.count(budget.labels)}, {left}"
+    found = [*_accuracy_tiles(facts), *_base_tile(facts)]
+    found.append(Tile("Labels spent", wording.count(budget.spent), of))
     if budget.spent_money is not None:
         each = "" if budget.price is None else wording.money(budget.price, budget.currency)
         note = f"{each} a label" if each else "in all"
         found.append(Tile("Cost", wording.cost(facts), note))
-    seen = (
-        f"of {wording.count(budget.horizon)}" if budget.horizon != budget.rounds else "all of them"
-    )
-    found.append(Tile("Items seen", wording.count(budget.rounds), seen))
     return tuple(found)
-
-
-def _of_budget(facts: Facts) -> str:
-    budget = facts.budget
-    left = f"{wording.count(budget.left)} left" if budget.left else "none left"
-    kept = f"; {wording.count(budget.audit)} for the audit" if budget.audit else ""
-    kept += f"; {wording.count(budget.progress)} to watch progress" if budget.progress else ""
-    return f"of a budget of {wording.count(budget.labels)}, {left}{kept}"
 
 
 def _accuracy_tiles(facts: Facts) -> list[Tile]:
@@ -109,12 +81,30 @@ def _base_tile(facts: Facts) -> tuple[Tile, ...]:
 
 
 def class_rows(facts: Facts) -> tuple[ClassRow, ...]:
-    """The classes, worst recall first; where that is not known the most bought first."""
+    """The classes, worst recall first; where that is not known the most bought first.
+
+    What was measured on fewer than ten items of a class says nothing of it, and is left out.
+    """
 
     def key(row: ClassRow) -> tuple[float, int, str]:
         return (2.0 if row.recall is None else row.recall, -row.bought, row.name)
 
-    return tuple(sorted(facts.classes, key=key))
+    rows = (row if (row.test_n or 0) >= FEWEST else _unmeasured(row) for row in facts.classes)
+    return tuple(sorted(rows, key=key))
+
+
+def _unmeasured(row: ClassRow) -> ClassRow:
+    return replace(row, precision=None, recall=None, low=None, high=None)
+
+
+def totals(facts: Facts) -> tuple[ClassTotal, ...]:
+    """The classes by their number of items, the largest first."""
+    rows = facts.own.totals if facts.own else ()
+
+    def size(row: ClassTotal) -> float:
+        return -(row.human + row.predicted if row.total is None else row.total)
+
+    return tuple(sorted(rows, key=lambda row: (size(row), row.name)))
 
 
 def never_seen(facts: Facts) -> tuple[str, ...]:
@@ -128,17 +118,30 @@ def settings(facts: Facts) -> tuple[tuple[SettingRow, ...], tuple[SettingRow, ..
     return chosen, tuple(row for row in facts.settings if row.origin == "default")
 
 
+LEFT_OUT = "(left out)"
+PLAIN = ("aim", "gate", "scorer", "follower", "mode", "order", "seed", "drift_guard")
+"""Settings of words that the package chose; of all others, numbers alone are forwarded."""
+
+
 def without_text(facts: Facts, class_names: bool = False) -> Facts:
     """The facts without anything that the data or their owner worded, to be shown to others.
 
-    Prompts, answers, ids, names of columns and a prompt's template are left out; classes go by
-    their numbers unless `class_names` keeps their names.
+    Prompts, answers, ids, people, names of columns, files and folders, warnings, and a prompt's
+    template are left out; people go by numbers, and so do classes unless `class_names` keeps their
+    names.
     """
-    numbers = {row.name: f"class {at}" for at, row in enumerate(facts.classes, 1)}
-    if class_names:
-        numbers = {name: name for name in numbers}
+    rows = [row.name for row in facts.classes or (facts.own.totals if facts.own else ())]
+    numbers = {name: name if class_names else f"class {at}" for at, name in enumerate(rows, 1)}
+    own = facts.own and replace(
+        facts.own,
+        totals=tuple(replace(row, name=numbers[row.name]) for row in facts.own.totals),
+    )
     return replace(
         facts,
+        title="A run of stacksl",
+        run="RUN",
+        own=own,
+        test=facts.test and replace(facts.test, file=LEFT_OUT),
         classes=tuple(replace(row, name=numbers[row.name]) for row in facts.classes),
         confusions=tuple(
             replace(
@@ -152,32 +155,54 @@ def without_text(facts: Facts, class_names: bool = False) -> Facts:
             replace(row, item="", prompt="", choice="", label=None if row.label is None else "")
             for row in facts.contested
         ),
-        data=replace(facts.data, columns=()),
+        data=replace(facts.data, name=LEFT_OUT, columns=()),
+        method=replace(
+            facts.method, features=facts.method.features.split(":")[0], labeler=LEFT_OUT
+        ),
         settings=tuple(map(_without_words, facts.settings)),
-        asking=_without_people(facts.asking),
+        asking=_without_people(facts.asking, numbers if class_names else {}),
+        warnings=tuple("A warning is left out." for _ in facts.warnings),
         language=_without_template(facts.language),
     )
 
 
-WORDED = ("prompt_column", "label_column", "classes", "owned", "annotators", "ask_dir", "price")
-"""Settings whose values the owner of the data worded: columns, files, people."""
-
-
 def _without_words(row: SettingRow) -> SettingRow:
-    worded = row.name in WORDED and row.origin != "default"
-    plain = row.name == "price" and "=" not in row.value
-    return replace(row, value="(left out)") if worded and not plain else row
+    bare = row.value.replace(".", "").replace("-", "").replace("e", "").isdecimal()
+    known = row.name in PLAIN or row.origin == "default" or row.value in ("True", "False", "none")
+    return row if bare or known else replace(row, value=LEFT_OUT)
 
 
-def _without_people(asking: Asking | None) -> Asking | None:
+def _without_people(asking: Asking | None, classes: Mapping[str, str]) -> Asking | None:
     """The facts with numbers for the names of annotators."""
     if asking is None:
         return None
-    costs = (replace(row, labeler=f"labeler {at}") for at, row in enumerate(asking.costs, 1))
-    return replace(asking, costs=tuple(costs))
+    named = [each.name for row in asking.disagreements for each in row.answers]
+    people = dict.fromkeys([*(row.labeler for row in asking.costs), *named])
+    numbers = {name: f"annotator {at}" for at, name in enumerate(people, 1)}
+    return replace(
+        asking,
+        costs=tuple(replace(row, labeler=numbers[row.labeler]) for row in asking.costs),
+        disagreements=tuple(
+            replace(
+                row,
+                item="",
+                prompt="",
+                answers=tuple(
+                    Named(numbers[each.name], classes.get(each.value, LEFT_OUT))
+                    for each in row.answers
+                ),
+            )
+            for row in asking.disagreements
+        ),
+    )
 
 
 def _without_template(model: LanguageModel | None) -> LanguageModel | None:
     if model is None:
         return None
-    return replace(model, scoring=replace(model.scoring, template="(left out)"))
+    folder = PurePath(model.base.source).is_absolute()
+    return replace(
+        model,
+        base=replace(model.base, name=LEFT_OUT if folder else model.base.name, source=LEFT_OUT),
+        scoring=replace(model.scoring, template=LEFT_OUT),
+    )

@@ -133,28 +133,25 @@ def interval(low: float, high: float, digits: int = 1) -> str:
     return f"{percent(low, digits)} to {percent(high, digits)}"
 
 
-def bought_in_all(facts: Facts) -> int:
-    """Labels bought or still out, to learn from and to measure."""
-    return facts.budget.asked + facts.budget.audit + facts.budget.progress
-
-
 def bought(facts: Facts) -> str:
     """The first sentence: how many labels were bought, of how many items, for how much."""
     budget = facts.budget
-    price = f" for {cost(facts)}" if cost(facts) else ""
-    if budget.rounds == 0:
+    if budget.rounds == 0 and budget.spent == 0:
         return f"No round has been played yet; {plural(budget.left, 'label')} can be bought."
-    if bought_in_all(facts) == 0:
+    if budget.spent == 0:
         seen = plural(budget.rounds, "item")
         return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
-    share = f"{percent(budget.asked / budget.rounds)} of the {plural(budget.rounds, 'item')} seen"
-    sentence = f"{plural(bought_in_all(facts), 'label')} bought{price}"
-    if budget.audit or budget.progress:
-        measured = {"the progress sample": budget.progress, "the audit": budget.audit}
-        parts = [f"{count(n)} for {name}" for name, n in measured.items() if n]
-        sentence += f": {count(budget.asked)} to learn from, {share}, and {' and '.join(parts)}"
-    else:
-        sentence += f", {share}"
+    price = f" for {cost(facts)}" if cost(facts) else ""
+    sentence = (
+        f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')} bought{price}"
+    )
+    parts = {
+        "to learn from": budget.asked,
+        "for the progress sample, random items read on the way": budget.progress,
+        "for the audit, random items that only measure the final model": budget.audit,
+    }
+    named = [f"{count(n)} {what}" for what, n in parts.items() if n]
+    sentence += f": {'; '.join(named)}" if len(named) > 1 else ""
     waiting = budget.open
     return f"{sentence}; {plural(waiting, 'answer')} still out." if waiting > 0 else f"{sentence}."
 

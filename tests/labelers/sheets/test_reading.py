@@ -240,3 +240,29 @@ def test_a_long_cell_is_read(desk: Desk) -> None:
 
 def test_a_fault_of_a_row_names_no_column() -> None:
     assert Fault(7, "answer", "s").line("f.csv") == "f.csv row 7, column answer: s"
+
+
+@pytest.mark.parametrize(
+    ("cell", "position", "fault"),
+    [
+        ("A", 0, None),
+        ("bread", 0, None),
+        ("C", 2, None),
+        ("B)", 1, None),
+        ("b", 1, None),
+        ("B", None, "means another option since options were added"),
+        ("D", None, "not understood"),
+    ],
+)
+def test_an_option_that_was_added_changes_no_older_answer(
+    tmp_path: Path, cell: str, position: int | None, fault: str | None
+) -> None:
+    row = Asked("k2k2-h", "what is it about?", ("bread", "sea"))
+    write_sheet(tmp_path / "a.csv", [row])
+    text = (tmp_path / "a.csv").read_text(encoding="utf-8-sig").replace(",,", f",{cell},")
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    now = Shown((*row.options, "B"), 1, row.prompt, first=2)
+    sheet = read_sheet(tmp_path / "a.csv", {row.key: now})
+    assert [reply.position for reply in sheet.replies] == ([] if fault else [position])
+    assert len(sheet.faults) == (fault is not None)
+    assert all(str(fault) in each.sentence for each in sheet.faults)

@@ -80,8 +80,8 @@ def change(
 
     Answers of none of these whose right text names an added class are learnt as it, and cost
     nothing. The others were given without it: with --reopen one more label of each of their items
-    is bought. Sheets that are out keep the options they were written with; on those the class can
-    be named as `[none]: NAME`.
+    is bought. Sheets that are out do not list the class, and who has one is named; its name is an
+    answer there, too.
     """
     from stacksl.api import Run
 
@@ -169,6 +169,7 @@ def _facts(found: Outcome, reopen: bool) -> dict[str, Any]:
         "reopened": len(found.again) if reopen else 0,
         "again": 0 if reopen else len(found.again),
         "annotators": list(found.annotators),
+        "outdated_sheets": [{"annotator": name, "file": file} for name, file in found.outdated],
     }
 
 
@@ -185,6 +186,12 @@ def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
         lines.append(f"{', '.join(found.annotators)} answer")
     if wanted["classes"]:
         lines.append(f"the run has {count(found.classes)} classes now")
+    if found.outdated:
+        out = ", ".join(f"{name} ({file})" for name, file in found.outdated)
+        lines.append(
+            f"tell {out}: these sheets do not list what was added, the next ones do; an answer by"
+            " its name counts on them, too"
+        )
     if found.mapped or found.measured:
         audit = f", and {count(found.measured)} of the audit name it" if found.measured else ""
         lines.append(f"{count(found.mapped)} answers named it and are learnt, for nothing{audit}")

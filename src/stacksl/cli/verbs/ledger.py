@@ -12,6 +12,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, facts
+from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
@@ -123,13 +124,20 @@ def export(
 ) -> None:
     """Print one row a purchase: CSV, or with --json one JSON object a line.
 
-    In CSV a text that a spreadsheet would run as a formula has an apostrophe before it.
+    Purchases of an audit are left out until the run has finished. In CSV a text that a spreadsheet
+    would run as a formula has an apostrophe before it.
     """
     from stacksl.api import Run
     from stacksl.labelers.sheets.cells import inert
+    from stacksl.runs.storage.anchors import sealed
 
-    with Run.open(run).ledger as ledger:
-        rows = ledger.export()
+    opened = Run.open(run)
+    with opened.ledger as ledger:
+        hidden, bought = sealed(opened.folder, ledger), ledger.export()
+    rows = [row for row in bought if row["item"] not in hidden]
+    if left_out := len(bought) - len(rows):
+        shown = f"{plural(left_out, 'purchase')} of the audit, sealed until the run has finished"
+        print(f"left out: {shown}", file=sys.stderr)
     if json:
         for row in rows:
             print(as_json(row))

@@ -198,17 +198,16 @@ def _state(each: Annotator) -> str | None:
 
 
 def _answered(received: Received) -> dict[str, Any]:
-    right, total = received.predicted
     return {
         **received.status,
         "accepted": received.accepted,
         "repeated": received.repeated,
         "disputed": received.disputed,
+        "late": received.late,
         "empty": received.empty,
         "faults": list(received.faults),
         "corrected": received.corrected,
         "corrected_after_shown": received.after_shown,
-        "predicted": {"right": right, "of": total},
     }
 
 
@@ -217,7 +216,6 @@ def _sheets(run: Run) -> list[dict[str, Any]]:
 
 
 def _shown(run: Run, received: Received) -> str:
-    right, total = received.predicted
     said = [f"{count(n)} {WORDS[name]}" for name, n in received.accepted.items() if n]
     lines = facts(
         [
@@ -231,14 +229,20 @@ def _shown(run: Run, received: Received) -> str:
             ),
             ("Repeated", count(received.repeated) if received.repeated else None),
             (
-                "Contradict or late",
+                "Contradict",
                 f"{count(received.disputed)}, kept but not paid (--correct replaces)"
                 if received.disputed
                 else None,
             ),
+            (
+                "Late",
+                f"{count(received.late)}, kept but not paid: somebody else answered the row, or"
+                " it was dropped"
+                if received.late
+                else None,
+            ),
             ("Not readable", count(len(received.faults)) if received.faults else None),
             ("Still empty", count(received.empty) if received.empty else None),
-            ("Predicted before", f"{right} of {total} right" if total else None),
         ]
     )
     return f"{lines}\n\n{shown_run(run, received.status)}"

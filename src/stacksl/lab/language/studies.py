@@ -17,6 +17,7 @@ from stacksl.lab.study.bench import Bench, Job, Wanted
 from stacksl.lab.study.rows import Row
 from stacksl.lab.study.store import Found, Store
 from stacksl.lab.study.study import Study, rows_of
+from stacksl.lm.scoring.shared import shared_scores
 from stacksl.types import Item
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ def perform(bench: LanguageBench, cell: Cell) -> list[Found]:
             spent, labels = labels - left, left
         settings["budget"] = "all" if labels == len(train.items) else str(labels)
         folder = bench.folder / bench.key(cell)
-        result = bench.play(train, test, settings, folder)
+        with shared_scores(bench.folder / "base"):
+            result = bench.play(train, test, settings, folder)
         if not bench.keep:
             shutil.rmtree(folder, ignore_errors=True)
         counted = replace(result, asked=result.asked + spent, rounds=result.rounds + spent)

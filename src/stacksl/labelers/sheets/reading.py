@@ -10,7 +10,7 @@ from pathlib import Path
 from stacksl.labelers.sheets.cells import plain, visible
 from stacksl.labelers.sheets.decoding import lines_of
 from stacksl.labelers.sheets.keys import clean_key, has_form, is_key
-from stacksl.labelers.sheets.meaning import Misread, understood
+from stacksl.labelers.sheets.meaning import Meaning, Misread, understood
 from stacksl.labelers.sheets.rows import Fault, Reply, Sheet, Shown
 
 _DIGEST = 400  # letters and digits of a prompt that are compared
@@ -86,10 +86,18 @@ def _why_unknown(key: str) -> str:
 
 
 def _reply(row: int, key: str, cell: str, note: str, shown: Shown) -> Reply | Fault:
-    try:
-        meaning = understood(cell, shown.options)
-    except Misread as fault:
-        return Fault(row, "answer", str(fault))
+    meanings: dict[Meaning, None] = {}
+    why = ""
+    for count in dict.fromkeys((shown.first, None)):  # as its first file had it, and as it is now
+        try:
+            meanings[understood(cell, shown.options[:count])] = None
+        except Misread as fault:
+            why = str(fault)
+    if len(meanings) > 1:
+        why = "the answer means another option since options were added: write the option's text"
+    if len(meanings) != 1:
+        return Fault(row, "answer", why)
+    (meaning,) = meanings
     remark = plain(visible(note)).strip() or None
     return Reply(row, key, meaning.said, meaning.position, meaning.text, remark)
 

@@ -34,11 +34,13 @@ class Shown:
         sheet: number of the file in which the row went out.
         prompt: the text of the item. If given, a returned row with a quite different prompt is a
             fault: a column was sorted alone, or the file is that of another run.
+        first: how many options its first file had, where more were added at the end since.
     """
 
     options: tuple[str, ...]
     sheet: int
     prompt: str | None = None
+    first: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,11 @@ class Adapter:
         self.restore(self._initial if self.kind == "lora" else self._source_state())
         self._still = self._versions()
 
+    @property
+    def initial(self) -> bool:
+        """Whether nothing has moved: the scores are the base's."""
+        return self._versions() == self._still
+
     def state(self) -> dict[str, Tensor]:
         """Copies of everything that moves, on the CPU, by name."""
         return {name: each.detach().cpu().clone() for name, each in self._moving.items()}
@@ -130,7 +135,7 @@ class Adapter:
         Raises:
             SettingsError: `full`, and the weights have moved: there is no second copy.
         """
-        if self.kind == "full" and self._versions() != self._still:
+        if self.kind == "full" and not self.initial:
             raise SettingsError(
                 "the base model is gone once all of its weights have moved: score it before "
                 "training, or take adapt 'lora'"

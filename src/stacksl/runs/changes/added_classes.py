@@ -86,11 +86,16 @@ def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
     return asked, last
 
 
-def learn_named(spec: RunSpec, game: Game) -> None:
-    """Learn the answers that name an added class, which older sheets do not offer."""
+def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
+    """Learn the answers that name an added class, which older sheets do not offer.
+
+    Those of an audit are corrected at the end of the run, so that no count of rows shows them.
+    """
     if spec.sources.began is None:
         return
     for each in named(game.ledger, added_classes(spec)):
+        if (each.purpose == "audit") != audit:
+            continue
         before = game.ledger.label_of(each.item)
         lesson = game.ledger.correct(
             each.item, each.index, each.labeler, slot=each.slot, named=True

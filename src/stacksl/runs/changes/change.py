@@ -15,14 +15,14 @@ from pathlib import Path
 
 from stacksl.data.values import one_line
 from stacksl.errors import RunError, SettingsError
-from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.ledger import Ledger
+from stacksl.report.wording import money
 from stacksl.runs.changes.added_classes import added_classes, answered_none, in_common, named
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.items.roles import expect_items
 from stacksl.runs.items.sources import More, Sources, with_more
 from stacksl.runs.session.assignment import FILE, annotators_of
-from stacksl.runs.session.model_labels import asks_model
+from stacksl.runs.session.setup import check_labeler, sheet_labeler
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.terms import fresh_audit, left_to_train, new_terms, what_measures
@@ -70,6 +70,7 @@ class Outcome:
         price: micro-units of one label; None where the run has no price.
         left: labels that can be bought to train on under the new budget.
         annotators: who answers then.
+        outdated: who has an open sheet without the added classes, and its path.
     """
 
     labels: int
@@ -86,6 +87,7 @@ class Outcome:
     price: int | None
     left: int
     annotators: tuple[str, ...]
+    outdated: tuple[tuple[str, str], ...]
 
     @property
     def cost_again(self) -> int | None:
@@ -191,7 +193,16 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         price=None if spec.budget.money is None else spec.budget.price,
         left=left_to_train(wanted, ledger),
         annotators=tuple(annotators_of(wanted.settings.annotators)),
+        outdated=_outdated(spec, ledger) if change.classes else (),
     )
+
+
+def _outdated(spec: RunSpec, ledger: Ledger) -> tuple[tuple[str, str], ...]:
+    """Who has an open sheet, and its path."""
+    if spec.settings.labeler != FILE:
+        return ()
+    out = sheet_labeler(spec, ledger).sheets_out()
+    return tuple((name, str(path)) for name, path in out.items())
 
 
 # Files ----------------------------------------------------------------------------------------
@@ -217,11 +228,8 @@ def _with_file(spec: RunSpec, more: More) -> RunSpec:
 
 def _expect_answers(spec: RunSpec, sources: Sources) -> None:
     """Check that the labeler of the settings can answer the new items."""
-    own = "labeler" in spec.folder.read_state()
-    if spec.settings.labeler == FILE or asks_model(spec.settings) or own:
-        return
-    answers, seed = sources.dataset.answers, spec.settings.seed
-    make_labeler(spec.settings.labeler, answers=answers, sizes=sources.sizes, seed=seed)
+    if spec.settings.labeler != FILE and "labeler" not in spec.folder.read_state():
+        check_labeler(spec.settings, sources)
 
 
 # Classes --------------------------------------------------------------------------------------
@@ -343,8 +351,8 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
     for name in added:
         if parse_prices(text).of(name) > spec.budget.price:
             raise SettingsError(
-                f"{name} should cost at most the price at which labels of this run are reserved,"
-                f" the highest of the others, got {prices[name]}: give a lower price"
+                f"{name} should cost {money(spec.budget.price)} at most, which is promised for"
+                f" each label of this run, got {prices[name]}: give a lower price"
             )
     origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
     return replace(spec, resolved=replace(spec.resolved, settings=changed, origin=origin))

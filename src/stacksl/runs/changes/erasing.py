@@ -23,6 +23,7 @@ from stacksl.features.store import erase, has_block, items_in
 from stacksl.files.atomic import write_atomic
 from stacksl.labelers.chat.calls import CALLS, without_item
 from stacksl.labelers.sheets import texts_in, without_rows
+from stacksl.report.asking import Asking
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
 from stacksl.runs.loop.final_model import GRAPH
 from stacksl.runs.storage.folder import RunFolder, read_facts
@@ -118,6 +119,7 @@ def erase_facts(folder: RunFolder, marks: Marks) -> list[str]:
         before,
         contested=tuple(each for each in before.contested if each.item != marks.id),
         warnings=tuple(map(marks.clean, before.warnings)),
+        asking=before.asking and _without_disagreement(before.asking, marks.id),
     )
     changed = ["report.html", "README.md"]
     if after != before:
@@ -128,6 +130,12 @@ def erase_facts(folder: RunFolder, marks: Marks) -> list[str]:
         write_pages(folder, text=False)
         changed.append(f"{NO_TEXT}/")
     return changed
+
+
+def _without_disagreement(asking: Asking, item: str) -> Asking:
+    return replace(
+        asking, disagreements=tuple(each for each in asking.disagreements if each.item != item)
+    )
 
 
 def erase_tables(folder: RunFolder, marks: Marks) -> list[str]:

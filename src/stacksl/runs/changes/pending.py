@@ -51,7 +51,7 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
         before = ledger.classes or len(spec.sources.began or ())
         again = answered_none(ledger, adding=_classes(spec) > before) if spec.reopen else []
         _add_classes(spec, ledger, before)
-        for each in hits:
+        for each in (hit for hit in hits if hit.purpose != "audit"):
             ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
         if owned := new_owned(spec, ledger, measuring_rows(corpus, ledger)):
             ledger.own(owned, "owned")

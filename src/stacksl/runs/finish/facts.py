@@ -30,6 +30,7 @@ from stacksl.report.quality import (
 )
 from stacksl.runs.finish.abstention import unnamed, words_on_threshold
 from stacksl.runs.finish.language import language_facts
+from stacksl.runs.finish.own_items import disagreements, roles, uses
 from stacksl.runs.finish.rounds import (
     HELD,
     Rounds,
@@ -74,7 +75,7 @@ def facts_of(
         state=str(state.get("state", "finished")),
         created=str(state["created"]),
         finished=str(state.get("finished", "")),
-        data=_data(spec),
+        data=_data(spec, game),
         budget=_budget(spec, game, seen),
         method=_method(spec, game, features),
         interruptions=tuple(state["interruptions"]),
@@ -82,6 +83,7 @@ def facts_of(
         audit=audit_fact(tested.audited, tested.audited_now),
         asking=replace(
             asking_of(game.ledger, seen.changes, seen.added, priced=spec.budget.money is not None),
+            disagreements=disagreements(game),
             abstaining=words_on_threshold(
                 tested.threshold,
                 len(unnamed(game.ledger)),
@@ -89,7 +91,8 @@ def facts_of(
             ),
         ),
         curve=tuple(CurvePoint(*point) for point in tested.curve),
-        rounds=round_series(seen),
+        curve_on=tested.curve_on,
+        rounds=f.RoundSeries() if spec.settings.mode == "pool" else round_series(seen),
         before_label=before_label(game),
         gate_score=None if language else gate_score(spec, game, seen),
         classes=class_rows(spec.dataset, game.examples, tested),
@@ -112,7 +115,7 @@ def facts_of(
     )
 
 
-def _data(spec: RunSpec) -> f.DataCard:
+def _data(spec: RunSpec, game: Game) -> f.DataCard:
     dataset = spec.dataset
     sizes = [len(item.candidates) for item in dataset.items]
     reasons = Counter(row.kind for row in dataset.rejected)
@@ -126,6 +129,7 @@ def _data(spec: RunSpec) -> f.DataCard:
         columns=tuple(Named(role, name) for role, name in sorted(dataset.columns.items())),
         rejected=tuple(Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(dataset.rejected),
+        roles=roles(game.corpus, game.ledger),
         python=versions(None)["version_python"],
         source="Python's own reference documentation (pydoc_data)."
         if spec.data == "sample"
@@ -137,25 +141,24 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     ledger = game.ledger
     progress = len(ledger.bought("progress"))
     priced = spec.budget.money is not None
-    owned = _owned(game.examples)
     items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
     unseen = len(set(game.corpus.unbought(())) - set(seen.item.tolist()))
-    return f.Budget(
+    found = f.Budget(
         labels=ledger.budget,
         asked=ledger.asked,
-        answered=len(game.examples.bought) - owned,
+        answered=0,
         left=ledger.left,
         rounds=items,
         horizon=items + unseen,
         price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
-        owned=owned,
+        owned=_owned(game.examples),
         audit=ledger.spent - ledger.asked - progress,
         progress=progress,
         released=seen.released,
-        open=len(ledger.open_purchases()),
     )
+    return replace(found, **uses(game))
 
 
 def _owned(examples: Examples) -> int:

@@ -12,19 +12,19 @@ import numpy as np
 
 from stacksl.core.blocks import Array, Block
 from stacksl.core.scorers import Head
-from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.files.atomic import write_atomic
 from stacksl.files.private import make_private
-from stacksl.models.audit import Audit, judge_audit
-from stacksl.models.evaluation import Evaluation, Tested, judge, point
+from stacksl.models.audit import Audit, Audited, judge_audit
+from stacksl.models.evaluation import Evaluation, Point, Tested, judge, point
 from stacksl.models.linear import Model
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.finish.forecasting import compared_with_random
 from stacksl.runs.finish.label_set import label_set
+from stacksl.runs.finish.own_items import more_labels, own_items
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
 FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
 MANY = 3000
+HELD_OUT = 20  # items that a curve is measured on at least
 NO_TEXT = "no-text"  # the folder of what may be forwarded
 
 
@@ -89,6 +90,7 @@ def finish(
         ]
         since = judged[1] if audit.revised else None
         tested = replace(tested, audited=judged[0], audited_now=since)
+    tested = _with_curve(spec, game, tested, audit)
     report(Progress("report", 0, 1))
     write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
@@ -97,6 +99,8 @@ def finish(
     compared = compared_with_random(spec, game, audit, final)
     facts = facts_of(spec, game, features, tested, state, compared)
     facts = replace(facts, label_set=label_set(spec, game, final))
+    if not spec.settings.adapts:  # a language model would score every item
+        facts = replace(facts, own=own_items(game, tested, final), more=more_labels(spec, game))
     if audit is not None:
         learnt = len(game.examples.bought)
         said = anchors(spec.folder).get("facts.json")
@@ -163,7 +167,9 @@ def _save_and_test(spec: RunSpec, game: Game, features: FeatureMap, report: Repo
         return Tested(threshold=model.abstaining)
     block = features.transform(spec.test.items, lambda n, of: report(Progress("test", n, of)))
     evaluation = judge(model.probabilities(block), spec.test)
-    curve = tuple(_curve(spec, spec.test, block, trainer, evaluation))
+    bought, test = len(trainer.examples.bought), spec.test
+    points = _curve(spec, trainer, bought, block, lambda found: judge(found, test))
+    curve = (*points, point(bought, evaluation))
     return Tested(evaluation, curve, threshold=model.abstaining)
 
 
@@ -239,22 +245,51 @@ def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = Fal
     return place / "report.html"
 
 
-def _curve(
-    spec: RunSpec, test: Dataset, block: Block, trainer: LinearTrainer, last: Evaluation
-) -> list[tuple[int, float, float, float]]:
-    """(labels, accuracy, low, high) of final models fitted on the first labels only.
+def _with_curve(spec: RunSpec, game: Game, tested: Tested, audit: Audit | None) -> Tested:
+    """The results with a curve where there is no test file.
 
-    Each is fitted as the last one is, with C chosen by folds.
+    It is measured on the audit, else on the last fifth of the labels bought, which are harder than
+    new items; the final model has learnt those, so the curve ends before them.
     """
-    bought = len(trainer.examples.bought)
-    shares = CURVE if bought <= MANY else FEWER
-    counts = sorted({round(share * bought) for share in shares} - {0, bought})
+    trainer, bought = game.trainer, game.examples.bought
+    if tested.curve or not isinstance(trainer, LinearTrainer) or not trainer.final:
+        return tested
+    known, ids = len(bought), game.corpus.ids
+    answers, audited = {} if audit is None else audit.answers, tested.audited
+    rows = () if audit is None else audit.rows
+    if audited is None:
+        known = round(0.8 * len(bought))
+        answers = {ids[row]: ("label", label) for row, label, _ in bought[known:]}
+        rows = tuple(row for row, _, _ in bought[known:])
+    rows = tuple(row for row in rows if row not in spec.sources.forgotten)
+    if len(rows) < HELD_OUT or (audited is not None and not audited.known):
+        return tested
+
+    def judged(policies: list[Array]) -> Audited:
+        return judge_audit(dict(zip((ids[row] for row in rows), policies, strict=True)), answers)
+
+    points = _curve(spec, trainer, known, trainer.examples.block.take(list(rows)), judged)
+    if audited is not None:
+        return replace(tested, curve=(*points, point(known, audited)), curve_on="audit")
+    return replace(tested, curve=tuple(points), curve_on="bought")
+
+
+def _curve(
+    spec: RunSpec,
+    trainer: LinearTrainer,
+    upto: int,
+    block: Block,
+    measure: Callable[[list[Array]], Evaluation | Audited],
+) -> list[Point]:
+    """The points of final models fitted on the first labels only, fewer than `upto`.
+
+    Each is fitted as the last one is, with C chosen by folds, and measured on `block`.
+    """
+    counts = sorted({round(share * upto) for share in (CURVE if upto <= MANY else FEWER)})
     untouched = fresh_scorer(spec.settings, trainer.examples.block)
     points = []
     for count in counts if trainer.final else []:
-        head = trainer.as_if(count, untouched)
-        if head is None:
-            continue
-        policies: list[Array] = [np.asarray(p) for p in head.probabilities(block)]
-        points.append(point(count, judge(policies, test)))
-    return [*points, point(bought, last)]
+        head = trainer.as_if(count, untouched) if 0 < count < upto else None
+        if head is not None:
+            points.append(point(count, measure([np.asarray(p) for p in head.probabilities(block)])))
+    return points

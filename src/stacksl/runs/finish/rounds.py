@@ -27,9 +27,7 @@ from stacksl.runs.session.build_learner import width_scale
 from stacksl.runs.spec import RunSpec
 
 POINTS = 1500  # rounds shown in the figures
-LABELS = 500  # labels shown of the running accuracy
-WINDOW = 50  # labels that the recent accuracy is over
-SHOWN = 12  # contested items listed
+SHOWN = 8  # contested items listed
 EXCERPT = 400  # characters of a prompt
 HELD = -1  # the choice recorded with a label that was owned before the run
 BLOCK = 4096  # rounds gathered as tuples before they become columns
@@ -136,23 +134,8 @@ def round_series(seen: Rounds) -> f.RoundSeries:
 
 def before_label(game: Game) -> f.BeforeLabel | None:
     """Accuracy before each label was seen; labels owned before the run are left out."""
-    asked = [(label, choice) for _, label, choice in game.examples.bought if choice != HELD]
-    right = np.array([label == choice for label, choice in asked], dtype=float)
-    if not len(right):
-        return None
-    total = np.cumsum(right)
-    counts = np.arange(1, len(right) + 1)
-    back = np.concatenate([np.zeros(WINDOW), total])[: len(right)]
-    recent = (total - back) / np.minimum(counts, WINDOW)
-    kept = _thin(len(right), LABELS)
-    return f.BeforeLabel(
-        label=tuple(i + 1 for i in kept),
-        running=tuple(float(total[i] / counts[i]) for i in kept),
-        recent=tuple(float(recent[i]) for i in kept),
-        window=WINDOW,
-        n=len(right),
-        correct=int(right.sum()),
-    )
+    right = [label == choice for _, label, choice in game.examples.bought if choice != HELD]
+    return f.BeforeLabel(n=len(right), correct=sum(right)) if right else None
 
 
 def gate_score(spec: RunSpec, game: Game, seen: Rounds) -> f.GateScore | None:
@@ -161,15 +144,11 @@ def gate_score(spec: RunSpec, game: Game, seen: Rounds) -> f.GateScore | None:
     if not len(scores) or np.isnan(scores).all():
         return None
     costs = np.maximum(np.where(np.isfinite(scores), scores, 0.0), 0.0)
-    running = np.cumsum(costs)
-    kept = _thin(len(costs), LABELS)
     return f.GateScore(
-        total=float(running[-1]),
+        total=float(costs.sum()),
         asked=float(costs[seen.asked].sum()),
         rounds=len(costs),
         width_scale=width_scale(spec.settings, game.examples.block.dim),
-        round=tuple(i + 1 for i in kept),
-        cumulative=tuple(float(running[i]) for i in kept),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -32,6 +33,10 @@ OF_SAMPLE = {
 
 Chosen on a quarter of the questions to label, held out, never on the test questions.
 """
+WITHOUT_ENCODER = (
+    "a sentence encoder makes more of each label (with 150 labels of 64 intents, accuracy 0.716"
+    " against 0.557 with hashing): pip install 'stacksl[minilm]'"
+)
 
 
 _WRONG = (
@@ -70,6 +75,33 @@ def _lettered(resolved: Resolved) -> Resolved:
     most = min(resolved.settings.max_candidates, LETTERS)
     settings = resolved.settings.model_copy(update={"max_candidates": most})
     return Resolved(settings, resolved.origin, resolved.preset)
+
+
+def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
+    """The settings with this machine's features where none were chosen, or with a language model's.
+
+    They are `$STACKSL_FEATURES`, else the packaged sentence encoder where it is installed, which is
+    never downloaded; and they are recorded, so that a run keeps them on every machine. The built-in
+    sample keeps `hashing`.
+
+    Raises:
+        SettingsError: see `for_model`.
+    """
+    from stacksl.features.weights import MINILM, packaged
+
+    if resolved.settings.adapts:
+        return for_model(resolved, without_data=without_data)
+    if without_data:
+        return resolved
+    named = os.environ.get("STACKSL_FEATURES")
+    found = named or (f"sentences:{MINILM}" if packaged() else "hashing")
+    return resolved.with_defaults({"features": found}, "environment" if named else "installed")
+
+
+def no_encoder(resolved: Resolved) -> tuple[str, ...]:
+    """What the packaged encoder would bring, where `hashing` was taken since it is missing."""
+    settings, origin = resolved.settings, resolved.origin["features"]
+    return (WITHOUT_ENCODER,) if (settings.features, origin) == ("hashing", "installed") else ()
 
 
 def within(dataset: Dataset, most: int) -> Dataset:

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import PairBlock
+from stacksl.core.heads.linear import PairHead
+from stacksl.core.heads.logistic import Strength
 from stacksl.core.scorers import Head
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
@@ -109,7 +111,9 @@ class LanguageTrainer:
 
     @property
     def head(self) -> Head | None:
-        """The linear head, by which a pool is ranked."""
+        """The linear head, by which a pool is ranked: before any label the base model's scores."""
+        if self.spec.settings.mode == "pool" and not self.examples.bought:
+            return PairHead(np.zeros(self._base.dim), Strength(1.0))
         return self._head.head
 
     # --- refits ------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ OFTEN = 0.1  # seconds between two reports of progress
 class Progress:
     """How far a run is: `done` of `total` in a phase, and what was `spent` of the `budget`.
 
-    `accuracy` is the share of right choices before each label was seen, on asked items; `openness`
-    the share of asked rounds among the last ones.
+    `accuracy` is the share of right choices before each label was seen, on asked items, None where
+    people answer; `openness` the share of asked rounds among the last ones.
     """
 
     phase: Literal["features", "rounds", "refit", "test", "report"]
@@ -70,7 +70,9 @@ class Watch:
         for decision in posted:
             self._openness += 0.01 * (float(decision.asked) - self._openness)
         self._count()
-        accuracy = self._right / self._counted if self._counted else None
+        # Of people it would tell which of a few answers were of the audit.
+        shown = self._counted and self._game.labeler.repeatable
+        accuracy = self._right / self._counted if shown else None
         state = Progress(
             "rounds", learner.round, learner.horizon, ledger.asked, learner.budget, accuracy,
             self._openness,

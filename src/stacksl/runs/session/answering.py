@@ -24,24 +24,25 @@ class Received:
     Attributes:
         accepted: accepted answers by kind: `label`, `none`, `ambiguous`, `broken`.
         repeated: answers that had been given before.
-        disputed: answers that contradict an accepted one, or are too late: kept, not paid.
+        disputed: answers that contradict the annotator's own accepted one: kept, not paid.
+        late: answers to rows that somebody else answered in the meantime, or that were dropped
+            and have no budget left: kept, not paid.
         empty: rows still without an answer.
         faults: a line for each cell that could not be read.
         corrected: accepted answers that were replaced.
         after_shown: answers of an audit, in all, that were corrected after it was shown; its
             accuracy is by the answers before.
-        predicted: how many labels the model had predicted, and the number of labels.
         status: of the run after them; see `status_of`.
     """
 
     accepted: dict[str, int] = field(default_factory=dict)
     repeated: int = 0
     disputed: int = 0
+    late: int = 0
     empty: int = 0
     faults: tuple[str, ...] = ()
     corrected: int = 0
     after_shown: int = 0
-    predicted: tuple[int, int] = (0, 0)
     status: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -70,16 +71,15 @@ def answer(
             receipts, status = session.receipts, status_of(folder, session.ledger)
             first, now = session.ledger.audited(), session.ledger.audited(now=True)
     outcomes = Counter(receipt.outcome for receipt in receipts)
-    learnt = [receipt.lesson for receipt in receipts if receipt.lesson is not None]
     return Received(
         accepted=dict(Counter(r.answer.said for r in receipts if r.outcome == "accepted")),
         repeated=outcomes["repeated"],
-        disputed=outcomes["late"] + outcomes["disputed"],
+        disputed=outcomes["disputed"],
+        late=outcomes["late"],
         empty=sheets.empty,
         faults=sheets.faults,
         corrected=corrected,
         after_shown=sum(now.get(item) != each for item, each in first.items()),
-        predicted=(sum(d.choice == label.index for d, label in learnt), len(learnt)),
         status=status,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stacksl.core.rng import generator
@@ -103,8 +103,8 @@ class SheetLabeler:
         Raises:
             DataError: a file cannot be read; no answer of any file is used.
         """
-        handed = {row.key: row for row in self.ledger.handed()}
-        shown = self._shown(handed.values())
+        rows = self.ledger.handed()
+        handed, shown = {row.key: self._now(row) for row in rows}, self._shown(rows)
         replies: list[Reply] = []
         faults: list[str] = []
         empty = 0
@@ -130,7 +130,7 @@ class SheetLabeler:
         """
         out = {(h.item, h.slot, h.token): h for h in self.ledger.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
-        waiting = [handed for key, handed in out.items() if key in leases]
+        waiting = self._waiting()
         asked = {key: request for key, request in self._asked.items() if key in leases}
         fresh = [request for key, request in asked.items() if key not in out]
         if not out:
@@ -141,6 +141,15 @@ class SheetLabeler:
         sheets = self._sheets([*waiting, *new])
         self._write(sheets)
         return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
+
+    def sheets_out(self) -> dict[str, Path]:
+        """The sheet of each annotator who has open rows."""
+        return {rows[0].annotator: path for path, rows in self._sheets(self._waiting()).items()}
+
+    def _waiting(self) -> list[Handed]:
+        """The assigned rows that are open."""
+        leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
+        return [h for h in self.ledger.handed() if (h.item, h.slot, h.token) in leases]
 
     def _due(self, fresh: Sequence[Request], waiting: int) -> list[Request]:
         """The requests to assign now, up to the batch: training labels, then what measures."""
@@ -201,8 +210,8 @@ class SheetLabeler:
             self._open_folder()
             write_howto(self.folder, mode=self._mode)
         for path, rows in missing.items():
-            asked = [self._asked_as(handed) for handed in self._mixed(rows)]
-            classes = self._class_list(max(len(handed.order) for handed in rows))
+            asked = [self._asked_as(self._now(handed)) for handed in self._mixed(rows)]
+            classes = self._class_list()
             if classes is not None and path.suffix == ".csv" and len(classes.names) > WHOLE:
                 write_classes(self.folder, classes, self._mode)
             write_sheet(path, asked, mode=self._mode, classes=classes, howto=HOWTO)
@@ -234,16 +243,23 @@ class SheetLabeler:
         item = self.items[self.row[handed.item]]
         return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in handed.order))
 
-    def _class_list(self, count: int) -> ClassList | None:
-        """The first `count` classes, which are those of when a row was given out, and their file.
+    def _now(self, handed: Handed) -> Handed:
+        """A row with the classes that were added since it was assigned.
 
-        A class that is added comes last, so that no number changes its meaning.
+        An added class comes last: no number on the older sheet changes its meaning.
         """
+        count = len(self.items[self.row[handed.item]].candidates)
+        added = range(len(handed.order), count)
+        return replace(handed, order=(*handed.order, *added)) if added else handed
+
+    def _class_list(self) -> ClassList | None:
+        """The classes with their descriptions, and the file that lists them."""
         if self.classes is None:
             return None
-        file = "classes.csv" if count == (self.began or count) else f"classes-of-{count}.csv"
-        said = tuple(text or "" for text in self.classes.descriptions[:count])
-        return ClassList(file, tuple(self.classes.names[:count]), said)
+        names = tuple(self.classes.names)
+        added = self.began is not None and len(names) > self.began
+        file = f"classes-of-{len(names)}.csv" if added else "classes.csv"
+        return ClassList(file, names, tuple(text or "" for text in self.classes.descriptions))
 
     def _path(self, sheet: int, annotator: str) -> Path:
         alone = sheet <= self.alone or len(annotators_of(self.settings.annotators)) == 1
@@ -258,8 +274,8 @@ class SheetLabeler:
         """What each of the assigned `rows` shows, by its key."""
         found = {}
         for handed in rows:
-            asked = self._asked_as(handed)
-            found[handed.key] = Shown(asked.options, handed.sheet, asked.prompt)
+            asked, first = self._asked_as(self._now(handed)), len(handed.order)
+            found[handed.key] = Shown(asked.options, handed.sheet, asked.prompt, first)
         return found
 
 
@@ -268,8 +284,7 @@ def _eligible(
 ) -> Sequence[str]:
     """Who may have a row: best who is here and never had the item, else has no other slot of it.
 
-    Two answers of one annotator to one item do not measure agreement, so a second slot waits for an
-    annotator who is away instead.
+    Who is away gets none, even where somebody else is asked the same item again.
     """
     mine = [(slot, name) for item, slot, name in had if item == lease.item]
     anybody = {name for _, name in mine}
@@ -278,7 +293,7 @@ def _eligible(
     wanted = (
         [name for name in here if name not in anybody],
         [name for name in here if name not in others],
-        [name for name in who if name not in others],
+        here,
     )
     return next(filter(None, wanted), who)
 

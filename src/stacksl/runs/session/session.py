@@ -247,6 +247,7 @@ class Session(Game):
             record.facts["plan"] = self.forecaster.facts()
             record.facts["stopped"] = self.forecaster.stopped
             if waiting is None:
+                learn_named(self.spec, self, audit=True)
                 self.trainer.finish()
                 self.ledger.show_audit()
             # It names the ledger's last row, so that `verify` detects rows that are missing.

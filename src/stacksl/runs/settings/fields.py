@@ -152,7 +152,8 @@ class Settings(BaseModel):
     # what is learnt
     features: Annotated[str, Flag(LEARN, "SPEC", common=True)] = Field(
         "hashing",
-        description="hashing (the default), sentences:minilm, or sentences:NAME_OR_DIR.",
+        description="sentences:minilm (the default where it is installed), hashing (the default "
+        "elsewhere and for the sample), or sentences:NAME_OR_DIR.",
     )
     seed: Annotated[int, Flag(LEARN, "N", common=True)] = Field(
         0, ge=0, description="Fixes the order and every draw (0)."

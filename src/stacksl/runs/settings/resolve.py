@@ -85,12 +85,16 @@ class Resolved:
         return Resolved(settings, {**self.origin, **dict.fromkeys(names, "default")}, self.preset)
 
     def explicit(self) -> dict[str, Any]:
-        """What was given by flag, config or the preset's name: what `run.toml` holds."""
+        """What `run.toml` holds: the preset's name, what flag or config gave, and the features.
+
+        The features are those that were installed, and another machine may have others.
+        """
         named = {} if self.preset is None else {"preset": self.preset}
         return named | {
             name: getattr(self.settings, name)
             for name, origin in self.origin.items()
-            if origin in ("flag", "config") and getattr(self.settings, name) is not None
+            if origin in ("flag", "config", "installed", "environment")
+            and getattr(self.settings, name) is not None
         }
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from stacksl.ledger.purchases import Head
+from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.folder import RunFolder
 
@@ -38,3 +39,15 @@ def anchors(folder: RunFolder) -> dict[str, Head]:
             if said := _NAMED.search((folder.path / name).read_bytes()):
                 found[name] = Head(int(said[1]), said[2].decode())
     return found
+
+
+def sealed(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
+    """The items of an audit that no report has shown: those reserved since the run last finished.
+
+    No output has their answers before the run has finished.
+    """
+    shown = anchors(folder).get("facts.json", Head(0, "")).count
+    rows = ledger.rows(after=shown)
+    return frozenset(
+        str(row.item) for row in rows if row.event == "reserved" and row.purpose == "audit"
+    )

@@ -24,6 +24,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     counts = _counts(folder) if ledger is None else _counted(ledger)
     labels = int(table.get("labels_now", table["labels"]))
     priced = "money_micro" in table
+    learnt = counts["learnt"] if state["state"] == "finished" else 0
     return {
         "run": str(folder.path),
         "state": state["state"],
@@ -34,7 +35,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "spent": counts["spent"],
         "left": labels - counts["spent"],
         "money": _money(table, counts) if priced else None,
-        "accuracy_before": counts["right"] / counts["learnt"] if counts["learnt"] else None,
+        "accuracy_before": counts["right"] / learnt if learnt else None,
         "data": table["data"],
         "gate": table["gate"],
         "created": state.get("created"),

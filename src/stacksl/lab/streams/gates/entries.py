@@ -30,7 +30,7 @@ _SETTINGS: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
     "avoided": (("avoided", {"width_scale": "σ"}),),
     "width": (
         ("width", {}),
-        ("width, tuned", {"scale": 1.2}),
+        ("width, tuned", {"scale": 1.5}),
         ("width, exponent ½", {"exponent": 0.5}),
     ),
     "margin": (("margin", {}), ("margin, tuned", {"pace": 0.3})),

@@ -51,7 +51,7 @@ GRID: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "dgs": [{"scale": scale} for scale in (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0)],
     "lucb": [{}, *({"width_scale": scale} for scale in ("σ/4", "σ/2", "σ", "σ√d"))],
     "width": [
-        *({"scale": scale} for scale in (0.6, 0.8, 1.0, 1.2, 1.5)),
+        *({"scale": scale} for scale in (0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.8)),
         *({"exponent": power} for power in (0.5, 0.7)),
     ],
 }

@@ -1,0 +1,157 @@
+"""What a model's answers to a run's own items are worth, judged by items drawn at random.
+
+Two estimates: the share of items that can be labelled at a wanted accuracy (`labelled_share`), and
+how many items each class has (`class_totals`). Both are pure functions on arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array
+from stacksl.models.metrics import wilson
+
+SURE = 0.95  # of every bound
+STEPS = 20  # thresholds of a sequence at most
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledShare:
+    """The share of items labelled above a threshold at an accuracy of at least `wanted`.
+
+    Attributes:
+        wanted: the accuracy wanted.
+        share: of the items, those with a probability of at least `threshold`; None where no
+            threshold can be shown to suffice.
+        threshold: the smallest one that does.
+        n, correct: the measured items above it.
+        needed: the fewest measured items that could show it, all of them right.
+    """
+
+    wanted: float
+    needed: int
+    share: float | None = None
+    threshold: float | None = None
+    n: int = 0
+    correct: int = 0
+
+
+def fewest(wanted: float) -> int:
+    """The fewest items, all right, whose exact lower bound reaches `wanted`.
+
+    >>> fewest(0.9), fewest(0.95)
+    (29, 59)
+    """
+    return math.ceil(math.log(1 - SURE) / math.log(wanted))
+
+
+def lower_bound(correct: int, n: int) -> float:
+    """The exact one-sided 95 % lower bound of a share (Clopper and Pearson 1934).
+
+    >>> round(lower_bound(59, 59), 3), lower_bound(0, 5)
+    (0.95, 0.0)
+    """
+    from scipy.stats import beta
+
+    return float(beta.ppf(1 - SURE, correct, n - correct + 1)) if correct else 0.0
+
+
+def labelled_share(confidence: Array, right: Array, own: Array, wanted: float) -> LabelledShare:
+    """The share of `own` items whose labels by the model reach the accuracy `wanted`.
+
+    The thresholds are quantiles of `own`, fixed before a measured item is looked at, and are tested
+    from strict to loose until one fails; the last that passes is reported. With probability 95 %
+    the accuracy above it, on items from the source of the measured ones, is at least `wanted`: no
+    correction for several tests is needed where each is only done after all before it passed
+    (fixed-sequence testing, Maurer et al. 1995; for thresholds Angelopoulos et al. 2021). The
+    strictest one keeps the geometric mean of all items and the fewest that could pass, so that a
+    few mistakes above it are allowed.
+
+    Args:
+        confidence: (n,) the probability of the model's choice for the measured items.
+        right: (n,) bool, whether it was right.
+        own: (m,) the probability of its choice for the run's own items.
+        wanted: the accuracy, in 0..1.
+    """
+    needed, n = fewest(wanted), len(confidence)
+    found = LabelledShare(wanted, needed)
+    if n < needed or not len(own):
+        return found
+    for share in np.linspace(math.sqrt(needed / n), 1.0, STEPS):
+        threshold = float(np.quantile(own, 1 - share, method="lower"))
+        above = confidence >= threshold
+        count, correct = int(above.sum()), int(right[above].sum())
+        if lower_bound(correct, count) < wanted:
+            break
+        reached = float(np.mean(own >= threshold))
+        found = LabelledShare(wanted, needed, reached, threshold, count, correct)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTotal:
+    """How many items a class has.
+
+    Attributes:
+        human: items that an annotator gave it.
+        predicted: items without an answer that the model gave it.
+        total, low, high: the corrected number of all items, and its 95 % interval; None where
+            nothing was measured.
+    """
+
+    human: int
+    predicted: int
+    total: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def class_totals(
+    human: NDArray[np.int64],
+    predicted: NDArray[np.int64],
+    gold: NDArray[np.int64],
+    said: NDArray[np.int64],
+    classes: int,
+) -> list[ClassTotal]:
+    """The items of each class: human labels as they are, the model's corrected by measured items.
+
+    The number of predictions is corrected by the share of measured items of the class that the
+    model missed, less the share that it gave the class wrongly (prediction-powered inference,
+    Angelopoulos et al. 2023). The interval of the difference of the two shares combines their
+    Wilson intervals (Newcombe 1998), so that no mistake among few items is no proof of none.
+    The measured items are taken to be like those without an answer; if labels were bought where
+    the model was in doubt, they are slightly harder.
+
+    Args:
+        human: the label of each item that has one.
+        predicted: the model's choice for each item without one.
+        gold, said: (n,) answer and choice of the measured items; −1 is none of the classes.
+        classes: their number.
+    """
+    rest, n, found = len(predicted), len(gold), []
+    own = np.bincount(human[human >= 0], minlength=classes)
+    guessed = np.bincount(predicted, minlength=classes)
+    for k in range(classes):
+        counted, called = int(own[k]), int(guessed[k])
+        if not n:
+            found.append(ClassTotal(counted, called))
+            continue
+        missed, wrongly = ((gold == k) & (said != k)).sum(), ((gold != k) & (said == k)).sum()
+        difference, low, high = _difference(int(missed), int(wrongly), n)
+        ends = (called + rest * value for value in (difference, low, high))
+        total, least, most = (counted + min(max(end, 0.0), float(rest)) for end in ends)
+        found.append(ClassTotal(counted, called, total, least, most))
+    return found
+
+
+def _difference(more: int, less: int, n: int) -> tuple[float, float, float]:
+    """The difference of two shares of the same `n` items, with its interval."""
+    p, q = more / n, less / n
+    (p_low, p_high), (q_low, q_high) = wilson(more, n), wilson(less, n)
+    below = math.hypot(p - p_low, q_high - q)
+    above = math.hypot(p_high - p, q - q_low)
+    return p - q, p - q - below, p - q + above

@@ -1,0 +1,154 @@
+"""Report facts: the final model on the run's own items, growth, uses of labels and items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer
+from stacksl.models.evaluation import Tested
+from stacksl.models.forecast import FEWEST, gain
+from stacksl.models.own_items import class_totals, labelled_share
+from stacksl.report.asking import Disagreement
+from stacksl.report.named import Named
+from stacksl.report.quality import ClassTotal, Gain, LabelledShare, OwnItems
+from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
+from stacksl.runs.items.corpus import Corpus, Role
+from stacksl.runs.loop.game import Game
+from stacksl.runs.spec import RunSpec
+
+WANTED = (0.9, 0.95)  # accuracies
+MORE = 100  # labels
+CHUNK = 4096  # items whose probabilities are held at a time
+LISTED = 8  # disagreements
+EXCERPT = 280  # characters of a prompt
+
+Policies = Callable[[Sequence[int]], list[Array]]
+
+
+def own_items(game: Game, tested: Tested, policies: Policies) -> OwnItems:
+    """The final model on the items without an answer, judged by the audit or the test file.
+
+    Args:
+        game: with the answers.
+        tested: the audit takes precedence, since its items are like the run's own.
+        policies: the final model's probabilities of items of given rows.
+    """
+    corpus, classes = game.corpus, game.corpus.items[0].candidates
+    open_roles = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE])
+    open_roles[[corpus.row[item] for item in game.ledger.bought()]] = False
+    rest = np.flatnonzero(open_roles).tolist()
+    parts = [policies(rest[at : at + CHUNK]) for at in range(0, len(rest), CHUNK)]
+    said = np.array([int(np.argmax(p)) for part in parts for p in part], dtype=np.int64)
+    sure = np.array([float(np.max(p)) for part in parts for p in part])
+    judged = tested.audited or tested.evaluation
+    none = np.zeros(0, dtype=np.int64)
+    gold, predicted = (none, none) if judged is None else (judged.gold, judged.predicted)
+    confidence = np.zeros(0) if judged is None else judged.confidence
+    right = gold == predicted
+    shares = (labelled_share(confidence, right, sure, wanted) for wanted in WANTED)
+    source = "" if judged is None else "audit" if tested.audited is not None else "test"
+    totals: tuple[ClassTotal, ...] = ()
+    if all(item.candidates == classes for item in corpus.items):
+        found = class_totals(_human(game), said, gold, predicted, len(classes))
+        totals = tuple(ClassTotal(n, **asdict(t)) for n, t in zip(classes, found, strict=True))
+    return OwnItems(
+        rest=len(rest),
+        measured=len(gold),
+        source=source,
+        shares=tuple(LabelledShare(**asdict(share)) for share in shares),
+        totals=totals,
+    )
+
+
+def _human(game: Game) -> NDArray[np.int64]:
+    """The label of each item that has one, whatever it was bought for."""
+    row = game.corpus.row
+    labels = {at: label for at, label, _ in game.examples.bought}
+    for purpose in ("audit", "progress"):
+        for item, answer in game.ledger.audited(purpose).items():
+            if item in row and answer.index is not None:
+                labels[row[item]] = answer.index
+    return np.array(list(labels.values()), dtype=np.int64)
+
+
+def more_labels(spec: RunSpec, game: Game) -> Gain:
+    """What `MORE` labels are estimated to add, by the forecast from the training labels.
+
+    The audit takes no part, as in the benchmark that measured how often the interval holds.
+    """
+    known, labels = known_of(spec.settings, spec.dataset), len(game.examples.bought)
+    if known is None:
+        return Gain(MORE, reason="growth was measured for models of fixed classes alone")
+    level = Forecaster(spec, game).level(labels)
+    if level is None:
+        return Gain(MORE, reason=f"a forecast needs {FEWEST} labels chosen by the run")
+    found = gain(known, level, labels, MORE, options_of(spec))
+    return Gain(MORE, found.value, found.low, found.high, found.reason)
+
+
+def disagreements(game: Game) -> tuple[Disagreement, ...]:
+    """The first rows on which two annotators disagreed, forgotten ones left out."""
+    corpus, found = game.corpus, []
+    for one, other in game.ledger.agreement():
+        at = corpus.row.get(one.item)
+        if one.word == other.word or at is None or corpus.roles[at] == Role.ERASED:
+            continue
+        item = corpus.items[at]
+        said = tuple(Named(each.labeler, _words(each, item.candidates)) for each in (one, other))
+        found.append(Disagreement(item.id, item.prompt[:EXCERPT], said))
+    return tuple(found[:LISTED])
+
+
+def _words(answer: Answer, candidates: Sequence[str]) -> str:
+    if answer.index is not None:
+        return candidates[answer.index]
+    return {"none": "none of these", "broken": "broken item"}.get(answer.said, answer.said)
+
+
+def uses(game: Game) -> dict[str, Any]:
+    """What each training label was used for, by the fields of `report.facts.Budget`."""
+    names = ("answered", "unlearnt", "unnamed", "aside", "forgotten", "open")
+    corpus, learnt = game.corpus, {row for row, _, choice in game.examples.bought if choice >= 0}
+    found = dict.fromkeys(names, 0)
+    counted: set[int] = set()
+    for each in game.ledger.export():
+        if each["purpose"] != "train" or each["state"] not in ("open", "answered"):
+            continue
+        row, aside = corpus.row[str(each["item"])], each["labeler"] in game.ledger.set_aside
+        if each["state"] == "open":
+            use = "open"
+        elif each["said"] != "label":
+            use = "aside" if aside else "unnamed"
+        elif row in learnt and row not in counted and not aside:
+            use = "answered"
+            counted.add(row)
+        elif corpus.roles[row] == Role.ERASED:
+            use = "forgotten"
+        else:
+            use = "aside" if aside or row not in learnt else "unlearnt"
+        found[use] += 1
+    return found
+
+
+def roles(corpus: Corpus, ledger: Ledger) -> tuple[Named, ...]:
+    """What the items are for; the counts add up to all items."""
+    asked = np.zeros(len(corpus.items), dtype=np.bool_)
+    asked[[corpus.row[item] for item in ledger.bought("train") if item in corpus.row]] = True
+    free = corpus.roles == Role.POOL
+    counts = {
+        "asked for, to learn from": int((free & asked).sum()),
+        "never asked for": int((free & ~asked).sum()),
+        "of the audit": int((corpus.roles == Role.AUDIT).sum()),
+        "of the progress sample": int((corpus.roles == Role.PROGRESS).sum()),
+        "with a label owned before": int((corpus.roles == Role.OWNED).sum()),
+        "with the text of an owned one": int((corpus.roles == Role.DUPLICATE).sum()),
+        "forgotten": int((corpus.roles == Role.ERASED).sum()),
+    }
+    return tuple(Named(name, str(n)) for name, n in counts.items() if n)

@@ -1,0 +1,134 @@
+"""An audit is sealed until its run has finished: no output depends on what its answers say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run
+from stacksl.runs.storage import state
+
+from ..runs.people_cases import (
+    Row,
+    answer_all,
+    begin,
+    bought,
+    fill,
+    play,
+    sheets,
+    truth,
+    write_pool,
+    wrong,
+)
+
+Shell = Callable[..., Any]
+
+READING = (
+    "status run",
+    "status run --json",
+    "ls",
+    "ls --json",
+    "people run",
+    "people run --json",
+    "ledger export run",
+    "ledger export run --json",
+    "ledger verify run --json",
+    "ledger replay run --json",
+    "report run",
+    "export run --out exported",
+    "predict run pool-0-0.csv",
+    "change run --budget 40 --dry-run --json",
+    "change run --add-class dawn --dry-run --json",
+    "change run --reopen --dry-run --json",
+)
+PASSING = re.compile(r"[0-9a-f]{64}|\d{10}\.\d+")  # hashes of the chain, and times
+
+
+def printed(stacksl: Shell) -> list[object]:
+    """What every reading command prints, and how it ends."""
+    said = [stacksl(*words.split()) for words in READING]
+    return [(s.code, PASSING.sub("-", s.out), s.err) for s in said]
+
+
+def played(folder: Path, stacksl: Shell, say: Callable[[Row], str]) -> list[object]:
+    """The outputs of a run from its beginning to its end, whose audit is answered by `say`."""
+    waiting = begin(folder, out="run", audit=5, budget=17, batch=7, count=50, annotators="anna,ben")
+    audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
+    seen: list[object] = [audit]
+    while waiting.status()["state"] == "waiting":
+        with waiting.ledger as ledger:
+            keys = {row.key for row in ledger.handed() if row.item in audit}
+        for path in sheets(waiting):
+            fill(path)
+            told = json.loads(stacksl("answer", "run", fill(path, say, keys=keys), "--json").out)
+            if told["state"] == "finished":
+                return seen
+            said = told.pop("accepted")  # what the sheet itself says
+            seen += [told, sum(said.values()), printed(stacksl)]
+        if len(seen) < 9:
+            changed = stacksl("change", "run", "--add-class", "dusk", "--json", "--quiet")
+            assert changed.code == 0, changed.err
+            seen += [changed.out, printed(stacksl)]
+    return seen
+
+
+def printed_first(seen: list[object]) -> list[tuple[int, str, str]]:
+    return next(each for each in seen if isinstance(each, list))
+
+
+def named(row: Row) -> str:
+    return "[none]: dusk"
+
+
+def unclear(row: Row) -> str:
+    return "ambiguous"
+
+
+def test_no_output_depends_on_what_the_audit_says(
+    tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "now", lambda: "now")
+    found = {}
+    for say in (truth, wrong, named, unclear):
+        folder = tmp_path / "day"  # one name for all, since outputs have paths
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        found[say] = played(folder, stacksl, say)
+        folder.rename(tmp_path / say.__name__)
+    assert len(found[truth]) > 9
+    for say in (wrong, named, unclear):
+        assert found[say] == found[truth]
+    codes = [code for code, _, _ in printed_first(found[truth])]
+    assert codes.count(0) >= 11, "most commands read something"
+    assert "redicted" not in str(found[truth])
+
+
+def test_an_export_has_the_audit_when_the_run_has_finished(tmp_path: Path, stacksl: Shell) -> None:
+    waiting = begin(tmp_path, count=140, audit=5, budget=15, batch=40)
+    first = {str(row["item"]) for row in bought(waiting, purpose="audit")}
+
+    def exported() -> set[str]:
+        said = stacksl("ledger", "export", waiting.path, "--json")
+        hidden = len(bought(waiting)) - said.out.count("\n")
+        told = f"left out: {hidden} purchases of the audit, sealed until the run has finished\n"
+        assert said.err == (told if hidden else "")
+        return {json.loads(line)["item"] for line in said.out.splitlines()}
+
+    assert not exported() & first
+    play(waiting)
+    assert exported() > first
+    waiting.change(budget=95, items=write_pool(tmp_path, 20, seed=1, first=600))
+    answer_all(waiting)
+    second = {str(row["item"]) for row in bought(waiting, purpose="audit")} - first
+    assert len(second) == 20
+    assert any(row["state"] == "answered" for row in bought(waiting) if row["item"] in second)
+    shown = exported()
+    assert shown > first, "what was shown stays shown"
+    assert not shown & second
+    audit = Run(waiting.path).status()["audit"]
+    assert (audit["n"], audit["number"]) == (5, 1)

@@ -1,0 +1,78 @@
+"""The share of items that can be labelled, and the items of each class: rates over simulations."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from stacksl.models.own_items import class_totals, fewest, labelled_share, lower_bound
+
+TRIALS = 1000
+
+
+def simulated(rng, n, sharp):
+    """Confidences of measured and own items, and whether the measured are right."""
+    own, confidence = rng.beta(sharp, 1.0, 2000), rng.beta(sharp, 1.0, n)
+    return confidence, rng.random(n) < 0.5 + 0.5 * confidence**2, own
+
+
+def test_the_fewest_items_are_those_whose_exact_bound_reaches_the_accuracy():
+    for wanted in (0.5, 0.8, 0.9, 0.95, 0.99):
+        n = fewest(wanted)
+        assert lower_bound(n, n) >= wanted > lower_bound(n - 1, n - 1)
+
+
+@pytest.mark.parametrize("n", [100, 200, 600])
+@pytest.mark.parametrize("wanted", [0.9, 0.95])
+def test_the_accuracy_above_the_threshold_is_too_low_in_five_of_a_hundred_at_most(n, wanted):
+    rng, wrong, told = np.random.default_rng(n), 0, 0
+    fresh = rng.beta(4.0, 1.0, 200_000)
+    for _ in range(TRIALS):
+        found = labelled_share(*simulated(rng, n, 4.0), wanted)
+        if found.threshold is not None:
+            told += 1
+            above = fresh[fresh >= found.threshold]
+            wrong += float(np.mean(0.5 + 0.5 * above**2)) < wanted
+    assert wrong <= binom.ppf(0.999, TRIALS, 0.05)
+    if (n, wanted) == (600, 0.9):  # a procedure that never answers is no procedure
+        assert told > TRIALS / 2
+
+
+def test_too_few_items_tell_nothing_and_say_how_many_would():
+    found = labelled_share(np.ones(50), np.ones(50, dtype=bool), np.ones(9), 0.95)
+    assert (found.share, found.needed) == (None, 59)
+    assert labelled_share(np.ones(59), np.ones(59, dtype=bool), np.ones(9), 0.95).share == 1.0
+
+
+def test_a_model_that_is_often_wrong_where_it_is_sure_labels_nothing():
+    confidence = np.linspace(0, 1, 400)
+    assert labelled_share(confidence, confidence < 0.5, confidence, 0.9).share is None
+
+
+@pytest.mark.parametrize("n", [30, 50, 200])
+def test_the_interval_of_a_class_holds_its_number_of_items(n):
+    """3,000 items of four classes, one of them rare; a model that confuses two of them."""
+    rng, inside = np.random.default_rng(n), np.zeros(4)
+    confusion = np.array([[0.8, 0.2, 0, 0], [0.05, 0.9, 0.05, 0], [0, 0, 1, 0], [0.3, 0, 0, 0.7]])
+    for _ in range(TRIALS):
+        gold = rng.choice(4, 3000, p=[0.5, 0.3, 0.18, 0.02])
+        said = (rng.random(3000)[:, None] > np.cumsum(confusion[gold], axis=1)).sum(axis=1)
+        part = rng.permutation(3000)
+        audit, bought, rest = part[:n], part[n : n + 100], part[n + 100 :]
+        human = gold[np.concatenate([audit, bought])]
+        rows = class_totals(human, said[rest], gold[audit], said[audit], 4)
+        truth = np.bincount(gold, minlength=4)
+        inside += [row.low <= truth[k] <= row.high for k, row in enumerate(rows)]
+    assert inside.min() >= binom.ppf(0.001, TRIALS, 0.95)
+
+
+def test_no_mistake_among_few_items_is_no_proof_of_none():
+    gold = np.array([0, 1] * 10)
+    row = class_totals(np.array([0]), np.array([0, 0, 1, 1] * 10), gold, gold, 2)[0]
+    assert (row.human, row.predicted, row.total) == (1, 20, 21)
+    assert row.low < 21 < row.high
+
+
+def test_nothing_measured_is_nothing_corrected():
+    nothing = np.zeros(0, dtype=np.int64)
+    row = class_totals(np.array([1]), np.array([1, 0]), nothing, nothing, 2)[1]
+    assert (row.human, row.predicted, row.total, row.low) == (1, 1, None, None)

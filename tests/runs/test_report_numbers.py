@@ -1,0 +1,136 @@
+"""The numbers of one report agree, in runs of all kinds: uses of labels, roles of items."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from stacksl.api import Run
+from stacksl.report import render
+from stacksl.report.facts import Facts
+from stacksl.runs.changes.forgetting import forget
+
+from .changing_cases import MODES, facts_of, finished, labelled
+from .conftest import CLASSES
+from .people_cases import Row, answer_all, begin, bought, play, truth, wrong
+
+TWO = {"annotators": "anna,ben", "overlap": 6}
+
+
+def expect_agreement(done: Run) -> Facts:
+    """Each label spent has one use and each item one role, and both are those of the ledger."""
+    facts = facts_of(done)
+    budget, paid = facts.budget, [row for row in bought(done) if row["purpose"] != "owned"]
+    charged = [row for row in paid if row["state"] in ("open", "answered")]
+    parts = [budget.answered, budget.unlearnt, budget.unnamed, budget.aside]
+    parts += [budget.forgotten, budget.open]
+    assert min(parts) >= 0
+    assert sum(parts) == budget.asked
+    assert sum(parts) + budget.audit + budget.progress == budget.spent == len(charged)
+    assert budget.spent <= budget.labels
+    assert budget.audit == sum(row["purpose"] == "audit" for row in charged)
+    assert facts.asking is not None
+    assert facts.asking.answers == sum(row["state"] == "answered" for row in charged)
+    assert sum(cost.answers for cost in facts.asking.costs) == facts.asking.answers
+    assert sum(int(row.value) for row in facts.data.roles) == facts.data.items
+    assert sum(row.bought for row in facts.classes) == budget.answered + budget.owned
+    page = render(facts)
+    for number in (budget.spent, facts.data.items):
+        assert f"<dt>{number:,}</dt>" in page
+    return facts
+
+
+@MODES
+@pytest.mark.parametrize("more", [{}, {"audit": 6, "budget": 40}, {"progress_share": 0.2}])
+def test_an_oracle_s(tmp_path: Path, mode: str, more: dict) -> None:
+    expect_agreement(finished(tmp_path, mode=mode, **more))
+
+
+@MODES
+def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path, mode: str) -> None:
+    rng = random.Random(4)
+
+    def say(row: Row) -> str:
+        return rng.choice([truth(row), truth(row), wrong(row), "none", "ambiguous"])
+
+    done = play(begin(tmp_path, mode=mode, audit=5, budget=36, price="2", **TWO), say)
+    facts = expect_agreement(done)
+    assert min(facts.budget.unlearnt, facts.budget.unnamed, facts.budget.audit) > 0
+    with done.ledger as ledger:
+        differ = sum(one.word != other.word for one, other in ledger.agreement())
+    assert facts.asking is not None
+    assert len(facts.asking.disagreements) == min(8, differ) > 0
+    for row in facts.asking.disagreements:
+        assert len({each.value for each in row.answers}) == 2
+
+
+def test_answers_of_somebody_set_aside(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, budget=40, **TWO)
+    answer_all(waiting)
+    waiting.people(set_aside="anna")
+    facts = expect_agreement(play(waiting))
+    assert facts.budget.aside > 0
+    assert facts.asking is not None
+    assert not facts.asking.disagreements
+
+
+def test_owned_labels_a_larger_budget_and_forgotten_items(tmp_path: Path) -> None:
+    owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
+    done = play(begin(tmp_path, owned=str(owned), audit=4))
+    assert expect_agreement(done).budget.owned == 15
+    done.change(budget=30, later=True)
+    done = play(done.resume())
+    assert expect_agreement(done).budget.labels == 30
+    item = next(str(row["item"]) for row in bought(done, purpose="train", said="label"))
+    forget(done.path, item)
+    done.change(budget=36, later=True)
+    done = play(done.resume())
+    facts = expect_agreement(done)
+    assert ("forgotten", "1") in [(row.name, row.value) for row in facts.data.roles]
+
+
+@MODES
+def test_the_items_of_the_classes_are_those_of_the_run(tmp_path: Path, mode: str) -> None:
+    done = play(begin(tmp_path, mode=mode, count=200, budget=90, audit=40, batch=30))
+    own = facts_of(done).own
+    assert own is not None
+    assert (own.source, own.measured) == ("audit", 40)
+    counted = sum(row.human + row.predicted for row in own.totals)
+    assert counted == own.rest + sum(row.human for row in own.totals) == 200
+    for row in own.totals:
+        assert row.low is not None
+        assert row.human <= row.low <= row.total <= row.high  # type: ignore[operator]
+    assert [row.name for row in own.totals] == list(CLASSES)
+
+
+def test_a_curve_names_what_it_was_measured_on(tmp_path: Path) -> None:
+    audited = facts_of(finished(tmp_path / "a", budget=60, audit=20))
+    assert (audited.curve_on, audited.curve[-1].labels) == ("audit", 40)
+    assert audited.audit is not None
+    assert audited.curve[-1].accuracy == audited.audit.accuracy
+    bare = facts_of(finished(tmp_path / "b", budget=110, audit=0))
+    assert bare.curve_on == "bought"
+    assert max(point.labels for point in bare.curve) < 88  # the last 22 of 110 measure
+    none = facts_of(finished(tmp_path / "c", budget=60, audit=0))
+    assert none.curve == ()
+
+
+def test_a_run_before_its_end_has_no_facts_of_its_audit(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, audit=5, budget=30)
+    assert not (waiting.path / "facts.json").exists()
+    assert not (waiting.path / "report.html").exists()
+
+
+def test_a_forgotten_item_leaves_the_disagreements(tmp_path: Path) -> None:
+    turn = iter(range(10_000))
+    done = play(begin(tmp_path, **TWO), lambda row: CLASSES[next(turn) % len(CLASSES)])
+    before = facts_of(done).asking
+    assert before is not None
+    gone = before.disagreements[0]
+    forget(done.path, gone.item)
+    after = facts_of(done).asking
+    assert after is not None
+    assert gone.item not in [row.item for row in after.disagreements]
+    assert gone.prompt not in (done.path / "report.html").read_text()
