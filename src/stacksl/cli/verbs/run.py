@@ -156,8 +156,9 @@ def _expected(plan: Plan) -> str:
     from stacksl.models.audit import expected_width
     from stacksl.runs.session.model_labels import NO_AUDIT, asks_model
 
-    by_model = plan.labeler is None and asks_model(plan.settings)
-    return NO_AUDIT if by_model else expected_width(plan.spec.audit, plan.labels)
+    if asks_model(plan.settings):
+        return NO_AUDIT
+    return expected_width(plan.spec.audit, plan.labels)
 
 
 def _agree(plan: Plan, yes: bool) -> None:
@@ -205,7 +206,7 @@ def _request(plan: Plan) -> dict[str, Any] | None:
     """One request as it would leave the machine; None where no model answers."""
     from stacksl.runs.session.model_labels import asks_model, example_request
 
-    if plan.labeler is not None or not asks_model(plan.settings):
+    if not asks_model(plan.settings):
         return None
     return example_request(plan.settings, plan.dataset.items[0])
 
