@@ -12,7 +12,8 @@ from typing import Any
 import typer
 
 from stacksl.cli.app import app
-from stacksl.runs.settings.fields import Flag, Settings, marked
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.marks import Flag, marked
 from stacksl.runs.settings.resolve import known_settings, owners_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"

@@ -167,8 +167,8 @@ REGISTRIES = {
 }
 
 
-BESIDE = {"labelers": {"file"}}
-"""People need the run's ledger, which no maker of a registry is given."""
+BESIDE = {"labelers": {"file", "openai"}}
+"""They need the run's ledger or folder, which no maker of a registry is given."""
 
 
 @pytest.mark.parametrize("kind", REGISTRIES)

@@ -11,7 +11,8 @@ import typer
 
 from stacksl.cli.app import app
 from stacksl.cli.examples import EXAMPLES, prose
-from stacksl.runs.settings.fields import Flag, Settings, marked
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.marks import Flag, marked
 from stacksl.runs.settings.resolve import known_settings
 
 ROOT = typer.main.get_command(app)

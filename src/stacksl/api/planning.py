@@ -80,10 +80,14 @@ class Plan:
         Where the user named no folder, the plan's name may have been taken since it was made.
 
         Raises:
-            SettingsError: there is not enough memory; nothing is written then.
+            SettingsError: there is not enough memory, or texts may not be sent to a labeler;
+                nothing is written then.
         """
         from stacksl.runs.session.memory import expect_room
+        from stacksl.runs.session.model_labels import expect_consent
 
+        if self.labeler is None:
+            expect_consent(self.spec)
         if self.settings.adapts and not self.fits:
             expect_room(self.settings, self.dataset.items, self.labels)
         out = self.out if self.named else _default_folder(self.dataset.name, claim_folder)
@@ -156,6 +160,8 @@ def prepare(
     from stacksl.models.audit import audit_size, progress_size
     from stacksl.runs.items import intake
     from stacksl.runs.items.spool import STDIN, as_stream
+    from stacksl.runs.session.model_labels import with_model_labels
+    from stacksl.runs.session.setup import check_labeler
     from stacksl.runs.spec import RunSpec
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
@@ -183,6 +189,8 @@ def prepare(
             )
     if not wanted.adapts:  # refused early
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
+    resolved = with_model_labels(resolved, dataset.items)
+    wanted = resolved.settings
     rounds = _rounds(sources)
     budget = parse_budget(wanted.budget, rounds, wanted.price)
     if data is not None and (source is not None or dataset.format == intake.TEXTS):
@@ -190,7 +198,7 @@ def prepare(
         wanted = resolved.settings
     advice = intake.no_encoder(resolved) + _recipe_advice(resolved.preset, budget.labels / rounds)
     if labeler is None:
-        _check_labeler(wanted, sources)
+        check_labeler(wanted, sources)
     _check_pool(wanted, dataset, budget.labels)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
     audit = audit_size(
@@ -353,16 +361,6 @@ def _absolute(source: str | None) -> str | None:
 
 def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
     return find(Path("runs"), date.today().isoformat(), name)
-
-
-def _check_labeler(settings: Settings, sources: Sources) -> None:
-    from stacksl.labelers.registry import make_labeler
-    from stacksl.runs.session.assignment import FILE, expect_free
-
-    if settings.labeler == FILE:
-        expect_free(settings)
-        return
-    make_labeler(settings.labeler, answers=sources.told, sizes=sources.sizes, seed=settings.seed)
 
 
 def _check_until(settings: Settings, dataset: Dataset) -> None:

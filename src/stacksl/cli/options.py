@@ -96,7 +96,8 @@ def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
 
     Those that are not common are hidden unless `everything` is to be shown.
     """
-    from stacksl.runs.settings.fields import Flag, Settings, marked
+    from stacksl.runs.settings.fields import Settings
+    from stacksl.runs.settings.marks import Flag, marked
 
     def settings(**_: Any) -> None: ...
 

@@ -37,10 +37,11 @@ class Request(Purchase):
 
 
 class Pending(NamedTuple):
-    """The number of open answers at a `place`, such as the path of a sheet."""
+    """The number of open answers at a `place`, such as the path of a sheet, and `why`, if known."""
 
     place: str
     open: int
+    why: str = ""
 
 
 @runtime_checkable

@@ -192,7 +192,9 @@ def _presets() -> dict[str, str]:
 
 def _labelers() -> dict[str, str]:
     people = "`file`: people, in sheets that any spreadsheet opens; `stacksl answer` takes them"
-    return {"file": people, **_first_lines("stacksl.labelers.registry", "LABELERS")}
+    model = "`openai:MODEL`: a model on a server with the protocol of OpenAI, at --url"
+    first = _first_lines("stacksl.labelers.registry", "LABELERS")
+    return {"file": people, "openai": model, **first}
 
 
 def _objectives() -> dict[str, str]:

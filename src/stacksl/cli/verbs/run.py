@@ -154,7 +154,10 @@ def _config(path: Path | None) -> dict[str, Any]:
 def _expected(plan: Plan) -> str:
     """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
+    from stacksl.runs.session.model_labels import NO_AUDIT, asks_model
 
+    if asks_model(plan.settings):
+        return NO_AUDIT
     return expected_width(plan.spec.audit, plan.labels)
 
 
@@ -188,6 +191,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "money": _money(plan),
         "run": plan.out,
         "settings": plan.settings.model_dump(),
+        "request": _request(plan),
         "warnings": list(plan.warnings),
     }
 
@@ -198,7 +202,23 @@ def _money(plan: Plan) -> dict[str, float] | None:
     return {"price": plan.spec.budget.price / MICRO, "most": plan.money / MICRO}
 
 
+def _request(plan: Plan) -> dict[str, Any] | None:
+    """One request as it would leave the machine; None where no model answers."""
+    from stacksl.runs.session.model_labels import asks_model, example_request
+
+    if not asks_model(plan.settings):
+        return None
+    return example_request(plan.settings, plan.dataset.items[0])
+
+
 def _shown_plan(plan: Plan) -> str:
+    request = _request(plan)
+    if request is None:
+        return _shown_facts(plan)
+    return f"{_shown_facts(plan)}\n\nOne request (nothing was sent):\n{as_json(request)}"
+
+
+def _shown_facts(plan: Plan) -> str:
     return facts(
         [
             ("Items", f"{count(len(plan.dataset.items))} from {plan.dataset.name}"),
@@ -257,6 +277,7 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
                 (f"{plural(sheet['open'], 'row')} in", sheet["file"])
                 for sheet in result["sheets"] or ()
             ),
+            *(("Because", sheet.get("why")) for sheet in result["sheets"] or ()),
         ]
     )
     if run.folder.resolved()["labeler"] == "file":

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from stacksl.data.values import one_line
 from stacksl.errors import RunError, SettingsError
-from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.report.wording import money
 from stacksl.runs.changes.added_classes import added_classes, answered_none, in_common, named
@@ -23,7 +22,7 @@ from stacksl.runs.changes.pending import complete
 from stacksl.runs.items.roles import expect_items
 from stacksl.runs.items.sources import More, Sources, with_more
 from stacksl.runs.session.assignment import FILE, annotators_of
-from stacksl.runs.session.setup import sheet_labeler
+from stacksl.runs.session.setup import check_labeler, sheet_labeler
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.terms import fresh_audit, left_to_train, new_terms, what_measures
@@ -229,10 +228,8 @@ def _with_file(spec: RunSpec, more: More) -> RunSpec:
 
 def _expect_answers(spec: RunSpec, sources: Sources) -> None:
     """Check that the labeler of the settings can answer the new items."""
-    if spec.settings.labeler == FILE or "labeler" in spec.folder.read_state():
-        return
-    answers, seed = sources.dataset.answers, spec.settings.seed
-    make_labeler(spec.settings.labeler, answers=answers, sizes=sources.sizes, seed=seed)
+    if spec.settings.labeler != FILE and "labeler" not in spec.folder.read_state():
+        check_labeler(spec.settings, sources)
 
 
 # Classes --------------------------------------------------------------------------------------

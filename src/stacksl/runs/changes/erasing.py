@@ -21,6 +21,7 @@ from typing import Any, Final
 from stacksl.errors import DataError
 from stacksl.features.store import erase, has_block, items_in
 from stacksl.files.atomic import write_atomic
+from stacksl.labelers.chat.calls import CALLS, without_item
 from stacksl.labelers.sheets import texts_in, without_rows
 from stacksl.report.asking import Asking
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
@@ -151,7 +152,8 @@ def erase_tables(folder: RunFolder, marks: Marks) -> list[str]:
 
     changes = {"metrics": is_asked, "rejected": is_rejected, "test": is_tested}
     names = {f"{stem}.jsonl": change for stem, change in changes.items()}
-    return [name for name, change in names.items() if rewrite(folder.path / name, change)]
+    changed = [name for name, change in names.items() if rewrite(folder.path / name, change)]
+    return [*changed, *[CALLS] * without_item(folder.path / CALLS, marks.id)]
 
 
 def rewrite(path: Path, change: Callable[[Line], Line | None]) -> bool:

@@ -19,6 +19,7 @@ from stacksl.core.parts import make_parts
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
+from stacksl.labelers.chat.labeler import ChatLabeler
 from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
@@ -65,6 +66,12 @@ class Finished:
     """The run has bought all it can, and its `report` is written."""
 
     report: Path
+
+
+def shown(pending: Pending) -> dict[str, Any]:
+    """Open requests as `state.json` names them."""
+    why = {"why": pending.why} if pending.why else {}
+    return {"file": pending.place, "open": pending.open} | why
 
 
 class NoLabeler:
@@ -234,6 +241,8 @@ class Session(Game):
         with record.recording_failure():
             self._rounds()
             waiting = self._wait() if self.ledger.open_purchases() else None
+            if isinstance(self.labeler, ChatLabeler):
+                record.warn(self.labeler.warnings)
             assert self.forecaster is not None
             record.facts["plan"] = self.forecaster.facts()
             record.facts["stopped"] = self.forecaster.stopped
@@ -244,7 +253,7 @@ class Session(Game):
             # It names the ledger's last row, so that `verify` detects rows that are missing.
             checkpoint(self.spec.folder, self)
             if waiting is not None:
-                sheets = [{"file": each.place, "open": each.open} for each in waiting.pending]
+                sheets = [shown(each) for each in waiting.pending]
                 if sheets:
                     record.facts["sheets"] = sheets
                 record.write("waiting")

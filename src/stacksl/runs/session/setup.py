@@ -21,6 +21,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.identity import expect_same_items, records_of, seal
+from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
 from stacksl.runs.loop.examples import Examples
@@ -29,8 +30,17 @@ from stacksl.runs.loop.language_trainer import LanguageTrainer, changed_facts, l
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, silent, throttled
 from stacksl.runs.loop.trainer import Trainer
-from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of, ask_folder, away_from
+from stacksl.runs.session.assignment import (
+    FILE,
+    SheetLabeler,
+    annotators_of,
+    ask_folder,
+    away_from,
+    expect_free,
+)
 from stacksl.runs.session.build_learner import build_learner
+from stacksl.runs.session.model_labels import asks_model, chat_labeler
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.tombstones import Tombstones
@@ -211,10 +221,26 @@ def _without_rows(spec: RunSpec, ledger: LedgerReader) -> frozenset[str]:
     return away_from(spec.folder) | frozenset(barred)
 
 
+def check_labeler(settings: Settings, sources: Sources) -> None:
+    """Check that the labeler of a new run can answer its items.
+
+    Raises:
+        SettingsError, LabelerError, DataError: it cannot.
+    """
+    if settings.labeler == FILE:
+        expect_free(settings)
+    elif not asks_model(settings):
+        make_labeler(
+            settings.labeler, answers=sources.told, sizes=sources.sizes, seed=settings.seed
+        )
+
+
 def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
     """The labeler that the settings name."""
     if spec.settings.labeler == FILE:
         return sheet_labeler(spec, ledger)
+    if asks_model(spec.settings):
+        return chat_labeler(spec)
     return make_labeler(
         spec.settings.labeler,
         answers=spec.sources.told,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
 from stacksl.core.gates.registry import BASELINES, GATES, make_gate
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.budget import budget_mistake
+from stacksl.labelers.chat.endpoint import address
+from stacksl.runs.settings.budget import budget_mistake, micro_units
 from stacksl.runs.settings.fields import Settings, settings_for
 
 OF_MODEL = settings_for("model")
 REGULARISED = settings_for("sgd")
 PEOPLE = settings_for("people")
+SERVER = settings_for("server")
+OPENAI = "openai"  # the labeler that is a model on a server
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -37,7 +40,7 @@ def unknown_names(settings: Settings) -> list[str]:
         ("follower", settings.follower, FOLLOWERS),
         ("scorer", settings.scorer, SCORERS),
         ("features", settings.features.partition(":")[0], FEATURES),
-        ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file"]),
+        ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file", OPENAI]),
         *(("part", name, PARTS) for name in named_parts(settings.parts)),
     ]
     found = [
@@ -57,6 +60,7 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
         *_of_bank(settings),
         *_of_sgd(settings, explicit),
         *_of_people(settings, explicit),
+        *_of_server(settings, explicit),
         *(_of_adapting(settings, explicit) if settings.adapts else _of_none(explicit)),
     ]
 
@@ -169,6 +173,48 @@ def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
     elif "ask_mode" in explicit and settings.ask_dir is None:
         found.append("ask_mode opens sheets to others, and a run's folder is private: give ask_dir")
     return found
+
+
+def _of_server(settings: Settings, explicit: set[str]) -> list[str]:
+    """What was given for a model on a server that answers."""
+    name, _, model = settings.labeler.partition(":")
+    given = sorted(explicit.intersection(SERVER))
+    if name != OPENAI:
+        owner = "a model on a server that answers"
+        return [_belong(given, owner, "give --labeler openai:MODEL, or ")] * bool(given)
+    found: list[str] = []
+    if not model.strip() or settings.url is None:
+        found.append(
+            "the labeler 'openai' needs a model and its server: give --labeler openai:MODEL --url"
+            " http://HOST:PORT/v1"
+        )
+    else:
+        found += _mistake(address, str(settings.url))
+    prices = [settings.input_price, settings.output_price]
+    for price in prices:
+        found += [] if price is None else _mistake(micro_units, price)
+    if (None in prices) != (prices == [None, None]):
+        found.append("input_price and output_price go together: give both, 0 where one is free")
+    if settings.price is not None and None in prices:
+        found.append(
+            "a model is paid by the token: give --set input_price=P --set output_price=P, for a"
+            " million tokens each; --price is then the most that a label may cost"
+        )
+    if settings.audit or settings.progress_share:
+        found.append(
+            "audit and progress sample are answered by people, and the labels of this run come from"
+            " a model: leave --audit and --progress out, and give --test FILE"
+        )
+    return found
+
+
+def _mistake(check: Callable[[str], object], text: str) -> list[str]:
+    """The sentence of a check that `text` fails."""
+    try:
+        check(text)
+    except SettingsError as fault:
+        return [str(fault)]
+    return []
 
 
 def _of_prices(settings: Settings, annotators: list[str]) -> list[str]:

@@ -5,45 +5,14 @@ The help of the command line is made from this module, so it imports nothing but
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
-SPEND = "Labels and money"
-DATA = "Reading files"
-LEARN = "How it learns"
-MODEL = "A language model"
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """A setting's own option on the command line; without one, a setting is given by `--set`.
-
-    Args:
-        panel: the group of the help that lists it.
-        metavar: names the value in the help; none for a switch.
-        common: whether the short `--help` lists it, or `--help-all` alone.
-        word: the option's name, where it is not the setting's.
-    """
-
-    panel: str
-    metavar: str | None = None
-    common: bool = False
-    word: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Only:
-    """What a setting is for: `people`, `model`, a scorer or a gate. Elsewhere it is a mistake."""
-
-    of: str
-
+from stacksl.runs.settings.marks import DATA, LEARN, MODEL, SPEND, Flag, Only
 
 _PEOPLE, _MODEL, _SGD, _LLF = Only("people"), Only("model"), Only("sgd"), Only("llf")
+_SERVER = Only("server")
 
 
 class Settings(BaseModel):
@@ -70,7 +39,30 @@ class Settings(BaseModel):
     labeler: Annotated[str, Flag(SPEND, "NAME", common=True)] = Field(
         "oracle",
         description="Who answers: oracle (the file's own answers, the default), file (people, in "
-        "sheets that any spreadsheet opens) or noisy:P.",
+        "sheets that any spreadsheet opens), openai:MODEL (a model at --url) or noisy:P.",
+    )
+    url: Annotated[str | None, Flag(SPEND, "URL"), _SERVER] = Field(
+        None,
+        description="The server of --labeler openai:MODEL, such as http://127.0.0.1:8000/v1; its "
+        "key is read from STACKSL_API_KEY.",
+    )
+    allow_send: Annotated[bool, Flag(SPEND), _SERVER] = Field(
+        False, description="Let the run send prompts and options to --url; --dry-run shows one."
+    )
+    label_template: Annotated[str | None, _SERVER] = Field(
+        None, description="A file with {prompt} and {options}: how the model is asked for a label."
+    )
+    input_price: Annotated[str | None, _SERVER] = Field(
+        None, description="The price of a million tokens that the model reads, such as 0.15."
+    )
+    output_price: Annotated[str | None, _SERVER] = Field(
+        None, description="The price of a million tokens that it writes."
+    )
+    concurrency: Annotated[int, _SERVER] = Field(
+        4, ge=1, le=64, description="Requests that are under way at a time (4)."
+    )
+    timeout: Annotated[float, _SERVER] = Field(
+        60.0, gt=0, description="Seconds for a request and its answer (60)."
     )
     batch: Annotated[int, Flag(SPEND, "N", common=True)] = Field(
         25,
@@ -387,11 +379,6 @@ class Settings(BaseModel):
     def adapts(self) -> bool:
         """Whether a language model is adapted."""
         return self.model is not None or self.adapt is not None
-
-
-def marked(field: FieldInfo, kind: type[Any]) -> Any:
-    """What a field of the settings says of itself under `kind` (`Flag` or `Only`), else None."""
-    return next((each for each in field.metadata if isinstance(each, kind)), None)
 
 
 def settings_for(of: str) -> tuple[str, ...]:

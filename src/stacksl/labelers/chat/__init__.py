@@ -1,0 +1,1 @@
+"""Models as labelers, by the chat-completions protocol of OpenAI."""

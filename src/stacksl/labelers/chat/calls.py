@@ -1,0 +1,147 @@
+"""The calls of a run to a model: each exact request and answer, and what it may have cost.
+
+One JSON line before a request is sent, and one after it ended. A call without the second line may
+have been billed, as one that was lost: it costs the most that it can.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from errno import ENOSPC
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from stacksl.errors import LabelerError
+from stacksl.files.atomic import write_atomic
+from stacksl.files.private import FILE
+
+CALLS = "calls.jsonl"
+
+
+class Calls:
+    """The file of calls in a run's folder, also the cache of its answers by content.
+
+    Args:
+        path: the file; made at the first call.
+        secret: the key, which is replaced where a server repeats it.
+    """
+
+    def __init__(self, path: Path, secret: str | None = None) -> None:
+        self._path, self._secret, self._lock = path, secret, threading.Lock()
+        self._answers: dict[str, str] = {}
+        self._costs: dict[tuple[str, int], dict[int, int]] = {}
+        self._sent: dict[int, tuple[tuple[str, int], str]] = {}
+        self._count = 0
+        for row in read_calls(path):
+            self._apply(row)
+
+    def cached(self, request: Mapping[str, Any]) -> str | None:
+        """The answer to the same request, if one was received."""
+        return self._answers.get(_key(request))
+
+    @property
+    def answered(self) -> bool:
+        """Whether any call was answered."""
+        return bool(self._answers)
+
+    def cost(self, item: str, slot: int) -> int:
+        """What the calls for a label cost at most, in micro-units."""
+        return sum(self._costs.get((item, slot), {}).values())
+
+    def sent(
+        self, item: str, slot: int, order: tuple[int, ...], request: Mapping[str, Any], most: int
+    ) -> int:
+        """Record that a request is about to be sent and may cost `most`; its number."""
+        with self._lock:
+            row = {"call": self._count + 1, "item": item, "slot": slot, "order": list(order)}
+            self._write({**row, "most": most, "time": _now(), "request": dict(request)})
+            return self._count
+
+    def ended(self, call: int, cost: int, why: str | None = None, answer: bytes = b"") -> None:
+        """Record how a call ended: what it cost, and the `answer`, or `why` there is none."""
+        text = answer.decode("utf-8", "replace")
+        if self._secret:
+            text = text.replace(self._secret, f"({len(self._secret)} characters left out)")
+        with self._lock:
+            (item, slot), _ = self._sent[call]
+            row = {"call": call, "item": item, "slot": slot, "cost": cost, "time": _now()}
+            self._write(row | ({} if why is None else {"why": why}) | {"answer": text})
+
+    def _apply(self, row: Mapping[str, Any]) -> None:
+        call, purchase = int(row["call"]), (str(row["item"]), int(row["slot"]))
+        costs = self._costs.setdefault(purchase, {})
+        if "request" in row:
+            self._count = max(self._count, call)
+            self._sent[call] = purchase, _key(row["request"])
+            costs[call] = int(row["most"])
+            return
+        costs[call] = int(row["cost"])
+        if "why" not in row and call in self._sent:
+            self._answers[self._sent[call][1]] = str(row["answer"])
+
+    def _write(self, row: dict[str, Any]) -> None:
+        line = json.dumps(row).encode() + b"\n"
+        try:
+            handle = os.open(
+                self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE
+            )
+            try:
+                start = os.lseek(handle, 0, os.SEEK_END)
+                if os.write(handle, line) < len(line):
+                    os.ftruncate(handle, start)
+                    raise OSError(ENOSPC, os.strerror(ENOSPC))
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as fault:
+            raise LabelerError(
+                f"the calls of this run cannot be written to {self._path} ({fault.strerror}): make"
+                " room, then resume"
+            ) from None
+        self._apply(row)
+
+
+def read_calls(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of calls; a line that a crash cut short is removed from it.
+
+    Raises:
+        LabelerError: another line is damaged.
+    """
+    if not path.is_file():
+        return []
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if whole != data:
+        write_atomic(path, whole)
+    try:
+        rows = [json.loads(line) for line in whole.splitlines()]
+        for row in rows:
+            (row["call"], row["item"], row["slot"], row.get("request", row.get("answer")))
+        return rows
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise LabelerError(
+            f"the calls of this run in {path} are damaged: restore the file from a copy"
+        ) from None
+
+
+def without_item(path: Path, item: str) -> bool:
+    """Remove the calls about an item; whether there were any."""
+    rows = read_calls(path)
+    kept = [row for row in rows if row["item"] != item]
+    if len(kept) == len(rows):
+        return False
+    write_atomic(path, "".join(json.dumps(row) + "\n" for row in kept))
+    return True
+
+
+def _key(request: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

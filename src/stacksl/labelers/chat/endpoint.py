@@ -1,0 +1,169 @@
+"""One HTTP request to a chat-completions endpoint: bounded in time and size, never redirected."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ipaddress import ip_address
+from socket import SHUT_RDWR, socket
+from urllib.parse import urlsplit
+
+from stacksl.errors import SettingsError
+
+KEY = "STACKSL_API_KEY"  # the environment variable of the key
+LARGEST = 4_000_000  # bytes of an answer
+
+
+class NotSent(Exception):
+    """The request did not reach the server: it costs nothing."""
+
+
+class Lost(Exception):
+    """The request was sent and no whole answer came back: it may have been billed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the server sent: status, seconds of `Retry-After` if it named any, and content."""
+
+    status: int
+    retry_after: float | None
+    payload: bytes
+
+
+class Endpoint:
+    """The address of a server. Proxies of the environment are not used.
+
+    Args:
+        url: its base, such as `http://127.0.0.1:8000/v1`.
+        key: sent as a bearer token, if there is one.
+        timeout: seconds for a request, from the connection to the last byte of the answer.
+
+    Raises:
+        SettingsError: the address or the key cannot be used; the key is never quoted.
+    """
+
+    def __init__(self, url: str, key: str | None, timeout: float) -> None:
+        self.url = address(url)
+        parts = urlsplit(self.url)
+        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._path = parts.path
+        self._timeout = timeout
+        self._open: set[socket] = set()
+        self._headers = {"Content-Type": "application/json", "User-Agent": "stacksl"}
+        if key:
+            if not re.fullmatch(r"[!-~]+", key):
+                raise SettingsError(
+                    f"the key in {KEY} should be printable ASCII without spaces, got other"
+                    " characters: set it again"
+                )
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def post(self, body: bytes) -> Reply:
+        """Send a JSON `body`.
+
+        Raises:
+            NotSent: there was no connection.
+            Lost: the connection broke, or the answer is not whole, in time, or small enough.
+        """
+        kind = HTTPSConnection if self._secure else HTTPConnection
+        connection = kind(self._host or "", self._port, timeout=self._timeout)
+        try:
+            connection.connect()
+        except (OSError, HTTPException, ValueError) as fault:
+            connection.close()
+            raise NotSent(f"no connection ({_word(fault)})") from None
+        wire = connection.sock
+        self._open.add(wire)
+        # A time-out of the socket is one for each read: slow bytes would keep it open for ever.
+        late = threading.Timer(self._timeout, _shut, (wire,))
+        late.daemon = True
+        late.start()
+        start = time.monotonic()
+        try:
+            connection.request("POST", self._path, body, self._headers)
+            with connection.getresponse() as response:
+                payload = response.read(LARGEST + 1)
+                if len(payload) > LARGEST:
+                    raise Lost(f"an answer of more than {LARGEST} bytes")
+                if response.length:
+                    raise Lost("a truncated answer")
+                after = _seconds(response.headers.get("Retry-After"))
+                return Reply(response.status, after, payload)
+        except (OSError, HTTPException, ValueError) as fault:
+            over = time.monotonic() - start >= self._timeout
+            said = f"no answer within {self._timeout:g} s" if over else _word(fault)
+            raise Lost(said) from None
+        finally:
+            late.cancel()
+            self._open.discard(wire)
+            connection.close()
+
+    def abort(self) -> None:
+        """End every request that is under way."""
+        for wire in list(self._open):
+            _shut(wire)
+
+
+def address(url: str) -> str:
+    """The address of chat completions below the base `url`.
+
+    Raises:
+        SettingsError: it is no http address, or has a user, a password or a query in it.
+
+    >>> address("http://127.0.0.1:8000/v1/")
+    'http://127.0.0.1:8000/v1/chat/completions'
+    """
+    fault = SettingsError(
+        "the url should be http://HOST[:PORT][/PATH] or https://..., without user, password and"
+        f" query (a key goes into the environment as {KEY}), such as http://127.0.0.1:8000/v1"
+    )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise fault from None
+    plain = re.fullmatch(r"[!-~]+", url) and parts.hostname
+    if parts.scheme not in ("http", "https") or not plain or port == 0:
+        raise fault
+    if parts.username is not None or parts.query or parts.fragment:
+        raise fault
+    base = url.rstrip("/").removesuffix("/chat/completions")
+    return base + "/chat/completions"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the host of an address is this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _shut(wire: socket) -> None:
+    with suppress(OSError):
+        wire.shutdown(SHUT_RDWR)
+
+
+def _seconds(text: str | None) -> float | None:
+    """The seconds that a `Retry-After` header means; None where it means none."""
+    if text is None:
+        return None
+    if text.strip().isascii() and text.strip().isdigit():
+        return float(text[:12])
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def _word(fault: Exception) -> str:
+    """A fault in a word or two, without texts of the server."""
+    reason = getattr(fault, "strerror", None)
+    return reason if isinstance(reason, str) and reason else type(fault).__name__

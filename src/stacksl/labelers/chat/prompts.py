@@ -1,0 +1,189 @@
+"""A request for a label as a chat completion, and the candidate that its answer names."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import string
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+from hashlib import sha256
+from typing import Any, Literal
+
+from stacksl.errors import SettingsError
+from stacksl.files import formats
+
+Way = Literal["scored", "letter", "schema", "text"]
+LETTERS = string.ascii_uppercase
+NEAR = 0.6  # similarity from which a text is taken for the nearest class
+SURE = 0.5  # probability of all letters together from which they decide
+
+DEFAULT = """Choose the option that is right.
+
+{prompt}
+
+Options:
+{options}
+
+{answer}"""
+"""The template of a prompt. `label_template` names a file with another one."""
+
+
+def template_of(text: str) -> str:
+    """A template after a check of what it has to hold.
+
+    Raises:
+        SettingsError: `{prompt}` or `{options}` is missing.
+    """
+    missing = [name for name in ("{prompt}", "{options}") if name not in text]
+    if missing:
+        raise SettingsError(
+            f"the label_template should hold {{prompt}} and {{options}} (and {{answer}}, how to"
+            f" answer), got none of {', '.join(missing)}: add it"
+        )
+    return text
+
+
+def ways(candidates: Sequence[str]) -> tuple[Way, ...]:
+    """How a server can be asked, the best way first: letters, or the text of many candidates."""
+    return ("scored", "letter") if len(candidates) <= len(LETTERS) else ("schema", "text")
+
+
+def order_of(seed: int, prompt: str, candidates: Sequence[str]) -> tuple[int, ...]:
+    """The order in which candidates are shown: drawn by the content, so that equal items agree."""
+
+    def key(place: int) -> bytes:
+        text = json.dumps([seed, prompt, list(candidates), place])
+        return sha256(text.encode()).digest()
+
+    return tuple(sorted(range(len(candidates)), key=key))
+
+
+def body_of(
+    model: str, template: str, prompt: str, shown: Sequence[str], way: Way
+) -> dict[str, Any]:
+    """The JSON body of a request that shows the candidates in the order `shown`."""
+    by_letter = way in ("scored", "letter")
+    marks = [f"{letter}. " for letter in LETTERS] if by_letter else ["- "] * len(shown)
+    words = {
+        "prompt": prompt,
+        "options": "\n".join(f"{mark}{text}" for mark, text in zip(marks, shown, strict=False)),
+        "answer": "Answer with the letter of one option and nothing else."
+        if by_letter
+        else "Answer with one of the options, word for word, and nothing else.",
+    }
+    text = re.sub(r"\{(prompt|options|answer)\}", lambda found: words[found[1]], template)
+    longest = max(len(each.encode(errors="replace")) for each in shown)
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [{"role": "user", "content": text}],
+        "temperature": 0,
+        "max_tokens": 8 if by_letter else min(512, longest + 24),
+    }
+    if way == "scored":
+        body |= {"logprobs": True, "top_logprobs": 20}
+    if way == "schema":
+        choice = {"type": "string", "enum": list(dict.fromkeys(shown))}
+        schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
+        named = {"name": "answer", "strict": True, "schema": schema}
+        named["schema"] = schema | {"additionalProperties": False}
+        body["response_format"] = {"type": "json_schema", "json_schema": named}
+    return body
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """A body as the bytes that are sent."""
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def completion(payload: bytes | str) -> dict[str, Any]:
+    """The chat completion in the content of an answer.
+
+    Raises:
+        ValueError: there is none.
+    """
+    text = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else payload
+    found = formats.parsed(text)
+    choices = found.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, dict) or not isinstance(first.get("message"), dict):
+        raise ValueError("no chat completion")
+    return found
+
+
+def tokens_of(found: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The tokens of prompt and answer that the server counted; None where it named none."""
+    usage = found.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    read, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if type(read) is not int or type(written) is not int or min(read, written) < 0:
+        return None
+    return read, written
+
+
+def position_of(found: Mapping[str, Any], shown: Sequence[str], way: Way) -> int | None:
+    """The place among `shown` that a completion names; None where it names none, or refuses."""
+    choice = found["choices"][0]
+    said = choice["message"].get("content")
+    said = said.strip() if isinstance(said, str) else ""
+    if way in ("scored", "letter"):
+        scored = _by_scores(choice, len(shown)) if way == "scored" else None
+        return _by_letter(said, shown) if scored is None else scored
+    return _by_text(said, shown)
+
+
+def _by_scores(choice: Mapping[str, Any], count: int) -> int | None:
+    """The letter with the most probability as the first token, where letters have most of it."""
+    try:
+        top = choice["logprobs"]["content"][0]["top_logprobs"]
+        pairs = [(str(each["token"]).strip(), float(each["logprob"])) for each in top]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None
+    weights = [0.0] * count
+    for token, logprob in pairs:
+        place = LETTERS.find(token) if len(token) == 1 else -1
+        if 0 <= place < count and logprob <= 0:
+            weights[place] += math.exp(logprob)
+    return weights.index(max(weights)) if sum(weights) >= SURE else None
+
+
+def _by_letter(said: str, shown: Sequence[str]) -> int | None:
+    found = re.match(r"[\s(\[\"'*]*([A-Z])(?=\s*(?:$|\n)|[).:,\]\"'*])", said)
+    found = found or re.search(r"\banswer(?: is)?:?[\s(*]*([A-Z])\b(?! [a-z])", said, re.IGNORECASE)
+    if found:
+        place = LETTERS.find(found[1])
+        return place if 0 <= place < len(shown) else None
+    same = [place for place, text in enumerate(shown) if _plain(text) == _plain(said)]
+    return same[0] if len(same) == 1 else None
+
+
+def _by_text(said: str, shown: Sequence[str]) -> int | None:
+    """The candidate that a text is, names, or is nearest to."""
+    try:
+        inner = formats.parsed(said).get("answer")
+        said = inner if isinstance(inner, str) else said
+    except ValueError:
+        pass
+    if said in shown:
+        return shown.index(said)
+    said = _plain(said[:2000])
+    names = {place: _plain(text) for place, text in enumerate(shown)}
+    named = [p for p, name in names.items() if name and f" {name} " in f" {said} "]
+    whole = [p for p in named if not any(names[p] in names[q] for q in named if q != p)]
+    if named:
+        return whole[0] if len(whole) == 1 else None
+    ranked = sorted(((_alike(said, name), -p) for p, name in names.items()), reverse=True)
+    best, second = ranked[0], ranked[1]
+    return -best[1] if best[0] >= NEAR and best[0] > second[0] else None
+
+
+def _plain(text: str) -> str:
+    """Words alone: case, underscores and punctuation differ between copies of a name."""
+    return " ".join(re.findall(r"[^\W_]+", text.casefold()))
+
+
+def _alike(one: str, other: str) -> float:
+    """The similarity of two texts, 0 to 1."""
+    return SequenceMatcher(None, one[:300], other, autojunk=False).ratio()

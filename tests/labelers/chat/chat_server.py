@@ -1,0 +1,111 @@
+"""A chat-completions server on loopback that answers, or misbehaves, as a test says."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Behaviour = Callable[["Handler", dict[str, Any], int], None]
+
+
+@dataclass
+class Server:
+    """What a test sees of the server: its `url`, the requests so far, and how it behaves."""
+
+    url: str
+    behave: Behaviour
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    most: int = 0
+    now: int = 0
+
+
+class Handler(BaseHTTPRequestHandler):
+    server_version = "fake"
+
+    def do_POST(self) -> None:
+        mine: Server = self.server.mine  # type: ignore[attr-defined]
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:  # type: ignore[attr-defined]
+            mine.bodies.append(body)
+            mine.headers.append({**self.headers})
+            number = len(mine.bodies)
+            mine.now += 1
+            mine.most = max(mine.most, mine.now)
+        try:
+            mine.behave(self, body, number)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        finally:
+            mine.now -= 1
+
+    def send(self, status: int, payload: bytes = b"{}", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def serving(behave: Behaviour) -> Iterator[Server]:
+    web = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    web.daemon_threads = True
+    web.lock = threading.Lock()  # type: ignore[attr-defined]
+    server = Server(f"http://127.0.0.1:{web.server_port}/v1", behave)
+    web.mine = server  # type: ignore[attr-defined]
+    thread = threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        web.shutdown()
+        web.server_close()
+
+
+def completion(
+    said: str | None,
+    *,
+    usage: tuple[int, int] | None = (100, 1),
+    top: dict[str, float] | None = None,
+) -> bytes:
+    choice: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": said}}
+    if top is not None:
+        tokens = [{"token": token, "logprob": value} for token, value in top.items()]
+        choice["logprobs"] = {"content": [{"token": said, "top_logprobs": tokens}]}
+    found: dict[str, Any] = {"object": "chat.completion", "choices": [choice]}
+    if usage is not None:
+        found["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
+    return json.dumps(found).encode()
+
+
+def options_of(body: dict[str, Any]) -> list[str]:
+    """The options in a request by the default template, in the order shown."""
+    block = body["messages"][0]["content"].split("Options:\n")[1].split("\n\n")[0]
+    return [line.split(" ", 1)[1] for line in block.splitlines()]
+
+
+def letter_of(body: dict[str, Any], option: str) -> str:
+    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[options_of(body).index(option)]
+
+
+def right(handler: Handler, body: dict[str, Any], number: int) -> None:
+    """Answer with the class whose name is in the text: `text 7 of green`."""
+    wanted = body["messages"][0]["content"].split(" of ")[1].split()[0]
+    said = letter_of(body, wanted) if "response_format" not in body else wanted
+    handler.send(200, completion(said))
+
+
+def hang(handler: Handler, body: dict[str, Any], number: int) -> None:
+    time.sleep(1.5)
+    handler.send(200, completion("A"))

@@ -1,0 +1,235 @@
+"""What is sent, to whom and with whose consent; how answers are read; 150 classes."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stacksl
+from stacksl.cli.entry import call
+from stacksl.errors import SettingsError
+from stacksl.labelers.chat.prompts import DEFAULT, body_of, completion, order_of, position_of
+from stacksl.runs.changes.forgetting import forget
+
+from . import chat_server
+from .chat_server import Handler, letter_of, right, serving
+
+NAMES = ["green", "red", "blue"]
+MANY = [
+    f"class_of_{word}_{n}" for word in ("card", "cash", "app", "top", "rate") for n in range(30)
+]
+
+
+def data_of(folder: Path, names: list[str] = NAMES, count: int = 24) -> tuple[str, str]:
+    data, classes = folder / "data.jsonl", folder / "classes.txt"
+    rows = [{"id": f"q{n}", "text": f"text {n} of {names[n % len(names)]}"} for n in range(count)]
+    data.write_text("\n".join(map(json.dumps, rows)))
+    classes.write_text("\n".join(names))
+    return str(data), str(classes)
+
+
+def command(folder: Path, url: str, *more: str, names: list[str] = NAMES) -> list[str]:
+    data, classes = data_of(folder, names)
+    words = ["--labeler", "openai:m", "--url", url, "--budget", "6", "-q"]
+    return ["run", data, "--classes", classes, "--out", str(folder / "run"), *words, *more]
+
+
+def test_nothing_is_sent_without_consent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(right) as server:
+        assert call(command(tmp_path, server.url)) == 2
+        said = capsys.readouterr().err
+        for part in ("prompts and options", "'m'", server.url, "6 of 24", "--allow-send"):
+            assert part in said
+        assert not (tmp_path / "run").exists()
+        assert call(command(tmp_path, server.url, "--dry-run", "--json")) == 0
+        shown = json.loads(capsys.readouterr().out)["request"]
+        assert shown["url"] == f"{server.url}/chat/completions"
+        assert "text 0 of green" in shown["body"]["messages"][0]["content"]
+        config = tmp_path / "other.toml"
+        config.write_text("allow_send = true\n")
+        assert call(command(tmp_path, server.url, "--config", str(config))) == 2
+        assert not server.bodies
+        assert call(command(tmp_path, server.url, "--allow-send")) == 0
+        assert len(server.bodies) == 6
+        mine = {body["messages"][0]["content"] for body in server.bodies}
+        shown_text = shown["body"]["messages"][0]["content"]
+        alike = [text for text in mine if "text 0 of" in text]
+        assert alike in ([], [shown_text])
+
+
+def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
+    from stacksl.runs.session.model_labels import chat_labeler
+    from stacksl.runs.spec import RunSpec
+    from stacksl.runs.storage.folder import RunFolder
+
+    with serving(chat_server.hang) as server:
+        words = [*command(tmp_path, server.url, "--allow-send"), "--set", "timeout=0.2"]
+        assert call(words) == 0
+    folder = RunFolder(tmp_path / "run")
+    table = folder.resolved()
+    assert table["label_template_text"] == DEFAULT
+    folder.write_resolved({**table, "url": "http://127.0.0.1:1/v1"})
+    with pytest.raises(SettingsError, match="what was allowed"):
+        chat_labeler(RunSpec.open(folder))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--audit", "3"], "answered by people"),
+        (["--price", "1"], "paid by the token"),
+        (["--set", "input_price=1"], "go together"),
+        (["--set", "input_price=x", "--set", "output_price=1"], "price must be a number"),
+        (["--url", "ftp://host"], "the url should be"),
+        (["--url", "http://me:zyxpass@host/v1"], "the url should be"),
+        (["--labeler", "openai"], "needs a model"),
+        (["--labeler", "oracle"], "a model on a server"),
+        (["--set", "label_template=missing.txt"], "label_template"),
+        (
+            ["--price", "0.000001", "--set", "input_price=1", "--set", "output_price=1"],
+            "--price of",
+        ),
+    ],
+)
+def test_settings_at_odds_are_a_sentence(
+    more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call([*command(tmp_path, "http://127.0.0.1:9/v1", "--allow-send"), *more]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "zyxpass" not in shown
+    assert "Traceback" not in shown
+
+
+def test_a_template_of_the_users_own(tmp_path: Path) -> None:
+    file = tmp_path / "label.txt"
+    file.write_text("Ä {prompt}{prompt}\n{unknown}\nOptions:\n{options}\n\n")
+    with serving(right) as server:
+        made = command(tmp_path, server.url, "--allow-send", "--set", f"label_template={file}")
+        assert call(made) == 0
+        text = server.bodies[0]["messages"][0]["content"]
+    assert text.startswith("Ä text ")
+    assert "{unknown}" in text
+
+
+def test_the_order_is_drawn_and_recorded(tmp_path: Path) -> None:
+    with serving(right) as server:
+        assert call(command(tmp_path, server.url, "--allow-send")) == 0
+        firsts = Counter(chat_server.options_of(body)[0] for body in server.bodies)
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "calls.jsonl").read_text().splitlines()
+    ]
+    sent = [row for row in rows if "request" in row]
+    for row in sent:
+        assert [NAMES[n] for n in row["order"]] == chat_server.options_of(row["request"])
+    assert len(firsts) > 1
+    orders = Counter(order_of(0, f"prompt {n}", "abcd") for n in range(2400))
+    assert len(orders) == 24
+    assert min(orders.values()) > 50  # of 100 expected
+
+
+def test_labels_are_those_that_the_model_named(tmp_path: Path) -> None:
+    with serving(right) as server:
+        assert call(command(tmp_path, server.url, "--allow-send")) == 0
+    (tmp_path / "run" / "calls.jsonl").chmod(0o600)
+    run = stacksl.Run.open(tmp_path / "run")
+    for row in run.labels().rows:
+        assert row["label"] == NAMES[int(row["item"][1:]) % 3]
+        assert row["labeler"] == "openai:m"
+    assert any("no audit by people" in each for each in run.status()["warnings"])
+    assert run.status()["audit"] is None
+
+
+def plain(handler: Handler, body: dict[str, Any], number: int) -> None:
+    """A server without log-probabilities and constrained output."""
+    if "logprobs" in body or "response_format" in body:
+        handler.send(400, b'{"error": "unknown field"}')
+        return
+    wanted = body["messages"][0]["content"].split(" of ")[1].split()[0]
+    long = len(chat_server.options_of(body)) > 26
+    said = f"It is {wanted.replace('_', ' ').title()}." if long else letter_of(body, wanted)
+    handler.send(200, chat_server.completion(said))
+
+
+@pytest.mark.parametrize("server_is", [right, plain])
+@pytest.mark.parametrize("names", [NAMES, MANY], ids=["3", "150"])
+def test_classes_by_what_the_server_can_do(
+    server_is: chat_server.Behaviour, names: list[str], tmp_path: Path
+) -> None:
+    with serving(server_is) as server:
+        assert call(command(tmp_path, server.url, "--allow-send", names=names)) == 0
+        asked = len(server.bodies)
+        schema = [body for body in server.bodies if "response_format" in body]
+    found = stacksl.Run.open(tmp_path / "run").labels().rows
+    assert len(found) == 6
+    assert all(row["label"] == names[int(row["item"][1:])] for row in found if names is MANY)
+    assert asked == 6 if server_is is right else 6 < asked <= 6 + 4  # as many as at once
+    if names is MANY and server_is is right:
+        kind = schema[0]["response_format"]["json_schema"]["schema"]["properties"]["answer"]
+        assert sorted(kind["enum"]) == sorted(MANY)
+
+
+def test_calls_are_private_and_forgotten(tmp_path: Path) -> None:
+    with serving(right) as server:
+        assert call(command(tmp_path, server.url, "--allow-send")) == 0
+    run = tmp_path / "run"
+    file = run / "calls.jsonl"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    item = json.loads(file.read_text().splitlines()[0])["item"]
+    text = f"text {item[1:]} of "
+    assert text in file.read_text()
+    assert "calls.jsonl" in forget(run, item).changed
+    left = file.read_text()
+    assert text not in left
+    assert f'"{item}"' not in left
+    assert len(left.splitlines()) == 10
+
+
+def at(said: str | None, shown: list[str], way: Any, top: dict[str, float] | None = None) -> Any:
+    return position_of(completion(chat_server.completion(said, top=top)), shown, way)
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("B", 1), ("b", None), (" (C)", 2), ("B.", 1), ("**A**", 0), ("Answer: C", 2),
+        ("The answer is B.", 1), ("blue", 2), ("D", None), ("A man walks in", None), ("AB", None),
+        ("The answer is a matter of taste", None), ("", None), ("A\nbecause", 0),
+    ],
+)  # fmt: skip
+def test_letters_are_read(said: str, place: int | None) -> None:
+    assert at(said, ["green", "red", "blue"], "letter") == place
+
+
+def test_log_probabilities_decide_where_letters_have_most_of_them() -> None:
+    shown = ["green", "red", "blue"]
+    assert at("A", shown, "scored", {"A": -0.8, "B": -0.9, " B": -2.0}) == 1
+    assert at("C", shown, "scored", {"The": -0.1, "A": -4.0}) == 2
+    assert at("C", shown, "scored", {"A": 5.0}) == 2  # no probability
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("card arrival", 0), ('{"answer": "card_delivery"}', 1), ("Card Arrival Estimate", 2),
+        ("card arival", 0), ("card arrival or card delivery", None), ("no idea at all", None),
+        ('{"answer": 3}', None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_text_finds_its_class(said: str, place: int | None) -> None:
+    shown = ["card_arrival", "card_delivery", "card_arrival_estimate"]
+    assert at(said, shown, "text") == place
+
+
+def test_texts_fill_the_template_once() -> None:
+    body = body_of("m", DEFAULT, "see {options} and {answer}", ["a{prompt}", "b"], "letter")
+    text = body["messages"][0]["content"]
+    assert "see {options} and {answer}" in text
+    assert "A. a{prompt}" in text
