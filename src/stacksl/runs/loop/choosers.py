@@ -75,7 +75,8 @@ class Pool:
     def next(self, game: Game) -> list[Decision]:
         """A batch of purchases, or certificates of unasked items where nothing is left to buy."""
         ledger = game.ledger
-        count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked)
+        # less is left than the learner has where items of the audit were bought anew
+        count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked, ledger.left)
         if count > 0 and not game.enough() and (batch := self._best(game, count)):
             return batch
         return [] if ledger.open_purchases() else self._unasked(game)
