@@ -59,7 +59,8 @@ def fitted(made: tuple[str, tuple[str, ...] | None, list[Item]]) -> FeatureMap:
 
 
 def test_registry_is_covered() -> None:
-    assert {spec.partition(":")[0] for spec in SPECS} == set(FEATURES)
+    of_text = set(FEATURES) - {"given"}  # arrays: tests/runs/test_python_doors.py
+    assert {spec.partition(":")[0] for spec in SPECS} == of_text
 
 
 def test_block_has_the_shape_the_game_expects(made) -> None:

@@ -217,4 +217,4 @@ def test_the_page_keeps_its_own_books() -> None:
     accuracy, low, high, true = map(float, told[:4])
     assert low <= accuracy <= high
     assert told[4] == ("inside" if low <= true <= high else "outside")
-    assert f"Accuracy  {true:.3f}" in text
+    assert re.search(rf"Accuracy +{true:.3f}", text)

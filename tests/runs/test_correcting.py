@@ -146,7 +146,7 @@ def test_annotators_correct_rows_of_their_own(tmp_path: Path) -> None:
     waiting.answer(*[fill(path) for path in ben])
     assert waiting.corrections(fill(old, wrong)) == []
     received = waiting.answer(old, correct=[])
-    assert (received.corrected, received.disputed) == (0, 2)
+    assert (received.corrected, received.late) == (0, 2)
 
 
 def test_two_files_that_differ_in_a_row_correct_nothing(tmp_path: Path) -> None:

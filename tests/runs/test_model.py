@@ -160,7 +160,7 @@ def test_a_model_killed_while_it_is_replaced_is_not_read(
 
 def test_other_candidates_than_the_models_classes_are_refused(classes) -> None:
     for wrong in (("bread", "sea"), ("sea", "bread", "night"), (*CLASSES, "day")):
-        with pytest.raises(DataError, match="item 'x'.*the model's classes in their order"):
+        with pytest.raises(DataError, match="item 'x'.*classes of the data in their order"):
             classes.run.predict([Item("x", "wave", wrong)])
 
 

@@ -77,7 +77,7 @@ def test_the_sample_is_bought_inside_the_budget_and_never_learnt(done: Run) -> N
     budget = Facts.from_json((done.path / "facts.json").read_text()).budget
     assert (budget.asked, budget.audit, budget.progress) == (66, AUDIT, SIZE)
     card = (done.path / "README.md").read_text()
-    assert "24 for the progress sample and 30 for the audit" in card
+    assert "24 for the progress sample, random items read on the way; 30 for the audit" in card
     assert "How many random labels these 66 are worth cannot be told: progress sample" in card
 
 

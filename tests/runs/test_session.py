@@ -15,7 +15,7 @@ from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
-from stacksl.runs.items import sources
+from stacksl.runs.items import reading
 from stacksl.runs.items.identity import KEPT
 from stacksl.runs.session.session import Finished, Session, Waiting
 from stacksl.runs.spec import RunSpec
@@ -41,7 +41,7 @@ def test_a_label_opens_the_run_once(
     files = [fill(path) for path in sheets(waiting)]
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "open", counted(Ledger.open, "ledger"))
-        patch.setattr(sources, "read", counted(sources.read, "data"))
+        patch.setattr(reading, "read", counted(reading.read, "data"))
         waiting.answer(*files)
     assert sorted(opened) == ["data", "ledger"]
 

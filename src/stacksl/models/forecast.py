@@ -160,7 +160,7 @@ def sequence(correct: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     together with probability `level`, whenever one looks or stops. Each model has its own.
 
     >>> [round(end, 2) for end in sequence(45, 50)]
-    [0.75, 0.98]
+    [0.73, 0.98]
     """
     if not n:
         return 0.0, 1.0

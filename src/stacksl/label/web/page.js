@@ -306,7 +306,7 @@ if (document.body.dataset.who) {
     document.addEventListener("keydown", pressed);
     document.addEventListener("click", clicked);
     $("#filter").addEventListener("input", narrow);
-    addEventListener("storage", show); // another tab of this browser
+    addEventListener("storage", () => { show(); refresh(); }); // another tab, which may have sent
     addEventListener("online", send);
     addEventListener("pagehide", () => {
       change((kept) => { if (kept.held) kept.outbox.push(kept.held); kept.held = null; });
