@@ -1,6 +1,6 @@
 """What a label buys a language model: LoRA on the sample model's own questions.
 
-    python benchmarks/language_model.py --json benchmarks/results/language_model.json --seeds 7
+    python benchmarks/language_model.py --json benchmarks/results/language_model.json --seeds 10
     python benchmarks/language_model.py --from benchmarks/results/language_model.json
     python benchmarks/language_model.py --json benchmarks/results/language_model.json --pilot \\
         --seeds 100,101,102 --cells random@0.1,random@0.25 --settings '{"objective": "stacksl"}'

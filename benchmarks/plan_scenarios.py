@@ -4,10 +4,12 @@ Runs of `stacksl run` on parts of public sets, with frozen features, are measure
 of labels on rows that were held out. No test file is read but those of MMLU, which has no other
 rows to speak of. `--json` keeps one row a run;
 `--from` fits the forecast without one source after the other and counts how often its 90 %
-intervals hold on that source; `--write` writes the table that the package ships.
+intervals hold on that source; `--write` writes the table that the package ships. `--gains` plays
+20 runs, reads in their reports what 100 more labels would bring, and buys these.
 
     python benchmarks/plan_scenarios.py --data $STACKSL_DATA --json benchmarks/results/plan.json
     python benchmarks/plan_scenarios.py --from benchmarks/results/plan.json
+    python benchmarks/plan_scenarios.py --data $STACKSL_DATA --gains benchmarks/results/gains.json
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from pyarrow import parquet
@@ -46,9 +49,11 @@ from stacksl.models.forecast import (
     gain,
     growth,
     logit,
+    scenarios,
     with_sample,
 )
 from stacksl.report.facts import Facts
+from stacksl.runs.finish import forecasting
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.linear_trainer import linear_trainer
@@ -95,6 +100,10 @@ CASES = [
         )
     ),
 ]
+
+GAINS = [Case("banking77", MINILM), Case("medquad", MINILM), Case("exams", HASHING)]
+AT = (60, 100, 150, 200, 250, 300, 400)  # labels, a run of each set; the last has no third set
+RUNS = 20
 
 Row = tuple[str, tuple[str, ...], int]
 
@@ -201,6 +210,42 @@ def measure(case: Case, seed: int, data: Path) -> dict[str, Any]:
     right, sure = zip(*pairs, strict=True)
     more = {"curve": curve, "right": right, "sure": sure, "pool": doubt}
     return {**about, "mode": facts.method.mode, **more}
+
+
+def gains(data: Path) -> Iterator[dict[str, Any]]:
+    """The gain of 100 more labels that a report tells, without the scenarios of its own set, and
+    that on rows held out when they are bought.
+    """
+    cases = [(case, labels) for labels in AT for case in GAINS][:RUNS]
+    for seed, (case, labels) in enumerate(cases):
+        pool, held = part(rows_of(case.source, data), case, seed)
+        others = tuple(each for each in scenarios() if each.source != case.source)
+        growth_of_others = patch.object(forecasting, "scenarios", lambda others=others: others)
+        with tempfile.TemporaryDirectory() as folder, growth_of_others, one_thread():
+            where = Path(folder)
+            write_csv(pool, where / "pool.csv")
+            write_csv(held, where / "held.csv")
+            run = stacksl.run(
+                where / "pool.csv",
+                test=where / "held.csv",
+                out=where / "run",
+                budget=labels,
+                features=case.features,
+                seed=seed,
+            )
+            first = Facts.from_json((run.path / "facts.json").read_text())
+            run.change(budget=labels + first.more.more)
+            then = Facts.from_json((run.path / "facts.json").read_text())
+        realised = then.test.accuracy - first.test.accuracy
+        yield {"source": case.source, "labels": labels, **asdict(first.more), "realised": realised}
+
+
+def told_of(rows: list[dict[str, Any]]) -> str:
+    """How often a number was told, and how often its interval held what came of it."""
+    told = [row for row in rows if row["value"] is not None]
+    inside = sum(row["low"] <= row["realised"] <= row["high"] for row in told)
+    width = np.median([row["high"] - row["low"] for row in told])
+    return f"{len(rows)} runs, {len(told)} with a number, {inside} inside, median width {width:.3f}"
 
 
 def write_csv(dataset: Dataset, path: Path) -> None:
@@ -353,7 +398,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
     parser.add_argument("--from", dest="source", type=Path, help="evaluate the rows of this file")
     parser.add_argument("--write", type=Path, help="write the scenarios here, for the package")
+    parser.add_argument("--gains", type=Path, help="write here what 100 more labels brought")
     words = parser.parse_args()
+    if words.data and words.gains:
+        played = []
+        for row in gains(words.data):
+            played.append(row)
+            print(row, file=sys.stderr)
+        words.gains.write_text(
+            json.dumps({"version": stacksl.__version__, "rows": played}, indent=1)
+        )
+        print(told_of(played))
+        return
     if words.source:
         rows = json.loads(words.source.read_text())["rows"]
     elif words.data and words.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +78,24 @@ def pytest_terminal_summary(
 ) -> None:
     if count := config.stash.get(LEFT_OUT, 0):
         terminalreporter.write_line(f"left out: {count} slow tests (make test-slow)")
+
+
+CHROMIUM = (
+    os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+)
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium, closed after each module: a thread can run one Playwright at a time."""
+    if not CHROMIUM:
+        pytest.skip("no Chromium found: install the package `chromium` or set CHROMIUM")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="session")

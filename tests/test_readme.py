@@ -59,6 +59,20 @@ def test_the_readmes_table_is_made_from_the_committed_rows(monkeypatch: pytest.M
     assert all(row["asked"] == row["labels"] for row in kept["rows"])
 
 
+def test_the_cascades_table_is_made_from_the_committed_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = json.loads((ROOT / "benchmarks/results/cascade.json").read_text())["rows"]
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark = _benchmark("cascade")
+    _stands_on(benchmark.table(rows), "docs/answering.md")
+    assert {row["seed"] for row in rows} == set(range(10))
+    for row in rows:  # the model's labels are paid from the same money
+        labels = row.get("labels", 0)
+        model = 0 if row["arm"] == "people" else benchmark.POOL * benchmark.PRICE
+        assert labels + model <= row["money"] < labels + model + 1
+
+
 def test_every_row_kept_its_budget_exactly() -> None:
     rows = json.loads((ROOT / "benchmarks/results/label_efficiency.json").read_text())["rows"]
     assert all(row["asked"] == row["labels"] for row in rows)

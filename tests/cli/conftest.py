@@ -62,7 +62,7 @@ class FakeApi:
             dataset=SimpleNamespace(name="toy", format="jsonl", items=range(50), rejected=()),
             settings=settings,
             labels=5,
-            spec=SimpleNamespace(audit=0, test=None, budget=PRICED),
+            spec=SimpleNamespace(audit=0, test=None, budget=PRICED, settings=settings),
             rounds=50,
             money=self.money,
             out=self.out,

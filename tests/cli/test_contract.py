@@ -167,7 +167,7 @@ REGISTRIES = {
 }
 
 
-BESIDE = {"labelers": {"file", "openai"}}
+BESIDE = {"labelers": {"file", "hf", "openai"}}
 """They need the run's ledger or folder, which no maker of a registry is given."""
 
 
@@ -267,4 +267,4 @@ def test_predictions_into_a_folder_that_is_not_there(stacksl, folder) -> None:
 def test_a_label_that_nobody_answered_is_not_called_bought(stacksl, api, monkeypatch) -> None:
     waiting = {**api.status(), "state": "waiting", "answered": 2}
     monkeypatch.setattr(api, "status", lambda: waiting)
-    assert "5 of 5 asked or promised, 2 learnt, 0 left" in stacksl("status", "first").out
+    assert "5 of 5 asked or promised, 2 answered, 0 left" in stacksl("status", "first").out

@@ -132,6 +132,21 @@ def test_bought_labels_by_name(stacksl, folder) -> None:
     assert all(row["time"].endswith("+00:00") for row in rows)
 
 
+def test_bought_labels_for_other_programs(stacksl, folder) -> None:
+    said = stacksl("export", "runs/first", "--labels", "tasks.json")
+    assert said.code == 0, said.err
+    assert len(json.loads((folder / "tasks.json").read_text())) == 30
+    assert "<Choices" in (folder / "tasks.xml").read_text()
+    told = stacksl("data", "check", "tasks.json").out
+    assert "answers: 30 of 30" in told
+    said = stacksl("export", "runs/first", "--pairs", "pairs.jsonl")
+    assert said.code == 2
+    assert "--labels FILE" in said.err
+    said = stacksl("export", "runs/first", "--labels", "runs")
+    assert said.code != 0
+    assert "not replaced" in said.err
+
+
 def test_the_status_shows_what_was_measured(stacksl, folder) -> None:
     for words in (("status", "runs/first"), ("ls",)):
         said = stacksl(*words).out

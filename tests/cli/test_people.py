@@ -82,7 +82,7 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     status = json.loads(stacksl("status", "run", "--json").out)
     assert status["sheets"] == [{"file": str(path), "open": 3} for path in sheets(waiting)]
     shown = stacksl("status", "run").out
-    assert "8 of 14 asked or promised, 0 learnt, 4 to measure the model, 6 left" in shown
+    assert "8 of 14 asked or promised, 0 answered, 4 to measure the model, 6 left" in shown
     assert ["3", "rows", "in", str(sheets(waiting)[0])] in [
         line.split() for line in shown.splitlines()
     ]
@@ -267,8 +267,17 @@ def test_setting_somebody_aside_shows_the_price_of_buying_anew(
     said = stacksl("people", "run", "--keep", "anna", "--quiet")
     assert said.code == 0, said.err
     assert waiting.left_out()[0] == 0
-    assert waiting.status()["spent"] >= before
+    spent = waiting.status()["spent"]
+    assert spent >= before
     assert "kept" in stacksl("people", "run").out
+    waiting.change(budget=spent)
+    said = stacksl("people", "run", "--set-aside", "anna", "--quiet")
+    items, left = waiting.left_out()[0], waiting.status()["left"]
+    raised = f"--buy-anew, after stacksl change run --budget {spent + items - left} --later"
+    assert (raised in said.out) == (items > left)
+    assert items > left
+    said = stacksl("people", "run", "--buy-anew", "--yes")
+    assert (said.code, "to buy anew, but the budget has 0 left" in said.err) == (2, True)
 
 
 def test_who_is_held_is_named_with_what_to_do(waiting: Run, stacksl: Shell) -> None:

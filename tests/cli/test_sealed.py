@@ -41,6 +41,8 @@ READING = (
     "ledger replay run --json",
     "report run",
     "export run --out exported",
+    "export run --labels tasks.json",
+    "export run --labels tasks.json --json",
     "predict run pool-0-0.csv",
     "change run --budget 40 --dry-run --json",
     "change run --add-class dawn --dry-run --json",
@@ -132,3 +134,45 @@ def test_an_export_has_the_audit_when_the_run_has_finished(tmp_path: Path, stack
     assert not shown & second
     audit = Run(waiting.path).status()["audit"]
     assert (audit["n"], audit["number"]) == (5, 1)
+
+
+@pytest.mark.parametrize(("budget", "batch"), [(17, 17), (35, 9)])
+def test_one_answer_does_not_show_whether_its_row_is_of_the_audit(
+    tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch, budget: int, batch: int
+) -> None:
+    monkeypatch.setattr(state, "now", lambda: "now")
+    found: dict[str, list[object]] = {}
+    for purpose in ("audit", "train"):
+        folder = tmp_path / "day"
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        wanted = {"audit": 5, "budget": budget, "batch": batch, "annotators": "anna,ben"}
+        begin(folder, out="run", count=50, **wanted)
+        waiting = Run.open("run")
+        of = {str(row["item"]): row["purpose"] for row in bought(waiting)}
+        with waiting.ledger as ledger:
+            row = next(r for r in ledger.handed() if of[r.item] == purpose and r.annotator == "ben")
+        sheet = next(path for path in sheets(waiting) if "ben" in path.name)
+        found[purpose] = one_answer(stacksl, fill(sheet, keys=[row.key]))
+        folder.rename(tmp_path / purpose)
+    for after_audit, after_train in zip(found["audit"], found["train"], strict=True):
+        assert after_audit == after_train
+
+
+def one_answer(stacksl: Shell, sheet: Path) -> list[object]:
+    """What commands and Python objects show after the only answer on a sheet.
+
+    Not here: what lists or counts rows of the ledger one by one.
+    """
+    waiting = Run.open("run")
+    said = stacksl("answer", "run", sheet)
+    assert said.code == 0, said.err
+    again = stacksl("answer", "run", sheet, "--json")
+    of_python = [waiting.status(), waiting.annotators(), waiting.left_out(), waiting.corrections()]
+    of_python += [waiting.change(classes="dusk", dry_run=True), waiting.labels().left_out]
+    commands = [words for words in READING if not words.startswith("ledger")]
+    commands += ["plan run", "predict run --own", "export run --labels labels.csv"]
+    seen = [stacksl(*words.split()) for words in commands]
+    assert "1 answered" in seen[0].out
+    seen.append(stacksl("ledger", "export", "run").err)
+    return [said.out, said.err, again.out, again.err, *of_python, *seen]

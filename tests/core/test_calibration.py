@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 import numpy as np
@@ -23,7 +22,6 @@ from stacksl.core import (
     clip_at_quantile,
     gate_scale_warning,
     generator,
-    make_gate,
     make_scorer,
     range_warnings,
     recipe,
@@ -32,13 +30,9 @@ from stacksl.core import (
 )
 from stacksl.errors import GateNeverOpens, SettingsError
 from stacksl.lab.bisection import (
-    LEVELS,
     bracket_level,
-    calibrate_to_budget,
     simulated_stream,
-    voluntary,
 )
-from stacksl.lab.engines import run_stream
 
 spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)
 
@@ -197,19 +191,6 @@ def width_stream(rounds: int) -> tuple[np.ndarray, np.ndarray]:
     return simulated_stream(warmup, rounds, norm_bound=2.0, noise=0.3, seed=1)
 
 
-def playing(rounds: int, budget: int):
-    features, rewards = width_stream(rounds)
-    settings = ScorerSettings(noise=0.3, norm_bound=2.0)
-
-    def play(gate):
-        return run_stream(
-            "ridge", features, gate=gate, budget=budget, rewards=rewards, settings=settings,
-            engine="loop",
-        )  # fmt: skip
-
-    return play
-
-
 @given(st.floats(1e-3, 1e3), st.integers(1, 500))
 def test_bisection_closes_in_on_the_level_of_a_known_curve(scale, budget) -> None:
     """floor(scale·B/level) labels: all of the budget up to level = scale exactly."""
@@ -230,38 +211,6 @@ def test_a_curve_that_never_crosses_is_refused(level) -> None:
 def test_a_bisection_without_a_goal_is_refused(budget, precision) -> None:
     with pytest.raises(SettingsError, match="bisecting"):
         bracket_level(lambda level: 0, budget, precision=precision)
-
-
-@pytest.mark.parametrize("gate", ["adpo", "width", "lucb"])
-def test_a_width_gate_has_a_level_that_spends_the_budget(gate) -> None:
-    play = playing(300, 40)
-    found = calibrate_to_budget(gate, play, 40, tolerance=0.1, precision=0.01)
-    again = make_gate(gate, **{LEVELS[gate]: found.value})
-    assert voluntary(play(again)) == 40
-    assert 36 <= found.asked_high < 40
-    assert voluntary(play(make_gate(gate, **{LEVELS[gate]: 2 * found.value}))) < 36
-
-
-def test_llf_has_none_and_says_where_it_jumps() -> None:
-    play = playing(200, 40)
-    with pytest.raises(GateNeverOpens, match="no gate_scale") as refusal:
-        calibrate_to_budget("llf", play, 40, precision=0.01)
-    low, high = (float(x) for x in re.findall(r"at ([\d.e+-]+)", str(refusal.value)))
-    assert voluntary(play(make_gate("llf", gate_scale=low))) == 40
-    assert voluntary(play(make_gate("llf", gate_scale=high))) == 0
-    assert high / low < 1.02
-
-
-def test_llf_is_let_pass_where_its_jump_is_within_the_tolerance() -> None:
-    found = calibrate_to_budget("llf", playing(200, 40), 40, tolerance=1.0, precision=0.01)
-    assert (found.asked_low, found.jump) == (40, 1.0)
-
-
-def test_a_gate_without_a_level_and_a_jump_are_refused() -> None:
-    with pytest.raises(SettingsError, match="gate with a level"):
-        calibrate_to_budget("first", playing(20, 5), 5)
-    with pytest.raises(SettingsError, match="allow a larger tolerance"):
-        calibrate_to_budget("adpo", playing(300, 40), 40, tolerance=1e-9, precision=0.5)
 
 
 def test_a_simulated_stream_holds_warmup_items_and_made_up_answers() -> None:

@@ -12,7 +12,7 @@ import typer
 
 from stacksl.cli.app import app
 from stacksl.runs.session.assignment import FILE
-from stacksl.runs.settings.conflicts import OPENAI
+from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.resolve import known_settings
 
 from .pages_cases import BLOCK, PAGES, REGISTRIES, ROOT, spans
@@ -78,7 +78,7 @@ def check_values(given: dict[str, Any]) -> None:
     for kind, known in REGISTRIES.items():
         value = given.get(kind)
         # people and servers are in no registry
-        named = {*known, FILE, OPENAI} if kind == "labeler" else known
+        named = {*known, FILE, OPENAI, LOCAL} if kind == "labeler" else known
         assert value is None or str(value).partition(":")[0] in named, f"no {kind} {value}"
     for assignment in given.get("settings") or given.get("set_") or given.get("set") or ():
         name = assignment.partition("=")[0]

@@ -70,3 +70,13 @@ def test_a_cell_measures_what_the_record_says(benchmark: Any, record: dict[str, 
                 if (r["study"], r["row"], r["metric"]) == (study, row, metric)
             ]  # fmt: skip
             assert value == pytest.approx(kept, rel=0.02, abs=1e-3)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "anking77" in PAGES[page]])
+def test_numbers_of_banking77_say_that_its_training_rows_chose_defaults(page: str) -> None:
+    """Beside them: in the same section, or the test part of a set that chose settings flatters."""
+    for section in re.split(r"\n(?=#+ )", PAGES[page]):
+        lines = [line for line in section.splitlines() if "anking77" in line]
+        listed = page == "docs/studies/README.md"  # which names the set and has no number of it
+        if lines and re.search(r"\.\d\d|\d points", section) and not listed:
+            assert "training rows" in section, lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import pytest
 
 from stacksl.api import Run
 
-from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound
+from ..runs.people_cases import begin, bought, fill, open_rows, play, sheets
+from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound, files
 
 RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
 FOLDER, COMMIT = f"{RUNS}.storage.folder", f"{LABELS}.store.database:Store.commit"
@@ -80,6 +82,12 @@ def test_a_stream_killed_at_a_step_of_a_purchase(resumed, kinds, moment) -> None
 def test_a_run_killed_at_its_start_or_end(resumed, kinds, moment) -> None:
     kind = kinds["pairs-stream"]
     expect_same(resumed(kind, kill=(START | END)[moment]), kind)
+
+
+@pytest.mark.parametrize("moment", ["when a batch was answered", "before a batch's refit is noted"])
+def test_a_pool_with_labels_of_a_model_killed(resumed, kinds, moment) -> None:
+    kind = kinds["classes-model"]
+    expect_same(resumed(kind, kill=POOL[moment]), kind)
 
 
 @pytest.mark.parametrize("moment", POOL)
@@ -186,6 +194,55 @@ def test_nothing_is_paid_twice(worker, resumed, kinds, tmp_path, moment) -> None
     for row in reference:
         row["labeler"] = None if row["labeler"] is None else "paid"
     assert mine == reference, "who answers changes nothing but the name"
+
+
+SHEETS = {
+    "before the answers are on disk": (f"{LABELS}.ledger:Ledger.take", 1, "before"),
+    "when the answers are on disk": (f"{LABELS}.ledger:Ledger.take", 1, "after"),
+    "when some were learnt": ("stacksl.core.learner:Learner.learn", 2, "after"),
+    "before the next labels are reserved": (f"{LABELS}.ledger:Ledger.post", 1, "before"),
+    "when rows were handed out": (f"{LABELS}.ledger:Ledger.hand_out", 1, "after"),
+    "before the last sheet is written": (f"{RUNS}.session.assignment:write_sheet", 0, "before"),
+    "when the state is 'waiting'": (f"{FOLDER}:RunFolder.write_state", 2, "after"),
+}
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["both sheets", "one of two sheets"])
+@pytest.mark.parametrize("moment", SHEETS)
+def test_answers_of_two_people_killed_on_their_way(worker, tmp_path, moment, both) -> None:
+    made = begin(tmp_path, annotators="anna,ben", budget=16, batch=8, audit=4, overlap=3)
+    out = [fill(path) for path in sheets(made)]
+    assert [path.name for path in out] == ["0001-anna.csv", "0001-ben.csv"]
+    shutil.copytree(made.path, tmp_path / "twin")
+    given = out if both else out[:1]
+    order = {"out": str(made.path), "sheets": [str(path) for path in given]}
+    where, number, when = SHEETS[moment]
+    assert worker.play(**order, kill=(where, number or len(given), when))["killed"]
+    expect_sound_of_people(made)
+    assert not worker.play(**order)["killed"]
+    twin = Run(tmp_path / "twin")
+    twin.answer(*[twin.path / path.relative_to(made.path) for path in given])
+    for run in (made, twin):
+        expect_sound_of_people(run)
+    assert open_rows(made) == open_rows(twin)
+    texts = [[path.read_text() for path in sheets(run)] for run in (made, twin)]
+    assert texts[0] == texts[1], "the same rows wait, with the same keys"
+    ends = [play(run) for run in (made, twin)]
+    assert what_was_bought(ends[0]) == what_was_bought(ends[1])
+    assert files(made.path / "model") == files(twin.path / "model")
+
+
+def expect_sound_of_people(made: Run) -> None:
+    """The chain verifies, the budget holds, and no purchase was answered twice."""
+    with made.ledger as ledger:
+        ledger.verify()
+        assert ledger.spent <= ledger.budget
+        answered = [(row.item, row.slot) for row in ledger.rows() if row.event == "answered"]
+    assert len(answered) == len(set(answered))
+
+
+def what_was_bought(made: Run) -> list[dict[str, object]]:
+    return [{**row, "learnt_at": row["learnt_at"] is not None} for row in bought(made)]
 
 
 def stacksl(*words: object, **options: Any) -> subprocess.Popen[str]:

@@ -81,10 +81,13 @@ def arm(where: str | list[str], call: int, when: str) -> None:
 
 
 def play(order: dict[str, Any]) -> None:
-    """Start the job, or take it up where it was cut off; or forget an item of it."""
+    """Start the job, or take it up where it was cut off; or forget an item, or enter sheets."""
     out = Path(order["out"])
     if "forget" in order:
         forget(out, order["forget"])
+        return
+    if "sheets" in order:
+        api.Run.open(out).answer(*map(Path, order["sheets"]))
         return
     labeler = None
     if order.get("paid"):

@@ -77,7 +77,7 @@ def test_ours_buy_distinct_rows(name: str) -> None:
 @pytest.mark.parametrize("name", list(PEERS))
 def test_a_peer_buys_distinct_rows(name: str) -> None:
     if not PEERS[name].installed:
-        pytest.skip(f"{PEERS[name].package} is not installed (extra 'bench')")
+        pytest.skip(f"{PEERS[name].package} is not installed")
     pool = arena_of(60).pool(0)
     bought = PEERS[name].bought(pool, 15)
     assert len(set(bought)) == len(bought) == 15
@@ -276,10 +276,13 @@ def test_rows_without_a_label_are_counted() -> None:
 
 def test_an_absent_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "find_spec", lambda _: None)
-    with pytest.raises(
-        ImportError, match=r"'typiclust' of scikit-activeml needs the extra 'bench'"
+    for name, wanted in (
+        ("typiclust", r"'typiclust' needs scikit-activeml: pip install 'stacksl\[bench\]'$"),
+        ("breaking-ties", "'breaking-ties' needs small-text: pip install small-text in an env"),
     ):
-        strategies.check_strategies(["typiclust"], classes=True)
-    with pytest.raises(SettingsError, match="not installed: scikit-activeml, small-text"):
+        with pytest.raises(ImportError, match=wanted):
+            strategies.check_strategies([name], classes=True)
+    absent = r"installed: scikit-activeml \(pip .*; not installed: small-text \(pip install small-"
+    with pytest.raises(SettingsError, match=absent):
         strategies.check_strategies(["no-such"], classes=True)
     assert "typiclust" not in strategies.usable(classes=True)

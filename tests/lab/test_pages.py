@@ -15,7 +15,7 @@ from stacksl.lab.pages import HEADLINE, refreshed
 from stacksl.lab.pools.tables import COMPARISON
 from stacksl.lab.studies import LABORATORY, LANGUAGE, STUDIES
 from stacksl.lab.study.records import read_records, record
-from stacksl.lab.study.rows import KEYS, Row
+from stacksl.lab.study.rows import Row
 from stacksl.lab.study.tables import markdown
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "studies"
@@ -83,11 +83,6 @@ def test_a_comparison_is_shown_with_its_command(name: str) -> None:
     record = json.loads((FOLDER / "results" / f"{name}.json").read_text(encoding="utf-8"))
     assert " ".join(record["command"].split()) in " ".join(PAGES[COMPARISON].split())
     assert record["failed"] == {}
-
-
-def test_the_pages_name_the_keys() -> None:
-    said = " ".join(PAGES["README"].split())
-    assert "`" + ", ".join(KEYS) + "`" in said
 
 
 def row(name: str, value: float | None, **more: object) -> Row:

@@ -21,6 +21,7 @@ from stacksl.api import Run
 from stacksl.label.access import SESSIONS, Access
 from stacksl.label.app import make_app
 from stacksl.label.player import Player
+from stacksl.label.site import Site
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
@@ -102,17 +103,42 @@ Opened = Callable[..., Page]
 
 
 @pytest.fixture
+def visit(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens a link in a browser of its own; what the page complains of fails the test."""
+    contexts, complaints = [], []
+
+    def open_link(link: str, ready: str = "article:not([hidden])", **looks: Any) -> Any:
+        contexts.append(browser.new_context(**looks))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda said: complaints.append(said.text) if "Security" in said.text else None,
+        )
+        page.goto(link)
+        page.wait_for_selector(ready)
+        return page
+
+    yield open_link
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Opened]:
     """Makes a run of `settings`, or takes the one given, and opens its page."""
     players: list[Player] = []
 
-    def open_page(run: Run | None = None, clock: Any = time.time, **settings: Any) -> Page:
+    def open_page(
+        run: Run | None = None, clock: Any = time.time, idle: float = 0.0, **settings: Any
+    ) -> Page:
         settings = {"annotators": "anna,ben", "audit": 4, **settings}
         run = run or begin(tmp_path, **settings)
-        player = Player(run.folder)
+        player = Player(run.folder, idle)
         players.append(player)
         access = Access(run.path / SESSIONS, clock)
-        app = make_app(player, access, hosts={"127.0.0.1"})
+        app = make_app(Site(player, access, {"127.0.0.1"}))
         player.start()
         return Page(run, player, access, app)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
-import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +15,14 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
 from stacksl.api import Run, run
+from stacksl.api.handover import carried_out
 from stacksl.label.serve import serve
+from stacksl.runs.changes.forgetting import forget_in
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM = (
-    os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-)
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if not CHROMIUM:
-        pytest.skip("no Chromium found: install the package `chromium` or set CHROMIUM")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield opened
-        opened.close()
 
 
 class Served:
@@ -56,29 +41,6 @@ class Served:
             self.ready.set()
 
         serve(self.run.folder, ready, linger=2.0)
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens a link in a browser of its own; what the page complains of fails the test."""
-    contexts, complaints = [], []
-
-    def open_link(link: str, **looks: Any) -> Any:
-        contexts.append(browser.new_context(**looks))
-        page = contexts[-1].new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "console",
-            lambda said: complaints.append(said.text) if "Security" in said.text else None,
-        )
-        page.goto(link)
-        page.wait_for_selector("article:not([hidden])")
-        return page
-
-    yield open_link
-    for context in contexts:
-        context.close()
-    assert complaints == []
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -247,3 +209,144 @@ def test_three_hundred_classes_and_a_hostile_prompt(
         answers = [(row["said"], row["answer"]) for row in ledger.export()]
     assert sorted(answers, key=str) == [("ambiguous", None), ("label", 250)]
     assert re.search("finished", made.status()["state"])
+
+
+def kept_in(page: Any) -> dict[str, Any]:
+    """What the page keeps in the browser."""
+    text = page.evaluate("Object.values(localStorage)[0] ?? '{}'")
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+def test_the_back_button_a_skip_and_a_revoked_session(
+    visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    served = Served(begin(tmp_path, annotators="anna,ben", budget=12, batch=12, audit=0))
+    page = visit(served.links["anna"])
+    page.keyboard.press("a")
+    second = page.inner_text(PROMPT)
+    page.goto("about:blank")
+    page.go_back()
+    page.wait_for_selector(PROMPT)
+    assert page.inner_text(PROMPT) == second, "it resumes where one was"
+    wait_until(lambda: events_of(served.run).count("answered") == 1)
+    page.keyboard.press("-")
+    page.wait_for_selector("#why[open]")
+    page.keyboard.press("Escape")
+    assert page.inner_text(PROMPT) == second
+    page.keyboard.press("-")
+    page.keyboard.press("2")
+    assert page.inner_text(PROMPT) != second
+    page.keyboard.press("Backspace")
+    assert page.inner_text(PROMPT) == second, "a skip can be undone"
+    page.keyboard.press("-")
+    page.keyboard.press("2")
+    page.keyboard.press("b")
+    wait_until(lambda: events_of(served.run).count("released") == 1)
+    ben = visit(served.links["ben"])
+    wait_until(
+        lambda: second in ben.eval_on_selector_all(".prompt", "all => all.map(p => p.innerText)")
+    )
+    owner = visit(served.links["(owner)"], ready=".numbers")
+    owner.click("button[data-act=revoke][data-name=anna]")
+    wait_until(lambda: "ended" in owner.inner_text("#said"))
+    page.keyboard.press("a")
+    page.keyboard.press("b")
+    wait_until(lambda: "session has expired" in page.inner_text("#said"))
+    assert len(kept_in(page)["outbox"]) >= 1
+    owner.click("button[data-act=link][data-name=anna]")
+    owner.wait_for_selector("#invited:not([hidden])")
+    page.goto("about:blank")  # else the question that is shown would seem to be the new page's
+    page.goto(owner.input_value("#link"))
+    page.wait_for_selector(PROMPT)
+    wait_until(lambda: kept_in(page)["outbox"] == [])
+    assert events_of(served.run).count("late") == 0
+    for each in (page, ben):
+        while each.is_visible(PROMPT):
+            each.keyboard.press("a")
+    for each in (page, ben):
+        each.wait_for_selector("#finished:not([hidden])", timeout=30_000)
+    owner.wait_for_selector("a[href='/report']")
+    assert not owner.is_visible("form")
+    with owner.context.expect_page() as opened:
+        owner.click("a[href='/report']")
+    opened.value.wait_for_selector("h1")
+    assert opened.value.evaluate("origin") == "null", "it cannot act for the owner"
+    owner.context.close()
+    served.thread.join(30)
+    assert served.run.status()["spent"] == 12
+    assert events_of(served.run).count("answered") == 12
+
+
+def test_the_owner_sees_news_without_asking_and_changes_the_run(
+    visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    served = Served(begin(tmp_path, annotators="anna", budget=10, batch=6, audit=2, price="0.5"))
+    page = visit(served.links["anna"])
+    owner = visit(served.links["(owner)"], ready=".numbers", viewport={"width": 390, "height": 800})
+    assert owner.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    owner.evaluate("fetch = (original => (...all) => { window.fetched = (window.fetched ?? 0) + 1;"
+                   " return original(...all); })(fetch)")  # fmt: skip
+    owner.wait_for_timeout(1500)  # the run's opening is news too
+    before = owner.evaluate("window.fetched ?? 0")
+    owner.wait_for_timeout(1500)
+    quiet = owner.evaluate("window.fetched ?? 0") - before
+    prompt = page.inner_text(PROMPT)
+    key = page.inner_text("#key")
+    page.keyboard.press("ABC"[(CLASSES.index(gold(prompt)) + 1) % 3])
+    page.keyboard.press("a")
+    wait_until(lambda: "$0.50" in owner.inner_text(".numbers"), 2.5)
+    assert quiet == 0, "nothing is asked for while there is no news"
+    owner.fill("#row", key)
+    owner.fill("#answer", gold(prompt))
+    owner.press("#answer", "Enter")
+    owner.wait_for_selector("#asked:not([hidden])")
+    assert key in owner.inner_text("#question")
+    owner.keyboard.press("Enter")  # the focus is on the button
+    wait_until(lambda: "Corrected" in owner.inner_text("#said"))
+    assert events_of(served.run).count("corrected") == 1
+    owner.fill("#budget", "11")
+    owner.click("form[data-act=budget] button")
+    owner.click("#agree")
+    wait_until(lambda: "of 11" in owner.inner_text(".numbers"))
+    owner.click("[data-act=pause]")
+    wait_until(lambda: page.is_visible("#idle"))
+    owner.click("[data-act=resume]")
+    page.wait_for_selector(PROMPT)
+    owner.close()
+    while not page.is_visible("#finished"):
+        page.keyboard.press("a")
+        page.wait_for_timeout(30)
+    served.thread.join(30)
+    assert served.run.status()["spent"] == 11
+
+
+def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
+    visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    served = Served(begin(tmp_path, annotators="anna,ben", budget=8, batch=8, audit=0))
+    page = visit(served.links["anna"])
+    prompt, key = page.inner_text(PROMPT), page.inner_text("#key")
+    page.context.set_offline(True)
+    page.keyboard.press("+")
+    page.keyboard.type("a note on it")
+    page.keyboard.press("Enter")
+    page.keyboard.press("a")
+    page.keyboard.press("b")
+    wait_until(lambda: "No connection" in page.inner_text("#said"))
+    assert "a note on it" in json.dumps(kept_in(page))
+    with served.run.ledger as ledger:
+        item = next(row.item for row in ledger.handed() if row.key == key)
+    carried_out(forget_in, served.run.folder, item)
+    page.context.set_offline(False)
+    wait_until(lambda: "a note on it" not in json.dumps(kept_in(page)))
+    wait_until(lambda: "withdrawn" in page.inner_text("#said"))
+    wait_until(lambda: prompt not in page.content())
+    assert key not in json.dumps(kept_in(page))
+    ben = visit(served.links["ben"])
+    for each in (page, ben):
+        while each.is_visible(PROMPT):
+            each.keyboard.press("a")
+    for each in (page, ben):
+        each.wait_for_selector("#finished:not([hidden])", timeout=30_000)
+    served.thread.join(30)
+    assert not served.thread.is_alive()

@@ -9,26 +9,31 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacksl.api import Run
+from stacksl.errors import RunError
 
 from ..runs.conftest import CLASSES
-from ..runs.people_cases import begin, gold
+from ..runs.people_cases import begin, fill, gold, open_rows, sheets
+from .test_browser import wait_until
 
 # A server whose n-th call of a function is its last; without a function it lives.
 SERVER = """
 import os, signal, sys
 from stacksl.cli.entry import call
-run, where, number = sys.argv[1:]
+run, where, number, port = sys.argv[1:]
 if where:
     import stacksl.label.player as player, stacksl.ledger.ledger as ledger
+    import stacksl.label.open_run as open_run, stacksl.runs.changes.change as change
     owner, name = {"take": (ledger.Ledger, "take"), "reply": (player.Player, "_reply"),
-                   "play": (player.Session, "play")}[where]
+                   "play": (player.Session, "play"), "received": (open_run, "received"),
+                   "complete": (change, "complete")}[where]
     original, calls = getattr(owner, name), 0
     def deadly(*words, **named):
         global calls
@@ -37,7 +42,7 @@ if where:
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*words, **named)
     setattr(owner, name, deadly)
-sys.exit(call(["label", run, "--port", "0", "--json"]))
+sys.exit(call(["label", run, "--port", port, "--json"]))
 """
 
 
@@ -50,12 +55,15 @@ class Client:
         self.cookies: dict[str, str] = {}
         self.links: dict[str, str] = {}
 
-    def start(self, where: str = "", number: int = 0) -> None:
+    def start(self, where: str = "", number: int = 0, port: int = 0) -> None:
         if self.process is not None:
             self.process.communicate()
         words = [sys.executable, "-W", "error", "-c", SERVER, str(self.run.path), where]
         self.process = subprocess.Popen(
-            [*words, str(number)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*words, str(number), str(port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.links = {}
         while len(self.links) < 2 and (line := self.process.stderr.readline()):
@@ -70,11 +78,10 @@ class Client:
         headers = {"Cookie": self.cookies.get(who, ""), "Origin": here, **more}
         headers["Content-Type"] = "application/json"
         sent = None if body is None else json.dumps(body)
-        connection.request(method, path, sent, headers)
-        reply = connection.getresponse()
-        text = reply.read().decode()
-        connection.close()
-        return reply.status, text, reply.getheader("Set-Cookie")
+        with closing(connection):
+            connection.request(method, path, sent, headers)
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode(), reply.getheader("Set-Cookie")
 
     def enter(self, who: str) -> None:
         status, text, cookie = self.call("POST", "/enter", who, {"secret": self.links[who]})
@@ -153,6 +160,71 @@ def test_a_kill_between_answer_and_reply_loses_and_doubles_nothing(
     assert (events.count("answered"), events.count("late")) == (14, 0)
     assert len(answers) == len(texts) == 14
     assert client.run.replay()["labels"] == 12
+
+
+def test_a_page_killed_while_it_enters_a_sheet_loses_and_doubles_nothing(client: Client) -> None:
+    waiting = client.run
+    files = [fill(path) for path in sheets(waiting)]
+    rows = sum(open_rows(waiting).values())
+    client.start("received", 1)
+    with pytest.raises(RunError, match="ended before it replied"):
+        waiting.answer(*files)
+    assert client.process.wait(20) == -signal.SIGKILL
+    received = waiting.answer(*files)  # the note of the page is stale: here, under the lock
+    assert (received.accepted, received.repeated) == ({}, rows)
+    client.start()
+    assert waiting.answer(*files).repeated == rows
+    with waiting.ledger as ledger:
+        ledger.verify()
+        events = [row.event for row in ledger.rows()]
+    assert (events.count("answered"), events.count("late")) == (rows, 0)
+
+
+def test_a_page_killed_while_it_changes_the_run_has_changed_it_once(client: Client) -> None:
+    waiting = client.run
+    client.start("complete", 2)  # announced, and not yet in the ledger
+    with pytest.raises(RunError, match="ended before it replied"):
+        waiting.change(budget="20", annotators=["carl"])
+    assert client.process.wait(20) == -signal.SIGKILL
+    client.start()
+    status = waiting.status()
+    assert status["budget"] == 20
+    assert [each.name for each in waiting.annotators()] == ["anna", "ben", "carl"]
+    assert waiting.change(budget="22").labels == 22
+    assert client.process.poll() is None, "the page goes on"
+    with waiting.ledger as ledger:
+        ledger.verify()
+        assert [row.event for row in ledger.rows()].count("budget") >= 2
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_browser_sends_again_what_a_killed_server_did_not_reply_to(
+    client: Client, visit: Callable[..., Any]
+) -> None:
+    client.start("reply", 3)
+    pages = []
+    for who in ("anna", "ben"):
+        pages.append(visit(f"http://127.0.0.1:{client.port}/#{client.links[who]}"))
+    for page in pages:
+        for _ in range(2):
+            page.keyboard.press("a")
+        page.keyboard.press("b")
+    assert client.process.wait(20) == -signal.SIGKILL
+    wait_until(lambda: all("connection" in page.inner_text("#said") for page in pages))
+    client.start(port=client.port)
+    until = time.monotonic() + 120
+    while client.process.poll() is None and time.monotonic() < until:
+        for page in pages:
+            if page.is_visible("article:not([hidden])"):
+                page.keyboard.press("a")
+        time.sleep(0.05)
+    status = client.run.status()
+    assert (status["state"], status["spent"]) == ("finished", 14)
+    with client.run.ledger as ledger:
+        ledger.verify()
+        events = [row.event for row in ledger.rows()]
+    assert (events.count("answered"), events.count("late")) == (14, 0)
 
 
 def test_ctrl_c_closes_the_page_in_a_sentence_and_the_end_of_the_run_in_a_result(

@@ -110,7 +110,7 @@ def test_a_forgotten_item_is_unknown(told, decision):
         lambda: told.reserve([ID]),
         lambda: told.correct(ID, 1, "Ann"),
     ):
-        with pytest.raises(LedgerError, match="the ledger knows 9 items"):
+        with pytest.raises(LedgerError, match="the ledger has 9 items"):
             attempt()
     tombstone = next(str(row.item) for row in told.rows() if row.forgotten)
     with pytest.raises(LedgerError, match="not kept for a forgotten item") as caught:

@@ -217,26 +217,6 @@ def test_a_lease_again_needs_budget_and_a_released_purchase(book, decision):
         ledger.release(first, "bored")
 
 
-def test_leases_expire_on_the_clock_and_are_renewed_at_open(book, decision, path, clock):
-    ledger = book(lease=60.0)
-    ledger.post([decision(1)])
-    clock.now += 50
-    ledger.post([decision(2)])
-    clock.now += 10
-    assert [p.item for p in ledger.expire()] == ["q0"]
-    assert ledger.expire() == []
-    ledger.renew()
-    clock.now += 59
-    assert ledger.expire() == []
-    ledger.close()
-    clock.now += 1e6
-    with Ledger.open(path, clock=clock, lease=60.0) as again:
-        assert again.expire() == []  # nobody was listening meanwhile
-        clock.now += 60
-        assert [p.item for p in again.expire()] == ["q1"]
-        assert again.spent == 0
-
-
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

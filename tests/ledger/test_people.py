@@ -47,9 +47,9 @@ def test_it_is_on_disk_before_hand_out_returns(asked, path):
     [
         ({"key": "k7f3-q"}, LedgerError, "'k7f3-q' was handed out before"),
         ({"item": "stranger"}, LedgerError, "not among them"),
-        ({"item": "q5"}, LedgerError, "hands out lease 1 of item 'q5', which was never made"),
+        ({"item": "q5"}, LedgerError, "assigns lease 1 of item 'q5', which was never made"),
         ({"slot": 1}, LedgerError, "never made"),
-        ({"token": 2}, LedgerError, "hands out lease 2"),
+        ({"token": 2}, LedgerError, "assigns lease 2"),
         ({"order": (0, 0)}, LedgerError, "shows a candidate twice"),
         ({"order": (0, 4)}, LabelerError, "one of its 4 candidates, got 4"),
     ],

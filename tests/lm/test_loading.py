@@ -230,7 +230,7 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "another model's tokenizer": (
         small_embeddings,
-        "knows 400 tokens and its weights 300: give the tokenizer that belongs to the weights",
+        "has 400 tokens and its weights 300: give the tokenizer that belongs to the weights",
     ),
     "no weights": (drop("model.safetensors"), "has no weights: put its model.safetensors"),
     "cut weights": (cut, r"cannot be read \(SafetensorError: .*\): they are damaged or not all"),

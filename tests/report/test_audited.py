@@ -201,18 +201,18 @@ def test_what_the_model_can_label_is_a_share_or_the_number_that_would_tell(made)
     facts = made["audited"]()
     page, _ = shown(facts)
     assert "90% right 41% (3,699 items), where its probability is at least 0.873" in page
-    assert "95% right cannot be told: no threshold passed the test on 95 audited items" in page
+    assert "95% right cannot be estimated: no threshold passed the test on 95 audited items" in page
     few = replace(facts, own=replace(facts.own, measured=50, shares=facts.own.shares[1:]))
-    assert "cannot be told from 50 audited items; needs at least 59" in shown(few)[0]
+    assert "cannot be estimated from 50 audited items; needs at least 59" in shown(few)[0]
     none = replace(facts, own=replace(facts.own, source="", measured=0))
-    assert "cannot be told without an audit or a test file" in shown(none)[0]
+    assert "cannot be estimated without an audit or a test file" in shown(none)[0]
 
 
 def test_growth_is_a_number_with_its_interval_or_the_reason(made):
     facts = made["audited"]()
     assert "would add some 2.1 points of accuracy (90% interval 0.4 to 5.2)" in shown(facts)[0]
     untold = replace(facts, more=Gain(100, reason="a forecast needs 20 labels"))
-    assert "would add cannot be told: a forecast needs 20 labels." in shown(untold)[0]
+    assert "would add cannot be estimated: a forecast needs 20 labels." in shown(untold)[0]
 
 
 def test_the_uses_of_labels_are_defined_and_add_up(made):

@@ -1,31 +1,10 @@
 """The page in a real browser, at desktop and phone width, light and dark."""
 
-import os
-import shutil
-from dataclasses import replace
-
 import pytest
 
 from stacksl.report import render
-from stacksl.report.facts import RoundSeries
 
 pytestmark = pytest.mark.browser
-
-CHROMIUM = (
-    os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-)
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not CHROMIUM:
-        pytest.skip("no Chromium found: install the package `chromium` or set CHROMIUM")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(params=[(1280, "dark"), (700, "light"), (390, "light"), (390, "dark")], ids=str)
@@ -80,7 +59,7 @@ def test_one_size_of_each_figure_is_shown_and_its_words_are_legible(visit, made)
         f"Math.min(...{shown}.flatMap(s => [...s.querySelectorAll('text')])"
         ".map(t => t.getBoundingClientRect().height))"
     )
-    assert page.evaluate(smallest) >= 11
+    assert page.evaluate(smallest) > 10.98  # 11, in the browser's steps of 1/64
 
 
 CONTRAST = """() => {
@@ -137,24 +116,15 @@ FOLD = "document.querySelectorAll('details').forEach(part => part.open = false)"
 
 
 def test_the_page_is_short(browser, made, tmp_path):
-    """At 1,400 wide, as it opens; and with every detail of an ordinary run opened, 4,000 high."""
-    ordinary = made["audited"]()
-    few = replace(
-        ordinary,
-        classes=ordinary.classes[:10],
-        own=replace(ordinary.own, totals=ordinary.own.totals[:10]),
-        contested=ordinary.contested[:8],
-        rounds=RoundSeries(),
-    )
+    """At 1,400 wide, as it opens; and with every detail of a run with 77 classes opened."""
+    file = tmp_path / "report.html"
+    file.write_text(render(made["audited"]()), encoding="utf-8")
     page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto(file.as_uri())
     height = "document.documentElement.scrollHeight"
-    for facts, folded, opened in ((few, 2200, 4000), (ordinary, 2200, None)):
-        file = tmp_path / "report.html"
-        file.write_text(render(facts), encoding="utf-8")
-        page.goto(file.as_uri())
-        assert page.evaluate(height) <= folded
-        page.evaluate(FOLD.replace("false", "true"))
-        assert opened is None or page.evaluate(height) <= opened
+    assert page.evaluate(height) <= 2200
+    page.evaluate(FOLD.replace("false", "true"))
+    assert page.evaluate(height) <= 4000
     page.close()
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.report import card, render, svg, wording
-from stacksl.report.facts import LabelSet
+from stacksl.report.facts import LabelSet, SetAtRefits
 from stacksl.report.quality import CurvePoint
 
 
@@ -109,6 +109,28 @@ def test_a_set_is_said_with_its_condition_or_as_refuted(made):
         assert wording.label_set(with_set) == words
         assert words in card(with_set)
         assert words.replace("'", "&#39;") in render(with_set)
+
+
+def test_a_set_at_refits_is_said_with_what_it_refutes_and_certifies(made):
+    facts = made["usual"]()
+    assert wording.set_at_refits(facts) == ""
+    held = SetAtRefits((25, 450), (69.1, 848.2), 0.05, 1954.7, 1.0, 25, 50, 50)
+    told = {
+        held: "at 2 refits at once, that θ has no more loss than each label had under the model "
+        "fitted before it, and 3 nats: at the last 848.2 over 450 labels (even guessing: 1,955). "
+        "From 25 labels on no θ of norm at most 1 (`norm_bound`) has so little: with that bound "
+        "the condition is refuted. Some θ of no more loss prefers another class on 50 of 50 items "
+        "checked: 0 of 50 choices certified. On texts nothing promises the condition.",
+        replace(held, refuted=None, tied=48): "Some θ of no more loss prefers another class on 48 "
+        "of 50 items checked, and of the other 2 nothing is proved. On texts nothing promises",
+        replace(held, refuted=None, tied=0, checked=0): "(even guessing: 1,955). On texts nothing",
+    }
+    for fact, words in told.items():
+        with_set = replace(facts, set_at_refits=fact)
+        said = wording.set_at_refits(with_set)
+        assert words in said
+        assert said in card(with_set)
+        assert said.replace("'", "&#39;") in render(with_set)
 
 
 def test_gates_that_do_not_look_are_not_said_to_pick_hard_items(made):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from stacksl import Item
+from stacksl.api import Run, run
 from stacksl.errors import LabelerError
+from stacksl.features.store import load_block
 from stacksl.labelers.oracle import OracleLabeler
+from stacksl.ledger.events import Row
 
 Corpus = tuple[list[Item], dict[str, int]]
+COUNT, BUDGET = 40, 12
 
 SHAPE = {
     "vocab_size": 320,
@@ -37,6 +42,8 @@ QUICK: dict[str, Any] = {
     "max_candidates": 10,
 }
 """A run of seconds whose refits are seen in the predictions."""
+
+SHORT = {"budget": 6, "refit_at": "0.5,1", "epochs": 1}
 
 WORDS = {"bread": "flour dough oven", "sea": "wave salt tide", "night": "star moon owl"}
 
@@ -108,3 +115,29 @@ class Refusing(OracleLabeler):
         if self._good < 0:
             raise LabelerError("the labeler has gone home: ask again tomorrow")
         super().ask(purchases)
+
+
+def adapt(model: Path, corpus: Corpus, out: Path, labeler: Any = None, **settings: Any) -> Run:
+    given = {"budget": BUDGET, **QUICK, **settings}
+    return run(*corpus, out=out, model=str(model), adapt="lora", labeler=labeler, **given)
+
+
+def rows_of(made: Run, *events: str) -> list[Row]:
+    with made.ledger as ledger:
+        return [row for row in ledger.rows() if not events or row.event in events]
+
+
+def blocks(made: Run, corpus: Corpus) -> Iterator[Any]:
+    """The features by epoch, the initial model's first."""
+    ids = [item.id for item in corpus[0]]
+    yield load_block(made.folder.features, None, ids)
+    for folder in sorted(made.folder.features.glob("epoch-*")):
+        yield load_block(folder, None, ids)
+
+
+def last_weights(made: Run) -> str:
+    return str(rows_of(made, "refit")[-1].payload["weights"])
+
+
+def told_labels(corpus: Corpus) -> OracleLabeler:
+    return OracleLabeler(corpus[1], {item.id: len(item.candidates) for item in corpus[0]})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.api import Run, run
+from stacksl.report import Facts
 from stacksl.runs.session.answering import Received
 
 from .conftest import CLASSES, sentence
@@ -132,3 +133,17 @@ def expect_sound(done: Run) -> None:
     with done.ledger as ledger:
         ledger.verify()
     done.replay()
+
+
+def facts_of(done: Run) -> Facts:
+    """The facts of a finished run."""
+    return Facts.from_json((done.path / "facts.json").read_text())
+
+
+class Killed(BaseException):
+    """The end of a process, for `killed`."""
+
+
+def killed(*_: object, **__: object) -> None:
+    """In place of a step: the process ends there."""
+    raise Killed

@@ -1,9 +1,8 @@
-"""A run that adapts a language model: when it refits, what from, and what the head then knows."""
+"""A run that adapts a language model: when it refits, what from, and what the head then holds."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +10,37 @@ import numpy as np
 import pytest
 
 from stacksl import Item
-from stacksl.api import Run, run
-from stacksl.core.followers import loss_set
-from stacksl.core.losses import softmax
+from stacksl.api import Run
 from stacksl.errors import LabelerError, RunError
 from stacksl.features import epochs
-from stacksl.features.store import load_block, save_block
-from stacksl.labelers.oracle import OracleLabeler
-from stacksl.ledger.events import Row
+from stacksl.features.store import save_block
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm.export.folder import merge
-from stacksl.lm.model import LanguageModel, Lesson
+from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.temperature import fitted_temperature
 from stacksl.models.adapted import AdaptedModel
 from stacksl.runs.loop.language_trainer import due_at
 from stacksl.runs.storage.checkpoints import latest
 
-from .lm_cases import QUICK, Corpus, Refusing, questions, sentences, tiny_model
+from .lm_cases import (
+    BUDGET,
+    COUNT,
+    QUICK,
+    SHORT,
+    Corpus,
+    Refusing,
+    adapt,
+    blocks,
+    last_weights,
+    questions,
+    rows_of,
+    tiny_model,
+    told_labels,
+)
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
-COUNT, BUDGET = 40, 12
 SHARES = (1, 2, 3, 6, 12)  # of 12 labels: 5, 10, 25, 50 and 100 %, rounded up
 
 
@@ -50,32 +58,6 @@ def corpus() -> Corpus:
 def finished(model: Path, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """An undisturbed run by the default gate, with its refits at the default shares."""
     return adapt(model, corpus, tmp_path_factory.mktemp("run") / "run")
-
-
-def adapt(model: Path, corpus: Corpus, out: Path, labeler: Any = None, **settings: Any) -> Run:
-    given = {"budget": BUDGET, **QUICK, **settings}
-    return run(*corpus, out=out, model=str(model), adapt="lora", labeler=labeler, **given)
-
-
-def rows_of(made: Run, *events: str) -> list[Row]:
-    with made.ledger as ledger:
-        return [row for row in ledger.rows() if not events or row.event in events]
-
-
-def blocks(made: Run, corpus: Corpus) -> Iterator[Any]:
-    """The features by epoch, the initial model's first."""
-    ids = [item.id for item in corpus[0]]
-    yield load_block(made.folder.features, None, ids)
-    for folder in sorted(made.folder.features.glob("epoch-*")):
-        yield load_block(folder, None, ids)
-
-
-def last_weights(made: Run) -> str:
-    return str(rows_of(made, "refit")[-1].payload["weights"])
-
-
-def told_labels(corpus: Corpus) -> OracleLabeler:
-    return OracleLabeler(corpus[1], {item.id: len(item.candidates) for item in corpus[0]})
 
 
 class Late:
@@ -341,133 +323,6 @@ def test_a_labeler_that_refuses_costs_nothing_that_was_learnt(
     made.resume(labeler=told_labels(corpus))
     assert made.status()["asked"] == BUDGET
     assert last_weights(made) == last_weights(finished)
-
-
-# --- budgets, gates, followers, what a refit gets ---------------------------------------------
-
-SHORT = {"budget": 6, "refit_at": "0.5,1", "epochs": 1}
-
-
-@pytest.mark.parametrize(
-    ("mode", "gate"),
-    [
-        *(("stream", gate) for gate in ("random", "first", "margin", "contested", "adpo")),
-        *(("pool", gate) for gate in ("random", "margin", "contested")),
-    ],
-)
-def test_the_budget_is_exact(model: Path, tmp_path: Path, mode: str, gate: str) -> None:
-    made = adapt(model, questions(20), tmp_path / "run", mode=mode, gate=gate, batch=4, **SHORT)
-    status = made.status()
-    assert (status["state"], status["rounds"]) == ("finished", 20)
-    assert len(rows_of(made, "learnt")) == status["asked"] <= 6
-    if gate != "contested":
-        assert status["asked"] == 6, "every other gate spends all of it"
-    adapted = [row for row in rows_of(made, "refit") if "adapter" in row.payload]
-    assert adapted[-1].payload["labels"] == status["asked"]
-    assert made.replay()["rounds"] == 20
-
-
-def test_a_pools_first_batch_is_in_doubt_by_the_base_scores(model: Path, tmp_path: Path) -> None:
-    settings = {**SHORT, "refit_at": "1", "mode": "pool", "gate": "margin", "batch": 6}
-    made = adapt(model, questions(20), tmp_path / "run", **settings)
-    block = load_block(made.folder.features)
-    ids = [item.id for item in questions(20)[0]]
-    gaps = dict(zip(ids, (margin(inputs.offset) for inputs in block), strict=True))
-    bought = [row.decision() for row in rows_of(made, "round") if row.decision().reason == "rank"]
-    assert len(bought) == 6
-    for each in bought:
-        assert each.statistic == pytest.approx(-gaps[each.item])
-    rest = [gap for item, gap in gaps.items() if item not in {each.item for each in bought}]
-    assert np.mean([-each.statistic for each in bought]) < np.mean(rest)
-
-
-def margin(scores: Any) -> float:
-    """The difference of the two largest probabilities."""
-    policy = softmax(np.asarray(scores))
-    second, first = np.sort(policy)[-2:]
-    return float(first - second)
-
-
-@pytest.fixture
-def refitted(monkeypatch: pytest.MonkeyPatch) -> list[list[Lesson]]:
-    """What each refit of the runs of a test was given."""
-    given: list[list[Lesson]] = []
-    original = LanguageModel.refit
-
-    def noted(self: LanguageModel, bought: Any, *words: Any) -> Any:
-        given.append(list(bought))
-        return original(self, bought, *words)
-
-    monkeypatch.setattr(LanguageModel, "refit", noted)
-    return given
-
-
-@pytest.mark.parametrize("objective", ["ce-hard", "stacksl"])
-def test_hard_candidates_are_those_presented_or_all_others(
-    model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Lesson]], objective: str
-) -> None:
-    settings = {**SHORT, "follower": "hard", "k": 1, "gate": "first", "objective": objective}
-    made = adapt(model, corpus, tmp_path / "run", **settings)
-    shown = {row.decision().item: row.decision().presented for row in rows_of(made, "round")}
-    assert [len(each) for each in refitted] == [3, 6]
-    outside = 0
-    for each in refitted[-1]:
-        gold = corpus[1][each.item.id]
-        assert each.label == gold
-        assert len(shown[each.item.id]) == 2
-        assert each.candidates == loss_set(shown[each.item.id], gold, len(each.item.candidates))
-        outside += gold not in shown[each.item.id]
-    assert outside, "some gold answer was not among those presented"
-    assert made.replay()["labels"] == 6
-
-
-def test_skipped_items_since_the_last_refit_are_held_where_they_were(
-    model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Lesson]]
-) -> None:
-    made = adapt(model, corpus, tmp_path / "run", kl_on_skips=True, **SHORT)
-    base = next(blocks(made, corpus))
-    place = {item.id: n for n, item in enumerate(corpus[0])}
-    skipped: list[list[str]] = [[]]
-    for row in rows_of(made):
-        if row.event == "refit":
-            skipped.append([])
-        elif row.event == "round" and not row.decision().asked:
-            skipped[-1] += [row.decision().item] if row.decision().reason != "spent" else []
-    assert all(skipped[:2]), "both refits have some"
-    first = made.folder.read_toml("resolved.toml")["lm_temperature"]
-    fitted = [row.payload["temperature"] for row in rows_of(made, "refit")]
-    for each, expected, temperature in zip(refitted, skipped, fitted, strict=False):
-        held = [b for b in each if b.label is None]
-        assert [b.item.id for b in held] == expected
-        for bought in each:
-            offset = base[place[bought.item.id]].offset * first / temperature
-            assert bought.reference == pytest.approx(tuple(offset), rel=1e-12)
-    plain = adapt(model, corpus, tmp_path / "plain", **SHORT)
-    assert last_weights(made) != last_weights(plain), "the terms pull"
-
-
-@pytest.mark.parametrize("protocol", ["option", "letter"])
-def test_fixed_classes_from_a_table(model: Path, tmp_path: Path, protocol: str) -> None:
-    items, answers = sentences(24)
-    table = tmp_path / "data.csv"
-    lines = [f"{item.prompt},{item.candidates[answers[item.id]]}" for item in items]
-    table.write_text("\n".join(["text,label", *lines]) + "\n")
-    given = {**QUICK, **SHORT, "protocol": protocol, "objective": "ce"}
-    made = run(table, test=table, out=tmp_path / "run", model=str(model), **given)
-    assert made.status()["asked"] == 6
-    assert set(made.reading.classes or ()) == {"bread", "sea", "night"}
-    rows = [*made.predict(table)]
-    assert [row["choice"] for row in rows] == [
-        (made.reading.classes or ())[row["index"]] for row in rows
-    ]
-    assert len(rows) == 24
-    told = made.evaluate(table)
-    right = sum(
-        row["choice"] == item.candidates[answers[item.id]]
-        for row, item in zip(rows, items, strict=True)
-    )
-    assert told["correct"] == right
-    assert made.replay()["labels"] == 6
 
 
 def test_a_run_is_private_and_what_is_merged_out_of_it_is_not(

@@ -11,7 +11,6 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
 from stacksl.ledger.pending import Pending
-from stacksl.report.facts import Facts
 from stacksl.runs.storage.folder import WAIT
 
 from .conftest import CLASSES, class_items
@@ -22,6 +21,7 @@ from .people_cases import (
     begin,
     bought,
     expect_sound,
+    facts_of,
     fill,
     gold,
     open_rows,
@@ -32,10 +32,6 @@ from .people_cases import (
     write_rows,
     wrong,
 )
-
-
-def facts_of(done: Run) -> Facts:
-    return Facts.from_json((done.path / "facts.json").read_text())
 
 
 def first_sheet(waiting: Run) -> tuple[Path, list[Row]]:
@@ -134,7 +130,7 @@ def test_none_ambiguous_and_broken_are_paid_and_never_learnt(tmp_path: Path) -> 
     assert received.accepted == {"none": 2, "ambiguous": 1, "broken": 1, "label": 2}
     assert learnt(waiting) == 2
     status = waiting.status()
-    assert (status["answered"], status["asked"], status["money"]["spent"]) == (2, 12, 24.0)
+    assert (status["answered"], status["asked"], status["money"]["spent"]) == (6, 12, 24.0)
     with waiting.ledger as ledger:
         assert [answer.text for answer in ledger.texts()] == ["a festival"]
     asked = {row["item"] for row in bought(waiting)}

@@ -93,7 +93,6 @@ def test_the_sentence_says_when_nothing_will_be_known() -> None:
     assert "will not be known" in expected_width(0, 50)
     assert "under 80 labels" in expected_width(0, 50)
     assert "under 80 labels" not in expected_width(0, 500)
-    assert "test file" in expected_width(0, 500, tested=True)
 
 
 def policies(*choices: int) -> dict[str, np.ndarray]:

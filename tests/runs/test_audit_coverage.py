@@ -83,7 +83,8 @@ def test_the_record_is_whole_and_of_default_audits(record: dict[str, Any], bench
 
 
 def test_the_page_shows_the_record(record: dict[str, Any], benchmark: Any) -> None:
-    found = re.search(r"<!-- coverage -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
+    block = r"<!-- benchmark: audit_coverage -->\n(.*?)<!-- end -->"
+    found = re.search(block, PAGE.read_text(), re.DOTALL)
     assert found is not None
     assert found[1].strip() == benchmark.table(record["rows"]).strip()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stacksl import Run, run
+from stacksl.api.exporting import write_pairs
 from stacksl.api.planning import prepare
 from stacksl.data import read, read_bank
 from stacksl.errors import DataError, RunError, SettingsError
@@ -57,6 +58,10 @@ def test_a_run_ranks_what_it_retrieved(files: tuple[Path, Path], tmp_path: Path)
     assert outside > 0
     assert inside + outside == len(asked.items)
 
+    assert write_pairs(done, tmp_path / "pairs.jsonl") > 0
+    pairs = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
+    kept = {item.prompt: item.candidates for item in narrow.items}
+    assert all({row["chosen"], row["rejected"]} <= set(kept[row["prompt"]]) for row in pairs)
     found = done.evaluate(files[0])
     assert found["unknown_classes"] == outside
     assert found["correct"] <= inside

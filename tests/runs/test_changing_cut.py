@@ -151,7 +151,7 @@ def test_a_change_that_is_refused_in_part_is_refused_whole(tmp_path: Path) -> No
         {"budget": 2},
         {"classes": "bread"},
         {"owned": tmp_path / "gone.csv"},
-        {"annotators": {"carl": "4"}},
+        {"annotators": {"carl": "4"}, "budget": "$20"},
         {"annotators": {"anna": "1"}},
         {"annotators": "carl"},
         {"reopen": True},
@@ -189,9 +189,9 @@ def test_an_annotator_who_joins_gets_new_rows_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "added", "words"),
     [
-        ({"price": "anna=3,ben=2", "annotators": "anna,ben"}, {"carl": "4"}, "give a lower price"),
+        ({"price": "anna=3,ben=2", "annotators": "anna,ben"}, {"carl": "4"}, "a price of at most"),
         ({"price": "anna=3,ben=2", "annotators": "anna,ben"}, {"carl": None}, "carl=PRICE"),
-        ({"price": "3"}, {"ben": "3.01"}, "give a lower price"),
+        ({"price": "3"}, {"ben": "3.01"}, r"24 labels .* \$72.24, but \$72.00 of the budget"),
         ({}, {"ben": "3"}, "should have no price"),
         ({}, {"anna": None}, "different names"),
         ({}, {"b/n": None}, "different names"),
@@ -218,7 +218,7 @@ def test_who_joins_is_paid_of_what_is_promised_already(tmp_path: Path) -> None:
     waiting = begin(tmp_path, price="2", budget=12, batch=12, audit=4)
     assert waiting.status()["money"] == {"price": 2.0, "budget": 24.0, "spent": 24.0}
     before = standing(waiting)
-    with pytest.raises(SettingsError, match=r"carol should cost \$2.00 at most, which is promised"):
+    with pytest.raises(SettingsError, match=r"but \$24.00 of the budget are left"):
         waiting.change(annotators={"carol": "2.50"})
     assert standing(waiting) == before
     waiting.change(annotators={"carol": "1.50"})
@@ -233,6 +233,88 @@ def test_who_joins_is_paid_of_what_is_promised_already(tmp_path: Path) -> None:
     assert done.status()["money"]["spent"] <= 24.0
     assert done.people(away="carol") == 0
     expect_sound(done)
+
+
+def prices_of(made: Run) -> list[tuple[object, object]]:
+    """The annotator and the price in units of each accepted answer."""
+    rows = bought(made, state="answered")
+    return [(row["labeler"], int(str(row["price"])) / 1e6) for row in rows]
+
+
+def test_who_is_dearer_joins_where_the_money_suffices(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben", price="anna=2,ben=1", audit=4, budget=20)
+    while len(prices_of(waiting)) < 8:
+        answer_all(waiting)
+    before = {(row["item"], row["slot"]) for row in bought(waiting)}
+    with waiting.ledger as ledger:
+        promised = ledger.open_purchases()
+    paid = sum(price for _, price in prices_of(waiting))
+    room = (40 - paid) / (20 - len(prices_of(waiting)))
+    assert room > 2
+    with pytest.raises(SettingsError, match="but "):
+        waiting.change(annotators={"carol": f"{room + 0.01:.2f}"})
+    waiting.change(annotators={"carol": "2.25"}, later=True)
+    assert waiting.status()["money"]["price"] == 2.25
+    with waiting.ledger as ledger:
+        assert ledger.price == 2_250_000
+        assert [each.price for each in ledger.open_purchases()] == [each.price for each in promised]
+    done = play(waiting.resume())
+    last = [row for row in bought(done) if (row["item"], row["slot"]) not in before]
+    assert "carol" in {row["labeler"] for row in last}
+    assert ("carol", 2.25) in prices_of(done)
+    assert done.status()["money"]["spent"] == sum(price for _, price in prices_of(done)) <= 40
+    expect_sound(done)
+
+
+def test_a_dearer_annotator_takes_over_what_was_promised_for_less(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, price="2", budget=12, batch=4, audit=4)
+    found = waiting.change(annotators={"carol": "3"}, budget="12")
+    assert (found.more, found.cost) == (0, 12_000_000)
+    assert {each.name: each.open for each in waiting.annotators()} == {"anna": 4, "carol": 0}
+    waiting.people(away="anna")
+    done = play(waiting)
+    assert {name for name, _ in prices_of(done)} == {"carol"}
+    assert done.status()["money"] == {"price": 3.0, "budget": 36.0, "spent": 36.0}
+    expect_sound(done)
+
+
+def test_the_same_money_buys_fewer_labels_of_who_is_dearer(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, price="2", budget="$40", batch=4, audit=4)
+    answer_all(waiting)
+    assert waiting.change(annotators={"carol": "3"}, budget="$40").labels == 4 + (40 - 8) // 3
+    done = play(waiting)
+    assert done.status()["money"]["spent"] <= 40
+    expect_sound(done)
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_price_that_is_killed_on_its_way_holds_or_does_not(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = begin(tmp_path, price="2", budget=12, batch=4, audit=4)
+    answer_all(waiting)
+    shutil.copytree(waiting.path, tmp_path / "twin")
+    twin, change = Run(tmp_path / "twin"), {"annotators": {"carol": "3"}, "budget": 11}
+    twin.change(**change)
+    with monkeypatch.context() as patch:
+        writes = cut_before(number, patch)
+        if number == 4:
+            waiting.change(**change, later=True)
+            assert writes() == 3, "each write was cut"
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                waiting.change(**change, later=True)
+    with waiting.ledger as ledger:
+        assert ledger.price == (3_000_000 if number > 2 else 2_000_000)
+        ledger.verify()
+    if number == 1:
+        waiting.change(**change)
+    for made in (waiting, twin):
+        play(made.resume())
+        assert made.status()["money"]["spent"] <= 33
+        expect_sound(made)
+    assert purchases(waiting) == purchases(twin)
+    assert prices_of(waiting) == prices_of(twin)
 
 
 def test_who_left_has_no_open_rows(tmp_path: Path) -> None:

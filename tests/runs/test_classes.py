@@ -99,6 +99,7 @@ def learner_of(made: Run) -> dict[str, Any]:
 
 def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:
     before, none = made.status(), none_said(made)
+    learnt = told(made, lambda ledger: ledger.learnt)
     expected = made.change(classes=NEW, dry_run=True)
     assert made.status() == before, "nothing was written"
     found = made.change(classes=NEW)
@@ -107,7 +108,8 @@ def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:
     assert (found.classes, found.price, found.cost_again) == (3, None, None)
     assert 0 < found.mapped < none
     assert found.mapped + len(found.again) == none
-    assert after["answered"] == before["answered"] + found.mapped
+    assert told(made, lambda ledger: ledger.learnt) == learnt + found.mapped
+    assert after["answered"] == before["answered"], "nobody has answered anything else"
     assert after["spent"] == before["spent"]
     assert none_said(made) == none - found.mapped
     wanted = ("class_added", "corrected")

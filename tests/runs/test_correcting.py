@@ -9,18 +9,20 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import RunError
-from stacksl.report.facts import Facts
 from stacksl.runs.changes import correcting
 from stacksl.runs.session.answering import Received
 
 from .conftest import CLASSES
 from .people_cases import (
+    Killed,
     Row,
     begin,
     bought,
     expect_sound,
+    facts_of,
     fill,
     gold,
+    killed,
     play,
     read_rows,
     sheets,
@@ -28,10 +30,6 @@ from .people_cases import (
     write_rows,
     wrong,
 )
-
-
-def facts(done: Run) -> Facts:
-    return Facts.from_json((done.path / "facts.json").read_text())
 
 
 def correct(run: Run, *files: Path) -> Received:
@@ -161,12 +159,12 @@ def test_two_files_that_differ_in_a_row_correct_nothing(tmp_path: Path) -> None:
 
 def test_the_audit_is_measured_by_what_was_said_before_it_was_shown(tmp_path: Path) -> None:
     done = play(begin(tmp_path, audit=8))
-    first = facts(done).audit
+    first = facts_of(done).audit
     assert first is not None
     assert first.interval_now is None
     received = correct(done, all_rows(done, wrong, tmp_path / "again.csv", "audit"))
     assert (received.corrected, received.after_shown) == (8, 8)
-    then = facts(done).audit
+    then = facts_of(done).audit
     assert then is not None
     assert (then.correct, then.accuracy, then.low) == (first.correct, first.accuracy, first.low)
     assert then.accuracy_now is not None
@@ -188,7 +186,7 @@ def test_the_audit_is_corrected_before_it_is_shown(tmp_path: Path) -> None:
         return play(waiting)
 
     right, mended = said(tmp_path / "a", truth), said(tmp_path / "b", wrong)
-    one, other = facts(right).audit, facts(mended).audit
+    one, other = facts_of(right).audit, facts_of(mended).audit
     assert other is not None
     assert one is not None
     assert (one.correct, one.accuracy) == (other.correct, other.accuracy)
@@ -200,7 +198,7 @@ def test_a_model_on_corrected_labels_is_a_new_one_for_the_audit(tmp_path: Path) 
     done = play(begin(tmp_path, audit=8))
     again = all_rows(done, wrong, tmp_path / "again.csv", "train")
     correct(done, again)
-    audit = facts(done).audit
+    audit = facts_of(done).audit
     assert audit is not None
     assert audit.shown_before
 
@@ -209,12 +207,6 @@ def test_a_model_on_corrected_labels_is_a_new_one_for_the_audit(tmp_path: Path) 
 def test_a_correction_that_is_killed_is_completed_by_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    class Killed(BaseException):
-        pass
-
-    def killed(*_: object, **__: object) -> None:
-        raise Killed
-
     done = play(begin(tmp_path), wrong)
     again = all_rows(done, truth, tmp_path / "again.csv")
     agreed = done.corrections(again)

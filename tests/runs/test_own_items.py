@@ -59,7 +59,7 @@ def test_the_interval_of_a_class_holds_its_number_of_items(n):
         part = rng.permutation(3000)
         audit, bought, rest = part[:n], part[n : n + 100], part[n + 100 :]
         human = gold[np.concatenate([audit, bought])]
-        rows = class_totals(human, said[rest], gold[audit], said[audit], 4)
+        rows = class_totals(human, said[rest], gold[audit], said[audit], "abcd")
         truth = np.bincount(gold, minlength=4)
         inside += [row.low <= truth[k] <= row.high for k, row in enumerate(rows)]
     assert inside.min() >= binom.ppf(0.001, TRIALS, 0.95)
@@ -67,12 +67,12 @@ def test_the_interval_of_a_class_holds_its_number_of_items(n):
 
 def test_no_mistake_among_few_items_is_no_proof_of_none():
     gold = np.array([0, 1] * 10)
-    row = class_totals(np.array([0]), np.array([0, 0, 1, 1] * 10), gold, gold, 2)[0]
+    row = class_totals(np.array([0]), np.array([0, 0, 1, 1] * 10), gold, gold, "ab")[0]
     assert (row.human, row.predicted, row.total) == (1, 20, 21)
     assert row.low < 21 < row.high
 
 
 def test_nothing_measured_is_nothing_corrected():
     nothing = np.zeros(0, dtype=np.int64)
-    row = class_totals(np.array([1]), np.array([1, 0]), nothing, nothing, 2)[1]
+    row = class_totals(np.array([1]), np.array([1, 0]), nothing, nothing, "ab")[1]
     assert (row.human, row.predicted, row.total, row.low) == (1, 1, None, None)

@@ -78,7 +78,7 @@ def test_the_sample_is_bought_inside_the_budget_and_never_learnt(done: Run) -> N
     assert (budget.asked, budget.audit, budget.progress) == (66, AUDIT, SIZE)
     card = (done.path / "README.md").read_text()
     assert "24 for the progress sample, random items read on the way; 30 for the audit" in card
-    assert "How many random labels these 66 are worth cannot be told: progress sample" in card
+    assert "How many random labels these 66 are worth cannot be estimated: progress sample" in card
 
 
 def test_it_is_drawn_apart_from_the_audit_and_from_what_is_held() -> None:

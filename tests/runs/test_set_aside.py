@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run
-from stacksl.errors import LedgerError, RunError
+from stacksl.errors import RunError
 from stacksl.runs.changes import freeing
 
 from .conftest import CLASSES
 from .people_cases import (
+    Killed,
     Row,
     answer_all,
     begin,
@@ -21,6 +22,7 @@ from .people_cases import (
     expect_sound,
     fill,
     gold,
+    killed,
     open_rows,
     sheets,
     truth,
@@ -181,7 +183,7 @@ def test_decisions_that_cannot_be(held: Run, tmp_path: Path) -> None:
     assert events(run) == before
     to_the_end(run)
     run.people(set_aside="anna")
-    with pytest.raises(LedgerError, match="raise the budget"):
+    with pytest.raises(RunError, match="to buy anew, but the budget has 0 left: raise it first"):
         run.people(buy_anew=True)
     expect_sound(run)
 
@@ -190,12 +192,6 @@ def test_decisions_that_cannot_be(held: Run, tmp_path: Path) -> None:
 def test_a_decision_that_is_killed_is_completed_by_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    class Killed(BaseException):
-        pass
-
-    def killed(*_: object, **__: object) -> None:
-        raise Killed
-
     run = to_the_end(begin(tmp_path, **TWO), anna=truth)
     with monkeypatch.context() as patch:
         if moment == "before it is recorded":

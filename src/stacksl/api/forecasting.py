@@ -30,7 +30,7 @@ def plan(source: str | Path | None = None, settings: Resolved | None = None) -> 
         `labels` learnt so far, `rests_on` (a sentence), `expected` (a row each: `labels`, `more`
         to buy, `cost` of these in money, `accuracy`, `low`, `high`), `now` (the accuracy now) and
         `sample` (`n`, `correct`, `low`, `high` of the progress sample), None where unknown, and
-        `reason` where nothing can be told.
+        `reason` where nothing can be estimated.
 
     Raises:
         StackslError: one sentence on what is wrong.

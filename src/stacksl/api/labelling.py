@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stacksl.runs.spec import RunSpec
     from stacksl.types import Item
 
+COLUMNS = ("item", "text", "label", "said", "labeler", "time", "price", "purpose", "set_aside")
 ADDED = ("label", "confidence", "source")
 Progress = Callable[[int, int], None] | None
 Sourced: TypeAlias = "tuple[Mapping[str, Any], Item | None]"  # a row's values, and its item
@@ -30,7 +31,7 @@ class Labelled:
     Attributes:
         columns: the names of its columns.
         rows: the values of each row by column.
-        left_out: how many answers are left out because they measure a model that is not finished.
+        left_out: purchases left out because they measure a model that is not finished.
     """
 
     columns: tuple[str, ...]
@@ -74,29 +75,100 @@ def label_own(run: StoredRun, progress: Progress) -> Labelled:
     return _labelled(columns, rows, {**_by_model(run, asked, progress), **human})
 
 
-def human_labels(run: StoredRun) -> Labelled:
+def human_labels(run: StoredRun, *, names: bool = False) -> Labelled:
     """What was bought, one row an answer in the order of purchase.
 
-    Columns: `item, text, label, said, labeler, time, price, purpose`; `label` is the name of the
-    class or the text of the option, empty where the answer is none; the time is in UTC, the
-    price in money. Until the run has finished, answers of the audit are left out.
+    Columns: `COLUMNS`; `label` is the name of the class or the text of the option, empty where
+    the answer is none; the time is in UTC, the price in money. People are `annotator 1`, `annotator
+    2`, ... in the order of the run's setting, by `names` if wanted. Until the run has finished,
+    all purchases of its audit are left out and counted.
     """
+    found = bought_answers(run, names=names)
+    return Labelled(COLUMNS, [each.row for each in found.answers], found.left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """A bought answer as a row of `COLUMNS`, and its item; None of a forgotten one.
+
+    It is `held` where its annotator is held back and it was not learnt before.
+    """
+
+    row: dict[str, Any]
+    item: Item | None
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The bought answers that may be shown.
+
+    Attributes:
+        answers: in the order of purchase.
+        left_out: how many purchases, answered or not, are of the audit of a run that goes on.
+        agreement: the two answers of each pair of people to one of these items, by its purpose.
+        classes: the fixed classes, if any.
+        spec: of the run.
+    """
+
+    answers: list[Bought]
+    left_out: int
+    agreement: list[tuple[str, tuple[Hashable, Hashable]]]
+    classes: tuple[str, ...] | None
+    spec: RunSpec
+
+
+def bought_answers(run: StoredRun, *, names: bool) -> Answers:
+    """The answers of a run that may be shown, people by number or by `names`."""
     from stacksl.runs.spec import RunSpec
     from stacksl.runs.storage.anchors import sealed
 
     spec = RunSpec.open(run.folder)
     items = {item.id: item for item in spec.dataset.items if item.id not in spec.sources.gone}
-    columns = ("item", "text", "label", "said", "labeler", "time", "price", "purpose")
     with run.ledger as ledger:
         hidden = sealed(run.folder, ledger)
-        bought = [row for row in ledger.export() if row["state"] == "answered"]
+        bought = ledger.export()
         when = {(r.item, r.slot): r.time for r in ledger.rows() if r.event == "answered"}
-    shown = [row for row in bought if row["item"] not in hidden]
-    return Labelled(columns, [_answer(row, items, when) for row in shown], len(bought) - len(shown))
+        aside, pairs = ledger.set_aside, ledger.agreement()
+        held = {name for name, row in ledger.standing().items() if row.event == "held"}
+    rest = [row for row in bought if row["item"] not in hidden]
+    shown = [row for row in rest if row["state"] == "answered"]
+    people = {} if names else _numbers(spec, bought)
+    purposes = {str(row["item"]): str(row["purpose"]) for row in shown}
+    return Answers(
+        [
+            Bought(
+                _answer(row, items, when, people, aside),
+                items.get(str(row["item"])),
+                row["labeler"] in held and row["learnt_at"] is None,
+            )
+            for row in shown
+        ],
+        len(bought) - len(rest),
+        [(purposes[a.item], (a.word, b.word)) for a, b in pairs if a.item in purposes],
+        spec.dataset.classes,
+        spec,
+    )
+
+
+def _numbers(spec: RunSpec, bought: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What stands for the name of each person: a number, the same in every export of a run."""
+    from stacksl.runs.session.assignment import FILE, annotators_of
+
+    if spec.settings.labeler != FILE:
+        return {}
+    answered = (row for row in bought if row["state"] == "answered")
+    others = (row["labeler"] for row in answered if row["purpose"] != "owned")
+    people = dict.fromkeys([*annotators_of(spec.settings.annotators), *others])
+    return {name: f"annotator {number}" for number, name in enumerate(people, 1)}
 
 
 def _answer(
-    row: Mapping[str, Any], items: Mapping[str, Item], when: Mapping[Any, float]
+    row: Mapping[str, Any],
+    items: Mapping[str, Item],
+    when: Mapping[Any, float],
+    people: Mapping[str, str],
+    aside: frozenset[str],
 ) -> dict[str, Any]:
     item, index = items.get(str(row["item"])), row["answer"]
     time = datetime.fromtimestamp(when[row["item"], row["slot"]], UTC)
@@ -105,10 +177,11 @@ def _answer(
         "text": None if item is None else item.prompt,
         "label": None if item is None or index is None else item.candidates[index],
         "said": row["said"],
-        "labeler": row["labeler"],
+        "labeler": people.get(row["labeler"], row["labeler"]),
         "time": time.isoformat(timespec="seconds"),
         "price": row["price"] / MICRO,
         "purpose": row["purpose"],
+        "set_aside": row["labeler"] in aside,
     }
 
 

@@ -8,8 +8,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stacksl.api import checks
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.budget import parse_budget, parse_until
+from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
@@ -156,8 +157,6 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
-    from stacksl.features.given import GIVEN, by_id
-    from stacksl.models.audit import audit_size, progress_size
     from stacksl.runs.items import intake
     from stacksl.runs.items.spool import STDIN, as_stream
     from stacksl.runs.session.model_labels import with_model_labels
@@ -167,55 +166,37 @@ def prepare(
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     resolved = intake.with_features(resolved, without_data=data is None)
     resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
-    wanted = resolved.settings
-    if wanted.bank is not None and (data is None or _is(data, STDIN) or _path(data) is None):
-        raise SettingsError("--bank needs the questions in a file: give its path as DATA")
-    if wanted.rounds is not None and not _is(data, STDIN):
-        raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
-    source, test_source = _sources(data, test, wanted)
-    sources = _read_sources(data, answers, test, wanted, classes)
-    dataset = sources.pool
+    source, test_source = _sources(data, test, resolved.settings)
+    checks.source(resolved.settings, stdin=_is(data, STDIN), file=_path(data) is not None)
+    sources = _read_sources(data, answers, test, resolved.settings, classes)
+    dataset, rounds = sources.pool, _rounds(sources)
     if source is None:  # the folder keeps the items in our own format
         resolved = resolved.without("prompt_column", "label_column", "format")
+    checks.rows(resolved.settings, rows, sources)
+    if not resolved.settings.adapts:  # refused early
         wanted = resolved.settings
-    if (rows is None) == (wanted.features == GIVEN):
-        raise SettingsError("features 'given' are for Python: stacksl.run(..., features=X)")
-    if rows is not None:
-        by_id([item.id for item in dataset.items], rows)
-        if sources.test is not None:
-            raise SettingsError(
-                "a test set has no features of its own here: leave test= out, and give them to"
-                " Run.evaluate(items, answers, features=X)"
-            )
-    if not wanted.adapts:  # refused early
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
-    resolved = with_model_labels(resolved, dataset.items)
-    wanted = resolved.settings
-    rounds = _rounds(sources)
-    budget = parse_budget(wanted.budget, rounds, wanted.price)
+    resolved = with_model_labels(resolved, sources.dataset.items)
+    budget = parse_budget(resolved.settings.budget, rounds, resolved.settings.price)
     if data is not None and (source is not None or dataset.format == intake.TEXTS):
         resolved = intake.for_file(resolved, dataset, budget.labels)
-        wanted = resolved.settings
-    advice = intake.no_encoder(resolved) + _recipe_advice(resolved.preset, budget.labels / rounds)
     if labeler is None:
-        check_labeler(wanted, sources)
-    _check_pool(wanted, dataset, budget.labels)
+        check_labeler(resolved.settings, sources)
+    checks.pool(resolved.settings, dataset, budget.labels)
+    checks.said(resolved.settings, dataset)
+    audit = checks.audit(resolved.settings, budget.labels, sources.test is not None, rounds)
+    checks.until(resolved.settings, dataset)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
-    audit = audit_size(
-        budget.labels, asked_for=wanted.audit, tested=sources.test is not None, items=rounds
-    )
-    if audit + (sampled := progress_size(wanted.progress_share, budget.labels)) >= budget.labels:
-        raise SettingsError(
-            f"audit and progress sample must leave labels to train on, but take {audit} and"
-            f" {sampled} of {budget.labels}: give a smaller --progress or --audit"
-        )
-    if wanted.until is not None:
-        _check_until(wanted, dataset)
     data, test_data = _absolute(source) or "", _absolute(test_source)
     spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
-    tested = intake.warnings_of_test(dataset, sources.test)
-    warnings = (*dataset.warnings, *tested, *resolved.warnings)
-    return Plan(spec, labeler, (*warnings, *advice), named=out is not None, rows=rows)
+    warnings = (
+        *dataset.warnings,
+        *intake.warnings_of_test(dataset, sources.test),
+        *resolved.warnings,
+        *intake.no_encoder(resolved),
+        *checks.recipe_advice(resolved.preset, budget.labels / rounds),
+    )
+    return Plan(spec, labeler, warnings, named=out is not None, rows=rows)
 
 
 def _rounds(sources: Sources) -> int:
@@ -320,19 +301,6 @@ def run(
     return plan.start(progress)
 
 
-def _recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
-    """A sentence where a recipe of the paper is used outside its range of budgets."""
-    from stacksl.core.calibration import RECIPES, recipe
-
-    fitting = recipe(share).name
-    if preset is None or preset == fitting or preset not in {known.name for known in RECIPES}:
-        return ()
-    return (
-        f"the preset '{preset}' is not for a budget of {100 * share:.3g} % of the items: the"
-        f" paper's recipe for it is '{fitting}'",
-    )
-
-
 def _silent(progress: Progress) -> None:
     """Ignore progress."""
 
@@ -361,33 +329,6 @@ def _absolute(source: str | None) -> str | None:
 
 def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
     return find(Path("runs"), date.today().isoformat(), name)
-
-
-def _check_until(settings: Settings, dataset: Dataset) -> None:
-    from stacksl.runs.finish.forecasting import known_of
-
-    parse_until(str(settings.until))
-    if known_of(settings, dataset) is None:
-        raise SettingsError(
-            "until needs a forecast, and there is one for files of classes alone: give a budget"
-        )
-
-
-def _check_pool(settings: Settings, dataset: Dataset, labels: int) -> None:
-    if settings.min_per_class and settings.mode != "pool":
-        raise SettingsError(
-            "min_per_class looks for rare classes among all items: give --mode pool with it"
-        )
-    most = labels // max(1, len(dataset.classes or ()))
-    if settings.min_per_class > most:
-        raise SettingsError(
-            f"min_per_class must be at most {most}, the budget of {labels} labels over the"
-            f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
-        )
-    if settings.mode == "pool":
-        from stacksl.core.gates.registry import GATES, require_ranking
-
-        require_ranking(GATES[settings.gate]())
 
 
 def _keep(dataset: Dataset, path: Path) -> str:

@@ -134,11 +134,15 @@ class StoredRun:
 
         return label_own(self, progress)
 
-    def labels(self) -> Labelled:
-        """The answers that were bought, with text, labeler, time and price."""
+    def labels(self, *, names: bool = False) -> Labelled:
+        """The answers that were bought, with text, labeler, time and price.
+
+        Args:
+            names: whether people are named; they are numbered otherwise.
+        """
         from stacksl.api.labelling import human_labels
 
-        return human_labels(self)
+        return human_labels(self, names=names)
 
     def evaluate(
         self,

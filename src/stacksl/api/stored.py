@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stacksl.api.handover import Door, carried_out
 from stacksl.api.reading import StoredRun
-from stacksl.errors import RunError
+from stacksl.errors import RunClosed, RunError
 
 if TYPE_CHECKING:
     from stacksl.labelers.protocol import Labeler, Request
@@ -102,6 +104,12 @@ class Run(StoredRun):
         from stacksl.runs.session.answering import answer
 
         folder, paths = self.folder, [Path(file) for file in files]
+        if (door := Door.of(folder)) is not None:
+            paths = [path.absolute() for path in paths]
+            corrected = carried_out(record_corrections, folder, paths, correct) if correct else 0
+            with suppress(RunClosed):  # after the corrections, which are not to be made again
+                return replace(door.call(answer, paths), corrected=corrected)
+            return replace(answer(folder, paths, progress or _silent), corrected=corrected)
         if correct is None:
             return answer(folder, paths, progress or _silent)
         record = partial(record_corrections, folder, paths, correct)
@@ -111,7 +119,8 @@ class Run(StoredRun):
         """The accepted answers that their annotators give otherwise in these sheets."""
         from stacksl.runs.changes.correcting import list_corrections
 
-        return list_corrections(self.folder, [Path(file) for file in files])
+        paths = [Path(file).absolute() for file in files]
+        return carried_out(list_corrections, self.folder, paths)
 
     def people(
         self,
@@ -151,12 +160,18 @@ class Run(StoredRun):
 
         absent, present = _several(away), _several(back)
         aside, kept = _several(set_aside), _several(keep)
-        freed = free_rows(self.folder, away=absent, back=present, free=free, keys=keys, drop=drop)
+        named: dict[str, Any] = {"away": absent, "back": present, "free": free}
+        freed = carried_out(free_rows, self.folder, **named, keys=list(keys), drop=drop)
         if aside or kept or buy_anew:
-            freed += decide(self.folder, aside=aside, keep=kept, anew=buy_anew)
+            freed += carried_out(decide, self.folder, aside=aside, keep=kept, anew=buy_anew)
         if freed or absent or aside or kept or buy_anew:
-            self.resume(progress)
+            self._play_on(progress)
         return freed
+
+    def _play_on(self, progress: Callable[[Progress], None] | None, **named: Any) -> None:
+        """Continue the run, unless a page plays it."""
+        if Door.of(self.folder) is None:
+            self.resume(progress, **named)
 
     def annotators(self) -> list[Annotator]:
         """The annotators: name, open and answered rows, and whether they are away."""
@@ -215,8 +230,8 @@ class Run(StoredRun):
 
         wanted = Change(
             None if budget is None else str(budget),
-            tuple(map(str, _several(items))),
-            tuple(map(str, _several(owned))),
+            tuple(str(Path(file).absolute()) for file in _several(items)),
+            tuple(str(Path(file).absolute()) for file in _several(owned)),
             dict(classes) if isinstance(classes, Mapping) else dict.fromkeys(_several(classes), ""),
             reopen,
             {name: None if price is None else str(price) for name, price in annotators.items()}
@@ -224,12 +239,12 @@ class Run(StoredRun):
             else dict.fromkeys(_several(annotators)),
         )
         if dry_run:
-            return preview(self.folder, wanted)
+            return carried_out(preview, self.folder, wanted)
         if not later:
             expect_labeler(self.folder, as_labeler(labeler))
-        found = change_run(self.folder, wanted, agreed)
+        found = carried_out(change_run, self.folder, wanted, agreed)
         if not later:
-            self.resume(progress, labeler=labeler)
+            self._play_on(progress, labeler=labeler)
         return found
 
     def refit_with_audit(self) -> int:

@@ -28,7 +28,7 @@ from stacksl.cli.verbs import (
 
 _ABOUT = (
     "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "
-    "buying, never buys more than the budget, and hands back a trained model with a report of what "
+    "buying, never buys more than the budget, and returns a trained model with a report of what "
     "every label bought."
 )
 

@@ -158,6 +158,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "export": (
         ("What people answered, with time and price:", "stacksl export runs/first --labels a.csv"),
+        ("For Label Studio:", "stacksl export runs/first --labels tasks.json"),
         ("One model, base and adapter:", "stacksl export runs/first --merge out"),
         ("A task of lm-eval:", "stacksl export runs/first --task test.jsonl task"),
     ),

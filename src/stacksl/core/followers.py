@@ -81,7 +81,8 @@ class Hard:
 
     def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
         """The top k + 1 indices of each item, in ascending order."""
-        return [_top(scorer.scores(inputs), self.k + 1) for inputs in block]
+        order = (np.argsort(-scorer.scores(inputs), kind="stable") for inputs in block)
+        return [tuple(sorted(best[: self.k + 1].tolist())) for best in order]
 
 
 @final
@@ -116,11 +117,6 @@ class Nearest:
     def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
         """All indices of each item."""
         return Given().respond(block, scorer)
-
-
-def _top(scores: Array, count: int) -> tuple[int, ...]:
-    best = np.argsort(-scores, kind="stable")[:count]
-    return tuple(sorted(best.tolist()))
 
 
 def gold_outside(presented: tuple[int, ...], gold: int) -> bool:

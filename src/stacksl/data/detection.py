@@ -183,7 +183,8 @@ def _classes(
             "its own candidates"
         )
     if label is not None and classes is not None and "label" not in given:
-        label = label if _holds_classes(table, label, classes) else None
+        values = {str(row.values.get(label)).strip() for row in table.head}
+        label = None if values.isdisjoint(classes) else label
     if label is not None:
         refuse_several(label, table.head)
     return ClassShape(prompt, label, id if id not in (prompt, label) else None)
@@ -197,11 +198,6 @@ def _banked(table: Table, named: Mapping[str, str], id: str | None, bank: Bank) 
     taken = [name for name in (label, id) if name]
     prompt = named.get("prompt") or guess_prompt(table.columns, table.head, taken)
     return BankShape(prompt, label, bank, id if id not in (prompt, label) else None)
-
-
-def _holds_classes(table: Table, label: str, classes: tuple[str, ...]) -> bool:
-    known = set(classes)
-    return any(str(row.values.get(label)).strip() in known for row in table.head)
 
 
 def _listed(table: Table) -> str:

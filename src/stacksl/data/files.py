@@ -31,7 +31,7 @@ _EXTENSIONS = {
     ".pq": "parquet",
 }
 _KNOWN = "CSV, TSV, JSONL, JSON or Parquet, perhaps gzipped"
-_MARK = b"\xef\xbb\xbf"
+MARK = b"\xef\xbb\xbf"  # of UTF-8
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
 _FIELD_LIMIT = 1 << 27  # characters; a longer CSV field is refused
 _END = "\x1e\x1eend"  # no delimiter in it, which would split it in two
@@ -99,7 +99,7 @@ def head_of(path: Path) -> bytes:
             raise DataError(f"'{path}' is a pipe or a device: save it as a file, it is read twice")
         with _open(path) as stream:
             head = stream.read(HEAD)
-    if not head.removeprefix(_MARK).strip():
+    if not head.removeprefix(MARK).strip():
         raise DataError(f"the file '{path}' is empty: items were expected ({_KNOWN})")
     if head.startswith(b"PAR1"):
         return head
@@ -117,7 +117,7 @@ def container_of(path: Path, head: bytes) -> str:
     by_name = _EXTENSIONS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
     if by_name == "parquet":
         raise DataError(f"'{path}' is not a Parquet file, though its name says so")
-    text = head.removeprefix(_MARK).lstrip()
+    text = head.removeprefix(MARK).lstrip()
     if text.startswith(b"{") and (by_name is None or by_name == "json" or _is_object(text)):
         return "jsonl"
     if text.startswith(b"[") and by_name in (None, "json"):

@@ -13,7 +13,7 @@ from stacksl.data.assembly import Assembled, assemble
 from stacksl.data.checking import warnings_of
 from stacksl.data.classes import Bank
 from stacksl.data.columns import check_roles, plain_columns
-from stacksl.data.dataset import Dataset, Rejected
+from stacksl.data.dataset import Dataset
 from stacksl.data.detection import SHAPES, shape_of
 from stacksl.data.files import container_of, head_of, stem
 from stacksl.data.shapes import Shape
@@ -204,7 +204,8 @@ def _check_enough(what: str, result: Assembled, lenient: bool) -> None:
     kinds = Counter(r.kind for r in result.rejected)
     if not result.items and set(kinds) == {"under two options"}:
         raise DataError(f"every item in {what} has fewer than two candidates: two are needed")
-    worst = _first_of(result.rejected, kinds)
+    [(commonest, _)] = kinds.most_common(1)
+    worst = next(r for r in result.rejected if r.kind == commonest)
     counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
     left = "none is left" if not result.items else "more than 5 % are too many"
     way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
@@ -212,8 +213,3 @@ def _check_enough(what: str, result: Assembled, lenient: bool) -> None:
         f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "
         f"the first is row {worst.row}: {worst.reason}{way}"
     )
-
-
-def _first_of(rejected: Sequence[Rejected], kinds: Counter[str]) -> Rejected:
-    commonest = kinds.most_common(1)[0][0]
-    return next(r for r in rejected if r.kind == commonest)

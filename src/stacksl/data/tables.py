@@ -11,6 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stacksl.data.exchange.label_studio import is_task, item_values
 from stacksl.data.files import (
     DELIMITERS,
     CsvFault,
@@ -19,7 +20,7 @@ from stacksl.data.files import (
     open_text,
     reading,
 )
-from stacksl.data.values import named
+from stacksl.data.values import RowFault, named
 from stacksl.errors import DataError, MissingExtra
 
 LOOK = 1000  # first rows, which decide what the columns mean
@@ -177,6 +178,11 @@ def _json_rows(path: Path, stream: Any) -> Iterator[Row]:
 def _json_row(number: int, value: object) -> Row:
     if not isinstance(value, dict):
         return Row(number, {}, f"bad JSON: an object was expected, not {type(value).__name__}")
+    if is_task(value):
+        try:
+            value = item_values(value)
+        except RowFault as fault:
+            return Row(number, {}, str(fault))
     if not all(map(_is_utf8, value)):
         return Row(number, {}, "bad encoding: a key is not UTF-8")
     return Row(number, value)

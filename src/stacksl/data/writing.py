@@ -112,11 +112,9 @@ def _delimited(delimiter: str) -> Callable[[Sequence[str], Sequence[Mapping[str,
 def _cell(value: Any) -> str:
     if value is None or value != value:
         return ""
-    return json.dumps(value, default=str, ensure_ascii=False) if _nested(value) else str(value)
-
-
-def _nested(value: Any) -> bool:
-    return isinstance(value, list | tuple | Mapping)
+    if isinstance(value, list | tuple | Mapping):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return str(value)
 
 
 def _jsonl(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:

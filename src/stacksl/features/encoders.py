@@ -13,7 +13,7 @@ Vectors: TypeAlias = NDArray[np.float32]
 
 
 class Encoder(Protocol):
-    """What turns a text into a vector of norm 1, or 0 where it finds nothing it knows.
+    """What turns a text into a vector of norm 1, or 0 where it finds no known token.
 
     The vector of a text depends on that text, the weights and the fitted state alone: never on
     the texts beside it.

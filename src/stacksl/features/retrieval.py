@@ -27,7 +27,7 @@ Places = NDArray[np.int32]
 def nearest(prompts: Vectors, bank: Vectors, count: int, *, index: bool | None = None) -> Places:
     """The `count` answers with the largest cosine to each prompt, (n, M) rows of the bank.
 
-    The nearest is first; ties go to the lowest row. A prompt of zeros, in which the encoder knows
+    The nearest is first; ties go to the lowest row. A prompt of zeros, in which the encoder finds
     no word, has the first rows. A bank of fewer answers is given whole.
 
     Args:

@@ -62,7 +62,7 @@ class SentenceEncoder:
 
     @cached_property
     def dim(self) -> int:
-        """The columns of a vector; from the cache if it knows, so that nothing is loaded."""
+        """The columns of a vector; from the cache if it is there, so that nothing is loaded."""
         return self._cache.dim() or len(self._run([""], self._padded(*self._lengths([""])))[0])
 
     @property

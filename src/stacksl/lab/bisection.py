@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.core.gates.registry import Gate, make_gate
 from stacksl.core.rng import generator
-from stacksl.errors import GateNeverOpens, SettingsError, unknown_name
+from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,24 +38,21 @@ class BudgetLevel:
     """Two neighbouring levels between which a gate ceases to spend a budget.
 
     Attributes:
-        value: `low`, the largest level found at which all of the budget is asked for.
-        low, high: `value`, and the smallest level found at which less is asked for.
+        low: the largest level found at which all of the budget is asked for.
+        high: the smallest level found at which less is asked for.
         asked_low, asked_high: labels asked for of its own accord at each; the first is the budget.
-        plays: how many streams were played to find them.
     """
 
-    value: float
     low: float
     high: float
     asked_low: int
     asked_high: int
-    plays: int
 
     @property
     def jump(self) -> float:
         """(asked at `low` − asked at `high`) / asked at `low`: 0 at a root, 1 at an on/off switch.
 
-        >>> BudgetLevel(1.0, 1.0, 1.01, 200, 150, 9).jump
+        >>> BudgetLevel(1.0, 1.01, 200, 150).jump
         0.25
         """
         return (self.asked_low - self.asked_high) / self.asked_low
@@ -77,7 +73,7 @@ def bracket_level(
             budget, or every level does.
 
     >>> found = bracket_level(lambda level: min(50, int(100 / level)), 50)
-    >>> round(found.value, 2), found.asked_low, found.asked_high
+    >>> round(found.low, 2), found.asked_low, found.asked_high
     (2.0, 50, 49)
     """
     if budget < 1 or not 0.0 < precision < 1.0:
@@ -95,7 +91,7 @@ def bracket_level(
     while high / low - 1.0 > precision:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if enough(middle) else (low, middle)
-    return BudgetLevel(low, low, high, seen[low], seen[high], len(seen))
+    return BudgetLevel(low, high, seen[low], seen[high])
 
 
 def _bracket(enough: Callable[[float], bool], seen: Mapping[float, int]) -> tuple[float, float]:
@@ -110,62 +106,6 @@ def _bracket(enough: Callable[[float], bool], seen: Mapping[float, int]) -> tupl
     raise SettingsError(
         f"no level between {min(seen):g} and {max(seen):g} parts spending the budget from not "
         f"spending it: {seen[level]} labels are asked for at {level:g}; choose another budget"
-    )
-
-
-def calibrate_to_budget(
-    gate: str,
-    play: Callable[[Gate], StreamResult],
-    budget: int,
-    *,
-    tolerance: float = 0.05,
-    precision: float = 1e-3,
-    **parameters: Any,
-) -> BudgetLevel:
-    """The level of a gate at which the labels it asks for of its own accord come to `budget`.
-
-    It is `level` of `adpo`, `scale` of `width`, `tolerance` of `lucb` (all in the units of their
-    statistic): just below it the gate spends the budget, just above it falls short by at most
-    `tolerance`·B labels, which the rule above every gate then spends at the end.
-
-    Args:
-        gate: a name in `LEVELS`.
-        play: plays a gate under this budget on a stream like the one to come, such as
-            a `simulated_stream` of warm-up items, from the same start every time.
-        budget: B.
-        tolerance: the share of the budget that may be missing just above the level.
-        precision: how close the two levels are, relatively.
-        parameters: the gate's other parameters.
-
-    Raises:
-        SettingsError: a gate without a level; no level spends the budget; or the labels asked for
-            jump past the budget.
-        GateNeverOpens: the labels of `llf` jump past the budget, as a rule from B to 0: the message
-            has the two values of c around the jump.
-
-    Source: paper, "Confidence Scale c": bisection so that the realised q comes to the budget.
-    Deviation: for gates of widths; what the paper asks it for, c of `llf`, has as a rule no root
-    (D7).
-    """
-    if gate not in LEVELS:
-        raise unknown_name("gate with a level", gate, LEVELS)
-
-    def asked(level: float) -> int:
-        return voluntary(play(make_gate(gate, **{**parameters, LEVELS[gate]: level})))
-
-    found = bracket_level(asked, budget, precision=precision)
-    if found.jump <= tolerance:
-        return found
-    if gate == "llf":
-        raise GateNeverOpens(
-            f"no gate_scale of 'llf' brings its labels to a budget: at {found.low:.6g} it asks for "
-            f"{found.asked_low} labels, at {found.high:.6g} for {found.asked_high}; keep it below "
-            "the first, or choose 'adpo', 'width' or 'lucb'"
-        )
-    raise SettingsError(
-        f"no {LEVELS[gate]} of '{gate}' brings its labels to a budget of {budget}: at "
-        f"{found.low:.6g} it asks for {found.asked_low}, at {found.high:.6g} for "
-        f"{found.asked_high}; allow a larger tolerance, or choose another budget"
     )
 
 

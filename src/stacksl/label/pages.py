@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacksl.data import Classes
+from stacksl.label.access import OWNER
 from stacksl.labelers.sheets.cells import visible
 from stacksl.labelers.sheets.rows import Asked
 from stacksl.labelers.sheets.signs import LETTERED, sign
+from stacksl.report.wording import money
 
 if TYPE_CHECKING:
     import jinja2
     from markupsafe import Markup
+
+    from stacksl.label.site import Site
 
 # Marks, embeddings, overrides and isolates of direction, and spaces without a width. The joiners
 # stay: Persian, Indic scripts and emoji are written with them.
@@ -37,6 +41,67 @@ def seen(text: str) -> Markup:
 def rendered(name: str, **values: Any) -> str:
     """A page, or a part of one, by the name of its template."""
     return _environment().get_template(f"{name}.html.j2").render(**values)
+
+
+def page(site: Site, name: str, csrf: str) -> str:
+    """The page of an annotator, or of the owner."""
+    values = {"run": site.player.folder.path.name, "csrf": csrf, **_values(site, name)}
+    if name == OWNER:
+        return rendered("owner", **values)
+    shared = whole_list(site.player.view.classes)
+    return rendered("label", who=name, shared=shared, guidelines=site.guidelines, **values)
+
+
+def part(site: Site, name: str) -> str:
+    """The part of that page which changes."""
+    return rendered("figures" if name == OWNER else "rows", **_values(site, name))
+
+
+class Mark(NamedTuple):
+    """What a page shows, as far as news of it is worth a push."""
+
+    state: object = None
+    keys: frozenset[str] = frozenset()
+
+    def news(self, before: Mark) -> bool:
+        """Whether something is new; rows that are answered are not."""
+        return self.state != before.state or not self.keys <= before.keys
+
+
+def mark(site: Site, name: str) -> Mark:
+    """What a page shows now."""
+    view, paused = site.player.view, site.player.paused
+    if name == OWNER:
+        return Mark((view, paused))
+    keys = frozenset(asked.key for asked in site.player.questions(name))
+    return Mark((view.state, paused, site.player.openings), keys)
+
+
+def _values(site: Site, name: str) -> dict[str, Any]:
+    player, view = site.player, site.player.view
+    if name != OWNER:
+        shown = {"me": view.of(name), "rows": rows(player.questions(name), view.classes)}
+        return {"view": view, "hours": hours(view.hours), **shown}
+    doing = {"open": "is paused" if player.paused else "goes on", "finished": "has finished"}
+    return {
+        "view": view,
+        "paused": player.paused,
+        "state": doing.get(view.state, "has stopped"),
+        "hours": hours(view.hours),
+        "path": str(player.folder.path),
+    }
+
+
+def hours(time: float | None) -> str:
+    """A time in words, or nothing.
+
+    >>> hours(0.4), hours(3.2), hours(None)
+    ('24 min', '3 h 12 min', '')
+    """
+    if time is None:
+        return ""
+    whole, minutes = divmod(max(1, round(60 * time)), 60)
+    return f"{whole} h {minutes} min" if whole else f"{minutes} min"
 
 
 def rows(questions: tuple[Asked, ...], classes: Classes | None) -> list[dict[str, Any]]:
@@ -86,5 +151,5 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["seen"] = seen
+    environment.filters |= {"seen": seen, "money": money}
     return environment

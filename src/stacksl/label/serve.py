@@ -5,17 +5,22 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from typing import Any
 
+from stacksl.api.handover import Door
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.label.access import OWNER, SESSIONS, Access
 from stacksl.label.app import make_app
-from stacksl.label.player import Player
+from stacksl.label.player import IDLE, Player
+from stacksl.label.site import Site
 from stacksl.runs.storage.folder import RunFolder
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 LINGER = 20.0  # seconds in which open pages learn that the run has finished
+LONGEST = 120.0  # seconds for which the owner may read the report on the page
 
 
 def serve(
@@ -25,6 +30,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     linger: float = LINGER,
+    idle: float = IDLE,
+    guidelines: str = "",
 ) -> None:
     """Serve the page until the run has finished; an interrupt stops it before.
 
@@ -33,7 +40,10 @@ def serve(
         ready: called with the links of the owner and of each annotator once the page can be opened.
         host: an address to listen on, or the name by which a proxy on this machine is reached.
         port: to listen on; 0 for a free one.
-        linger: seconds for which the page is served after the run's end.
+        linger: seconds for which the page is served after the run's end, or for longer while its
+            owner looks at it.
+        idle: seconds without an answer after which somebody's rows go to others; 0 for never.
+        guidelines: shown beside each question.
 
     Raises:
         MissingExtra: FastAPI or uvicorn is not installed.
@@ -47,9 +57,13 @@ def serve(
         raise MissingExtra.of("the page for annotators", "label") from fault
 
     access = Access(folder.path / SESSIONS)
-    player = Player(folder)
+    player = Player(folder, idle)
     with closing(_listening(host, port)) as listener:
-        app = make_app(player, access, hosts=LOOPBACK | {host})
+        address, at = listener.getsockname()[:2]
+        site = Site(player, access, LOOPBACK | {host, address}, guidelines)
+        app = make_app(site)
+        door = Door(folder, address, at, site.secret)
+        player.held = door.note
         config = uvicorn.Config(
             app,
             log_level="error",
@@ -62,27 +76,30 @@ def serve(
         server = uvicorn.Server(config)
         player.start()
         try:
-            at = listener.getsockname()[1]
             place = f"[{host}]" if ":" in host else host
             who = {name: name for name in player.annotators} | {"(owner)": OWNER}
             ready({shown: f"http://{place}:{at}/#{access.link(who[shown])}" for shown in who})
-            _stop_at_the_end(player, server, linger)
+            site.closing = lambda: bool(server.should_exit)
+            _stop_at_the_end(site, server, linger)
             server.run(sockets=[listener])
         finally:
             player.stop()
+            door.close()
     if player.fault is not None:
         raise player.fault
 
 
-def _stop_at_the_end(player: Player, server: object, linger: float) -> None:
-    """End the server some seconds after the run."""
+def _stop_at_the_end(site: Site, server: Any, linger: float) -> None:
+    """End the server some seconds after the run, and after its owner has left."""
 
     def watch() -> None:
-        player.over.wait()
-        over.wait(linger)
-        server.should_exit = True  # type: ignore[attr-defined]
+        site.player.over.wait()
+        until = time.monotonic() + LONGEST
+        time.sleep(linger)
+        while site.watched and time.monotonic() < until:
+            time.sleep(0.5)
+        server.should_exit = True
 
-    over = threading.Event()
     threading.Thread(target=watch, daemon=True).start()
 
 

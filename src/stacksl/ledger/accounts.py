@@ -11,7 +11,7 @@ from stacksl.ledger.events import MEASURING, STANDINGS, Entry
 from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
 
 _SUMS: Final = (
-    "budget", "money", "asked", "answered", "reserved", "paid", "promised", "learnt",
+    "budget", "money", "price", "asked", "answered", "reserved", "paid", "promised", "learnt",
     "last_round", "epoch", "classes", "classes_added", "doubled",
 )  # fmt: skip
 
@@ -24,8 +24,8 @@ class Accounts:
     rows being read back alike, and `apply` refuses a row that the rows before do not allow.
 
     Attributes:
-        budget: labels; money, price: micro-units (`money` may be None). A `budget` row changes
-            the first two.
+        budget: labels; money, price: micro-units (`money` may be None), the price at which a label
+            is reserved. A `budget` row changes them.
         asked: labels of purpose `train`, answered and promised.
         answered, reserved: labels paid for, and labels promised, of the purposes that cost.
         paid, promised: the same in money, a promise at the most it may cost.
@@ -192,7 +192,10 @@ class Accounts:
             raise impossible(entry, f"its money is {money!r}, not a whole number")
         if labels < self.spent or (money is not None and money < self.spent_money):
             raise impossible(entry, "it is below what is spent")
-        self.budget, self.money = labels, money
+        price = whole_of(entry, "price", self.price)
+        if price < 0:
+            raise impossible(entry, f"its price is {price}, not 0 micro-units or more")
+        self.budget, self.money, self.price = labels, money, price
 
     def _class_added(self, entry: Entry) -> None:
         size = whole_of(entry, "size")

@@ -109,6 +109,8 @@ def set_budget(
             f"the budget cannot be {money} micro-units, {accounts.spent_money} are paid or "
             f"promised: give {accounts.spent_money} or more"
         )
+    if "price" in detail:
+        detail = {**detail, "price": whole(detail["price"], "the price of a label", _COUNTED)}
     payload = canonical({**detail, "budget": labels, "money": money})
     pending.record("budget", payload=payload)
 
@@ -132,7 +134,7 @@ def hand_out(pending: Pending, rows: Sequence[Handed]) -> None:
         state = pending.state(row.item, row.slot)
         if state is None or not 1 <= row.token <= state.token:
             raise LedgerError(
-                f"the row '{row.key}' hands out lease {row.token} of item '{row.item}', which was "
+                f"the row '{row.key}' assigns lease {row.token} of item '{row.item}', which was "
                 "never made: hand out leases of `open_purchases`"
             )
         if len(set(row.order)) < len(row.order):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from stacksl.ledger import grants, revisions
-from stacksl.ledger.deadlines import Deadlines
 from stacksl.ledger.events import canonical, owned_decision
 from stacksl.ledger.journal import Journal, Terms
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt, Said
@@ -23,7 +22,7 @@ from stacksl.ledger.transactions import lease, post, received, release, renewal,
 from stacksl.types import Decision, Label
 
 if TYPE_CHECKING:
-    from stacksl.ledger.pending import Pending
+    pass
 
 Clock = Callable[[], float]
 T = TypeVar("T")
@@ -47,12 +46,10 @@ class Ledger(LedgerReader):
         >>> ledger.close()
     """
 
-    def __init__(self, store: Store, clock: Clock, lease: float | None) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         """Use `create` or `open`."""
         super().__init__(store, clock)
         self._decisions: dict[int, Decision] = {}
-        self._deadlines = Deadlines(clock, lease)
-        self.renew()
 
     @classmethod
     def create(
@@ -65,7 +62,6 @@ class Ledger(LedgerReader):
         price: int = 0,
         items: Iterable[ItemRecord],
         clock: Clock = time.time,
-        lease: float | None = None,
     ) -> Ledger:
         """Create the ledger of a run.
 
@@ -77,14 +73,13 @@ class Ledger(LedgerReader):
             price: the most one label may cost, in micro-units.
             items: all items of the run.
             clock: gives seconds since the epoch.
-            lease: seconds until a lease may expire; None for never.
 
         Raises:
             LedgerError: the file exists, or the database cannot be written.
         """
         terms = Terms(run, budget, money, price, created=int(clock() * 1e6))
         Journal.create(Path(path), terms, items)
-        return cls(Store(Path(path)), clock, lease)
+        return cls(Store(Path(path)), clock)
 
     @classmethod
     def open(
@@ -93,7 +88,6 @@ class Ledger(LedgerReader):
         *,
         readonly: bool = False,
         clock: Clock = time.time,
-        lease: float | None = None,
     ) -> Ledger:
         """Open the ledger of a run.
 
@@ -101,7 +95,6 @@ class Ledger(LedgerReader):
             path: the file.
             readonly: write nothing.
             clock: gives seconds since the epoch.
-            lease: seconds until a lease may expire, counted anew from now; None for never.
 
         Raises:
             LedgerError: there is no ledger, it is of another format, or cannot be read.
@@ -115,7 +108,7 @@ class Ledger(LedgerReader):
                 unclean = store.unclean
             if unclean and not readonly:
                 store.wipe()  # a crash interrupted the last wipe
-            return cls(store, clock, lease)
+            return cls(store, clock)
         except BaseException:
             store.close()
             raise
@@ -146,7 +139,6 @@ class Ledger(LedgerReader):
         for decision in posted:
             if decision.asked:
                 self._decisions[decision.round] = decision
-        self._deadlines.note(self.open_purchases())
         return posted
 
     def take(self, answers: Iterable[Answer], *, durable: bool = True) -> list[Receipt]:
@@ -210,7 +202,7 @@ class Ledger(LedgerReader):
             LedgerError: they do not all fit the budget, an item is unknown, is bought already
                 (not train) or was not bought before (train). Nothing was leased then.
         """
-        return self._with_leases(lambda pending: grants.reserve(pending, items, purpose))
+        return self._journal.durably(lambda pending: grants.reserve(pending, items, purpose))
 
     def own(self, labels: Sequence[tuple[str, int]], source: str) -> list[tuple[Decision, Label]]:
         """Record labels that are owned already; gives what is to be learnt, in order.
@@ -291,8 +283,8 @@ class Ledger(LedgerReader):
         Args:
             labels: the most labels that may be bought, in all.
             money: the most that may be spent, in micro-units; None for no limit.
-            detail: anything else that changes with it (JSON values), such as the learner's own
-                budget and rounds; the row's payload holds it beside `budget` and `money`.
+            detail: anything else that changes with it (JSON values), such as the learner's budget
+                and rounds or the `price` at which labels are reserved; the payload holds it too.
 
         Raises:
             LedgerError: below what is spent or reserved.
@@ -343,7 +335,6 @@ class Ledger(LedgerReader):
         """
         self._decisions = {r: d for r, d in self._decisions.items() if d.item != item}
         self._journal.forget(item)
-        self._deadlines.note(self.open_purchases())
 
     # Leases ------------------------------------------------------------------------------------
 
@@ -352,13 +343,13 @@ class Ledger(LedgerReader):
 
         Args:
             purchase: the lease.
-            reason: `expired` or `refused`.
+            reason: `expired`, `refused` or `skipped: ` with one of `Skip`.
         """
-        return self._with_leases(lambda pending: release(pending, purchase, reason))
+        return self._journal.durably(lambda pending: release(pending, purchase, reason))
 
     def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
         """Release `leases`, and lease all but those `dropped` again, in one transaction."""
-        self._with_leases(lambda pending: grants.free(pending, leases, dropped))
+        self._journal.durably(lambda pending: grants.free(pending, leases, dropped))
 
     def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
         """Lease a released purchase again, under a raised token; None if no budget is left.
@@ -366,23 +357,7 @@ class Ledger(LedgerReader):
         Raises:
             LedgerError: the purchase was never made, is open, or is answered.
         """
-        return self._with_leases(lambda pending: lease(pending, item, slot))
-
-    def renew(self) -> None:
-        """Restart the deadline of every open lease, as `open` does."""
-        self._deadlines.clear()
-        self._deadlines.note(self.open_purchases())
-
-    def expire(self) -> list[Purchase]:
-        """Release every lease past its deadline; gives those."""
-        over = self._deadlines.over(self.open_purchases())
-        return [purchase for purchase in over if self.release(purchase, "expired")]
-
-    def _with_leases(self, change: Callable[[Pending], T]) -> T:
-        """Record a change on disk; the deadlines of leases that it opened start now."""
-        made = self._journal.durably(change)
-        self._deadlines.note(self.open_purchases())
-        return made
+        return self._journal.durably(lambda pending: lease(pending, item, slot))
 
     # The chain ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from stacksl.types import Decision, Label
 Purpose = Literal["train", "audit", "progress", "owned"]
 Outcome = Literal["accepted", "repeated", "late", "disputed"]
 Said = Literal["label", "none", "ambiguous", "broken"]
+Skip = Literal["unsure", "unfamiliar", "upsetting", "other"]  # why somebody passes a row on
 
 Word = int | str
 """The content of an answer: the index of a candidate, or one of the other kinds of `Said`."""
@@ -17,7 +18,7 @@ Word = int | str
 
 @dataclass(frozen=True, slots=True)
 class ItemRecord:
-    """An item as the ledger knows it: its id and a text that identifies its content.
+    """An item as the ledger has it: its id and a text that identifies its content.
 
     Attributes:
         id: the item's id, unique within the run.

@@ -68,8 +68,8 @@ class LedgerReader:
 
     @property
     def price(self) -> int:
-        """The most one label may cost, in micro-units."""
-        return self._journal.terms.price
+        """The most one label may cost, in micro-units, as last set."""
+        return self._accounts.price
 
     @property
     def asked(self) -> int:

@@ -65,9 +65,9 @@ def expect_known(event: str, purpose: str | None) -> None:
         LedgerCorrupt: no version writes such an event or purpose.
     """
     if event not in EVENTS:
-        raise LedgerCorrupt(f"the ledger knows the events {', '.join(EVENTS)}; got '{event}'")
+        raise LedgerCorrupt(f"a ledger has the events {', '.join(EVENTS)}; got '{event}'")
     if purpose not in _KNOWN:
-        raise LedgerCorrupt(f"the ledger knows the purposes {', '.join(PURPOSES)}; got another")
+        raise LedgerCorrupt(f"a ledger has the purposes {', '.join(PURPOSES)}; got another")
 
 
 def price_of(entry: Entry) -> int:

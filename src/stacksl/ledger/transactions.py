@@ -6,16 +6,17 @@ Each function records entries in a `Pending`; the ledger decides when they are w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import get_args
 
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.events import canonical, certificate
 from stacksl.ledger.pending import Pending
-from stacksl.ledger.purchases import Answer, Outcome, Purchase
+from stacksl.ledger.purchases import Answer, Outcome, Purchase, Skip
 from stacksl.ledger.state import Key, State
 from stacksl.ledger.validation import expect_candidate, expect_price, whole, whole_answer
 from stacksl.types import Decision
 
-_REASONS = ("expired", "refused", "forgotten")
+_REASONS = ("expired", "refused", "forgotten", *(f"skipped: {why}" for why in get_args(Skip)))
 
 
 def renewal(pending: Pending, payload: str) -> None:

@@ -43,7 +43,7 @@ class Loaded:
         fingerprint: hex BLAKE2b of the configuration and every tensor; the folder it is in and
             a dtype that holds the same numbers change nothing.
         licence: as the model's README or configuration names it, None where neither does.
-        positions: tokens it reads at once, None where its configuration knows no bound.
+        positions: tokens it reads at once, None where its configuration has no bound.
         device: `cpu`, or `cuda:` and a number.
         dtype: `float32`, `bfloat16` or `float16`.
     """
@@ -79,7 +79,7 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = F
     load_transformers()
     place = _place(torch, device)
     number = _dtype(torch, place, dtype)
-    source = _source(name)
+    source = source_of(name)
     config = read_config(name, source)
     revision = None if os.path.isabs(source) else _commit(source)
     tokenizer = read_tokenizer(name, source, revision)
@@ -136,7 +136,12 @@ def hash_tensors(named: Iterable[tuple[str, Tensor]], start: str = "") -> str:
     return digest.hexdigest()
 
 
-def _source(name: str) -> str:
+def source_of(name: str) -> str:
+    """The absolute folder of a model, or its name on the hub.
+
+    Raises:
+        SettingsError: it can be neither.
+    """
     if name == "sample":
         if not (SAMPLE / "config.json").is_file():
             raise SettingsError(
@@ -242,7 +247,7 @@ def _check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:
     rows = model.get_input_embeddings().num_embeddings
     if tokenizer.vocab_size > rows:
         raise SettingsError(
-            f"the tokenizer of model '{name}' knows {tokenizer.vocab_size} tokens and its weights "
+            f"the tokenizer of model '{name}' has {tokenizer.vocab_size} tokens and its weights "
             f"{rows}: give the tokenizer that belongs to the weights"
         )
 

@@ -213,7 +213,7 @@ def _no_config(name: str, source: str, error: Exception) -> SettingsError:
     if "does not recognize this architecture" in text or "Unrecognized model" in text:
         return SettingsError(
             f"model '{name}' is of a kind that the installed transformers does not know: update "
-            "transformers, or give a model of a kind it knows"
+            "transformers, or give a model of a kind it loads"
         )
     if os.path.isabs(source):
         return SettingsError(

@@ -140,7 +140,7 @@ def draw(
     return [int(row) for row in pool[chosen]]
 
 
-def expected_width(size: int, budget: int, *, tested: bool = False) -> str:
+def expected_width(size: int, budget: int) -> str:
     """The sentence before a run: the audit's share of the budget, and the width of its interval.
 
     >>> expected_width(80, 800).split(":")[0]
@@ -153,8 +153,6 @@ def expected_width(size: int, budget: int, *, tested: bool = False) -> str:
             f" new items to within {half[0]:.0f} points where it is near 50%, and within"
             f" {half[1]:.0f} where it is near 90% (half of a 95% interval)"
         )
-    if tested:
-        return "no labels are kept for an audit: the test file tells the accuracy"
     why = f" (under {SMALLEST} labels there is no audit)" if budget < SMALLEST else ""
     return (
         f"no labels are kept for an audit{why}: the accuracy on new items will not be known;"

@@ -141,10 +141,12 @@ def evaluate(
             " in their order, but are others: give items with the same candidates"
         )
     if dataset.unlabelled:
+        named = "label" in dataset.columns or dataset.classes is None
+        hint = "" if named else " (no column has a label of this run: see --label-column)"
         raise DataError(
             f"to evaluate, every row of {dataset.name} should have an answer, but"
-            f" {dataset.unlabelled} of {dataset.total} have none: label them, leave them out, or"
-            " use `stacksl predict`"
+            f" {dataset.unlabelled} of {dataset.total} have none{hint}: label them, leave them"
+            " out, or use `stacksl predict`"
         )
     if isinstance(model, AdaptedModel):
         every = judge_scores(model, dataset, progress)

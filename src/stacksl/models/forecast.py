@@ -1,6 +1,6 @@
 """How accurate a model is now and will be after more labels, with 90 % intervals.
 
-All functions are pure: arrays in, an `Estimate` out, with a reason where nothing can be told.
+All functions are pure: arrays in, an `Estimate` out, with a reason where nothing can be estimated.
 Levels are logits of accuracies, and accuracy grows with labels by a power law of its odds: the
 logit is linear in log n. What that line is comes from runs on public sets, the `Scenario`s, which
 `benchmarks/plan_scenarios.py` measured. Three sources of a level, from weak to strong:
@@ -38,7 +38,7 @@ _Z = 1.6448536269514722  # the 95 % quantile of the normal distribution
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 90 % interval; where it is None, `reason` says why it cannot be told."""
+    """A number with its 90 % interval; where it is None, `reason` says why."""
 
     value: float | None
     low: float | None = None

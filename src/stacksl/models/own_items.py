@@ -7,37 +7,17 @@ how many items each class has (`class_totals`). Both are pure functions on array
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.models.metrics import wilson
+from stacksl.report.quality import ClassTotal, LabelledShare
 
 SURE = 0.95  # of every bound
 STEPS = 20  # thresholds of a sequence at most
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledShare:
-    """The share of items labelled above a threshold at an accuracy of at least `wanted`.
-
-    Attributes:
-        wanted: the accuracy wanted.
-        share: of the items, those with a probability of at least `threshold`; None where no
-            threshold can be shown to suffice.
-        threshold: the smallest one that does.
-        n, correct: the measured items above it.
-        needed: the fewest measured items that could show it, all of them right.
-    """
-
-    wanted: float
-    needed: int
-    share: float | None = None
-    threshold: float | None = None
-    n: int = 0
-    correct: int = 0
 
 
 def fewest(wanted: float) -> int:
@@ -92,31 +72,13 @@ def labelled_share(confidence: Array, right: Array, own: Array, wanted: float) -
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class ClassTotal:
-    """How many items a class has.
-
-    Attributes:
-        human: items that an annotator gave it.
-        predicted: items without an answer that the model gave it.
-        total, low, high: the corrected number of all items, and its 95 % interval; None where
-            nothing was measured.
-    """
-
-    human: int
-    predicted: int
-    total: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
 def class_totals(
     human: NDArray[np.int64],
     predicted: NDArray[np.int64],
     gold: NDArray[np.int64],
     said: NDArray[np.int64],
-    classes: int,
-) -> list[ClassTotal]:
+    names: Sequence[str],
+) -> tuple[ClassTotal, ...]:
     """The items of each class: human labels as they are, the model's corrected by measured items.
 
     The number of predictions is corrected by the share of measured items of the class that the
@@ -130,22 +92,22 @@ def class_totals(
         human: the label of each item that has one.
         predicted: the model's choice for each item without one.
         gold, said: (n,) answer and choice of the measured items; −1 is none of the classes.
-        classes: their number.
+        names: of the classes.
     """
     rest, n, found = len(predicted), len(gold), []
-    own = np.bincount(human[human >= 0], minlength=classes)
-    guessed = np.bincount(predicted, minlength=classes)
-    for k in range(classes):
+    own = np.bincount(human[human >= 0], minlength=len(names))
+    guessed = np.bincount(predicted, minlength=len(names))
+    for k, name in enumerate(names):
         counted, called = int(own[k]), int(guessed[k])
         if not n:
-            found.append(ClassTotal(counted, called))
+            found.append(ClassTotal(name, counted, called))
             continue
         missed, wrongly = ((gold == k) & (said != k)).sum(), ((gold != k) & (said == k)).sum()
         difference, low, high = _difference(int(missed), int(wrongly), n)
         ends = (called + rest * value for value in (difference, low, high))
         total, least, most = (counted + min(max(end, 0.0), float(rest)) for end in ends)
-        found.append(ClassTotal(counted, called, total, least, most))
-    return found
+        found.append(ClassTotal(name, counted, called, total, least, most))
+    return tuple(found)
 
 
 def _difference(more: int, less: int, n: int) -> tuple[float, float, float]:

@@ -195,15 +195,15 @@ def items(facts: Facts) -> list[tuple[str, str]]:
 
 
 def share_words(share: LabelledShare, own: OwnItems) -> str:
-    """What share of the rest can be labelled at the accuracy wanted, or why it cannot be told."""
+    """What share of the rest can be labelled at the accuracy wanted, or why that is not known."""
     if not own.source:
-        return "cannot be told without an audit or a test file"
+        return "cannot be estimated without an audit or a test file"
     kind = "audited items" if own.source == "audit" else "test items"
     judged = f"{count(own.measured)} {kind}"
     if own.measured < share.needed:
-        return f"cannot be told from {judged}; needs at least {share.needed}"
+        return f"cannot be estimated from {judged}; needs at least {share.needed}"
     if share.share is None:
-        return f"cannot be told: no threshold passed the test on {judged}"
+        return f"cannot be estimated: no threshold passed the test on {judged}"
     return (
         f"{percent(share.share, 0)} ({plural(round(share.share * own.rest), 'item')}), where its"
         f" probability is at least {share.threshold:.3f}; {count(share.correct)} of"
@@ -212,9 +212,11 @@ def share_words(share: LabelledShare, own: OwnItems) -> str:
 
 
 def gain_words(gain: Gain) -> str:
-    """What more labels would add, or why it cannot be told."""
+    """What more labels would add, or why it cannot be estimated."""
     if gain.value is None or gain.low is None or gain.high is None:
-        return f"What {gain.more} more training labels would add cannot be told: {gain.reason}."
+        return (
+            f"What {gain.more} more training labels would add cannot be estimated: {gain.reason}."
+        )
     value, low, high = (f"{100 * each:.1f}" for each in (gain.value, gain.low, gain.high))
     return (
         f"{gain.more} more training labels would add some {value} points of accuracy"

@@ -1,7 +1,7 @@
 """The facts of a run: everything its report shows, as plain numbers and strings.
 
 `Facts` is filled once from a run's folder and read by `stacksl.report.render` and
-`stacksl.report.card`; nothing here computes, reads a file or knows a ledger. Shares and accuracies
+`stacksl.report.card`; nothing here computes, reads a file or uses a ledger. Shares and accuracies
 are fractions in 0..1, never percent. Money is in integer micro-units (1,000,000 = one unit of
 the currency). A number that does not exist (no matrix kept, no test file) is None; a number that is
 not finite is None too, once it has passed through JSON.
@@ -207,6 +207,31 @@ class LabelSet(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class SetAtRefits(Fact):
+    """The set for softmax labels at each refit on the way, of the loss that heads foresaw.
+
+    Attributes:
+        labels: learnt at each refit.
+        loss: what L(θ*) is at most, in nats, at each of them.
+        delta: δ, for all of them at once.
+        guessing: L of even probabilities at the last.
+        norm_bound: S.
+        refuted: the labels at the first refit where no θ of norm at most S has so little loss.
+        tied: items on which some θ of the last set has another choice than the final model, of the
+            `checked` ones; both 0 where items bring their own options, or are too many.
+    """
+
+    labels: tuple[int, ...]
+    loss: tuple[float, ...]
+    delta: float
+    guessing: float
+    norm_bound: float
+    refuted: int | None = None
+    tied: int = 0
+    checked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Contested(Fact):
     """One of the items the run was least sure about.
 
@@ -291,6 +316,7 @@ class Facts(Fact):
         gate_score: D8's summed score; None where no matrix is kept, and for a run that adapted a
             language model, whose scores begin anew with each epoch (`language.epochs`).
         label_set: of linear models on pairs of a prompt and an option; None for others.
+        set_at_refits: of a pool with a linear model; None for others.
         classes, confusions: empty where items bring their own options, or nothing is known.
         measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
@@ -330,6 +356,7 @@ class Facts(Fact):
     before_label: BeforeLabel | None = None
     gate_score: GateScore | None = None
     label_set: LabelSet | None = None
+    set_at_refits: SetAtRefits | None = None
     classes: tuple[ClassRow, ...] = ()
     confusions: tuple[Confusion, ...] = ()
     measured_on: str = "test"

@@ -23,10 +23,6 @@ def _both(draw: Callable[[int, int], str], tall: int = 230) -> str:
     ).replace('class="plot ', 'class="plot narrow ', 1)
 
 
-def _few(width: int) -> int:
-    return 8 if width == WIDE else 4
-
-
 def _whole(value: float) -> str:
     return count(int(value))
 
@@ -183,7 +179,7 @@ def calibration(found: Calibration | None) -> str:
 def _grid(frame: Frame, width: int, x_title: str, y_words: Callable[[float], str]) -> str:
     """Axes with a number of ticks that fits the width; whole numbers across."""
     low, high = frame.x
-    across = ticks(max(0.0, low), high, _few(width), whole=True)
+    across = ticks(max(0.0, low), high, 8 if width == WIDE else 4, whole=True)
     upwards = ticks(*frame.y, 5, whole=y_words is _whole)
     if y_words is _share:
         upwards = [value for value in upwards if 0 <= value <= 1]

@@ -54,11 +54,11 @@ def _tables(facts: Facts) -> dict[str, Any]:
     return {
         "tiles": tables.tiles(facts),
         "totals": tables.folded(tables.totals(facts), 8),
-        "classes": tables.folded(tables.class_rows(facts), 12),
+        "classes": tables.folded(tables.class_rows(facts), 8),
         "never_seen": tables.never_seen(facts),
         "measured": wording.measured_on(facts),
         "confusions": tables.folded(facts.confusions, 6),
-        "contested": tables.folded(facts.contested, 5),
+        "contested": tables.folded(facts.contested, 3),
         "settings": tables.settings(facts),
         "outside": figures.statistic_range(facts)[1],
     }

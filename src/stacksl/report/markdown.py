@@ -1,6 +1,9 @@
-"""The model card: the README.md of a run's folder, in Markdown with simple front matter."""
+"""Cards, each a README.md with front matter: of a run's model, and of exported labels."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from stacksl.report import wording
 from stacksl.report.facts import Facts
@@ -28,6 +31,18 @@ def model_card(facts: Facts, *, text: bool = True, class_names: bool = False) ->
             weakest=_weakest(shown),
         )
     )
+    return wording.clean(found.rstrip("\n")) + "\n"
+
+
+def data_card(numbers: Mapping[str, Any]) -> str:
+    """The card of exported labels, with the front matter of the Hugging Face hub.
+
+    Args:
+        numbers: what the template `data.md.j2` shows.
+    """
+    made = environment()
+    made.filters["price"] = lambda value: wording.money(round(value * wording.MICRO))
+    found = made.get_template("data.md.j2").render(numbers)
     return wording.clean(found.rstrip("\n")) + "\n"
 
 

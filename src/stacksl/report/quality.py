@@ -153,7 +153,12 @@ class Calibration(Fact):
 class LabelledShare(Fact):
     """The share of the rest that the model can label at an accuracy of `wanted`.
 
-    The fields are those of `stacksl.models.own_items.LabelledShare`.
+    Attributes:
+        needed: the fewest measured items that could show it, all of them right.
+        share: of the items, those with a probability of at least `threshold`; None where no
+            threshold can be shown to suffice.
+        threshold: the smallest one that does.
+        n, correct: the measured items above it.
     """
 
     wanted: float
@@ -166,7 +171,14 @@ class LabelledShare(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ClassTotal(Fact):
-    """How many of the run's items a class has: `stacksl.models.own_items.ClassTotal`, named."""
+    """How many of the run's items a class has.
+
+    Attributes:
+        human: items that an annotator gave it.
+        predicted: items without an answer that the model gave it.
+        total, low, high: the corrected number of all items, and its 95 % interval; None where
+            nothing was measured.
+    """
 
     name: str
     human: int
@@ -199,7 +211,7 @@ class OwnItems(Fact):
 class Gain(Fact):
     """What `more` labels are estimated to add to the accuracy, as a share, with a 90 % interval.
 
-    `value` is None where it cannot be told, and `reason` says why.
+    `value` is None where it cannot be estimated, and `reason` says why.
     """
 
     more: int

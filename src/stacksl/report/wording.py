@@ -216,7 +216,7 @@ def asked_note(facts: Facts) -> str:
     if facts.method.gate in BLIND_GATES:
         return "On the items it asked about; this gate picks them without looking at them."
     return (
-        "On the items it asked about, which are the hard ones: this lies below the accuracy on all"
+        "On the items it asked about, which are the hard ones: this is below the accuracy on all"
         " items and is no estimate of it."
     )
 
@@ -281,6 +281,37 @@ def label_set(facts: Facts) -> str:
         f" certified as its best on {count(held.certified)} of {plural(held.checked, 'item')}"
         " checked. These labels do not refute the condition, but on texts nothing promises it."
     )
+
+
+def set_at_refits(facts: Facts) -> str:
+    """What the set says at the last refit, and since when the norm is refuted; may be empty."""
+    held = facts.set_at_refits
+    if held is None:
+        return ""
+    said = (
+        "If every label was drawn from the softmax of θᵀφ, for one θ of any norm, and what was"
+        " asked and answered never depended on answers still out: then with probability"
+        f" {percent(1.0 - held.delta, 0)}, at {plural(len(held.labels), 'refit')} at once, that θ"
+        " has no more loss than each label had under the model fitted before it, and"
+        f" {number(-math.log(held.delta), 2)} nats: at the last {number(held.loss[-1], 4)} over"
+        f" {plural(held.labels[-1], 'label')} (even guessing: {number(held.guessing, 4)})."
+    )
+    if held.refuted is not None:
+        said += (
+            f" From {plural(held.refuted, 'label')} on no θ of norm at most"
+            f" {number(held.norm_bound)} (`norm_bound`) has so little: with that bound the"
+            " condition is refuted."
+        )
+    if held.checked:
+        rest = held.checked - held.tied
+        proved = f", and of the other {count(rest)} nothing is proved."
+        if not rest:
+            proved = f": 0 of {plural(held.checked, 'choice')} certified."
+        said += (
+            f" Some θ of no more loss prefers another class on {count(held.tied)} of"
+            f" {plural(held.checked, 'item')} checked{proved}"
+        )
+    return f"{said} On texts nothing promises the condition."
 
 
 def state_note(facts: Facts) -> str:

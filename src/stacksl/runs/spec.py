@@ -72,10 +72,11 @@ class RunSpec:
     """One run: settings with their origin, items, budget and folder.
 
     `data` and `test_source` name the sources: a path, or `sample`; items made in Python are written
-    into the run's folder and read from there. `budget` and `audit` (the labels that measure the
-    final model) are those at the start of the run, `more` the files added since, and `now` the
-    changed budget, if any. With `pending` the last change is not in the ledger yet, and with
-    `reopen` that change buys one more label of items answered with no class.
+    into the run's folder and read from there. `budget` (but for its price, the present one) and
+    `audit` (the labels that measure the final model) are those at the start of the run, `more` the
+    files added since, and `now` the changed budget, if any. With `pending` the last change is not
+    in the ledger yet, and with `reopen` that change buys one more label of items answered with no
+    class.
     """
 
     folder: RunFolder

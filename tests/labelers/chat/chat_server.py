@@ -99,9 +99,15 @@ def letter_of(body: dict[str, Any], option: str) -> str:
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[options_of(body).index(option)]
 
 
+def wanted_of(body: dict[str, Any]) -> str:
+    """The class whose name is in the text: `text 7 of green`."""
+    asked: str = body["messages"][0]["content"].split("Options:\n")[0]
+    return asked.split(" of ")[-1].split()[0]
+
+
 def right(handler: Handler, body: dict[str, Any], number: int) -> None:
-    """Answer with the class whose name is in the text: `text 7 of green`."""
-    wanted = body["messages"][0]["content"].split(" of ")[1].split()[0]
+    """Answer with the class whose name is in the text."""
+    wanted = wanted_of(body)
     said = letter_of(body, wanted) if "response_format" not in body else wanted
     handler.send(200, completion(said))
 

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import stacksl
 from stacksl.cli.entry import call
 from stacksl.errors import SettingsError
-from stacksl.labelers.chat.prompts import DEFAULT, body_of, completion, order_of, position_of
+from stacksl.labelers.chat.prompts import (
+    DEFAULT,
+    LISTED,
+    body_of,
+    completion,
+    order_of,
+    position_of,
+)
 from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.items.corpus import Role
+from stacksl.runs.session.model_labels import Near, chat_labeler
+from stacksl.runs.session.session import Session
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder
 
 from . import chat_server
-from .chat_server import Handler, letter_of, right, serving
+from .chat_server import Handler, letter_of, right, serving, wanted_of
 
 NAMES = ["green", "red", "blue"]
-MANY = [
-    f"class_of_{word}_{n}" for word in ("card", "cash", "app", "top", "rate") for n in range(30)
-]
+MANY = [f"{word}{n}" for word in ("card", "cash", "app", "top", "rate") for n in range(30)]
 
 
 def data_of(folder: Path, names: list[str] = NAMES, count: int = 24) -> tuple[str, str]:
@@ -65,10 +77,6 @@ def test_nothing_is_sent_without_consent(
 
 
 def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
-    from stacksl.runs.session.model_labels import chat_labeler
-    from stacksl.runs.spec import RunSpec
-    from stacksl.runs.storage.folder import RunFolder
-
     with serving(chat_server.hang) as server:
         words = [*command(tmp_path, server.url, "--allow-send"), "--set", "timeout=0.2"]
         assert call(words) == 0
@@ -85,6 +93,7 @@ def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
     [
         (["--audit", "3"], "answered by people"),
         (["--price", "1"], "paid by the token"),
+        (["--budget", "$5"], "paid by the token"),
         (["--set", "input_price=1"], "go together"),
         (["--set", "input_price=x", "--set", "output_price=1"], "price must be a number"),
         (["--url", "ftp://host"], "the url should be"),
@@ -152,9 +161,9 @@ def plain(handler: Handler, body: dict[str, Any], number: int) -> None:
     if "logprobs" in body or "response_format" in body:
         handler.send(400, b'{"error": "unknown field"}')
         return
-    wanted = body["messages"][0]["content"].split(" of ")[1].split()[0]
+    wanted = wanted_of(body)
     long = len(chat_server.options_of(body)) > 26
-    said = f"It is {wanted.replace('_', ' ').title()}." if long else letter_of(body, wanted)
+    said = f"It is {wanted.title()}." if long else letter_of(body, wanted)
     handler.send(200, chat_server.completion(said))
 
 
@@ -199,6 +208,7 @@ def at(said: str | None, shown: list[str], way: Any, top: dict[str, float] | Non
 @pytest.mark.parametrize(
     ("said", "place"),
     [
+        ("(b)", 1), ("b) red", 1), ("a red", None),
         ("B", 1), ("b", None), (" (C)", 2), ("B.", 1), ("**A**", 0), ("Answer: C", 2),
         ("The answer is B.", 1), ("blue", 2), ("D", None), ("A man walks in", None), ("AB", None),
         ("The answer is a matter of taste", None), ("", None), ("A\nbecause", 0),
@@ -233,3 +243,180 @@ def test_texts_fill_the_template_once() -> None:
     text = body["messages"][0]["content"]
     assert "see {options} and {answer}" in text
     assert "A. a{prompt}" in text
+
+
+def test_a_server_that_ignores_the_schema_is_shown_the_nearest_classes(tmp_path: Path) -> None:
+    def chatty(handler: Handler, body: dict[str, Any], number: int) -> None:
+        wanted = wanted_of(body)
+        ignored = "response_format" in body
+        handler.send(200, chat_server.completion("Sure." if ignored else f"{wanted}, I think."))
+
+    with serving(chatty) as server:
+        words = command(tmp_path, server.url, "--allow-send", names=MANY)
+        assert call([*words, "--set", "concurrency=1"]) == 0
+        first, *others = server.bodies
+    assert len(others) == 6  # the first label is asked for again, as a text
+    assert "response_format" in first
+    for body in others:
+        listed = chat_server.options_of(body)
+        assert "response_format" not in body
+        assert len(listed) == LISTED < len(MANY)
+    for row in stacksl.Run.open(tmp_path / "run").labels().rows:
+        assert row["label"] == MANY[int(row["item"][1:])]
+
+
+def test_a_dear_answer_that_ignores_the_schema_does_not_stop_every_session(tmp_path: Path) -> None:
+    def dear(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number == 1:
+            handler.send(200, chat_server.completion("Sure.", usage=(10_000_000, 5)))
+        else:
+            handler.send(200, chat_server.completion(wanted_of(body)))
+
+    with serving(dear) as server:
+        words = command(tmp_path, server.url, "--allow-send", names=MANY)
+        prices = ("--set", "input_price=100", "--set", "output_price=200", "--yes")
+        assert call([*words, "--set", "concurrency=1", *prices]) == 0
+        run = stacksl.Run.open(tmp_path / "run")
+        assert run.status()["state"] == "waiting"
+        assert len(server.bodies) == 1
+        run.resume()
+    assert run.status()["state"] == "finished"
+    assert [row["said"] for row in run.labels().rows] == ["broken", *["label"] * 5]
+
+
+def test_equal_texts_are_bought_once_where_the_schema_is_ignored(tmp_path: Path) -> None:
+    def chatty(handler: Handler, body: dict[str, Any], number: int) -> None:
+        said = "Sure." if "response_format" in body else wanted_of(body)
+        handler.send(200, chat_server.completion(said))
+
+    with serving(chatty) as server:
+        words = command(tmp_path, server.url, "--allow-send", "--mode", "stream", names=MANY)
+        rows = [{"id": f"q{n}", "text": f"text {n // 3} of {MANY[n // 3]}"} for n in range(6)]
+        Path(words[1]).write_text("\n".join(map(json.dumps, rows)))
+        assert call([*words, "--set", "concurrency=1"]) == 0
+        assert len(server.bodies) == 3  # one with the schema, and one for each text
+
+
+def test_an_added_text_too_long_for_the_price_of_a_label_is_refused(tmp_path: Path) -> None:
+    more = tmp_path / "more.jsonl"
+    with serving(right) as server:
+        prices = ("--set", "input_price=100", "--set", "output_price=200", "--yes")
+        assert call([*command(tmp_path, server.url, "--allow-send"), *prices]) == 0
+        run = stacksl.Run.open(tmp_path / "run")
+        more.write_text(json.dumps({"id": "long", "text": "word " * 2000 + "of red"}))
+        with pytest.raises(SettingsError, match="above the .* that a label of this run may"):
+            run.change(items=more, budget="12")
+        assert run.status()["state"] == "finished"
+        more.write_text(json.dumps({"id": "short", "text": "word of red"}))
+        run.change(items=more, budget="12")
+    assert run.status()["state"] == "finished"
+
+
+def examples_of(body: dict[str, Any]) -> list[list[str]]:
+    """Prompt and answer of the examples in a request by the default template."""
+    parts = body["messages"][0]["content"].split("\n\n")[1:]
+    return [part.split("\nAnswer: ") for part in parts if "\nAnswer: " in part]
+
+
+def test_examples_are_labels_that_train(tmp_path: Path) -> None:
+    owned = tmp_path / "owned.csv"
+    owned.write_text("text,label\nan owned text of red,red\nanother owned one of blue,blue\n")
+    more = ("--set", "shots=3", "--owned", str(owned), "--mode", "stream")
+    with serving(right) as server:
+        words = command(tmp_path, server.url, *more)
+        assert call([*words, "--allow-send", "--budget", "8"]) == 0
+        bodies = server.bodies
+    rows = stacksl.Run.open(tmp_path / "run").labels().rows
+    rows = [row for row in rows if row["item"].startswith("q")]
+    bought = [f"text {row['item'][1:]} of {row['label']}" for row in rows]
+    assert len(bodies) == len(bought) == 8
+    known = {"an owned text of red", "another owned one of blue"}
+    for body, text in zip(bodies, bought, strict=True):
+        shown = examples_of(body)
+        assert len(shown) == min(3, len(known))
+        for prompt, answer in shown:
+            assert prompt in known  # owned, or bought before
+            said = prompt.split(" of ")[1]
+            assert answer == f"{letter_of(body, said)}. {said}"
+        known.add(text)
+
+
+def test_examples_are_never_of_the_audit(tmp_path: Path) -> None:
+    texts = [f"text {n // 2} of {NAMES[n // 2 % 3]}" for n in range(60)]  # each one twice
+    given: Any = {"classes": NAMES, "budget": 40, "audit": 16, "mode": "pool"}
+    answers = [NAMES[n // 2 % 3] for n in range(60)]
+    run = stacksl.run(texts, answers, out=tmp_path / "run", **given)
+    with Session.open(RunSpec.open(RunFolder(run.path))) as session:
+        corpus = session.examples.corpus
+        audit = {corpus.ids[row] for row in np.flatnonzero(corpus.roles == Role.AUDIT)}
+        near = Near(session.examples, 40, lambda: None)
+        shown = {shot.item for name in corpus.ids for shot in near.shots(name)}
+        trained = {corpus.ids[row] for row, _, _ in session.examples.bought}
+        h = np.asarray(session.examples.block.h)
+        for row, name in enumerate(corpus.ids):
+            alike = [float(h[corpus.row[shot.item]] @ h[row]) for shot in near.shots(name)]
+            assert alike == sorted(alike)  # the nearest is next to the question
+            assert name not in {shot.item for shot in near.shots(name)}
+    assert len(audit) == 16
+    assert len(shown) == 24
+    assert shown == trained
+    assert not shown & audit
+
+
+def test_a_forgotten_example_leaves_all_requests(tmp_path: Path) -> None:
+    more = ("--allow-send", "--set", "shots=9", "--mode", "stream")
+    with serving(right) as server:
+        assert call(command(tmp_path, server.url, *more)) == 0
+    run = tmp_path / "run"
+    before = [json.loads(line) for line in (run / "calls.jsonl").read_text().splitlines()]
+    item = before[0]["item"]
+    assert [item in row["shots"] for row in before if "request" in row] == [False, *[True] * 5]
+    forget(run, item)
+    after = [json.loads(line) for line in (run / "calls.jsonl").read_text().splitlines()]
+    assert f"text {item[1:]} of " not in json.dumps(after)
+    assert f'"{item}"' not in json.dumps(after)
+    for name in ("most", "cost"):
+        assert [row.get(name) for row in after] == [row.get(name) for row in before[2:]]
+    assert call(["ledger", "verify", str(run)]) == 0
+
+
+def test_examples_are_shown_and_consented_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = command(tmp_path, "http://127.0.0.1:9/v1", "--set", "shots=2")
+    assert call([*words, "--dry-run", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)["request"]["body"]
+    assert examples_of(body) == [
+        ["text 1 of red", "(its label)"],
+        ["text 2 of blue", "(its label)"],
+    ]
+    assert call(words) == 2
+    assert "prompts, options and labelled examples to" in capsys.readouterr().err
+    file = tmp_path / "label.txt"
+    file.write_text("{prompt}{options}")
+    assert call([*words, "--set", f"label_template={file}"]) == 2
+    assert "{examples}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("said", ["y\n", "n\n"])
+def test_consent_is_asked_once_at_a_terminal(
+    said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stacksl.cli.verbs.run.is_interactive", lambda: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(said))
+    with serving(chat_server.hang) as server:
+        code = call([*command(tmp_path, server.url), "--set", "timeout=0.2"])
+        err = capsys.readouterr().err
+        for part in ("prompts and options", "'m'", server.url, "6 of 24", "Send them?"):
+            assert part in err
+        if said == "n\n":
+            assert code == 130
+            assert not server.bodies
+            assert not (tmp_path / "run").exists()
+            return
+        assert code == 0
+        assert len(server.bodies) > 0
+        server.behave = right
+        assert call(["resume", str(tmp_path / "run"), "-q"]) == 0  # no second question
+        assert "Send" not in capsys.readouterr().err
+    assert stacksl.Run.open(tmp_path / "run").status()["state"] == "finished"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -19,7 +23,17 @@ from stacksl.errors import LabelerError, SettingsError
 from stacksl.labelers.chat import labeler as chat
 from stacksl.ledger.ledger import Ledger
 
-from .chat_server import Behaviour, Handler, Server, completion, hang, letter_of, right, serving
+from .chat_server import (
+    Behaviour,
+    Handler,
+    Server,
+    completion,
+    hang,
+    letter_of,
+    right,
+    serving,
+    wanted_of,
+)
 
 NAMES = ["green", "red", "blue"]
 PRICED = {"input_price": "100", "output_price": "200"}
@@ -215,9 +229,24 @@ def test_what_names_no_option_is_charged_and_not_learnt(said: str | None, tmp_pa
     assert expect_books(run) == {"label": 5, "broken": 1}
 
 
+def test_answers_that_name_no_option_stop_the_buying(tmp_path: Path) -> None:
+    with serving(
+        lambda h, b, n: h.send(200, completion("Well.")) if n != 2 else right(h, b, n)
+    ) as s:
+        run = begin(s, tmp_path / "run", concurrency=1, budget=12)
+        assert run.status()["state"] == "waiting"
+        assert "named no option" in run.status()["sheets"][0]["why"]
+        found = expect_books(run)
+        assert (found["label"], found["broken"], len(s.bodies)) == (1, 1 + chat.UNNAMED, 7)
+        s.behave = right
+        run.resume()
+    assert run.status()["state"] == "finished"
+    assert expect_books(run) == {"label": 6, "broken": 6}
+
+
 def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
     def dear(handler: Handler, body: dict[str, Any], number: int) -> None:
-        wanted = body["messages"][0]["content"].split(" of ")[1].split()[0]
+        wanted = wanted_of(body)
         handler.send(200, completion(letter_of(body, wanted), usage=(10_000_000, 5)))
 
     with serving(once(dear, 3)) as server:
@@ -227,8 +256,11 @@ def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
         assert "cost more than was reserved" in found["sheets"][0]["why"]
         (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
         with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
-            over = 10_000_000 * 100 + 5 * 200 - ledger.price
-        assert str(over).rstrip("0") in named.replace(".", "")
+            most = ledger.price
+        sent = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+        cost, reserved = 10_000_000 * 100 + 5 * 200, sent[4]["most"]
+        for over in (cost - reserved, cost - most):
+            assert f"${over / 1e6:.6f}".rstrip("0") in named
         assert len(server.bodies) == 3
         assert expect_books(run)["label"] == 3  # the answer is kept
         run.resume()
@@ -239,7 +271,7 @@ def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
 @pytest.mark.parametrize("usage", [None, (-1, 3), (True, 1), ("7", 1)])
 def test_a_server_that_counts_no_tokens_is_charged_in_full(usage: Any, tmp_path: Path) -> None:
     def silent(handler: Handler, body: dict[str, Any], number: int) -> None:
-        wanted = body["messages"][0]["content"].split(" of ")[1].split()[0]
+        wanted = wanted_of(body)
         handler.send(200, completion(letter_of(body, wanted), usage=usage))
 
     with serving(silent) as server:
@@ -360,3 +392,144 @@ def test_equal_questions_are_bought_once(tmp_path: Path) -> None:
         )  # fmt: skip
     assert len(server.bodies) == 2
     assert expect_books(run) == {"label": 12}
+
+
+@pytest.mark.parametrize("mode", ["stream", "pool"])
+def test_a_budget_in_dollars_is_exact(mode: str, tmp_path: Path) -> None:
+    rates = {"input_price": "0.15", "output_price": "0.6"}
+    with serving(right) as server:
+        run = begin(server, tmp_path / "run", **rates, budget="$0.001", mode=mode)
+        assert run.status()["state"] == "finished"
+        found = expect_books(run)
+        with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+            assert ledger.money == 1000  # micro-units
+            assert found == {"label": 1000 // ledger.price}
+            cost = -(-(100 * 15 + 60) // 100)  # 15.6, rounded up
+            assert ledger.spent_money == found["label"] * cost
+        assert len(server.bodies) == found["label"] > 1
+
+
+def test_each_call_is_charged_at_what_it_used(tmp_path: Path) -> None:
+    """A server counts more tokens from call to call, up to the reservation of a call."""
+
+    def dearer(handler: Handler, body: dict[str, Any], number: int) -> None:
+        said = letter_of(body, wanted_of(body))
+        handler.send(200, completion(said, usage=(50 * number, number)))
+
+    with serving(dearer) as server:
+        run = begin(server, tmp_path / "run", concurrency=1)
+    assert run.status()["state"] == "finished"
+    assert expect_books(run) == {"label": 6}
+    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+        assert ledger.spent_money == sum(100 * 50 * n + 200 * n for n in range(1, 7))
+
+
+def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path: Path) -> None:
+    def dear(handler: Handler, body: dict[str, Any], number: int) -> None:
+        said = letter_of(body, wanted_of(body))
+        handler.send(200, completion(said, usage=(450 if number == 2 else 100, 1)))
+
+    with serving(dear) as server:
+        run = begin(server, tmp_path / "run", concurrency=1)
+        found = run.status()
+        assert found["state"] == "waiting"
+        (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
+        assert "beyond the ledger" not in named
+        with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+            prices = sorted(
+                int(str(r["price"])) for r in ledger.export() if r["state"] == "answered"
+            )
+        assert prices == [100 * 100 + 200, 450 * 100 + 200]  # all of it
+        assert len(server.bodies) == 2
+        run.resume()
+    assert expect_books(run) == {"label": 6}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_books_are_exact_in_a_storm(seed: int, tmp_path: Path) -> None:
+    """Four calls at a time, each of them answered well or badly; resumed to the end."""
+    draw = random.Random(seed)
+    refused = (status(429), status(429, Retry_After="0"), status(503), status(401))
+    wrong = tuple(
+        lambda handler, body, number, said=said: handler.send(200, completion(said))
+        for said in ("Z", None, "I cannot help with that.")
+    )
+    unpriced: Behaviour = lambda handler, body, number: handler.send(  # noqa: E731
+        200, completion(letter_of(body, wanted_of(body)), usage=None)
+    )
+    choices = [*LOST, *refused, *wrong, unpriced, *[right] * 12]
+    chosen = [draw.choice(choices) for _ in range(500)]
+
+    with serving(lambda h, b, n: chosen[n](h, b, n)) as server:
+        run = begin(server, tmp_path / "run", concurrency=4, budget=12)
+        for _ in range(40):
+            found = expect_books(run)
+            if run.status()["state"] == "finished":
+                break
+            run.resume()
+    assert run.status()["state"] == "finished"
+    assert set(found) <= {"label", "broken"}
+    assert sum(found.values()) == 12
+    rows = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+    sent = [row for row in rows if "request" in row]
+    assert len(sent) == len(server.bodies)
+    bought = {row["item"] for row in rows if "request" not in row and "why" not in row}
+    calls = Counter(row["item"] for row in rows if "request" not in row and "why" not in row)
+    assert all(calls[item] == 1 for item in bought)  # no answer was bought twice
+
+
+KILLED = """
+import sys, stacksl
+stacksl.run(
+    [f"text {n} of {['green', 'red', 'blue'][n % 3]} and w{n % 5}" for n in range(24)],
+    classes=["green", "red", "blue"], labeler="openai:m", url=sys.argv[1], out=sys.argv[2],
+    budget=6, allow_send=True, input_price="100", output_price="200", concurrency=1, mode="stream",
+)
+"""
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before-answer", "after-answer"])
+def test_killed_between_request_and_entry(answered: bool, tmp_path: Path) -> None:
+    """`kill -9` while a request is under way, and when its answer was received, not entered."""
+    pid: list[int] = []
+    calls = tmp_path / "run" / "calls.jsonl"
+
+    def kill(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number == 3 and not answered:
+            os.kill(pid[0], signal.SIGKILL)
+            handler.send(200, completion("A"))  # to nobody
+        else:
+            right(handler, body, number)
+
+    with serving(kill) as server:
+        words = [sys.executable, "-c", KILLED, server.url, str(tmp_path / "run")]
+        if answered:  # it stops at the line after the third answer was recorded
+            words[2] = KILLED.replace("import sys, stacksl", AFTER_THE_THIRD)
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            pid.append(process.pid)
+            _, err = process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL, err
+        lines = [json.loads(line) for line in calls.read_text().splitlines()]
+        assert len(lines) == (6 if answered else 5)
+        run = stacksl.Run.open(tmp_path / "run").resume()
+    assert run.status()["state"] == "finished"
+    assert expect_books(run) == {"label": 6}
+    assert len(server.bodies) == (6 if answered else 7)
+    spent = 6 * (100 * 100 + 200) + (0 if answered else lines[-1]["most"])
+    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+        assert ledger.spent_money == spent
+
+
+AFTER_THE_THIRD = """
+import os, signal, sys, stacksl
+from stacksl.labelers.chat.calls import Calls
+
+ended = Calls.ended
+
+def killed(self, call, *rest):
+    ended(self, call, *rest)
+    if call == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Calls.ended = killed
+"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,20 +95,14 @@ def change(
     }
     offered = opened.change(**wanted, dry_run=True)
     if dry_run:
-        shown = replace(offered, measured=0)  # what an audit's answers say is shown at the end
-        print(
-            as_json({"run": run, **_facts(shown, reopen)})
-            if json
-            else _described(shown, wanted, run)
-        )
+        facts = as_json({"run": run, **_facts(offered, reopen)})
+        print(facts if json else _described(offered, wanted, run))
         return
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
     _agree(offered, reopen, yes)
     with live(quiet=quiet) as show:
         found = opened.change(**wanted, agreed=offered, later=later, progress=show)
-    if opened.status()["state"] != "finished":
-        found = replace(found, measured=0)
     if json:
         print(as_json({**opened.status(), **_facts(found, reopen)}))
         return
@@ -141,7 +134,8 @@ def _agree(offered: Outcome, reopen: bool, yes: bool) -> None:
     """
     bought = []
     if offered.cost:
-        labels = f"{count(offered.more)} more labels, {count(offered.labels)} in all"
+        more = f"{count(offered.more)} more labels, {count(offered.labels)}"
+        labels = f"{more if offered.more else plural(offered.labels, 'label')} in all"
         bought.append(f"{labels}, for {dollars(offered.cost)} more at most")
     if reopen and offered.again:
         bought.append(f"{_again(offered)} at most, within the budget")

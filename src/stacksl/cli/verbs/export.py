@@ -29,8 +29,20 @@ Labels = Annotated[
         "--labels",
         metavar="FILE",
         help="Write the bought answers with text, label, labeler, time and price: .csv, .xlsx,"
-        " .jsonl or .parquet.",
+        " .jsonl or .parquet; .json for Label Studio; a name without an end for a folder that the"
+        " library datasets loads, with a data card.",
     ),
+]
+Pairs = Annotated[
+    Path | None,
+    typer.Option(
+        "--pairs",
+        metavar="FILE",
+        help="Write bought choices between options as pairs for DPO: .jsonl or .parquet.",
+    ),
+]
+Names = Annotated[
+    bool, typer.Option("--names", help="Name the annotators, who are numbered otherwise.")
 ]
 TaskOut = Annotated[
     tuple[str, Path] | None,
@@ -50,47 +62,45 @@ def export(
     merge: Merge = None,
     task: TaskOut = None,
     labels: Labels = None,
+    pairs: Pairs = None,
+    names: Names = False,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """Bought labels, and an adapted language model, in forms that need nothing of stacksl.
 
     --labels writes what people answered; answers that measure the model follow once the run has
-    finished. --merge adds the adapter into its base: one folder that transformers loads, with
-    tokenizer and card, and no path of this machine in it. --task writes items as a task of lm-eval,
-    which gives the same predictions; its folder may be moved, and lm-eval be started anywhere.
+    finished, and --pairs has none of them. --merge adds the adapter into its base: one folder that
+    transformers loads, with tokenizer and card, and no path of this machine in it. --task writes
+    items as a task of lm-eval, which gives the same predictions; its folder may be moved, and
+    lm-eval be started anywhere.
     """
     from stacksl.api import Run
+    from stacksl.api.exporting import write_labels, write_pairs
     from stacksl.lm.export.folder import expect_empty, read_about
     from stacksl.lm.export.folder import merge as merge_into
 
-    if merge is None and task is None and labels is None:
+    if merge is None and task is None and labels is None and pairs is None:
         raise SettingsError(
             "expected something to write, got nothing: give --labels FILE for the bought labels,"
-            " --merge OUT for one model, or --task FILE OUT for a task of lm-eval"
+            " --pairs FILE for pairs of DPO, --merge OUT for one model, or --task FILE OUT for a"
+            " task of lm-eval"
         )
     opened = Run.open(run)
-    result: dict[str, Any] = {"run": run, "labels": None, "left_out": 0}
+    result: dict[str, Any] = {"run": run, "labels": None, "left_out": 0, "pairs": None}
     result |= {"merged": None, "task": None, "command": None}
     about = None if merge is None and task is None else read_about(opened.folder.model)
     if merge is not None:
         expect_empty(merge)
     if labels is not None:
-        result |= _labels(opened, labels)
+        result |= {"labels": labels, "left_out": write_labels(opened, labels, names=names)}
+    if pairs is not None:
+        result["pairs"] = {"file": pairs, "count": write_pairs(opened, pairs, names=names)}
     if task is not None and about is not None:  # before the long work: a wrong file is found early
         result |= _task(opened, about, task, options.reading(context), merge)
     if merge is not None:
         result["merged"] = merge_into(opened.folder.model, merge)
     print(as_json(result) if json else _shown(result))
-
-
-def _labels(opened: Run, path: Path) -> dict[str, Any]:
-    """The keys `labels` and `left_out`: the file, and the answers that are not in it yet."""
-    from stacksl.data import write_table
-
-    table = opened.labels()
-    write_table(path, table.columns, table.rows)
-    return {"labels": path, "left_out": table.left_out}
 
 
 def _task(
@@ -147,11 +157,12 @@ def _left_out(task: Task, rejected: int) -> list[str]:
 
 
 def _shown(result: dict[str, Any]) -> str:
-    task = result["task"] or {}
-    sealed = f"{plural(result['left_out'], 'answer')} of the audit, until the run has finished"
+    task, pairs = result["task"] or {}, result["pairs"]
+    sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
     rows = [
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),
+        ("Pairs", pairs and f"{pairs['file']}, {count(pairs['count'])}"),
         ("Merged model", result["merged"]),
         ("Task", task.get("folder")),
         ("Names", ", ".join(task["names"]) if task else None),

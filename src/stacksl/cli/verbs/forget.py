@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,9 +47,12 @@ def forget(
     verifies, and `ledger replay` names the rounds it can no longer rebuild. After an interrupted
     call every other command refuses the run until `stacksl forget RUN` has finished it.
     """
-    from stacksl.runs.changes.forgetting import forget as erase
+    from stacksl.api.handover import carried_out
+    from stacksl.runs.changes.forgetting import forget_in
+    from stacksl.runs.storage.folder import RunFolder
 
-    result = erase(run, id, data=data)
+    folder = RunFolder.open(run, forgetting=True)
+    result = carried_out(forget_in, folder, id, data=data and str(Path(data).absolute()))
     print(as_json({"run": run, **asdict(result)}) if json else _shown(result))
 
 

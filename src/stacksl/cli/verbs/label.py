@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +15,11 @@ from stacksl.cli import options
 from stacksl.cli.live import Stopped
 from stacksl.cli.printing import as_json, facts
 from stacksl.cli.verbs.run import run_facts, shown_run
+from stacksl.errors import SettingsError
 
 PORT = 8417
+GUIDELINES = "guidelines.txt"  # in the run's folder
+LONGEST = 100_000  # characters of them
 
 
 def label(
@@ -32,6 +37,20 @@ def label(
     open_: Annotated[
         bool, typer.Option("--open", help="Open the first annotator's link in the browser.")
     ] = False,
+    idle: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Without an answer for so long somebody's rows go to others: 90s, 30m, 2h, 0 for"
+            " never.",
+        ),
+    ] = "30m",
+    guidelines: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A text shown beside each question; the run keeps a copy."
+        ),
+    ] = None,
     wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     debug: options.Debug = False,
@@ -39,8 +58,8 @@ def label(
     """Show the questions of a run to its annotators on a page, and play the run meanwhile.
 
     Prints a link for each annotator, which works once and opens a session of 12 hours. Answers
-    are entered as those of sheets are, and pages and sheets may take turns. Ends when the run has
-    finished; Ctrl-C stops the page before, and the same command continues.
+    are entered as those of sheets are; `answer`, `people` and `change` may be used meanwhile. Ends
+    when the run has finished; Ctrl-C stops the page before, and the same command continues.
     """
     from stacksl.api import Run
     from stacksl.label.serve import LOOPBACK, is_address, serve
@@ -58,13 +77,37 @@ def label(
         if open_:
             _open(opened.path, next(iter(links.values())))
 
-    try:
-        serve(opened.folder, ready, host=host, port=port)
-    except KeyboardInterrupt:
-        raise Stopped(
-            f"the page is closed, and answers are kept: `stacksl label {run}` continues"
-        ) from None
+    limit, text = _seconds(idle), _guidelines(opened.path, guidelines)
+    with suppress(KeyboardInterrupt):  # which the server may have used up
+        serve(opened.folder, ready, host=host, port=port, idle=limit, guidelines=text)
+    if opened.status()["state"] != "finished":
+        raise Stopped(f"the page is closed, and answers are kept: `stacksl label {run}` continues")
     print(as_json(run_facts(opened)) if json else shown_run(opened))
+
+
+def _seconds(time: str) -> float:
+    """A time limit in seconds."""
+    found = re.fullmatch(r"(\d{1,6})([smh]?)", time.strip())
+    if found is None or (not found[2] and int(found[1])):
+        raise SettingsError(f"--idle must be a time such as 90s, 30m, 2h or 0, got '{time[:20]}'")
+    return float(found[1]) * {"": 0, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def _guidelines(folder: Path, given: Path | None) -> str:
+    """The text shown beside each question, which the run keeps for the next call."""
+    from stacksl.files.atomic import write_atomic
+
+    kept = folder / GUIDELINES
+    if given is None:
+        return kept.read_text(encoding="utf-8") if kept.is_file() else ""
+    try:
+        text = given.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise SettingsError(f"--guidelines must be a text file in UTF-8, got {given}") from None
+    if len(text) > LONGEST:
+        raise SettingsError(f"--guidelines may have {LONGEST:,} characters, got {len(text):,}")
+    write_atomic(kept, text)
+    return text
 
 
 def _open(folder: Path, link: str) -> None:

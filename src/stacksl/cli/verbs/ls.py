@@ -79,8 +79,10 @@ def _labels(result: Mapping[str, Any]) -> str:
     measuring = result["spent"] - result["asked"]
     bought = f"{count(result['spent'])} of {count(result['budget'])}"
     parts = [f"{bought} bought"]
-    if result["asked"] > result["answered"]:
-        parts = [f"{bought} asked or promised", f"{count(result['answered'])} learnt"]
+    if result["state"] != "finished":
+        parts = [f"{bought} asked or promised", f"{count(result['answered'])} answered"]
+    elif result["asked"] > result["answered"]:
+        parts.append(f"{count(result['answered'])} learnt")
     if measuring:
         parts.append(f"{count(measuring)} to measure the model")
     return ", ".join([*parts, f"{count(result['left'])} left"])
@@ -113,7 +115,7 @@ def ls(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """The runs there are, or the names that a setting knows."""
+    """The runs there are, or the names that a setting takes."""
     if kind == "runs":
         _list_runs(folder, json)
         return
@@ -193,8 +195,9 @@ def _presets() -> dict[str, str]:
 def _labelers() -> dict[str, str]:
     people = "`file`: people, in sheets that any spreadsheet opens; `stacksl answer` takes them"
     model = "`openai:MODEL`: a model on a server with the protocol of OpenAI, at --url"
+    local = "`hf:NAME_OR_DIR`: a causal language model in this process, by its log-likelihoods"
     first = _first_lines("stacksl.labelers.registry", "LABELERS")
-    return {"file": people, "openai": model, **first}
+    return {"file": people, "openai": model, "hf": local, **first}
 
 
 def _objectives() -> dict[str, str]:

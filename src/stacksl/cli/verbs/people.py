@@ -172,13 +172,24 @@ def _left_out(run: Run) -> list[str]:
     price = "" if cost is None else f" for {dollars(cost)} at most"
     return [
         f"left out, without another answer: {plural(items, 'item')}; to buy them anew{price}:"
-        f" stacksl people {word(run.path)} --buy-anew"
+        f" stacksl people {word(run.path)} --buy-anew{_raised(run, items)}"
     ]
+
+
+def _raised(run: Run, items: int) -> str:
+    """The change that comes first where the budget does not pay so many labels."""
+    status = run.status()
+    if items <= status["left"]:
+        return ""
+    budget = status["budget"] + items - status["left"]
+    return f", after stacksl change {word(run.path)} --budget {budget} --later"
 
 
 def _consent(run: Run, yes: bool) -> None:
     """Print what is bought anew at which cost and, on a terminal, ask for consent."""
     items, cost = run.left_out()
+    if _raised(run, items):
+        return  # it will be refused
     price = "" if cost is None else f" for {dollars(cost)} at most"
     print(f"{plural(items, 'more label')}{price}, within the budget", file=sys.stderr)
     if not yes and is_interactive():

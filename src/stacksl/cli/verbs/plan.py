@@ -53,16 +53,13 @@ def _shown(found: dict[str, Any]) -> str:
         ("Accuracy now", now and f"{share(now['accuracy'])} ({_between(now)})"),
         ("Random sample", sample and _of_sample(sample)),
         ("Rests on", found["rests_on"] or None),
-        ("Not told", found["reason"] or None),
+        ("Not estimated", found["reason"] or None),
     ]
     return "\n\n".join(each for each in (*lines, facts(about)) if each)
 
 
 def _of_sample(sample: dict[str, Any]) -> str:
-    return (
-        f"{sample['correct']} of {sample['n']} right; accuracy {_between(sample)}, at whatever time"
-        " you look"
-    )
+    return f"{sample['correct']} of {sample['n']} right; accuracy {_between(sample)}, at every look"
 
 
 def _between(row: dict[str, Any]) -> str:

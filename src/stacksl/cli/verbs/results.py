@@ -146,7 +146,7 @@ def _predict(
     _put_out(table, out, kind, {"run": opened.path, "rejected": _rejected(dataset)}, json)
 
 
-def _put_out(table: Labelled, out: str, kind: str, told: dict[str, Any], json: bool) -> None:
+def _put_out(table: Labelled, out: str, kind: str, about: dict[str, Any], json: bool) -> None:
     """Write a table to stdout (`-`), where it is of the kind `kind`, or to a file."""
     from stacksl.data import TABLES, write_table
 
@@ -157,7 +157,7 @@ def _put_out(table: Labelled, out: str, kind: str, told: dict[str, Any], json: b
         return
     write_table(out, table.columns, table.rows)
     n = len(table.rows)
-    result = {**told, "file": out, "n": n, "columns": table.columns}
+    result = {**about, "file": out, "n": n, "columns": table.columns}
     print(as_json(result) if json else f"{plural(n, 'row')} with labels in {out}")
 
 

@@ -65,7 +65,7 @@ def run(
         print(_expected(plan), file=sys.stderr)
     if plan.money is not None:
         _agree(plan, yes)
-    plan = plan.claimed()
+    plan = _with_consent(plan).claimed()
     try:
         with live(quiet=quiet) as show:
             done = plan.start(show)
@@ -154,9 +154,9 @@ def _config(path: Path | None) -> dict[str, Any]:
 def _expected(plan: Plan) -> str:
     """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
-    from stacksl.runs.session.model_labels import NO_AUDIT, asks_model
+    from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
 
-    if asks_model(plan.settings):
+    if asks_model(plan.settings) or asks_local(plan.settings):
         return NO_AUDIT
     return expected_width(plan.spec.audit, plan.labels)
 
@@ -171,6 +171,24 @@ def _agree(plan: Plan, yes: bool) -> None:
     print(bought, file=sys.stderr)
     if not yes and is_interactive():
         typer.confirm("Buy them?", abort=True, err=True)
+
+
+def _with_consent(plan: Plan) -> Plan:
+    """Ask, on a terminal, whether texts may be sent to a model, where nobody has allowed it.
+
+    Raises:
+        typer.Abort: if the answer is no.
+    """
+    from dataclasses import replace
+
+    from stacksl.runs.session.model_labels import asks_model, consent_needed, with_consent
+
+    if not asks_model(plan.settings) or not is_interactive():
+        return plan
+    if (asked := consent_needed(plan.spec)) is None:
+        return plan
+    typer.confirm(f"This run sends {asked}. Send them?", abort=True, err=True)
+    return replace(plan, spec=with_consent(plan.spec))
 
 
 def is_interactive() -> bool:
@@ -208,7 +226,7 @@ def _request(plan: Plan) -> dict[str, Any] | None:
 
     if not asks_model(plan.settings):
         return None
-    return example_request(plan.settings, plan.dataset.items[0])
+    return example_request(plan.settings, plan.dataset.items)
 
 
 def _shown_plan(plan: Plan) -> str:

@@ -99,7 +99,7 @@ def _bytes(number: int) -> str:
 
 
 def _time(seconds: float | None, what: str) -> str | None:
-    """A length of time to two digits, as the calibration knows it no better.
+    """A length of time to two digits, as the calibration is no more precise.
 
     >>> _time(5400.0, "all of it")
     'about 1.5 hours (all of it)'

@@ -268,7 +268,8 @@ GATES: dict[str, type[Any]] = {
 }
 
 BASELINES = frozenset({"lucb", "dgs", "width", "avoided", "entropy"})
-"""Gates that others dominated in every measurement: baselines, not choices of a user."""
+"""Baselines, not choices of a user: at its defaults none has clearly less regret than `information`
+in any cell of the study `gates`."""
 
 COMPILED = frozenset(GATES.values())
 """The gates that compiled engines know, by their code: ours, and none that is added to `GATES`

@@ -1,6 +1,6 @@
 """Abstention: a threshold on the largest probability, below which no candidate is given.
 
-The probabilities of a final model are over the candidates it knows and add up to 1 for every item.
+The probabilities of a final model are over its candidates and add up to 1 for every item.
 For an item that belongs to none of them they tend to be spread, so that the largest is small. The
 threshold is fitted on bought answers of none of these, which train nothing else.
 """

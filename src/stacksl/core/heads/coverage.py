@@ -5,9 +5,9 @@ itself by 1. With doubt u, 0 to 1, and bought items B the gain of s is
 
     u(s) · Σ_x u(x)³ · max(0, k(s, x) − max_{b ∈ B ∪ batch} k(b, x)),
 
-and a batch is chosen greedily. While a model knows little, u is large everywhere, and the batch
+and a batch is chosen greedily. While a model has few labels, u is large everywhere, and the batch
 covers the dense regions. Later only items near a class boundary are in doubt, and it is close to
-one of the smallest margins. So one rule serves every budget, and a region that the model knows
+one of the smallest margins. So one rule serves every budget, and a region that the model has learnt
 well takes no label, however dense it is.
 
 Source: Bae, Oliveira and Sutherland, Uncertainty herding, one active learning method for all label

@@ -156,7 +156,12 @@ def _similarity(weights: Any) -> Any:
 
 
 def spread(
-    graph: Graph, rows: Rows, labels: Rows, classes: int, wanted: Rows | None = None
+    graph: Graph,
+    rows: Rows,
+    labels: Rows,
+    classes: int,
+    wanted: Rows | None = None,
+    weak: Floats | None = None,
 ) -> Floats:
     """The spread labels of the items: (m, K) float32, rows that add to 1 or are 0.
 
@@ -165,12 +170,16 @@ def spread(
         rows: items with a label, (n,), seeds of weight 1; `labels` are their classes.
         classes: K.
         wanted: the m items to return; all if None.
+        weak: seeds of all items, (items, K) ≥ 0; those of items with a label are not read.
     """
     chosen = np.arange(graph.items) if wanted is None else wanted
     found = np.zeros((len(chosen), classes), dtype=np.float32)
     for start in range(0, classes, _COLUMNS):
         stop = min(start + _COLUMNS, classes)
         seeds = np.zeros((graph.items + graph.names, stop - start), dtype=np.float32)
+        if weak is not None:
+            seeds[: graph.items] = weak[:, start:stop]
+            seeds[rows] = 0.0
         mine = (labels >= start) & (labels < stop)
         seeds[rows[mine], labels[mine] - start] = 1.0
         named = np.arange(start, min(stop, graph.names))

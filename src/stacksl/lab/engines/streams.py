@@ -105,20 +105,21 @@ def run_stream(
         drift=drift,
     )
     terms.check(stream)
-    compiled = type(gate) in COMPILED and (classes is None or scorer == "ridge")
-    if engine == "fused" and not compiled:
-        heads = "" if classes is None else " on class heads"
-        raise SettingsError(
-            f"the engine 'fused' does not play the scorer '{scorer}'{heads} with the gate"
-            f" '{gate.name}': take engine 'auto' or 'loop'"
-        )
+    play = _engine(engine, terms, heads=classes is not None)
     with _blas().limit(limits=1, user_api="blas"):
-        return _engine(compiled and engine != "loop")(stream, terms)
+        return play(stream, terms)
 
 
-def _engine(compiled: bool) -> Callable[[Stream, Terms], StreamResult]:
+def _engine(name: Engine, terms: Terms, heads: bool) -> Callable[[Stream, Terms], StreamResult]:
     """What plays a stream; the compiled loops are loaded here, at their first use."""
-    if compiled:
+    compiled = type(terms.gate) in COMPILED and (not heads or terms.scorer == "ridge")
+    if name == "fused" and not compiled:
+        raise SettingsError(
+            f"the engine 'fused' does not play the scorer '{terms.scorer}'"
+            f"{' on class heads' if heads else ''} with the gate '{terms.gate.name}': take engine"
+            " 'auto' or 'loop'"
+        )
+    if compiled and name != "loop":
         from stacksl.lab.engines.driver import play as compiled_play
 
         return compiled_play

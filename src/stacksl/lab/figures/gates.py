@@ -181,15 +181,17 @@ def _summary(rows: Sequence[Row]) -> Figure:
                 f"{said}, 95 % interval": [row for row in mine if row.metric == f"{start}{kind}"]
                 for kind, said in kinds.items()
             }
-            dots(ax, series, names, lambda row: row.row, _interval, named=ax is axes[0, 0])
+            dots(
+                ax,
+                series,
+                names,
+                lambda row: row.row,
+                lambda row: row.settings["interval"],
+                named=ax is axes[0, 0],
+            )
             log_ratio(ax)
             ax.set_title(title)
             ax.set_xlabel("ratio to the best gate of a cell")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncol=2)
     return figure
-
-
-def _interval(row: Row) -> tuple[float, float]:
-    low, high = row.settings["interval"]
-    return low, high

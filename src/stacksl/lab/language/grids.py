@@ -10,7 +10,7 @@ from stacksl.lab.language.asking import accuracies, measured
 from stacksl.lab.language.cells import Result, Setting
 from stacksl.lab.language.methods import BASELINES, LATE, MLE, gated, llf, objective, stacksl
 from stacksl.lab.language.paper import BUDGETS, KL_WEIGHTS, NEGATIVES, NUMBERS, STREAM
-from stacksl.lab.language.studies import SEEDS, LanguageBench, LanguageStudy
+from stacksl.lab.language.studies import LanguageBench, LanguageStudy
 from stacksl.lab.language.tasks import Setup
 
 LETTER = {"protocol": "letter"}
@@ -119,7 +119,6 @@ LABEL_EFFICIENCY = LanguageStudy(
     claim="LLF-StackSL keeps about 94 % of the accuracy of all labels with 10 % of them",
     cost="23 runs a seed, 6 of them to choose kl_weight and k",
     metrics=("accuracy", "macro_f1", "used_fraction", "percent_of_full", "gain", "gain_kept"),
-    seeds=SEEDS,
     grid=efficiency_grid,
     measure=efficiency,
 )
@@ -149,8 +148,6 @@ KL = LanguageStudy(
     title="Weight of the KL term",
     claim="A KL weight of 0.7 gives the best accuracy of Algorithm 2 at N = 1,000",
     cost="8 runs of 1,000 items a seed",
-    metrics=("accuracy", "macro_f1"),
-    seeds=SEEDS,
     grid=kl_grid,
     measure=accuracies,
 )
@@ -160,8 +157,6 @@ HARD_NEGATIVES = LanguageStudy(
     title="Number of hard negatives",
     claim="Four hard negatives give the best accuracy of Algorithm 2 at N = 1,000",
     cost="7 runs of 1,000 items a seed, 5 of them those of kl",
-    metrics=("accuracy", "macro_f1"),
-    seeds=SEEDS,
     grid=negatives_grid,
     measure=accuracies,
 )
@@ -214,7 +209,6 @@ OBJECTIVES = LanguageStudy(
     claim="StackSL's regularised objective is as good as SFT and cross-entropy on all labels",
     cost="11 runs a seed, 6 of them to choose kl_weight and k",
     metrics=("accuracy", "macro_f1", "accuracy_sd"),
-    seeds=SEEDS,
     grid=objectives_grid,
     measure=accuracies,
     spread=True,
@@ -226,7 +220,6 @@ CLIPPING = LanguageStudy(
     claim="Clipping at 5 nats cuts the largest losses and leaves the mean as it is",
     cost="9 runs a seed, 6 of them to choose kl_weight and k",
     metrics=("mean_loss", "max_loss", "clipped", "accuracy"),
-    seeds=SEEDS,
     grid=clipping_grid,
     measure=losses,
 )
@@ -269,8 +262,6 @@ MEDQA = LanguageStudy(
     title="MedQA",
     claim="StackSL beats a fine-tuned ranker of options; LLF-StackSL gives some of that for half",
     cost="14 runs a seed, 6 of them to choose kl_weight and k",
-    metrics=("accuracy", "macro_f1"),
-    seeds=SEEDS,
     grid=medqa_grid,
     measure=accuracies,
 )
@@ -280,8 +271,6 @@ MMLU = LanguageStudy(
     title="Three subjects of MMLU",
     claim="With 11 to 29 questions StackSL or LLF-StackSL is the best in each subject",
     cost="27 runs a seed, 6 of them, on MedQA, to choose kl_weight and k",
-    metrics=("accuracy", "macro_f1"),
-    seeds=SEEDS,
     grid=mmlu_grid,
     measure=accuracies,
 )

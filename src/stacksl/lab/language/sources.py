@@ -32,7 +32,7 @@ SAMPLE_SETTINGS: Mapping[str, Any] = {
     "epochs": Settings.model_fields["epochs"].default,
     **{name: OF_SAMPLE[name] for name in ("learning_rate", "batch_tokens")},
 }
-"""How the sample model is asked and trained: by options, since it knows no letters; None: the
+"""How the sample model is asked and trained: by options, since it has learnt no letters; None: the
 default of `stacksl.Settings`."""
 
 _TRAIN = ("train.jsonl", "phrases_no_exclude_train.jsonl", "train_sample1000.jsonl")
@@ -67,8 +67,10 @@ def setup_of(
         DataError: files are missing or cannot be used.
     """
     if data is None and (model is None or model == "sample"):
+        from stacksl.lm.sample.questions import TEMPLATE
+
         tasks = _sample_tasks()
-        own: Mapping[str, Any] = {**SAMPLE_SETTINGS, "template": _template()}
+        own: Mapping[str, Any] = {**SAMPLE_SETTINGS, "template": TEMPLATE}
         return _setup("sample", tasks, {**own, **(settings or {})})
     if model is None or data is None:
         missing = "--model NAME_OR_DIR" if model is None else "--data DIR"
@@ -129,12 +131,6 @@ def _sample_tasks() -> tuple[Task, ...]:
         tasks.append(replace(main, name=f"{size} items", train=part))
         start += size
     return tuple(tasks)
-
-
-def _template() -> str:
-    from stacksl.lm.sample.questions import TEMPLATE
-
-    return TEMPLATE
 
 
 def _medqa(data: str, test: str | None) -> Task:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
@@ -22,8 +22,6 @@ from stacksl.types import Item
 
 if TYPE_CHECKING:
     from stacksl.lab.study.store import Numbers
-
-SEEDS = 5
 
 
 class Play(Protocol):
@@ -143,8 +141,10 @@ class LanguageStudy(Study):
         spread: whether the seeds' standard deviation is a metric too (`accuracy_sd`).
     """
 
-    grid: Callable[[Setup], Sequence[Setting]]
-    measure: Measure
+    metrics: tuple[str, ...] = ("accuracy", "macro_f1")
+    seeds: int = 5
+    grid: Callable[[Setup], Sequence[Setting]] = field(kw_only=True)
+    measure: Measure = field(kw_only=True)
     spread: bool = False
 
     def kept_in(self) -> str:

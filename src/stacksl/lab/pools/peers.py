@@ -26,6 +26,13 @@ from stacksl.lab.pools.arena import Pool, Rows
 MODULES = {"scikit-activeml": "skactiveml.pool", "small-text": "small_text"}
 """The module of a package that has its strategies."""
 
+INSTALL = {
+    "scikit-activeml": "pip install 'stacksl[bench]'",
+    "small-text": "pip install small-text in an environment of its own, as it brings a package"
+    " named `tests`",
+}
+"""How to get a package. small-text is in no extra: its `tests` would hide those of a checkout."""
+
 _MEMBERS = 10  # models of an ensemble
 
 

@@ -15,7 +15,7 @@ from stacksl.core.threads import one_thread
 from stacksl.errors import MissingExtra, SettingsError, kind_and_place
 from stacksl.lab.pools import ours
 from stacksl.lab.pools.arena import Arena, Pool, Rows
-from stacksl.lab.pools.peers import PEERS
+from stacksl.lab.pools.peers import INSTALL, PEERS
 from stacksl.lab.study.store import Found
 from stacksl.runs.loop.final_model import Source, make_final
 from stacksl.runs.session.build_learner import fresh_scorer
@@ -43,7 +43,9 @@ def check_strategies(names: Sequence[str], classes: bool) -> None:
         if peer is None and name not in (RANDOM, *OURS):
             raise _unknown(name)
         if peer is not None and not peer.installed:
-            raise MissingExtra.of(f"the strategy '{name}' of {peer.package}", "bench")
+            raise MissingExtra(
+                f"the strategy '{name}' needs {peer.package}: {INSTALL[peer.package]}"
+            )
         if not classes and (name == COVERAGE or (peer is not None and peer.model)):
             raise SettingsError(
                 f"the strategy '{name}' chooses among items of fixed classes, and these items"
@@ -62,7 +64,7 @@ def _unknown(name: str) -> SettingsError:
     near = get_close_matches(name, [RANDOM, *OURS, *PEERS], n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
     absent = sorted({peer.package for peer in PEERS.values() if not peer.installed})
-    more = f"; not installed: {', '.join(absent)} (pip install 'stacksl[bench]')" if absent else ""
+    more = "".join(f"; not installed: {package} ({INSTALL[package]})" for package in absent)
     return SettingsError(
         f"unknown strategy '{name}': {hint}known: {', '.join(usable(classes=True))}{more}"
     )

@@ -14,7 +14,7 @@ Effects: TypeAlias = Callable[[Samples], Sequence[float]]
 
 SOME, MOST = 0.05, 0.95
 CLOSE = 0.05
-"""As near as `calibrate_to_budget` has it, in shares of B."""
+"""How far the labels asked for may be from B, in shares of B."""
 
 
 def contrast(metric: str, more: Sequence[str], less: Sequence[str]) -> Effects:

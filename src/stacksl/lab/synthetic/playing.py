@@ -25,7 +25,7 @@ def play(
 ) -> StreamResult:
     """The stream under a gate: ridge on rewards, newton on labels by default.
 
-    The scorer knows σ and S = `norm_bound`. `gate` may be a mapping with its `name` and its
+    The scorer is given σ and S = `norm_bound`. `gate` may be a mapping with its `name` and its
     parameters; `settings` are the scorer's, `options` those of `run_stream`.
     """
     if isinstance(gate, Mapping):

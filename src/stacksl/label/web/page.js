@@ -1,5 +1,5 @@
 "use strict";
-// The page of one annotator. An answer is kept in the browser (localStorage) until the server has
+// Sessions and news for all pages, and the page of one annotator. An answer is kept in the browser (localStorage) until the server has
 // it in the ledger: `held` may still be undone, `outbox` is on its way, by client key and sequence.
 
 const $ = (name, at = document) => at.querySelector(name);
@@ -22,6 +22,20 @@ function post(body, more = {}) {
   const csrf = $("meta[name=csrf]")?.content ?? "";
   const headers = { "Content-Type": "application/json", "X-CSRF-Token": csrf };
   return { method: "POST", headers, body: JSON.stringify(body), ...more };
+}
+
+// Calls `look` when the server has news of this page, and every few seconds where it cannot say.
+function follow(look) {
+  let source = null;
+  const open = () => {
+    source?.close();
+    source = document.hidden ? null : new EventSource("/events");
+    if (source) source.onmessage = look;
+  };
+  document.addEventListener("visibilitychange", open);
+  addEventListener("pagehide", () => source?.close());
+  setInterval(() => { if (source?.readyState !== 1) look(); }, 3000);
+  open();
 }
 
 // What is kept in the browser ------------------------------------------------------------------
@@ -80,6 +94,7 @@ function ask(row) {
     if (!own) $$("li", shared).forEach((each, n) => { each.dataset.out = n >= count ? "1" : ""; });
   }
   $("#pick").hidden = !filtered(row);
+  $("#key").textContent = row.dataset.key;
   for (const id of ["#filter", "#note", "#right"]) $(id).value = "";
   narrow();
   $("#stage").hidden = false;
@@ -113,18 +128,36 @@ function narrow() {
   }
   const shown = buttons();
   pointAt(typed && filtered(current ?? $("#rows article")) ? best ?? shown[0] : null);
-  $("#found").textContent = typed ? `${shown.length} of ${current?.dataset.count ?? ""}` : "";
+  const count = `${shown.length} of ${current?.dataset.count ?? ""}`;
+  $("#found").textContent = typed ? [marked && named(marked), count].filter(Boolean).join(" · ") : "";
 }
+
+const named = (button) => button.innerText.replace(/\s+/g, " ");
 
 function pointAt(button) {
   marked?.classList.remove("marked");
   marked = button ?? null;
   marked?.classList.add("marked");
   marked?.scrollIntoView({ block: "nearest" });
-  if (marked) $("#found").textContent = marked.innerText.replace(/\s+/g, " ");
+  if (marked) $("#found").textContent = named(marked);
 }
 
 // Answers --------------------------------------------------------------------------------------
+
+// Hold what was done with the current question: it may be undone until the next.
+function hold(what) {
+  const key = current.dataset.key;
+  change((kept) => {
+    if (kept.held) kept.outbox.push(kept.held);
+    kept.seq += 1;
+    kept.held = { client: kept.client, seq: kept.seq, key, ...what };
+    kept.later = kept.later.filter((each) => each !== key);
+  });
+  show();
+  send();
+  clearTimeout(timer);
+  if (!current) timer = setTimeout(release, 5000); // nothing follows: time for an undo
+}
 
 function choose(said, position = null) {
   if (!current) return;
@@ -136,18 +169,13 @@ function choose(said, position = null) {
     return;
   }
   say("");
-  const key = current.dataset.key;
-  change((kept) => {
-    if (kept.held) kept.outbox.push(kept.held);
-    kept.seq += 1;
-    kept.held = { client: kept.client, seq: kept.seq, key, said, position, text: text || null,
-      note: note || null };
-    kept.later = kept.later.filter((each) => each !== key);
-  });
-  show();
-  send();
-  clearTimeout(timer);
-  if (!current) timer = setTimeout(release, 5000); // nothing follows: time for an undo
+  hold({ said, position, text: text || null, note: note || null });
+}
+
+function skip(why) {
+  $("#why").close();
+  say("");
+  if (current) hold({ why });
 }
 
 function undo() {
@@ -185,16 +213,18 @@ const SAID = {
   refused: "An answer did not fit its question and was not taken: please give it again.",
 };
 
+const path = (held) => ("why" in held ? "/skip" : "/answer");
+
 async function send() {
   if (sending) return;
   sending = true;
   let wait = 0;
   try {
     for (let first; (first = load().outbox[0]); ) {
-      const reply = await fetch("/answer", post(first));
+      const reply = await fetch(path(first), post(first));
       const { state, sentence } = await reply.json();
       if (reply.status === 200 || reply.status === 422) {
-        const known = (each) => each.seq === first.seq && each.key === first.key;
+        const known = (each) => each.seq === first.seq && each.client === first.client;
         if (state in SAID) say(SAID[state]);
         else if (reply.status === 422) say(SAID.refused);
         if (reply.status === 200 && state !== "refused") taken.add(first.key);
@@ -237,16 +267,22 @@ async function refresh() {
 }
 
 function note(state) {
-  finished = state.dataset.state === "finished";
-  $("#done").textContent = state.dataset.answered;
-  if (state.dataset.state === "failed") say("The run has stopped: tell its owner. Answers given here are kept in this browser.");
+  const told = state.dataset;
+  finished = told.state === "finished";
+  $("#done").textContent = told.answered;
+  $("#pace").textContent = told.hour && ` · ${told.hour} an hour`;
+  Object.assign($("#bar"), { max: told.budget, value: told.all });
+  $("#whole").textContent = `${told.all} of ${told.budget} labels`
+    + (told.hours && !finished ? `, about ${told.hours} left at this pace` : "");
+  if (told.state === "failed") say("The run has stopped: tell its owner. Answers given here are kept in this browser.");
 }
 
 // Keys -----------------------------------------------------------------------------------------
 
 function command(key) {
   const act = { "0": () => choose("none"), "?": () => choose("ambiguous"),
-    "!": () => choose("broken"), "+": () => $("#note").focus(), ">": later, Backspace: undo }[key];
+    "!": () => choose("broken"), "+": () => $("#note").focus(), ">": later,
+    "-": () => $("#why").showModal(), Backspace: undo }[key];
   act?.();
   return Boolean(act);
 }
@@ -260,6 +296,11 @@ function move(by) {
 
 function pressed(event) {
   if (event.altKey || event.metaKey || event.ctrlKey || event.isComposing || finished) return;
+  if ($("#why").open) {
+    const reason = $$("#why [data-why]")[Number(event.key) - 1];
+    if (reason && !event.repeat) { event.preventDefault(); skip(reason.dataset.why); }
+    return;
+  }
   const field = event.target.closest("input"), filter = $("#filter");
   if (field && field !== filter) {
     if (event.key === "Enter" || event.key === "Escape") {
@@ -291,50 +332,88 @@ function clicked(event) {
   if (!button || event.detail > 1) return; // the second click of a double click
   if (button.dataset.position) choose("label", Number(button.dataset.position));
   else if (button.dataset.said) choose(button.dataset.said);
-  else ({ undo, later, leave })[button.id]?.();
+  else if (button.dataset.why) skip(button.dataset.why);
+  else ({ undo, later, leave, skip: () => $("#why").showModal(), stay: () => $("#why").close() })[button.id]?.();
 }
 
 async function leave() {
-  release();
+  if (document.body.dataset.who) release();
   const reply = await fetch("/leave", post({})).catch(() => null);
   if (reply?.ok) location.reload();
 }
 
-if (document.body.dataset.who) {
-  enter().then(() => {
-    note($(".state"));
-    document.addEventListener("keydown", pressed);
-    document.addEventListener("click", clicked);
-    $("#filter").addEventListener("input", narrow);
-    addEventListener("storage", () => { show(); refresh(); }); // another tab, which may have sent
-    addEventListener("online", send);
-    addEventListener("pagehide", () => {
-      change((kept) => { if (kept.held) kept.outbox.push(kept.held); kept.held = null; });
-      const first = load().outbox[0];
-      if (first) fetch("/answer", post(first, { keepalive: true })).catch(() => {});
-    });
-    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
-    setInterval(() => { if (!finished && (!current || Math.random() < 0.1)) refresh(); }, 2000);
-    show();
-    send();
+function label() {
+  note($(".state"));
+  document.addEventListener("keydown", pressed);
+  document.addEventListener("click", clicked);
+  $("#filter").addEventListener("input", narrow);
+  addEventListener("storage", () => { show(); refresh(); }); // another tab, which may have sent
+  addEventListener("online", send);
+  addEventListener("pagehide", () => {
+    change((kept) => { if (kept.held) kept.outbox.push(kept.held); kept.held = null; });
+    const first = load().outbox[0];
+    if (first) fetch(path(first), post(first, { keepalive: true })).catch(() => {});
   });
-} else if (document.body.dataset.owner) {
-  const figures = async () => {
-    const reply = await fetch("/rows").catch(() => null);
-    if (!reply?.ok) { say("No connection, or the session has expired: these numbers are old."); return; }
-    const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
-    const held = document.activeElement?.dataset; // the focus stays where it was
-    $("#figures").replaceChildren(...fresh.body.childNodes);
-    if (held?.act) $$("button").find((b) => b.dataset.name === held.name && (b.dataset.act === held.act || !held.name))?.focus();
-  };
-  document.addEventListener("click", async (event) => {
-    const { act, name } = event.target.closest("button")?.dataset ?? {};
-    if (!act) return;
-    const reply = await fetch("/owner", post({ act, name: name ?? null })).catch(() => null);
-    const told = await reply?.json();
-    say(told?.link ? `Link for ${name}, good for one browser: ${location.origin}/#${told.link}` : told?.sentence ?? "");
-    figures();
+  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  if ($("#guide") && matchMedia("(max-width: 70rem)").matches) $("#guide").open = false;
+  follow(() => { if (!finished) refresh(); });
+  setInterval(() => { if (!finished && !sending) refresh(); }, 15000); // rows that were withdrawn
+  show();
+  send();
+}
+
+// The owner's page ------------------------------------------------------------------------------
+
+let question = null; // what the owner is asked to agree to
+
+async function figures() {
+  const reply = await fetch("/rows").catch(() => null);
+  if (!reply?.ok) { say("No connection, or the session has expired: these numbers are old."); return; }
+  const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+  const held = document.activeElement?.dataset; // the focus stays where it was
+  $("#figures").replaceChildren(...fresh.body.childNodes);
+  $(".forms").hidden = $(".doing").dataset.state !== "open";
+  if (held?.act) $$("#figures button").find((b) => b.dataset.name === held.name && (b.dataset.act === held.act || !held.name))?.focus();
+}
+
+async function act(body) {
+  question = null;
+  $("#asked").hidden = $("#invited").hidden = true;
+  const reply = await fetch("/owner", post(body)).catch(() => null);
+  const told = await reply?.json().catch(() => null);
+  if (told?.state === "asked") {
+    question = { ...body, agreed: true };
+    $("#question").textContent = told.sentence;
+    $("#asked").hidden = false;
+    $("#agree").focus();
+  } else if (told?.link) {
+    $("#linked").textContent = `Link for ${told.name}, good once, in one browser:`;
+    $("#link").value = `${location.origin}/#${told.link}`;
+    $("#invited").hidden = false;
+    $("#link").select();
+  }
+  say(told ? told.state === "asked" ? "" : told.sentence ?? "" : "No connection: nothing was changed.");
+  figures();
+  return told?.state === "done";
+}
+
+function owner() {
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button?.dataset.act) act({ act: button.dataset.act, name: button.dataset.name ?? null });
+    else if (button?.id === "agree" && question) act(question);
+    else if (button?.id === "cancel") $("#asked").hidden = true;
+    else if (button?.id === "leave") leave();
   });
-  setInterval(figures, 3000);
-  enter();
-} else enter();
+  document.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const form = event.target, sent = Object.fromEntries(new FormData(form));
+    await act({ act: form.dataset.act, ...sent });
+  });
+  follow(figures);
+}
+
+addEventListener("hashchange", enter); // a new link in a tab that has the page already
+if (document.body.dataset.who) enter().then(label);
+else if (document.body.dataset.owner) enter().then(owner);
+else enter();

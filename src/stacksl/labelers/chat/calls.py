@@ -9,18 +9,32 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from stacksl.errors import LabelerError
 from stacksl.files.atomic import write_atomic
 from stacksl.files.private import FILE
+from stacksl.labelers.chat.prompts import Question, Way
 
 CALLS = "calls.jsonl"
+
+
+class Kept(NamedTuple):
+    """An answer as it was received.
+
+    `order` has the candidates that were shown, by their indices, `way` is how they were asked for,
+    `over` is what the call cost above its reservation, in micro-units.
+    """
+
+    order: tuple[int, ...]
+    way: Way
+    answer: str
+    over: int
 
 
 class Calls:
@@ -33,16 +47,19 @@ class Calls:
 
     def __init__(self, path: Path, secret: str | None = None) -> None:
         self._path, self._secret, self._lock = path, secret, threading.Lock()
-        self._answers: dict[str, str] = {}
+        self._answers: dict[str | tuple[str, int], Kept] = {}  # by content, and by purchase
         self._costs: dict[tuple[str, int], dict[int, int]] = {}
-        self._sent: dict[int, tuple[tuple[str, int], str]] = {}
+        self._sent: dict[int, Mapping[str, Any]] = {}
         self._count = 0
         for row in read_calls(path):
             self._apply(row)
 
-    def cached(self, request: Mapping[str, Any]) -> str | None:
-        """The answer to the same request, if one was received."""
-        return self._answers.get(_key(request))
+    def kept(self, item: str, slot: int, questions: Iterable[Question]) -> Kept | None:
+        """The answer received for a label, or else to a request equal to one of `questions`."""
+        if (mine := self._answers.get((item, slot))) is not None:
+            return mine
+        found = (self._answers.get(_key(each.body)) for each in questions)
+        return next((each._replace(over=0) for each in found if each is not None), None)
 
     @property
     def answered(self) -> bool:
@@ -53,13 +70,12 @@ class Calls:
         """What the calls for a label cost at most, in micro-units."""
         return sum(self._costs.get((item, slot), {}).values())
 
-    def sent(
-        self, item: str, slot: int, order: tuple[int, ...], request: Mapping[str, Any], most: int
-    ) -> int:
-        """Record that a request is about to be sent and may cost `most`; its number."""
+    def sent(self, item: str, slot: int, question: Question, most: int) -> int:
+        """Record that a question is about to be sent and may cost `most`; its number."""
         with self._lock:
-            row = {"call": self._count + 1, "item": item, "slot": slot, "order": list(order)}
-            self._write({**row, "most": most, "time": _now(), "request": dict(request)})
+            row = {"call": self._count + 1, "item": item, "slot": slot, "way": question.way}
+            row |= {"order": list(question.order), "shots": list(question.shots)}
+            self._write({**row, "most": most, "time": _now(), "request": dict(question.body)})
             return self._count
 
     def ended(self, call: int, cost: int, why: str | None = None, answer: bytes = b"") -> None:
@@ -68,8 +84,8 @@ class Calls:
         if self._secret:
             text = text.replace(self._secret, f"({len(self._secret)} characters left out)")
         with self._lock:
-            (item, slot), _ = self._sent[call]
-            row = {"call": call, "item": item, "slot": slot, "cost": cost, "time": _now()}
+            of = {name: self._sent[call][name] for name in ("item", "slot")}
+            row = {"call": call, **of, "cost": cost, "time": _now()}
             self._write(row | ({} if why is None else {"why": why}) | {"answer": text})
 
     def _apply(self, row: Mapping[str, Any]) -> None:
@@ -77,12 +93,14 @@ class Calls:
         costs = self._costs.setdefault(purchase, {})
         if "request" in row:
             self._count = max(self._count, call)
-            self._sent[call] = purchase, _key(row["request"])
+            self._sent[call] = {**row, "request": _key(row["request"])}
             costs[call] = int(row["most"])
             return
         costs[call] = int(row["cost"])
-        if "why" not in row and call in self._sent:
-            self._answers[self._sent[call][1]] = str(row["answer"])
+        if "why" not in row and (sent := self._sent.get(call)) is not None:
+            over, way = max(0, costs[call] - int(sent["most"])), cast(Way, sent["way"])
+            kept = Kept(tuple(sent["order"]), way, str(row["answer"]), over)
+            self._answers[purchase] = self._answers[sent["request"]] = kept
 
     def _write(self, row: dict[str, Any]) -> None:
         line = json.dumps(row).encode() + b"\n"
@@ -121,7 +139,8 @@ def read_calls(path: Path) -> list[dict[str, Any]]:
     try:
         rows = [json.loads(line) for line in whole.splitlines()]
         for row in rows:
-            (row["call"], row["item"], row["slot"], row.get("request", row.get("answer")))
+            (row["call"], row["item"], row["slot"])
+            (row["order"], row["way"], row["shots"]) if "request" in row else row["answer"]
         return rows
     except (ValueError, KeyError, TypeError, AttributeError):
         raise LabelerError(
@@ -130,10 +149,21 @@ def read_calls(path: Path) -> list[dict[str, Any]]:
 
 
 def without_item(path: Path, item: str) -> bool:
-    """Remove the calls about an item; whether there were any."""
-    rows = read_calls(path)
-    kept = [row for row in rows if row["item"] != item]
-    if len(kept) == len(rows):
+    """Remove the calls about an item, and the content of those that had it as an example.
+
+    The cost of the latter stays. Whether there were any.
+    """
+    rows, kept = read_calls(path), list[dict[str, Any]]()
+    shown = {row["call"] for row in rows if item in row.get("shots", ())}
+    for row in rows:
+        if row["item"] == item:
+            continue
+        if row["call"] in shown and "request" in row:
+            row = row | {"request": {}, "shots": [each for each in row["shots"] if each != item]}
+        elif row["call"] in shown:
+            row = row | {"answer": "", "why": "an example in it was forgotten"}
+        kept.append(row)
+    if kept == rows:
         return False
     write_atomic(path, "".join(json.dumps(row) + "\n" for row in kept))
     return True

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
-from typing import Any
+from typing import Any, Protocol
 
-from stacksl.labelers.chat.calls import Calls
+from stacksl.labelers.chat.calls import Calls, Kept
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, Lost, NotSent, Reply
 from stacksl.labelers.chat.prompts import (
+    LISTED,
+    Question,
+    Shot,
     Way,
     body_of,
     completion,
     encoded,
     order_of,
     position_of,
+    text_of,
     tokens_of,
     ways,
 )
@@ -28,6 +32,7 @@ TRIES = 5  # calls for one label in a session that cost nothing, before the run 
 FIRST_PAUSE = 0.5  # seconds, doubled each time
 PATIENCE = 60.0  # the longest `Retry-After` that is slept through
 IN_A_ROW = 3  # lost calls without an answer between them, before the run waits
+UNNAMED = 5  # answers in a row that name no option, before the run waits
 OVERHEAD = 100  # tokens that a server may add to a request
 UNSUPPORTED = (400, 415, 422, 501)
 
@@ -45,6 +50,28 @@ class Rates:
         return int(exact.to_integral_value(rounding=ROUND_CEILING))
 
 
+class Nearby(Protocol):
+    """What a prompt shows besides the item, by the item's id."""
+
+    def shots(self, item: str) -> Sequence[Shot]:
+        """Labelled examples."""
+
+    def classes(self, item: str) -> Sequence[int] | None:
+        """The nearest candidates by their indices in the item; None where no order is known."""
+
+
+class Alone:
+    """Shows no examples, and all candidates."""
+
+    def shots(self, item: str) -> Sequence[Shot]:
+        """None."""
+        return ()
+
+    def classes(self, item: str) -> Sequence[int] | None:
+        """No order is known."""
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Questions:
     """How a model is asked: its name, the template, the seed of the order, and its rates."""
@@ -54,23 +81,36 @@ class Questions:
     seed: int
     rates: Rates
 
-    def body(self, prompt: str, shown: Sequence[str], way: Way) -> dict[str, Any]:
-        """The request that shows candidates in this order."""
-        return body_of(self.model, self.template, prompt, shown, way)
-
-    def shown(self, prompt: str, candidates: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
-        """The order of the candidates by their indices, and the candidates in it."""
-        order = order_of(self.seed, prompt, candidates)
-        return order, [candidates[index] for index in order]
+    def of(
+        self,
+        prompt: str,
+        candidates: Sequence[str],
+        shots: Sequence[Shot] = (),
+        nearest: Iterable[int] | None = None,
+    ) -> dict[Way, Question]:
+        """The requests that ask for a label, the best way first; the `nearest` are for texts."""
+        order, found = order_of(self.seed, prompt, candidates), {}
+        names = tuple(shot.item for shot in shots)
+        for way in ways(candidates):
+            if way == "text" and nearest is not None:
+                listed = frozenset(nearest)
+                order = tuple(place for place in order if place in listed)
+            shown = [candidates[place] for place in order]
+            body = body_of(self.model, self.template, prompt, shown, way, shots)
+            found[way] = Question(way, order, names, body)
+        return found
 
     def most(self, body: dict[str, Any]) -> int:
         """The most that a request costs: a token has one byte at least."""
         return self.rates.cost(len(encoded(body)) + OVERHEAD, body["max_tokens"])
 
-    def dearest(self, prompt: str, candidates: Sequence[str]) -> int:
+    def dearest(self, prompt: str, candidates: Sequence[str], shots: Sequence[Shot] = ()) -> int:
         """The most that one call about an item costs, whichever way it is asked."""
-        _, shown = self.shown(prompt, candidates)
-        return max(self.most(self.body(prompt, shown, way)) for way in ways(shown))
+        bodies = (
+            body_of(self.model, self.template, prompt, candidates, way, shots)
+            for way in ways(candidates)
+        )
+        return max(map(self.most, bodies))
 
 
 class ChatLabeler:
@@ -86,22 +126,28 @@ class ChatLabeler:
         questions: how it is asked.
         calls: the record of all calls.
         at_once: how many calls are made at a time.
+        nearby: examples and nearest classes; none if absent.
     """
 
     repeatable = False
 
     def __init__(
-        self, endpoint: Endpoint, questions: Questions, calls: Calls, at_once: int
+        self,
+        endpoint: Endpoint,
+        questions: Questions,
+        calls: Calls,
+        at_once: int,
+        nearby: Nearby | None = None,
     ) -> None:
         self.name = f"openai:{questions.model}"
         self.warnings: list[str] = []
         self._endpoint, self._questions, self._calls = endpoint, questions, calls
-        self._at_once = at_once
+        self._at_once, self._nearby = at_once, nearby or Alone()
         self._open: dict[tuple[str, int, int], Request] = {}
         self._lock = threading.Lock()
         self._halt = threading.Event()
         self._why = ""
-        self._in_a_row = 0
+        self._in_a_row, self._unnamed = 0, 0
         self._unsupported: set[Way] = set()
 
     def ask(self, requests: Sequence[Request]) -> None:
@@ -140,21 +186,21 @@ class ChatLabeler:
 
     def _one(self, request: Request) -> Answer | None:
         """The answer to one request; None where the run has to wait."""
-        order, shown = self._questions.shown(request.prompt, request.candidates)
-        bodies = {w: self._questions.body(request.prompt, shown, w) for w in ways(shown)}
-        for way, body in bodies.items():
-            if (text := self._calls.cached(body)) is not None:
-                return self._answer(request, order, shown, way, completion(text))
+        asked = self._asked(request)
+        open_ways = [asked[way] for way in asked if way not in self._unsupported]
+        kept = self._calls.kept(request.item, request.slot, open_ways)
+        if kept is not None and (answer := self._answer(request, kept)) is not None:
+            return answer
         tries = 0
         while not self._halt.is_set():
-            way = next((w for w in bodies if w not in self._unsupported), [*bodies][-1])
-            body, most = bodies[way], self._questions.most(bodies[way])
+            way = next((w for w in asked if w not in self._unsupported), [*asked][-1])
+            most = self._questions.most(asked[way].body)
             spent = self._calls.cost(request.item, request.slot)
             if spent + most > request.price and most > 0:
                 return self._given_up(request, spent, most)
-            call = self._calls.sent(request.item, request.slot, order, body, most)
+            call = self._calls.sent(request.item, request.slot, asked[way], most)
             try:
-                reply = self._endpoint.post(encoded(body))
+                reply = self._endpoint.post(encoded(asked[way].body))
             except NotSent as fault:
                 self._calls.ended(call, 0, str(fault))
                 tries = self._again(tries, str(fault), None)
@@ -170,7 +216,7 @@ class ChatLabeler:
                 tries = self._again(tries, f"HTTP {reply.status}", reply.retry_after)
             elif reply.status == 200:
                 try:
-                    found = completion(reply.payload)
+                    counted = tokens_of(completion(reply.payload))
                 except ValueError:
                     self._lost(call, most, "no chat completion", reply.payload)
                     tries += 1
@@ -178,37 +224,58 @@ class ChatLabeler:
                         self._stop("it sent no chat completion")
                     continue
                 self._in_a_row = 0
-                counted = tokens_of(found)
                 cost = most if counted is None else self._questions.rates.cost(*counted)
                 self._calls.ended(call, cost, None, reply.payload)
-                return self._answer(request, order, shown, way, found)
-            elif (answer := self._refused(request, call, most, reply, way, [*bodies])) is not None:
+                kept = self._calls.kept(request.item, request.slot, ())
+                assert kept is not None
+                if (answer := self._answer(request, kept)) is not None:
+                    return answer
+            elif (answer := self._refused(request, call, most, reply, way, [*asked])) is not None:
                 return answer
         return None
 
-    def _answer(
-        self,
-        request: Request,
-        order: tuple[int, ...],
-        shown: Sequence[str],
-        way: Way,
-        found: dict[str, Any],
-    ) -> Answer:
-        """The answer that a completion gives, at what all calls for the label cost."""
+    def _asked(self, request: Request) -> dict[Way, Question]:
+        """The requests that ask for a label, with examples and nearest classes."""
+        near = None
+        if len(request.candidates) > LISTED:
+            near = self._nearby.classes(request.item)
+        if near is not None:
+            near = [request.order.index(index) for index in near]
+        shots = self._nearby.shots(request.item)
+        return self._questions.of(request.prompt, request.candidates, shots, near)
+
+    def _answer(self, request: Request, kept: Kept) -> Answer | None:
+        """The answer that a completion gives, at what all calls for the label cost.
+
+        None where a server ignored the schema and named no class: then it is asked for a text.
+        """
         spent = self._calls.cost(request.item, request.slot)
         key, price = (request.item, request.slot, request.token), min(spent, request.price)
-        if spent > request.price:
-            over = (
-                f"the answer about item '{request.item}' cost {_money(spent)}, which is"
-                f" {_money(spent - request.price)} more than was reserved and is counted: compare"
-                " input_price and output_price with the server's prices"
+        if kept.over:
+            beyond = f", {_money(spent - price)} of it beyond the ledger" if spent > price else ""
+            self.warnings.append(
+                f"the answer about item '{request.item}' cost {_money(kept.over)} more than was"
+                f" reserved for its call{beyond}: compare input_price and output_price with the"
+                " server's prices"
             )
-            self.warnings.append(over)
             self._stop("an answer cost more than was reserved for it; `resume` buys on")
-        place = position_of(found, shown, way)
+        shown = [request.candidates[place] for place in kept.order]
+        found = completion(kept.answer)
+        place = position_of(found, shown, kept.way)
+        ignored = kept.way == "schema" and not text_of(found).startswith("{")
+        if place is None and ignored and not kept.over:  # else it would stop every session
+            self._unsupported.add("schema")
+            return None
         if place is None:
+            self._unnamed += 1
+            if self._unnamed == UNNAMED:
+                self._stop(
+                    f"{UNNAMED} answers in a row named no option and are charged: read them in"
+                    " calls.jsonl; start a new run with another label_template, or `resume`"
+                )
             return Answer(*key, None, self.name, price, "broken", note="the model named no option")
-        return Answer(*key, request.order[order[place]], self.name, price)
+        self._unnamed = 0
+        return Answer(*key, request.order[kept.order[place]], self.name, price)
 
     def _given_up(self, request: Request, spent: int, most: int) -> Answer | None:
         """The answer to a label whose price leaves no further call."""

@@ -7,21 +7,23 @@ import math
 import re
 import string
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from stacksl.errors import SettingsError
 from stacksl.files import formats
 
 Way = Literal["scored", "letter", "schema", "text"]
 LETTERS = string.ascii_uppercase
+LISTED = 100  # classes in a prompt for a text, the nearest ones where there are more
 NEAR = 0.6  # similarity from which a text is taken for the nearest class
 SURE = 0.5  # probability of all letters together from which they decide
 
 DEFAULT = """Choose the option that is right.
 
-{prompt}
+{examples}{prompt}
 
 Options:
 {options}
@@ -30,17 +32,43 @@ Options:
 """The template of a prompt. `label_template` names a file with another one."""
 
 
-def template_of(text: str) -> str:
+class Shot(NamedTuple):
+    """A labelled item that is shown as an example: its id, its prompt, and its label's text."""
+
+    item: str
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request: its JSON `body`, and what it was made of.
+
+    Attributes:
+        way: how it asks.
+        order: the candidates that it shows, by their indices.
+        shots: the items of its examples, by their ids.
+        body: what is sent.
+    """
+
+    way: Way
+    order: tuple[int, ...]
+    shots: tuple[str, ...]
+    body: dict[str, Any]
+
+
+def template_of(text: str, shots: int = 0) -> str:
     """A template after a check of what it has to hold.
 
     Raises:
-        SettingsError: `{prompt}` or `{options}` is missing.
+        SettingsError: `{prompt}` or `{options}` is missing, or `{examples}` with `shots`.
     """
-    missing = [name for name in ("{prompt}", "{options}") if name not in text]
+    wanted = ("{prompt}", "{options}", "{examples}")[: 3 if shots else 2]
+    missing = [name for name in wanted if name not in text]
     if missing:
         raise SettingsError(
-            f"the label_template should hold {{prompt}} and {{options}} (and {{answer}}, how to"
-            f" answer), got none of {', '.join(missing)}: add it"
+            "the label_template should hold {prompt} and {options} (and {answer}, how to answer,"
+            f" and {{examples}} for shots), got none of {', '.join(missing)}: add it"
         )
     return text
 
@@ -52,28 +80,39 @@ def ways(candidates: Sequence[str]) -> tuple[Way, ...]:
 
 def order_of(seed: int, prompt: str, candidates: Sequence[str]) -> tuple[int, ...]:
     """The order in which candidates are shown: drawn by the content, so that equal items agree."""
+    content = sha256(json.dumps([seed, prompt, list(candidates)]).encode()).digest()
 
     def key(place: int) -> bytes:
-        text = json.dumps([seed, prompt, list(candidates), place])
-        return sha256(text.encode()).digest()
+        return sha256(content + place.to_bytes(4)).digest()
 
     return tuple(sorted(range(len(candidates)), key=key))
 
 
 def body_of(
-    model: str, template: str, prompt: str, shown: Sequence[str], way: Way
+    model: str,
+    template: str,
+    prompt: str,
+    shown: Sequence[str],
+    way: Way,
+    shots: Sequence[Shot] = (),
 ) -> dict[str, Any]:
     """The JSON body of a request that shows the candidates in the order `shown`."""
     by_letter = way in ("scored", "letter")
     marks = [f"{letter}. " for letter in LETTERS] if by_letter else ["- "] * len(shown)
+    options = [f"{mark}{text}" for mark, text in zip(marks, shown, strict=False)]
+    said = {text: line for text, line in zip(shown, options, strict=False) if by_letter}
     words = {
         "prompt": prompt,
-        "options": "\n".join(f"{mark}{text}" for mark, text in zip(marks, shown, strict=False)),
+        "options": "\n".join(options),
+        "examples": "".join(
+            f"{s.prompt}\nAnswer: {said.get(s.answer, s.answer)}\n\n" for s in shots
+        ),
         "answer": "Answer with the letter of one option and nothing else."
         if by_letter
         else "Answer with one of the options, word for word, and nothing else.",
     }
-    text = re.sub(r"\{(prompt|options|answer)\}", lambda found: words[found[1]], template)
+    names = r"\{(prompt|options|examples|answer)\}"
+    text = re.sub(names, lambda found: words[found[1]], template)
     longest = max(len(each.encode(errors="replace")) for each in shown)
     body: dict[str, Any] = {
         "model": model,
@@ -123,11 +162,15 @@ def tokens_of(found: Mapping[str, Any]) -> tuple[int, int] | None:
     return read, written
 
 
+def text_of(found: Mapping[str, Any]) -> str:
+    """The text of a completion; empty where it has none."""
+    said = found["choices"][0]["message"].get("content")
+    return said.strip() if isinstance(said, str) else ""
+
+
 def position_of(found: Mapping[str, Any], shown: Sequence[str], way: Way) -> int | None:
     """The place among `shown` that a completion names; None where it names none, or refuses."""
-    choice = found["choices"][0]
-    said = choice["message"].get("content")
-    said = said.strip() if isinstance(said, str) else ""
+    choice, said = found["choices"][0], text_of(found)
     if way in ("scored", "letter"):
         scored = _by_scores(choice, len(shown)) if way == "scored" else None
         return _by_letter(said, shown) if scored is None else scored
@@ -150,10 +193,10 @@ def _by_scores(choice: Mapping[str, Any], count: int) -> int | None:
 
 
 def _by_letter(said: str, shown: Sequence[str]) -> int | None:
-    found = re.match(r"[\s(\[\"'*]*([A-Z])(?=\s*(?:$|\n)|[).:,\]\"'*])", said)
+    found = re.match(r"[\s(\[\"'*]*([A-Z]|[a-z](?=\)))(?=\s*(?:$|\n)|[).:,\]\"'*])", said)
     found = found or re.search(r"\banswer(?: is)?:?[\s(*]*([A-Z])\b(?! [a-z])", said, re.IGNORECASE)
     if found:
-        place = LETTERS.find(found[1])
+        place = LETTERS.find(found[1].upper())
         return place if 0 <= place < len(shown) else None
     same = [place for place, text in enumerate(shown) if _plain(text) == _plain(said)]
     return same[0] if len(same) == 1 else None

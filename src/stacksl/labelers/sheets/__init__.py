@@ -4,6 +4,7 @@ from stacksl.labelers.sheets.howto import HOWTO, write_howto
 from stacksl.labelers.sheets.keys import is_key, new_key
 from stacksl.labelers.sheets.reading import read_sheet
 from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Said, Sheet, Shown
+from stacksl.labelers.sheets.tasks import without_tasks
 from stacksl.labelers.sheets.workbook_erasing import texts_in, without_rows
 from stacksl.labelers.sheets.writing import ClassList, write_classes, write_sheet
 
@@ -21,6 +22,7 @@ __all__ = [
     "read_sheet",
     "texts_in",
     "without_rows",
+    "without_tasks",
     "write_classes",
     "write_howto",
     "write_sheet",

@@ -75,7 +75,8 @@ def _needs_guard(cell: str) -> bool:
 
 def is_too_long(cell: str) -> bool:
     """Whether Excel would cut the cell: by its length, or by its number of line breaks."""
-    return _units(cell) > LIMIT or cell.count("\n") > _BREAKS
+    units = len(cell.encode("utf-16-le")) // 2
+    return units > LIMIT or cell.count("\n") > _BREAKS
 
 
 def shortened(cell: str, words: str) -> str:
@@ -83,7 +84,3 @@ def shortened(cell: str, words: str) -> str:
     lines = "\n".join(cell.split("\n")[: _BREAKS - 2])
     units = lines.encode("utf-16-le")[: 2 * (LIMIT - _ROOM)]
     return units.decode("utf-16-le", errors="ignore") + "\n" + words
-
-
-def _units(cell: str) -> int:
-    return len(cell.encode("utf-16-le")) // 2

@@ -12,15 +12,17 @@ from stacksl.labelers.sheets.decoding import lines_of
 from stacksl.labelers.sheets.keys import clean_key, has_form, is_key
 from stacksl.labelers.sheets.meaning import Meaning, Misread, understood
 from stacksl.labelers.sheets.rows import Fault, Reply, Sheet, Shown
+from stacksl.labelers.sheets.tasks import own_replies
 
 _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
 def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
-    """Read a file of answers: a workbook or CSV, with the columns in any order.
+    """Read a file of answers: a workbook, CSV with columns in any order, or Label Studio's JSON.
 
     Rows may be missing, moved or repeated, and answers may be missing. A key that has two
-    different answers in the file has none: each of its rows is a fault.
+    different answers in the file has none: each of its rows is a fault. Where the file says who
+    answered (Label Studio's does), a row takes the answer of its own annotator alone.
 
     Args:
         path: the file.
@@ -42,12 +44,13 @@ def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
             continue
         answered.add(key)
         fault = _misplaced(row, key, unusable, cells, known, owners)
-        read = fault or _reply(row, key, cell, cells.get("note", ""), known[key])
+        read = fault or _reply(row, key, cells, known[key])
         faults.append(read) if isinstance(read, Fault) else replies.append(read)
-    kept, contradictions = _one_a_key(replies)
+    own, foreign = own_replies(replies, known)
+    kept, contradictions = _one_a_key(own)
     return Sheet(
         tuple(kept),
-        tuple(sorted([*faults, *contradictions], key=_by_row)),
+        tuple(sorted([*faults, *foreign, *contradictions], key=_by_row)),
         len((empty - answered) & known.keys()),
     )
 
@@ -85,7 +88,8 @@ def _why_unknown(key: str) -> str:
     return f"the key '{key}' was not given out by this run: is the file of another one?"
 
 
-def _reply(row: int, key: str, cell: str, note: str, shown: Shown) -> Reply | Fault:
+def _reply(row: int, key: str, cells: Mapping[str, str], shown: Shown) -> Reply | Fault:
+    cell, note = cells["answer"], cells.get("note", "")
     meanings: dict[Meaning, None] = {}
     why = ""
     for count in dict.fromkeys((shown.first, None)):  # as its first file had it, and as it is now
@@ -99,7 +103,8 @@ def _reply(row: int, key: str, cell: str, note: str, shown: Shown) -> Reply | Fa
         return Fault(row, "answer", why)
     (meaning,) = meanings
     remark = plain(visible(note)).strip() or None
-    return Reply(row, key, meaning.said, meaning.position, meaning.text, remark)
+    said = (meaning.said, meaning.position, meaning.text)
+    return Reply(row, key, *said, remark, cells.get("annotator", ""))
 
 
 def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:

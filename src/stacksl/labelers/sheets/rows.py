@@ -35,12 +35,14 @@ class Shown:
         prompt: the text of the item. If given, a returned row with a quite different prompt is a
             fault: a column was sorted alone, or the file is that of another run.
         first: how many options its first file had, where more were added at the end since.
+        annotator: who has the row; empty where one person has all.
     """
 
     options: tuple[str, ...]
     sheet: int
     prompt: str | None = None
     first: int | None = None
+    annotator: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Reply:
         position: 0-based index into the options as shown; None unless `said` is `label`.
         text: the right text of a none-of-these, where it was given.
         note: the content of the column `note`.
+        by: who answered, as the file says it: an e-mail address or an id; empty where it does not.
     """
 
     row: int
@@ -62,6 +65,7 @@ class Reply:
     position: int | None
     text: str | None
     note: str | None
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

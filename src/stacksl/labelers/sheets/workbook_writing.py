@@ -127,29 +127,30 @@ def _choices(book: Workbook, sheet: Worksheet, options: Sequence[tuple[str, ...]
     for row, shown in enumerate(options, 2):
         if shown not in shared:
             column = len(shared) + 1
-            offered = _offered(shown)
-            for number, text in enumerate(offered, 1):
+            for number, text in enumerate(offered(shown), 1):
                 _put(lists, number, column, text)
             letter = get_column_letter(column)
-            place = f"'{LISTS}'!${letter}$1:${letter}${len(offered)}"
+            place = f"'{LISTS}'!${letter}$1:${letter}${number}"
             shared[shown] = DataValidation("list", formula1=place, allow_blank=True)
             sheet.add_data_validation(shared[shown])
         shared[shown].add(f"D{row}")
 
 
-def _offered(options: tuple[str, ...]) -> list[str]:
-    """What can be chosen: `A) text` of few options, the names of many; then the words."""
+def offered(options: tuple[str, ...], *, whole: bool = False) -> list[str]:
+    """What can be chosen: `A) text` of few options, the names of many; then the words.
+
+    Of a long text, or one of several lines, the letter or number alone, unless it is to be `whole`.
+    """
     words = ("none", "ambiguous", "broken")
     taken = is_taken(options)
-    offered = [
-        _choice(n, options, marked=taken or has_letters(options)) for n in range(len(options))
-    ]
-    return [*offered, *(f"[{word}]" if taken else word for word in words)]
+    marked = taken or has_letters(options)
+    choices = [_choice(n, options, marked, whole) for n in range(len(options))]
+    return [*choices, *(f"[{word}]" if taken else word for word in words)]
 
 
-def _choice(position: int, options: tuple[str, ...], *, marked: bool) -> str:
+def _choice(position: int, options: tuple[str, ...], marked: bool, whole: bool) -> str:
     mark, text = f"{sign(position, options)})", visible(options[position])
-    if len(text) > _LONG or "\n" in text:
+    if not whole and (len(text) > _LONG or "\n" in text):
         return mark
     return f"{mark} {text}" if marked else text
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from stacksl.data.exchange.label_studio import CONFIG
 from stacksl.errors import DataError
 from stacksl.files.atomic import replace_file
 from stacksl.labelers.sheets.cells import guarded, is_too_long, shortened, visible
 from stacksl.labelers.sheets.options import listed, pointed
 from stacksl.labelers.sheets.rows import COLUMNS, Asked
 from stacksl.labelers.sheets.signs import LETTERED
+from stacksl.labelers.sheets.tasks import CONFIG_FILE, tasks
 from stacksl.labelers.sheets.workbook_writing import CLASSES, workbook
 
 _MARK = "\ufeff"  # tells Excel that the file is UTF-8
@@ -44,7 +46,8 @@ def write_sheet(
 ) -> tuple[Path, ...]:
     """Write a file of questions: `key, prompt, options, answer, note`, the last two empty.
 
-    A name that ends in `.xlsx` makes a `workbook`. Any other makes CSV: UTF-8 with a byte-order
+    A name that ends in `.xlsx` makes a `workbook`, `.json` tasks of Label Studio, with the
+    labeling configuration beside them. Any other makes CSV: UTF-8 with a byte-order
     mark and CRLF between rows, in cells that are safe to open (`guarded`). A text too long for a
     cell of Excel is shortened; the whole text is in `KEY.txt` beside the sheet.
 
@@ -66,6 +69,10 @@ def write_sheet(
     """
     if len({row.key for row in rows}) < len(rows):
         raise ValueError("two rows of a sheet have the same key")
+    if path.suffix == ".json":
+        write_file(path.parent / CONFIG_FILE, CONFIG, mode, replace=True)
+        write_file(path, tasks(rows), mode)
+        return (path,)
     book = path.suffix == ".xlsx"
     where = None if classes is None else f"sheet {CLASSES}" if book else f"file {classes.file}"
     texts: dict[Path, str] = {}

@@ -163,7 +163,7 @@ class Items:
         found = self._known(item)
         if found is None:
             raise LedgerError(
-                f"the ledger knows {len(self)} items, '{item}' is not among them: "
+                f"the ledger has {len(self)} items, '{item}' is not among them: "
                 "name an item of the run's data"
             )
         return found

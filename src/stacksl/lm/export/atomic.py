@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -15,11 +15,13 @@ _MARKS = ("adapter_config.json", "config.json")  # a folder with one of them may
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
+def whole_folder(
+    folder: Path, what: str = "model", marks: Sequence[str] = _MARKS
+) -> Iterator[Path]:
     """A draft beside `folder` that takes its place once the block has ended well.
 
-    Every file is on disk before the name changes. A model's folder of that name is replaced as a
-    whole; an empty one is filled.
+    Every file is on disk before the name changes. A folder of that name is replaced as a whole if
+    it holds `what` is written, which one of the files `marks` shows; an empty one is filled.
 
     Raises:
         RunError: the disk is full, the place cannot be written, or `folder` holds something else.
@@ -28,7 +30,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
     folder = Path(os.path.abspath(folder))
     try:
-        _check_place(folder)
+        _check_place(folder, what, marks)
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = _beside(folder)
         draft.mkdir()
@@ -41,18 +43,19 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     except (OSError, SafetensorError) as fault:
         reason = getattr(fault, "strerror", None) or fault
         raise RunError(
-            f"cannot write the model folder {folder}: {reason}; free some space or give another one"
+            f"cannot write the {what} folder {folder}: {reason}; free some space or give another"
+            " one"
         ) from fault
 
 
-def _check_place(folder: Path) -> None:
+def _check_place(folder: Path, what: str, marks: Sequence[str]) -> None:
     if folder.is_dir() and (
-        not any(folder.iterdir()) or any((folder / m).is_file() for m in _MARKS)
+        not any(folder.iterdir()) or any((folder / m).is_file() for m in marks)
     ):
         return
     if os.path.lexists(folder):
         raise RunError(
-            f"{folder} is there and holds no model, so it is not replaced: give another folder"
+            f"{folder} is there and holds no {what}, so it is not replaced: give another folder"
         )
 
 

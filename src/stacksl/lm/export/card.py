@@ -107,7 +107,7 @@ def _loading(about: About, merged: bool) -> list[str]:
     if Path(about.source).is_absolute():
         lines += [
             "",
-            "The base lies in a local folder, and PEFT keeps its absolute path,"
+            "The base is in a local folder, and PEFT keeps its absolute path,"
             f" {_code(about.source)}, in `adapter_config.json`: on another machine,"
             " or after it was moved, correct `base_model_name_or_path` there.",
         ]

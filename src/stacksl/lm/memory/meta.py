@@ -257,7 +257,7 @@ def _counting(model: Any, vocabulary: int) -> Iterator[_Alive]:
 
 
 def _grouped(function: Any, args: Sequence[Any], given: dict[str, Any]) -> Tensor:
-    """The product of experts, whose shape torch knows on fake tensors in bfloat16 alone."""
+    """The product of experts, whose shape torch gives on fake tensors in bfloat16 alone."""
     torch = load_torch()
     dtype = args[0].dtype
     half = [each.bfloat16() if torch.is_tensor(each) and each.is_floating_point() else each

@@ -12,7 +12,7 @@ from typing import Any
 
 from stacksl.errors import SettingsError, StackslError
 from stacksl.lm.distributed import blocks
-from stacksl.lm.loading import _dtype, _place, _positions, _source
+from stacksl.lm.loading import _dtype, _place, _positions, source_of
 from stacksl.lm.memory.meta import FLOAT, Counted, Memory, bound, count, row_tokens
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
@@ -155,7 +155,7 @@ def _prepared(
     load_transformers()
     place = _place(torch, choices.device)
     settled = replace(choices, device=place, dtype=_dtype(torch, place, choices.dtype))
-    source = _source(choices.model)
+    source = source_of(choices.model)
     config = read_config(choices.model, source)
     tokenizer = read_tokenizer(choices.model, source)
     form = PromptFormat(

@@ -157,7 +157,8 @@ def inner(model: Any) -> Any:
 def padded_batch(model: Any, pairs: list[Pair], *, with_last: bool = False) -> Tensor:
     """Σ log p (n,) of n options in one padded pass, their last tokens read too if `with_last`."""
     torch = load_torch()
-    ids, _, _ = _filled([(*prompt, *_body(option, with_last)) for prompt, option in pairs])
+    last = None if with_last else -1
+    ids, _, _ = _filled([(*prompt, *option[:last]) for prompt, option in pairs])
     first = min(len(prompt) for prompt, _ in pairs) - 1
     logits = model(
         input_ids=torch.from_numpy(ids).to(model.device),
@@ -175,10 +176,6 @@ def _kept(model: Any, *columns: int) -> dict[str, Tensor]:
     if not accepts(model, "logits_to_keep"):
         return {}
     return {"logits_to_keep": load_torch().tensor(columns, device=model.device)}
-
-
-def _body(option: tuple[int, ...], with_last: bool) -> tuple[int, ...]:
-    return option if with_last else option[:-1]
 
 
 def _filled(sequences: Sequence[tuple[int, ...]]) -> tuple[Ints, NDArray[np.bool_], Ints]:

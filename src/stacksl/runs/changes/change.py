@@ -16,16 +16,22 @@ from pathlib import Path
 from stacksl.data.values import one_line
 from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
-from stacksl.report.wording import money
 from stacksl.runs.changes.added_classes import added_classes, answered_none, in_common, named
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.items.roles import expect_items
 from stacksl.runs.items.sources import More, Sources, with_more
 from stacksl.runs.session.assignment import FILE, annotators_of
+from stacksl.runs.session.model_labels import expect_within_price
 from stacksl.runs.session.setup import check_labeler, sheet_labeler
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
-from stacksl.runs.settings.terms import fresh_audit, left_to_train, new_terms, what_measures
+from stacksl.runs.settings.terms import (
+    expect_payable,
+    fresh_audit,
+    left_to_train,
+    new_terms,
+    what_measures,
+)
 from stacksl.runs.spec import PENDING, PENDING_CLASSES, REOPEN, RunSpec, Terms
 from stacksl.runs.storage.folder import RunFolder
 
@@ -64,7 +70,7 @@ class Outcome:
         items, owned: how many items to choose from and how many owned items were added.
         classes: how many classes there are then; None where items bring their own options.
         mapped: answers to train on whose right text names an added class: learnt, and free.
-        measured: answers of the audit that name one: right from then on where the model says so.
+        measured: answers of an audit that was shown that name one: right where the model says so.
         again: the other items to train on that were answered with none of the classes. With
             `reopen` one more label of each is bought.
         price: micro-units of one label; None where the run has no price.
@@ -163,10 +169,12 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     pool = len(wanted.dataset.items) - len(spec.dataset.items)
     for path in change.owned:
         wanted = _with_file(wanted, More("owned", str(Path(path).resolve())))
+    expect_within_price(wanted, spec)
     if change.budget is not None:
         terms = new_terms(wanted, ledger, change.budget)
         expect_items(wanted, ledger, terms)
         wanted = replace(wanted, now=terms)
+    expect_payable(wanted, ledger, spec.budget.price)
     found = _outcome(spec, wanted, ledger, change, pool)
     if change.reopen:
         _expect_reopened(spec, found)
@@ -190,7 +198,7 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         mapped=mapped,
         measured=measured,
         again=again,
-        price=None if spec.budget.money is None else spec.budget.price,
+        price=None if spec.budget.money is None else wanted.budget.price,
         left=left_to_train(wanted, ledger),
         annotators=tuple(annotators_of(wanted.settings.annotators)),
         outdated=_outdated(spec, ledger) if change.classes else (),
@@ -214,8 +222,7 @@ def _with_file(spec: RunSpec, more: More) -> RunSpec:
     Raises:
         StackslError: see `change_run`.
     """
-    known = [spec.data, spec.settings.owned, *(each.path for each in spec.more)]
-    if more.path in known:
+    if more.path in (spec.data, spec.settings.owned, *(each.path for each in spec.more)):
         raise RunError(
             f"the run {spec.folder.path} has the file {Path(more.path).name} already and reads it"
             " again when it is resumed: give new items a file of their own"
@@ -271,9 +278,7 @@ def _expect_classes(spec: RunSpec) -> None:
 def _expect_new(name: str, known: Mapping[str, int]) -> None:
     said = in_common(name)
     if not said or "\0" in name:
-        raise SettingsError(
-            "a class needs a name of one or more characters: give it with --add-class"
-        )
+        raise SettingsError("a class needs a name of one character or more: give --add-class NAME")
     if said in known:
         raise SettingsError(
             f"the class is there already, as number {known[said] + 1} of {len(known)} (but for"
@@ -288,13 +293,14 @@ def _tidy(text: str) -> str:
 def _answers_that_name(
     spec: RunSpec, ledger: Ledger, added: bool
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Answers that name an added class, to train on and of the audit; the items without one."""
+    """`mapped`, `measured` and `again` of an `Outcome`."""
     if spec.dataset.classes is None:
         return 0, 0, ()
     hits = named(ledger, added_classes(spec))
     mapped = {each.item for each in hits if each.purpose == "train"}
     rest = answered_none(ledger, adding=added)
-    measured = sum(each.purpose == "audit" for each in hits)
+    shown = spec.folder.read_state()["state"] == "finished"
+    measured = sum(each.purpose == "audit" for each in hits) if shown else 0
     return len(mapped), measured, tuple(item for item in rest if item not in mapped)
 
 
@@ -318,7 +324,7 @@ def _expect_reopened(spec: RunSpec, found: Outcome) -> None:
 def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
     """The spec with more annotators, who get rows that are assigned from now on.
 
-    Rows are reserved at the highest price of the present annotators, so no new one may cost more.
+    Labels are reserved at the highest price of all annotators, which a new one may raise.
     """
     if not added:
         return spec
@@ -348,14 +354,10 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
     changed = settings.model_copy(update=values)
     if mistakes := conflicts(changed, {"annotators"}):
         raise SettingsError("; ".join(mistakes))
-    for name in added:
-        if parse_prices(text).of(name) > spec.budget.price:
-            raise SettingsError(
-                f"{name} should cost {money(spec.budget.price)} at most, which is promised for"
-                f" each label of this run, got {prices[name]}: give a lower price"
-            )
     origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
-    return replace(spec, resolved=replace(spec.resolved, settings=changed, origin=origin))
+    resolved = replace(spec.resolved, settings=changed, origin=origin)
+    budget = replace(spec.budget, price=max(spec.budget.price, parse_prices(text).most))
+    return replace(spec, resolved=resolved, budget=budget)
 
 
 def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
@@ -387,6 +389,7 @@ def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> No
         table |= {"annotators": wanted.settings.annotators, "origin_annotators": "flag"}
         if wanted.settings.price is not None:
             table |= {"price": wanted.settings.price, "origin_price": "flag"}
+            table["price_micro"] = wanted.budget.price
         if len(annotators_of(spec.settings.annotators)) == 1:
             table["sheets_alone"] = sheets
     spec.folder.write_resolved(table)

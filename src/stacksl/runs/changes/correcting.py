@@ -54,12 +54,16 @@ def record_corrections(
 ) -> int:
     """Record the corrections in `files`, which the next refit learns; their number.
 
-    The caller holds the run's lock.
-
     Raises:
         RunError: one of them is not among those `agreed`.
     """
-    spec = complete(spec_of_people(folder))
+    with folder.locked():
+        return _record(folder, complete(spec_of_people(folder)), files, agreed)
+
+
+def _record(
+    folder: RunFolder, spec: RunSpec, files: Sequence[Path], agreed: Sequence[Correction]
+) -> int:
     with Ledger.open(folder.ledger) as ledger:
         found = _found(spec, ledger, files)
         if not set(found) <= set(agreed):

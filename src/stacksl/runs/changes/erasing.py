@@ -20,12 +20,13 @@ from typing import Any, Final
 
 from stacksl.errors import DataError
 from stacksl.features.store import erase, has_block, items_in
+from stacksl.files import arrays
 from stacksl.files.atomic import write_atomic
 from stacksl.labelers.chat.calls import CALLS, without_item
-from stacksl.labelers.sheets import texts_in, without_rows
+from stacksl.labelers.sheets import texts_in, without_rows, without_tasks
 from stacksl.report.asking import Asking
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
-from stacksl.runs.loop.final_model import GRAPH
+from stacksl.runs.loop.final_model import GRAPH, SAID
 from stacksl.runs.storage.folder import RunFolder, read_facts
 
 ERASED: Final = "(forgotten)"
@@ -89,6 +90,10 @@ def erase_features(
             if began <= part.start <= row < part.stop and has_block(epoch / name):
                 erase(epoch / name, row - part.start, ids[part])
     (folder.features / GRAPH).unlink(missing_ok=True)  # made again without the item
+    if (said := folder.features / SAID).is_file():
+        classes = arrays.load(said)["said"].copy()
+        classes[row : row + 1] = -1
+        arrays.save(said, {"said": classes})
     for training in folder.adapters.glob("*.part"):
         shutil.rmtree(training, ignore_errors=True)
 
@@ -181,7 +186,7 @@ def erase_sheets(folder: Path, marks: Marks) -> list[str]:
     """Delete the item's rows from every sheet in the folder of sheets.
 
     A sheet that an annotator saved there keeps its encoding, its separator and all other rows. A
-    workbook that cannot be read is left, for `left_untouched` to name.
+    workbook or a file of tasks that cannot be read is left, for `left_untouched` to name.
     """
     if not folder.is_dir():
         return []
@@ -201,6 +206,10 @@ def erase_sheets(folder: Path, marks: Marks) -> list[str]:
             if (book := without_rows(path, marks.keys)) is not None:
                 write_atomic(path, book, mode=path.stat().st_mode & 0o777)
                 changed.append(path.name)
+    for path in sorted(folder.glob("*.json")):
+        if (left := without_tasks(path.read_bytes(), marks.keys)) is not None:
+            write_atomic(path, left, mode=path.stat().st_mode & 0o777)
+            changed.append(path.name)
     return changed
 
 
@@ -271,7 +280,10 @@ def _text_of(payload: bytes) -> str:
         UnicodeDecodeError: it is in neither.
     """
     try:
-        return payload.decode(_wide(payload) or "utf-8")
+        text = payload.decode(_wide(payload) or "utf-8")
+        with suppress(ValueError, RecursionError):  # of JSON, without its escapes
+            return json.dumps(json.loads(text), ensure_ascii=False)
+        return text
     except UnicodeDecodeError:
         if b"\0" in payload:  # no text
             raise

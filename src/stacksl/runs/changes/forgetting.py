@@ -129,12 +129,16 @@ def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Fo
             forgetting another item was interrupted.
         DataError, LedgerError, FeatureError: the data, the ledger or a cache cannot be used.
     """
-    folder = RunFolder.open(run, forgetting=True)
+    return forget_in(RunFolder.open(run, forgetting=True), item, data=data)
+
+
+def forget_in(folder: RunFolder, item: str | None, *, data: str | None = None) -> Forgotten:
+    """`forget` in a folder that is open."""
     with folder.locked(forgetting=True):
         if not folder.ledger.exists():
             raise RunError(
-                f"the run {run} has no ledger yet, it stopped before round 1: delete the row from"
-                " the data and the folder of the run, and run again"
+                f"the run {folder.path} has no ledger yet, it stopped before round 1: delete the"
+                " row from the data and the folder of the run, and run again"
             )
         spec = RunSpec.open(folder, data)
         with Ledger.open(folder.ledger) as ledger:

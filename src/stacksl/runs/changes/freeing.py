@@ -11,6 +11,7 @@ from stacksl.labelers.sheets.keys import clean_key, has_form
 from stacksl.ledger.events import MEASURING
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
+from stacksl.report.wording import plural
 from stacksl.runs.changes.pending import complete, reopen
 from stacksl.runs.session.answering import spec_of_people
 from stacksl.runs.session.assignment import AWAY, annotators_of, away_from
@@ -91,6 +92,8 @@ def decide(
                     "expected an annotator left to answer, got all set aside or away: call one"
                     " back with --back, or add one with `stacksl change --add-annotator`"
                 )
+            if anew:
+                _expect_left(folder, ledger)
             reopen(folder)  # first: a finished run that is killed here is finished again
             leases = _leases(ledger, set(), False, aside)
             with ledger.together():
@@ -103,6 +106,17 @@ def decide(
                     ledger.reserve(ledger.left_out("train"), "train")
                     ledger.reserve(ledger.left_out("audit"), "audit")
     return len(leases)
+
+
+def _expect_left(folder: RunFolder, ledger: Ledger) -> None:
+    """Check that the budget pays one more label of each item that has answers set aside alone."""
+    wanted = len(ledger.left_out("train")) + len(ledger.left_out("audit"))
+    if wanted > ledger.left:
+        raise RunError(
+            f"{plural(wanted, 'label')} to buy anew, but the budget has {ledger.left} left: raise"
+            f" it first with `stacksl change {folder.path} --budget"
+            f" {ledger.budget + wanted - ledger.left} --later`"
+        )
 
 
 def free_rows(

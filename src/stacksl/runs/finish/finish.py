@@ -23,7 +23,7 @@ from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.finish.forecasting import compared_with_random
-from stacksl.runs.finish.label_set import label_set
+from stacksl.runs.finish.label_set import label_set, set_at_refits
 from stacksl.runs.finish.own_items import more_labels, own_items
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
@@ -98,7 +98,9 @@ def finish(
     final = partial(outcome.policies, spec, game, features)
     compared = compared_with_random(spec, game, audit, final)
     facts = facts_of(spec, game, features, tested, state, compared)
-    facts = replace(facts, label_set=label_set(spec, game, final))
+    facts = replace(
+        facts, label_set=label_set(spec, game, final), set_at_refits=set_at_refits(spec, game)
+    )
     if not spec.settings.adapts:  # a language model would score every item
         facts = replace(facts, own=own_items(game, tested, final), more=more_labels(spec, game))
     if audit is not None:

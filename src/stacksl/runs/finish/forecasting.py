@@ -34,7 +34,7 @@ from stacksl.runs.spec import RunSpec
 
 RANDOM = 60  # random labels from which others are compared with them
 PARTS = (0.3, 0.6, 1.0)  # of the random labels that train
-EVERY = 25  # labels of a stream after which the stop rule is looked at
+EVERY = 25  # labels of a stream after which the stop rule is looked at, and of a run that waits
 
 
 def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
@@ -92,7 +92,7 @@ class Forecaster:
     _seen: int = -1
 
     def level(self, labels: int) -> Normal | None:
-        """The logit of the accuracy at the first `labels`; None where nothing can be told."""
+        """The logit of the accuracy at the first `labels`; None where nothing can be estimated."""
         known = self._known()
         if known is None:
             return None
@@ -101,11 +101,17 @@ class Forecaster:
             return None
         return with_sample(from_training(known, *found), *self._sample(labels))
 
-    def facts(self) -> dict[str, Any]:
-        """What `stacksl plan RUN` reads: labels learnt, level and progress sample."""
+    def facts(self, *, ended: bool) -> dict[str, Any]:
+        """What `stacksl plan RUN` reads: labels learnt, level and progress sample.
+
+        Before the run has `ended` in steps of 25 labels, since a count after each answer would show
+        which of them are of the audit.
+        """
         labels = len(self.game.examples.bought)
+        labels -= 0 if ended else labels % EVERY
         level, (correct, n) = self.level(labels), self._sample(labels)
-        pairs = [(label, choice) for _, label, choice in self.game.examples.bought if choice >= 0]
+        learnt = self.game.examples.bought[:labels]
+        pairs = [(label, choice) for _, label, choice in learnt if choice >= 0]
         right = sum(a == b for a, b in pairs) / len(pairs) if pairs else None
         found = {"labels": labels, "level": level and asdict(level), "right": right}
         return {**found, "correct": correct, "n": n}
@@ -188,7 +194,10 @@ def compared_with_random(
 def equivalent_sentence(labels: int, found: Estimate) -> str:
     """How many random labels the bought ones are worth, in words."""
     if found.value is None or found.low is None or found.high is None:
-        return f"How many random labels these {labels:,} are worth cannot be told: {found.reason}."
+        return (
+            f"How many random labels these {labels:,} are worth cannot be estimated:"
+            f" {found.reason}."
+        )
     return (
         f"These {labels:,} labels are worth some {found.value:,.0f} random ones (90% interval"
         f" {found.low:,.0f} to {found.high:,.0f}), judged on progress sample and audit."

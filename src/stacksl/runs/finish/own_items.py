@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labelled_share
 from stacksl.report.asking import Disagreement
 from stacksl.report.named import Named
-from stacksl.report.quality import ClassTotal, Gain, LabelledShare, OwnItems
+from stacksl.report.quality import ClassTotal, Gain, OwnItems
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
@@ -52,23 +51,21 @@ def own_items(game: Game, tested: Tested, policies: Policies) -> OwnItems:
     gold, predicted = (none, none) if judged is None else (judged.gold, judged.predicted)
     confidence = np.zeros(0) if judged is None else judged.confidence
     right = gold == predicted
-    shares = (labelled_share(confidence, right, sure, wanted) for wanted in WANTED)
     source = "" if judged is None else "audit" if tested.audited is not None else "test"
     totals: tuple[ClassTotal, ...] = ()
     if all(item.candidates == classes for item in corpus.items):
-        found = class_totals(_human(game), said, gold, predicted, len(classes))
-        totals = tuple(ClassTotal(n, **asdict(t)) for n, t in zip(classes, found, strict=True))
+        totals = class_totals(_human(game), said, gold, predicted, classes)
     return OwnItems(
         rest=len(rest),
         measured=len(gold),
         source=source,
-        shares=tuple(LabelledShare(**asdict(share)) for share in shares),
+        shares=tuple(labelled_share(confidence, right, sure, wanted) for wanted in WANTED),
         totals=totals,
     )
 
 
 def _human(game: Game) -> NDArray[np.int64]:
-    """The label of each item that has one, whatever it was bought for."""
+    """The label of each item that has one, for any purpose."""
     row = game.corpus.row
     labels = {at: label for at, label, _ in game.examples.bought}
     for purpose in ("audit", "progress"):

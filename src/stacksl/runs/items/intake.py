@@ -19,7 +19,7 @@ from stacksl.types import Item
 
 LETTERS = 26
 TEXTS = "texts"  # the format of texts and frames, which are treated as a file would be
-_PATHS = ("bank", "classes", "owned", "ask_dir", "label_template")
+_PATHS = ("bank", "classes", "owned", "model_labels", "ask_dir", "label_template")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 OF_SAMPLE = {
     "model": "sample",
@@ -143,7 +143,7 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
 
     wanted = resolved.settings
     chooses = wanted.aim == "model" and GATES[wanted.gate].ranks and not wanted.adapts
-    people = wanted.labeler == "file" or wanted.labeler.startswith("openai:")
+    people = wanted.labeler == "file" or wanted.labeler.startswith(("openai:", "hf:"))
     quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
     if dataset.classes is None or not chooses or not (people or quick):
         return resolved

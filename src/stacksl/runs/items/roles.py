@@ -140,7 +140,7 @@ def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[i
 def next_terms(
     spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str], *, first: int
 ) -> None:
-    """Enter a changed budget or more items into the ledger, and lease the audit of the change.
+    """Enter a changed budget, price or number of items, and lease the audit of the change.
 
     Args:
         spec: the run, with its new budget.
@@ -158,10 +158,12 @@ def next_terms(
     if wanted > 0 and len(free) < wanted:
         raise SettingsError(_too_few(wanted, len(free)))
     items = next((int(row.payload["items"]) for row in _budgets(ledger)), first)
-    if (ledger.budget, ledger.money, items) != (terms.labels, terms.money, len(order)):
+    price, before = spec.budget.price, (ledger.budget, ledger.money, ledger.price, items)
+    if before != (terms.labels, terms.money, price, len(order)):
         rounds = ledger.last_round + len(free) - max(0, wanted)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
-        ledger.set_budget(terms.labels, terms.money, detail)
+        dearer = {} if price == ledger.price else {"price": price}
+        ledger.set_budget(terms.labels, terms.money, {**detail, **dearer})
     if wanted > 0:
         ids = [item.id for item in spec.dataset.items]
         passed = frozenset(range(len(ids))) - frozenset(free)

@@ -94,7 +94,7 @@ class Sources:
         known = {item.id for item in self.dataset.items}
         if taken := [row for row, item in enumerate(more.items, 1) if item.id in known]:
             raise DataError(
-                f"{len(taken)} items of {more.name} have an id that the run knows already, the"
+                f"{len(taken)} items of {more.name} have an id that the run has already, the"
                 f" first is item {taken[0]}: give new items ids of their own"
             )
         return replace(self, parts=(*self.parts, Part("pool", more)))
@@ -170,7 +170,7 @@ class Sources:
         return self.rows[self.start - 1].stop
 
     @property
-    def told(self) -> dict[str, int]:
+    def revealed(self) -> dict[str, int]:
         """The answers of a labeler that reads the file; `NONE` where no candidate is right."""
         return {**self.dataset.answers, **dict.fromkeys(self.dataset.unknown, NONE)}
 

@@ -36,16 +36,14 @@ def as_stream(resolved: Resolved) -> Resolved:
     return resolved.with_defaults({"mode": "stream", "order": "file"}, "stdin")
 
 
-def spooled(
-    settings: Settings, classes: Classes | None = None, stream: IO[bytes] | None = None
-) -> Dataset:
+def spooled(settings: Settings, classes: Classes | None) -> Dataset:
     """The next `settings.rounds` items of standard input, JSON objects with one a line.
 
     Raises:
         DataError: a line is no JSON object, or there are fewer items than `rounds`.
     """
     wanted = settings.rounds or 0
-    lines = _lines(sys.stdin.buffer if stream is None else stream, wanted)
+    lines = _lines(sys.stdin.buffer, wanted)
     if len(lines) < wanted:
         raise DataError(
             f"standard input ended after {len(lines)} of {wanted} items: give --rounds"

@@ -51,7 +51,10 @@ def surest(head: Head, block: Block, rows: Sequence[int]) -> Array:
     found = [np.zeros(0)]
     for start in range(0, len(rows), _AT_ONCE):
         policies = head.probabilities(block.take(rows[start : start + _AT_ONCE]))
-        found.append(np.array([float(np.max(policy)) for policy in policies]))
+        if isinstance(policies, np.ndarray):
+            found.append(policies.max(axis=1))
+        else:
+            found.append(np.array([policy.max() for policy in policies]))
     return np.concatenate(found)
 
 

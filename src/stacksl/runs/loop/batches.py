@@ -16,7 +16,7 @@ class Batches:
 
     Attributes:
         size: how many, in all.
-        measuring: how many of them belong to audit and progress sample while those are open.
+        measuring: how many of them belong to audit and progress sample, as long as there are any.
         overlap: how many of the first items bought are answered by two annotators.
     """
 
@@ -25,10 +25,18 @@ class Batches:
     overlap: int = 0
 
     def room(self, ledger: LedgerReader) -> int:
-        """How many training labels can be bought now, up to `size` open purchases."""
+        """How many training labels can be bought now, up to `size` open purchases.
+
+        The places of what measures follow the number of all answers, whatever these were for: what
+        an answer was for would show in whether it makes room for a purchase.
+        """
         leases = ledger.open_purchases()
         measuring = sum(lease.purpose in MEASURING for lease in leases)
-        return self.size - (len(leases) - measuring) - min(measuring, self.measuring)
+        if not self.measuring or not measuring:
+            return self.size - (len(leases) - measuring)
+        rows = ledger.spent - len(leases) + self.size  # that were or will be out
+        places = -(-rows * self.measuring // self.size)
+        return rows - min(places, ledger.spent - ledger.asked) - ledger.asked
 
     def picks(self, ledger: LedgerReader) -> int:
         """How many items can be bought now: one for two annotators is two purchases."""

@@ -9,6 +9,7 @@ certificate, and at the end so has each item that was never asked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
@@ -19,18 +20,18 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, SharedBlock
 from stacksl.core.followers import Given
 from stacksl.core.gates.registry import Margin
-from stacksl.core.heads.coverage import Kernel, kernel_of, most_covering
-from stacksl.core.rng import generator
+from stacksl.core.heads.coverage import most_covering
 from stacksl.core.scorers import Head
 from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.class_minimum import rare_picks, share_of
-from stacksl.runs.loop.final_model import Source
+from stacksl.runs.loop.examples import DRAWN
 from stacksl.runs.loop.game import Chooser, Game
-from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
+from stacksl.runs.loop.linear_trainer import LinearTrainer, draw_keys, linear_trainer
 from stacksl.types import Decision
 
 _AT_ONCE = 256  # certificates in a transaction
 _ANY = float("-inf")
+DRAWN_FIRST, DRAWN_SHARE = 25, 0.1  # labels that show how often a model is right
 
 
 def make_chooser(mode: str, *, seed: int, min_per_class: int = 0, coverage: bool = True) -> Chooser:
@@ -69,7 +70,6 @@ class Pool:
         self._seed = seed
         self._min_per_class = min_per_class
         self._coverage = coverage
-        self._kernel: tuple[Source, Kernel] | None = None
         self._never_asked: list[int] | None = None
 
     def next(self, game: Game) -> list[Decision]:
@@ -99,32 +99,34 @@ class Pool:
         rest = game.corpus.unbought(str(bought["item"]) for bought in game.ledger.export())
         head, at_random = game.trainer.head, game.learner.gate.name == "random"
         if at_random:
-            keys = generator(self._seed, "pool/random").random(len(game.corpus.ids))
+            keys = draw_keys(self._seed, len(game.corpus.ids))
             rest = [rest[place] for place in np.argsort(keys[rest])]
         covering = self._coverage and _by_margin(game) and isinstance(game.trainer, LinearTrainer)
         covering = covering and isinstance(game.examples.block, SharedBlock)
         if at_random or (head is None and not covering):
             first = [_certificate(game, row) for row in rest[:count]]
-            return _wanted(first, "drawn" if at_random else "order", _ANY)
+            return _wanted(first, DRAWN if at_random else "order", _ANY)
+        drawn = _drawn(game, self._seed, rest, count)
+        rest, count = _without(rest, drawn), count - len(drawn)
         rare = [] if head is None else self._rare(game, rest, head, count)
-        if rare:
-            rest = [row for row in rest if row not in rare]
-            count -= len(rare)
-        ranked = self._covering(game, rest, count) if covering else _ranked(game, rest, count)
-        of_rare = [_certificate(game, row, ahead=1 + len(ranked)) for row in rare]
-        return [*ranked, *_wanted(of_rare, "class", _ANY)]
+        rest, count = _without(rest, rare), count - len(rare)
+        pick = self._covering if covering else _ranked
+        ranked = pick(game, rest, count) if count else []
+        others = {"class": rare, DRAWN: drawn}
+        for reason, rows in others.items():
+            ahead = 1 + len(ranked)
+            ranked += _wanted([_certificate(game, row, ahead) for row in rows], reason, _ANY)
+        return ranked
 
     def _covering(self, game: Game, rest: Sequence[int], count: int) -> list[Decision]:
         """`count` of the rows in `rest`, which cover the most doubt; of a sample of a huge pool."""
         source, head = linear_trainer(game).source(), game.trainer.head
-        graph, members = source.graph()
-        if self._kernel is None or self._kernel[0] is not source:
-            self._kernel = source, kernel_of(graph)
+        kernel, members = source.kernel()
         doubt, free = np.ones(len(source.block)), np.zeros(len(source.block), dtype=np.bool_)
         if head is not None:
             doubt[rest] += margins(head, source.block, rest)[0]
         free[rest] = True
-        places = most_covering(self._kernel[1], doubt[members], free[members], count)
+        places = most_covering(kernel, doubt[members], free[members], count)
         picked = members[places].tolist()
         if len(picked) < count:
             inside = set(members.tolist())
@@ -140,6 +142,26 @@ class Pool:
         share = share_of(count, wanted, classes, game.learner.budget)
         labels = [label for _, label, _ in game.examples.bought]
         return rare_picks(head, block, rest, labels, classes=classes, wanted=wanted, count=share)
+
+
+def _without(rows: list[int], taken: Sequence[int]) -> list[int]:
+    gone = set(taken)
+    return [row for row in rows if row not in gone] if gone else rows
+
+
+def _drawn(game: Game, seed: int, rest: Sequence[int], count: int) -> list[int]:
+    """The part of a batch that is drawn, where the labels of a model are to be compared."""
+    if not isinstance(game.trainer, LinearTrainer) or game.trainer.said is None:
+        return []
+    asked = game.ledger.asked
+    due = max(0, _to_draw(asked + count) - _to_draw(asked))
+    keys = draw_keys(seed, len(game.corpus.ids))
+    return sorted(rest, key=lambda row: keys[row])[:due]
+
+
+def _to_draw(labels: int) -> int:
+    """How many of the first `labels` labels are drawn, where a model's are to be compared."""
+    return min(labels, max(DRAWN_FIRST, math.ceil(DRAWN_SHARE * labels)))
 
 
 def _ranked(game: Game, rest: Sequence[int], count: int) -> list[Decision]:

@@ -8,6 +8,8 @@ from stacksl.core.blocks import Block, Inputs
 from stacksl.runs.items.corpus import Corpus
 from stacksl.types import Decision, Label
 
+DRAWN = "drawn"  # the reason of a purchase that was drawn at random
+
 
 @dataclass(slots=True, eq=False)
 class Examples:
@@ -20,6 +22,7 @@ class Examples:
             choice is −1 for an owned label, which had no round. One that is withdrawn and learnt
             again comes last.
         shown: C_t at the purchase, by row, where it had not all candidates.
+        drawn: the rows that were bought at random, not by rank.
         relabelled: how often a label was replaced or withdrawn.
     """
 
@@ -27,6 +30,7 @@ class Examples:
     block: Block
     bought: list[tuple[int, int, int]] = field(default_factory=list)
     shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    drawn: set[int] = field(default_factory=set)
     relabelled: int = 0
     _choices: dict[int, int] = field(default_factory=dict)  # of withdrawn labels, by row
 
@@ -38,6 +42,8 @@ class Examples:
         """Add a learnt label."""
         row = self.corpus.row[decision.item]
         self.bought.append((row, label.index, decision.choice))
+        if decision.reason == DRAWN:
+            self.drawn.add(row)
         if len(decision.presented) < self.block[row].size:
             self.shown[row] = decision.presented
 

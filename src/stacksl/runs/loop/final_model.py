@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, SharedBlock
-from stacksl.core.heads.coverage import stands_for
+from stacksl.core.heads.coverage import Kernel, kernel_of, stands_for
 from stacksl.core.heads.logistic import ENOUGH, Fit, choose_strength, fit_classes, folds_of
 from stacksl.core.heads.soft import Soft, together
 from stacksl.core.heads.spreading import Graph, neighbour_graph, restored_graph, spread
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer
 from stacksl.files import arrays
+from stacksl.models.cascade import Confusion
 
 Kind = Literal["plain", "names", "names and graph"]
 KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")
@@ -35,6 +36,7 @@ NAME_WEIGHT = 1.0  # a class name counts as a bought label
 EARLY_WEIGHT = 4.0  # below 60 labels, so that they do not make names worse than they are alone
 SPREAD_WEIGHT = 0.1  # of an item never asked
 SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
+MODEL_WEIGHT, MODEL_SHARPER = 0.3, 3  # the same in a final fit with labels of a model
 ITEMS = 1_000_000  # nodes of the graph at most
 CELLS = 20_000_000  # nodes x classes of the graph at most
 SAMPLE = 20_000  # items that bought ones represent, at most
@@ -42,9 +44,10 @@ FITTED = 2_000_000  # spread rows x classes of a fit at most
 
 _TRIAL = 3e-4  # tolerance of a fit that is only compared with others
 _NARROW = 1e-5  # of a final fit on float32 rows: below it their rounding shows
-_NEVER = -1e9  # the logit of a class that a fit knows nothing of
+_NEVER = -1e9  # the logit of a class without an example in a fit
 
 GRAPH = "graph.safetensors"  # in the folder of the features
+SAID = "model-labels.safetensors"  # beside it: the classes that a model gave the items
 
 Rows = NDArray[np.int64]
 
@@ -73,6 +76,8 @@ class Source:
         apart: rows of the block that must not be in the graph: the audit's.
         seed: draws folds, and the items of a graph that cannot hold all.
         kept: the file of the graph, which is read if it is of the same items, and else written.
+        model: labels of a model, where they say something: the class of each item of the block,
+            −1 for none, and their confusion.
     """
 
     block: SharedBlock
@@ -80,16 +85,22 @@ class Source:
     apart: frozenset[int]
     seed: int
     kept: Path | None = None
+    model: tuple[Rows, Confusion] | None = None
     _graph: tuple[Graph, Rows] | None = None
     _holding: tuple[Graph, Rows] | None = None
+    _kernel: Kernel | None = None
 
     def named(self, labels: int) -> Soft:
         """The class names, a soft example each, beside so many labels."""
         assert self.names is not None
         return beside_names(self.names, NAME_WEIGHT if labels >= ENOUGH else EARLY_WEIGHT)
 
-    def rest(self, rows: Rows, gold: Rows, without: Rows | None = None) -> Soft:
+    def rest(
+        self, rows: Rows, gold: Rows, without: Rows | None = None, *, final: bool = True
+    ) -> Soft:
         """What the labels `gold` of `rows` say of the items never asked, those in `without` aside.
+
+        With labels of a model it is taken for surer in a `final` fit than in one that ranks a pool.
 
         The graph is made at the first call, and again for rows that it does not have.
         """
@@ -103,11 +114,25 @@ class Source:
             order = generator(self.seed, "graph/fit").permutation(len(members))
             targets_at = np.sort(order[np.isin(order, targets_at)][:most])
         seeds = np.searchsorted(members, rows)
-        found = spread(graph, seeds, gold, self.block.classes, targets_at) ** SHARPER
+        weak = self._weak(members, without)
+        power, weight = SHARPER, SPREAD_WEIGHT
+        if weak is not None and final:
+            power, weight = MODEL_SHARPER, MODEL_WEIGHT
+        found = spread(graph, seeds, gold, self.block.classes, targets_at, weak) ** power
         reached = found.sum(axis=1) > 0
         targets = found[reached] / found[reached].sum(axis=1, keepdims=True)
         h = self.block.h[members[targets_at[reached]]]
-        return Soft(h, targets, np.full(len(targets), SPREAD_WEIGHT, dtype=np.float32))
+        return Soft(h, targets, np.full(len(targets), weight, dtype=np.float32))
+
+    def _weak(self, members: Rows, without: Rows | None) -> NDArray[np.float32] | None:
+        """The model's labels of the graph's items as seeds; none of the items `without`."""
+        if self.model is None:
+            return None
+        said = self.model[0][members]
+        spoken = (said >= 0) & ~np.isin(members, () if without is None else without)
+        found = np.zeros((len(members), self.block.classes), dtype=np.float32)
+        found[spoken] = self.model[1].seeds(said[spoken])
+        return found
 
     def represented(self, rows: Rows) -> Array:
         """How many items each of the bought `rows` represents, of a sample of the items."""
@@ -125,6 +150,13 @@ class Source:
             if self.kept is not None:
                 arrays.save(self.kept, {**graph.state(), "rows": members, "of": self._of()})
         return self._graph
+
+    def kernel(self) -> tuple[Kernel, Rows]:
+        """The kernel over the graph's items, and their rows in ascending order."""
+        graph, members = self.graph()
+        if self._kernel is None:
+            self._kernel = kernel_of(graph)
+        return self._kernel, members
 
     def _read(self) -> tuple[Graph, Rows] | None:
         """The graph in the file, if there is one of these items."""

@@ -228,7 +228,7 @@ class LanguageTrainer:
             number,
             labels,
             labels_hash(self.examples),
-            [replace(each, reference=_divided(each.reference, scale)) for each in lessons],
+            [replace(e, reference=tuple(s / scale for s in e.reference)) for e in lessons],
             temperature,
             self._reporting("refit"),
         )
@@ -347,10 +347,6 @@ class LanguageTrainer:
     def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
         """A callback that reports the progress of a phase."""
         return lambda done, total: self._throttled(Progress(phase, done, total), done == total)
-
-
-def _divided(scores: tuple[float, ...], scale: float) -> tuple[float, ...]:
-    return tuple(score / scale for score in scores)
 
 
 def _adapter_of(epoch: int, ledger: LedgerReader) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, SharedBlock
+from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
 from stacksl.core.heads.linear import ClassHead
 from stacksl.core.heads.logistic import Fit
+from stacksl.core.heads.soft import together
 from stacksl.core.learner import Learner
+from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer, restore_head
 from stacksl.core.scorers.widening import widened
 from stacksl.errors import LedgerError
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
+from stacksl.models.cascade import Confusion, confusion_of
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_names, make_final
 from stacksl.runs.loop.game import Game
@@ -29,6 +33,7 @@ Bought = Sequence[tuple[int, int, int]]
 PREFIX = "head."
 COUNT = "refits"
 MADE = "refits.made"  # number of the kind, then the accuracy of each kind, NaN if not tried
+TINY = 1e-300  # a probability that underflowed
 ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
 
@@ -47,11 +52,15 @@ class LinearTrainer:
         at_end: whether the final model is a refitted head or the last online state.
         report: called with the progress of the last refit.
         kept: the file of the graph of neighbours; None if it is not kept.
+        said: the class that a model gave each item, −1 for none; None without such a model.
         head: the current head, after `count` refits, the last of them on `labels` labels, when
             `relabelled` labels had been replaced or withdrawn.
         final: whether the last refit gave the final model.
         made_by: the kind of that model.
         tried: the cross-validated accuracy of each kind that it was chosen from.
+        foreseen: of each refit on the way, (labels, their loss in nats, each under the head before
+            it was learnt). The loss is None from the first refit where labels had been corrected or
+            classes added.
     """
 
     examples: Examples
@@ -63,6 +72,7 @@ class LinearTrainer:
     at_end: bool = True
     report: Report = silent
     kept: Path | None = None
+    said: NDArray[np.int64] | None = None
     head: Head | None = None
     count: int = 0
     labels: int = 0
@@ -70,6 +80,7 @@ class LinearTrainer:
     final: bool = False
     made_by: Kind = "plain"
     tried: Mapping[Kind, float] = field(default_factory=dict)
+    foreseen: list[tuple[int, float | None]] = field(default_factory=list)
     _source: Source | None = None
 
     @property
@@ -104,6 +115,7 @@ class LinearTrainer:
         self.examples.block = replace(block, classes=size)
         self.learner.scorer = widened(self.learner.scorer, size, self.seed)
         self.labels, self.final = -1, False
+        self.foreseen.append((len(self.examples.bought), None))
 
     def replay(self, row: Row, after: int) -> None:
         """Refit, or widen, at a row after number `after`.
@@ -116,6 +128,9 @@ class LinearTrainer:
                 f"row {row.seq} records a refit of a language model, but the run has no model to"
                 " refit: resume it with the settings it began with"
             )
+        if row.event == "refit" or row.seq <= after:
+            nats = row.payload.get("foreseen")
+            self.foreseen.append((len(self.examples.bought), nats))
         if row.seq <= after:
             return
         if row.event == "class_added":
@@ -125,13 +140,38 @@ class LinearTrainer:
 
     def _refit(self, *, tune: bool) -> None:
         """Refit the head and write a row into the ledger."""
-        self._fit(tune=tune)
         detail: dict[str, object] = {"tune": tune}
+        nats = self._loss_foreseen() if self.on_the_way else None
+        if nats is not None:
+            detail["foreseen"] = nats
+        self.foreseen.append((len(self.examples.bought), nats))
+        self._fit(tune=tune)
         if self.names is not None:
             detail["made_by"] = self.made_by
         if self.tried:
             detail["tried"] = dict(self.tried)
         self.ledger.note_refit(len(self.examples.bought), detail)
+
+    def _loss_foreseen(self) -> float | None:
+        """`foreseen` of a refit that is due; the labels since the last one met the present head."""
+        labels, nats = self.foreseen[-1] if self.foreseen else (0, 0.0)
+        block, relabelled = self.examples.block, self.examples.relabelled
+        moves = isinstance(block, PairBlock) and block.base is not None  # a language model's
+        if nats is None or relabelled or moves:
+            return None
+        rows, gold = _split(self.examples.bought[labels:])
+        policies = self._probabilities(rows)
+        return nats - sum(
+            math.log(max(float(policy[label]), TINY))
+            for policy, label in zip(policies, gold.tolist(), strict=True)
+        )
+
+    def _probabilities(self, rows: NDArray[np.int64]) -> Array | list[Array]:
+        """The head's policies on `rows`; even ones without a head."""
+        block = self.examples.block
+        if self.head is None or not len(rows):
+            return [np.full(block[row].size, 1.0 / block[row].size) for row in rows.tolist()]
+        return self.head.probabilities(block.take(rows.tolist()))
 
     def _fit(self, *, tune: bool) -> None:
         scorer, bought = self.learner.scorer, self.examples.bought
@@ -149,7 +189,7 @@ class LinearTrainer:
     def as_if(self, labels: int, untouched: Scorer) -> Head | None:
         """The final model fitted on the first `labels` labels, as the last one was.
 
-        `untouched` is a scorer in its initial state: the online one knows classes that were bought
+        `untouched` is a scorer in its initial state: the online one has classes that were bought
         later.
         """
         bought = self.examples.bought[:labels]
@@ -204,7 +244,11 @@ class LinearTrainer:
         start: tuple[Array, Array] | None = None
         if isinstance(self.head, ClassHead) and self.head.coefficients.shape == names.shape:
             start = self.head.coefficients, self.head.intercepts
-        fit = Fit(soft=beside_names(names), start=start, tolerance=ON_THE_WAY)
+        soft = beside_names(names)
+        if bought and self.said is not None and (source := self.source()).model is not None:
+            inside = np.isin(rows, source.graph()[1])  # another graph would take long
+            soft = together(soft, source.rest(rows[inside], gold[inside], final=False))
+        fit = Fit(soft=soft, start=start, tolerance=ON_THE_WAY)
         return scorer.refit(self.examples.block.take(rows.tolist()), gold, fit=fit)
 
     def _named(self, names: NDArray[Any]) -> NDArray[Any]:
@@ -237,7 +281,32 @@ class LinearTrainer:
             assert isinstance(examples.block, SharedBlock)
             names = None if self.names is None else self._named(self.names)
             old = self._source = Source(examples.block, names, apart, self.seed, self.kept)
+        old.model = None
+        if self.said is not None and (found := self.confusion()) is not None and found.tells:
+            old.model = self.said, found
         return old
+
+    def confusion(self) -> Confusion | None:
+        """The confusion of the model's labels; None without a model or a label to compare with.
+
+        It is estimated on the first rows of a random order of the pool, up to the last one bought
+        at random. Those among them that were bought by rank belong to the sample as well.
+        """
+        examples = self.examples
+        if self.said is None or not examples.drawn:
+            return None
+        keys = draw_keys(self.seed, len(self.said))
+        last = keys[list(examples.drawn)].max()
+        bought = [(row, label, choice) for row, label, choice in examples.bought if choice >= 0]
+        rows, gold = _split(bought)
+        drawn = (keys[rows] <= last) & (self.said[rows] >= 0)
+        assert isinstance(examples.block, SharedBlock)
+        return confusion_of(self.said[rows[drawn]], gold[drawn], examples.block.classes)
+
+
+def draw_keys(seed: int, count: int) -> Array:
+    """The random order of items: the rows with the smallest keys, (count,), are drawn first."""
+    return generator(seed, "pool/random").random(count)
 
 
 def linear_trainer(game: Game) -> LinearTrainer:

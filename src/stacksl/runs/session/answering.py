@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.errors import RunError
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Receipt
 from stacksl.runs.loop.progress import Report
-from stacksl.runs.session.assignment import FILE, SheetLabeler
+from stacksl.runs.session.assignment import FILE, SheetLabeler, Sheets
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -63,13 +65,24 @@ def answer(
     """
     _expect_people(folder)  # before the lock is waited for
     with folder.locked():
-        corrected = correct()
+        with folder.as_held():
+            corrected = correct()
         with Session.open(RunSpec.open(folder), report, held=True) as session:
             assert isinstance(session.labeler, SheetLabeler)
             sheets = session.labeler.read(files)
             session.play()
-            receipts, status = session.receipts, status_of(folder, session.ledger)
-            first, now = session.ledger.audited(), session.ledger.audited(now=True)
+            return received(folder, session.ledger, sheets, session.receipts, corrected)
+
+
+def received(
+    folder: RunFolder,
+    ledger: Ledger,
+    sheets: Sheets,
+    receipts: Sequence[Receipt],
+    corrected: int = 0,
+) -> Received:
+    """The result of sheets that were read and entered."""
+    first, now = ledger.audited(), ledger.audited(now=True)
     outcomes = Counter(receipt.outcome for receipt in receipts)
     return Received(
         accepted=dict(Counter(r.answer.said for r in receipts if r.outcome == "accepted")),
@@ -80,7 +93,7 @@ def answer(
         faults=sheets.faults,
         corrected=corrected,
         after_shown=sum(now.get(item) != each for item, each in first.items()),
-        status=status,
+        status=status_of(folder, ledger),
     )
 
 

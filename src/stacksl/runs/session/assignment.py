@@ -39,7 +39,7 @@ from stacksl.types import Item
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
 AWAY = "annotators_away"  # key of `resolved.toml`
-SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx)").fullmatch
+SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx|json)").fullmatch
 WHOLE = 26  # classes beyond which a sheet refers to a file with their list
 
 
@@ -164,7 +164,7 @@ class SheetLabeler:
         self, due: Sequence[Request], known: Sequence[Handed], waiting: Sequence[Handed]
     ) -> list[Handed]:
         """A row for each lease, for the annotator with the fewest open rows, then rows."""
-        who = annotators_of(self.settings.annotators)
+        who, prices = annotators_of(self.settings.annotators), parse_prices(self.settings.price)
         load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
         given = Counter(handed.annotator for handed in known)
         had = [(handed.item, handed.slot, handed.annotator) for handed in known]
@@ -172,9 +172,11 @@ class SheetLabeler:
         sheet = 1 + max((handed.sheet for handed in known), default=0)
         rng = generator(self.settings.seed, "keys", sheet)
         rows = []
-        for number, lease in enumerate(due, start=len(taken) + 1):
-            names = _eligible(who, self.away, lease, had)
-            name = min(names, key=lambda each: (load[each], given[each]))
+        for number, asked in enumerate(due, start=len(taken) + 1):
+            names = _eligible(who, self.away, asked, had)
+            paid = [each for each in names if prices.of(each) <= asked.price]
+            name = min(paid or names, key=lambda each: (load[each], given[each]))
+            lease = asked if paid else self._renewed(asked)
             key = new_key(number, rng, taken)
             had.append((lease.item, lease.slot, name))
             taken.add(key)
@@ -183,6 +185,15 @@ class SheetLabeler:
             order = self._order(name, lease.item)
             rows.append(Handed(key, lease.item, lease.slot, lease.token, name, sheet, order))
         return rows
+
+    def _renewed(self, lease: Purchase) -> Purchase:
+        """A lease, leased anew at the present price: only somebody dearer can have its row.
+
+        `change` has checked that the budget suffices for that.
+        """
+        self.ledger.free([lease])
+        leases = {(p.item, p.slot): p for p in self.ledger.open_purchases()}
+        return leases[lease.item, lease.slot]
 
     def _order(self, annotator: str, item: str) -> tuple[int, ...]:
         """The order in which an annotator sees the candidates.
@@ -281,7 +292,8 @@ class SheetLabeler:
         found = {}
         for handed in rows:
             asked, first = self.question(handed), len(handed.order)
-            found[handed.key] = Shown(asked.options, handed.sheet, asked.prompt, first)
+            shown = Shown(asked.options, handed.sheet, asked.prompt, first, handed.annotator)
+            found[handed.key] = shown
         return found
 
 

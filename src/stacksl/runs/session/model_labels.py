@@ -1,22 +1,37 @@
-"""Labels of a run from a model on a server: what they cost, and the consent to send texts."""
+"""Labels of a run from a model: on a server, with what they cost and the consent to send texts,
+or in this process.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import SharedBlock
 from stacksl.errors import SettingsError
 from stacksl.labelers.chat.calls import CALLS, Calls
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, address, is_loopback
 from stacksl.labelers.chat.labeler import ChatLabeler, Questions, Rates
-from stacksl.labelers.chat.prompts import DEFAULT, template_of, ways
+from stacksl.labelers.chat.prompts import DEFAULT, LISTED, Shot, encoded, template_of
+from stacksl.labelers.function import FunctionLabeler
+from stacksl.labelers.protocol import Labeler, Request
+from stacksl.lm import LanguageModel, ModelChoices
+from stacksl.lm.loading import source_of
+from stacksl.lm.reading import read_config
 from stacksl.report.wording import MICRO, money
+from stacksl.runs.items.corpus import Role
+from stacksl.runs.loop.examples import Examples
 from stacksl.runs.settings.budget import micro_units
-from stacksl.runs.settings.conflicts import OPENAI
+from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.runs.spec import RunSpec
@@ -24,6 +39,7 @@ from stacksl.types import Item
 
 TEMPLATE = "label_template_text"  # keys of `resolved.toml`
 CONSENT = "label_consent"
+LOADED = "label_model"
 NO_AUDIT = (
     "the labels are a model's: no audit by people measures them or what is learnt from them; --test"
     " FILE with people's answers would"
@@ -36,6 +52,11 @@ def asks_model(settings: Settings) -> bool:
     return settings.labeler.partition(":")[0] == OPENAI
 
 
+def asks_local(settings: Settings) -> bool:
+    """Whether a language model in this process answers."""
+    return settings.labeler.partition(":")[0] == LOCAL
+
+
 def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
     """The settings of a run whose labels come from a model; others are unchanged.
 
@@ -46,12 +67,14 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
         SettingsError: the template cannot be used, or a label may cost more than its price.
     """
     settings = resolved.settings
+    if asks_local(settings):
+        return resolved.with_defaults({"audit": 0}, "labeler")
     if not asks_model(settings):
         return resolved
     layer: dict[str, Any] = {"audit": 0}
     asked = questions(settings)
-    dearest = max((asked.dearest(item.prompt, item.candidates) for item in items), default=0)
     if settings.input_price is not None:
+        dearest = _dearest(asked, items, settings.shots)
         layer["price"] = f"{Decimal(CALLS_A_LABEL * dearest) / MICRO:f}"
         if settings.price is not None and micro_units(settings.price) < dearest:
             raise SettingsError(
@@ -59,6 +82,33 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
                 f" label of {settings.price}: give a --price of at least {money(dearest)}"
             )
     return resolved.with_defaults(layer, "labeler")
+
+
+def _dearest(asked: Questions, items: Sequence[Item], count: int) -> int:
+    """The most that one call about any of the items costs, with `count` examples of them."""
+    whole = (Shot(i.id, i.prompt, max(i.candidates, key=_bytes)) for i in items)
+    longest = sorted(whole, key=lambda shot: -_bytes(shot.prompt) - _bytes(shot.answer))
+    return max(asked.dearest(i.prompt, i.candidates, longest[:count]) for i in items)
+
+
+def expect_within_price(spec: RunSpec, before: RunSpec) -> None:
+    """Check that a call about any item is within a label's price, where some were added.
+
+    Raises:
+        SettingsError: one is not; it could never be made, and the run would wait for ever.
+    """
+    settings = spec.settings
+    added = len(spec.dataset.items) > len(before.dataset.items)
+    if not added or not asks_model(settings) or settings.input_price is None:
+        return
+    asked = questions(settings, spec.folder.resolved().get(TEMPLATE))
+    dearest = _dearest(asked, spec.dataset.items, settings.shots)
+    if dearest > spec.budget.price:
+        raise SettingsError(
+            f"one call about the longest item may cost {money(dearest)} then, above the"
+            f" {money(spec.budget.price)} that a label of this run may: shorten the texts that are"
+            " added"
+        )
 
 
 def questions(settings: Settings, template: str | None = None) -> Questions:
@@ -72,17 +122,18 @@ def questions(settings: Settings, template: str | None = None) -> Questions:
         text = DEFAULT if settings.label_template is None else _read(Path(settings.label_template))
     rates = Rates(Decimal(settings.input_price or 0), Decimal(settings.output_price or 0))
     model = settings.labeler.partition(":")[2]
-    return Questions(model, template_of(text), settings.seed, rates)
+    return Questions(model, template_of(text, settings.shots), settings.seed, rates)
 
 
-def example_request(settings: Settings, item: Item) -> dict[str, Any]:
-    """What would be sent about an item: the address and the body."""
-    asked = questions(settings)
-    _, shown = asked.shown(item.prompt, item.candidates)
-    return {
-        "url": address(str(settings.url)),
-        "body": asked.body(item.prompt, shown, ways(shown)[0]),
-    }
+def example_request(settings: Settings, items: Sequence[Item]) -> dict[str, Any]:
+    """What would be sent about the first item: the address and the body.
+
+    The next items stand for the examples, whose labels are not known yet.
+    """
+    item, others = items[0], items[1 : settings.shots + 1]
+    shots = [Shot(each.id, each.prompt, "(its label)") for each in others]
+    first, *_ = questions(settings).of(item.prompt, item.candidates, shots).values()
+    return {"url": address(str(settings.url)), "body": first.body}
 
 
 def expect_consent(spec: RunSpec) -> None:
@@ -91,26 +142,111 @@ def expect_consent(spec: RunSpec) -> None:
     Raises:
         SettingsError: it may not; the sentence names what would be sent where.
     """
-    if not asks_model(spec.settings):
-        return
-    given = spec.settings.allow_send and spec.resolved.origin.get("allow_send") == "flag"
-    if not given:
-        count = len(spec.dataset.items) - len(spec.sources.aside)
+    if (asked := consent_needed(spec)) is not None:
         raise SettingsError(
-            f"this run would send {consent(spec.settings)}, of up to {spec.budget.labels} of"
-            f" {count} items: give --allow-send to let it (a config file cannot), or --dry-run to"
-            " see one request"
+            f"this run would send {asked}: give --allow-send to let it (a config file cannot), or"
+            " --dry-run to see one request"
         )
+
+
+def consent_needed(spec: RunSpec) -> str | None:
+    """What a new run would send, where nobody has allowed it; None where nothing is to be asked."""
+    if not asks_model(spec.settings):
+        return None
+    if spec.settings.allow_send and spec.resolved.origin.get("allow_send") == "flag":
+        return None
+    count = len(spec.dataset.items) - len(spec.sources.aside)
+    return f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
+
+
+def with_consent(spec: RunSpec) -> RunSpec:
+    """A spec whose user allowed what `consent_needed` named."""
+    settings = spec.settings.model_copy(update={"allow_send": True})
+    origin = {**spec.resolved.origin, "allow_send": "flag"}
+    return replace(spec, resolved=Resolved(settings, origin, spec.resolved.preset))
 
 
 def consent(settings: Settings) -> str:
     """What is sent where: the fields, the model and the host."""
     model, url = settings.labeler.partition(":")[2], address(str(settings.url))
     plain = urlsplit(url).scheme == "http" and not is_loopback(url)
-    return f"prompts and options to the model '{model}' at {url}{' (unencrypted)' * plain}"
+    what = "prompts, options and labelled examples" if settings.shots else "prompts and options"
+    return f"{what} to the model '{model}' at {url}{' (unencrypted)' * plain}"
 
 
-def chat_labeler(spec: RunSpec) -> ChatLabeler:
+@dataclass(frozen=True)
+class Near:
+    """The labelled examples and the classes nearest to an item, by the run's own features.
+
+    Examples are items whose labels train: owned, or bought; never those that measure. Where items
+    bring their own options, they are the last that were learnt. The nearest example is the last.
+    `names` makes the rows of the class names, (K, d), or None.
+    """
+
+    examples: Examples
+    count: int
+    names: Callable[[], NDArray[Any] | None]
+
+    def shots(self, item: str) -> list[Shot]:
+        """`count` labelled items, or as many as there are."""
+        corpus, row = self.examples.corpus, self.examples.corpus.row[item]
+        gone = (Role.AUDIT, Role.PROGRESS, Role.ERASED)
+        known = [
+            (r, y) for r, y, _ in self.examples.bought if r != row and corpus.roles[r] not in gone
+        ]
+        if self.count and isinstance(self.examples.block, SharedBlock):
+            h = self.examples.block.h
+            alike = np.asarray(h[np.array([r for r, _ in known], np.int64)]) @ np.asarray(h[row])
+            known = [known[place] for place in np.argsort(alike, kind="stable")]
+        chosen = [(corpus.items[r], y) for r, y in known[max(0, len(known) - self.count) :]]
+        return [Shot(each.id, each.prompt, each.candidates[y]) for each, y in chosen]
+
+    def classes(self, item: str) -> list[int] | None:
+        """The classes whose names are nearest; None where names have no features."""
+        block = self.examples.block
+        if self._names is None or not isinstance(block, SharedBlock):
+            return None
+        alike = self._names @ np.asarray(block.h[self.examples.corpus.row[item]])
+        return [int(each) for each in np.argsort(-alike, kind="stable")[:LISTED]]
+
+    @cached_property
+    def _names(self) -> NDArray[Any] | None:
+        return self.names()
+
+
+def expect_local(settings: Settings) -> None:
+    """Check that the language model that answers is there.
+
+    Raises:
+        SettingsError, MissingExtra: it is not, or it cannot be loaded.
+    """
+    name = settings.labeler.partition(":")[2]
+    read_config(name, source_of(name))
+
+
+def local_labeler(spec: RunSpec) -> Labeler:
+    """The labeler of a run whose labels come from a language model in this process.
+
+    The option with the highest mean log-likelihood of its tokens is the answer. The model is
+    loaded at the first question, from the folder or name recorded by the run.
+    """
+    name = spec.settings.labeler.partition(":")[2]
+    spec.note({LOADED: str(Path(name).resolve()) if Path(name).is_dir() else name})
+    made: list[LanguageModel] = []
+
+    def answer(request: Request) -> int:
+        if not made:
+            made.append(LanguageModel(ModelChoices(model=spec.folder.resolved()[LOADED])))
+        item = Item(request.item, request.prompt, request.candidates)
+        return int(np.argmax(made[0].scores([item])["token_mean"][0]))
+
+    answer.__name__ = spec.settings.labeler
+    labeler = FunctionLabeler(answer)
+    labeler.warnings += [NO_AUDIT] * (spec.test is None)
+    return labeler
+
+
+def chat_labeler(spec: RunSpec, near: Near | None = None) -> ChatLabeler:
     """The labeler of a run whose labels come from a model; records consent and template first.
 
     Raises:
@@ -130,9 +266,14 @@ def chat_labeler(spec: RunSpec) -> ChatLabeler:
     key = os.environ.get(KEY)
     endpoint = Endpoint(str(settings.url), key, settings.timeout)
     calls = Calls(spec.folder.path / CALLS, key)
-    labeler = ChatLabeler(endpoint, asked, calls, settings.concurrency)
-    labeler.warnings.append(NO_AUDIT)
+    labeler = ChatLabeler(endpoint, asked, calls, settings.concurrency, near)
+    labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
+
+
+def _bytes(text: str) -> int:
+    """The bytes of a text as it is sent."""
+    return len(encoded({"": text}))
 
 
 def _read(path: Path) -> str:

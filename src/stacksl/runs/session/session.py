@@ -20,6 +20,7 @@ from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.labelers.chat.labeler import ChatLabeler
+from stacksl.labelers.function import FunctionLabeler
 from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
@@ -173,8 +174,8 @@ class Session(Game):
         ledger = parts.enter_context(ledger_of(spec, began=bool(record.facts["began"])))
         record.facts["began"] = True
         record.write("running")  # a kill keeps the warnings
-        labeler = labeler or labeler_of(spec, ledger)
         examples = Examples(corpus, block)
+        labeler = labeler or labeler_of(spec, ledger, examples, features)
         session = cls._of(spec, ledger, learner, labeler, examples, features, report)
         session.record = record
         return session
@@ -241,10 +242,10 @@ class Session(Game):
         with record.recording_failure():
             self._rounds()
             waiting = self._wait() if self.ledger.open_purchases() else None
-            if isinstance(self.labeler, ChatLabeler):
+            if isinstance(self.labeler, ChatLabeler | FunctionLabeler):
                 record.warn(self.labeler.warnings)
             assert self.forecaster is not None
-            record.facts["plan"] = self.forecaster.facts()
+            record.facts["plan"] = self.forecaster.facts(ended=waiting is None)
             record.facts["stopped"] = self.forecaster.stopped
             if waiting is None:
                 learn_named(self.spec, self, audit=True)

@@ -5,7 +5,11 @@ Each function loads its part from the run's folder, or makes it where the folder
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
@@ -21,11 +25,12 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.identity import expect_same_items, records_of, seal
+from stacksl.runs.items.reading import load_said
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.final_model import GRAPH
+from stacksl.runs.loop.final_model import GRAPH, SAID
 from stacksl.runs.loop.language_trainer import LanguageTrainer, changed_facts, language_model
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, silent, throttled
@@ -39,7 +44,14 @@ from stacksl.runs.session.assignment import (
     expect_free,
 )
 from stacksl.runs.session.build_learner import build_learner
-from stacksl.runs.session.model_labels import asks_model, chat_labeler
+from stacksl.runs.session.model_labels import (
+    Near,
+    asks_local,
+    asks_model,
+    chat_labeler,
+    expect_local,
+    local_labeler,
+)
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
@@ -87,11 +99,34 @@ def trainer_of(
         at_end=settings.refit,
         report=report,
         kept=None if features is None else spec.folder.features / GRAPH,
+        said=said_by_model(spec),
     )
     if not settings.adapts:
         return head
     model = features if isinstance(features, LanguageModel) else None
     return LanguageTrainer(spec, head, model, report)
+
+
+def said_by_model(spec: RunSpec) -> NDArray[np.int64] | None:
+    """The class that a model gave each item, (n,), −1 for none; None without a file of them.
+
+    They are read from the user's file once, and kept in the run's folder. Items that were added
+    later have none.
+
+    Raises:
+        DataError, RunError: the file, or what was kept of it, cannot be read.
+    """
+    source, kept = spec.settings.model_labels, spec.folder.features / SAID
+    if source is None:
+        return None
+    items = spec.dataset.items
+    if not kept.exists():
+        said = load_said(source, spec.sources.pool, spec.settings, items)
+        arrays.save(kept, {"said": said})
+    known = arrays.load(kept)["said"]
+    found = np.full(len(items), -1, dtype=np.int64)
+    found[: len(known)] = known
+    return found
 
 
 def feature_map(spec: RunSpec) -> FeatureMap:
@@ -229,21 +264,26 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
     """
     if settings.labeler == FILE:
         expect_free(settings)
+    elif asks_local(settings):
+        expect_local(settings)
     elif not asks_model(settings):
         make_labeler(
-            settings.labeler, answers=sources.told, sizes=sources.sizes, seed=settings.seed
+            settings.labeler, answers=sources.revealed, sizes=sources.sizes, seed=settings.seed
         )
 
 
-def labeler_of(spec: RunSpec, ledger: Ledger) -> Labeler:
+def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples, features: FeatureMap) -> Labeler:
     """The labeler that the settings name."""
     if spec.settings.labeler == FILE:
         return sheet_labeler(spec, ledger)
     if asks_model(spec.settings):
-        return chat_labeler(spec)
+        names = partial(class_names, spec, features)
+        return chat_labeler(spec, Near(examples, spec.settings.shots, names))
+    if asks_local(spec.settings):
+        return local_labeler(spec)
     return make_labeler(
         spec.settings.labeler,
-        answers=spec.sources.told,
+        answers=spec.sources.revealed,
         sizes=spec.sources.sizes,
         seed=spec.settings.seed,
     )

@@ -19,6 +19,7 @@ REGULARISED = settings_for("sgd")
 PEOPLE = settings_for("people")
 SERVER = settings_for("server")
 OPENAI = "openai"  # the labeler that is a model on a server
+LOCAL = "hf"  # the labeler that is a language model in this process
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -40,7 +41,7 @@ def unknown_names(settings: Settings) -> list[str]:
         ("follower", settings.follower, FOLLOWERS),
         ("scorer", settings.scorer, SCORERS),
         ("features", settings.features.partition(":")[0], FEATURES),
-        ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file", OPENAI]),
+        ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file", OPENAI, LOCAL]),
         *(("part", name, PARTS) for name in named_parts(settings.parts)),
     ]
     found = [
@@ -49,7 +50,8 @@ def unknown_names(settings: Settings) -> list[str]:
         for kind, name, known in named
         if name is not None and name not in known
     ]
-    wrong = budget_mistake(settings.budget, settings.price)
+    by_token = settings.labeler.startswith(f"{OPENAI}:")  # the price of a label is then computed
+    wrong = budget_mistake(settings.budget, settings.price or ("0.000001" if by_token else None))
     return found if wrong is None else [*found, wrong]
 
 
@@ -179,10 +181,17 @@ def _of_server(settings: Settings, explicit: set[str]) -> list[str]:
     """What was given for a model on a server that answers."""
     name, _, model = settings.labeler.partition(":")
     given = sorted(explicit.intersection(SERVER))
+    found: list[str] = []
+    if name in (OPENAI, LOCAL) and (settings.audit or settings.progress_share):
+        found.append(
+            "audit and progress sample are answered by people, and the labels of this run come from"
+            " a model: leave --audit and --progress out, and give --test FILE"
+        )
+    if name == LOCAL and not model.strip():
+        found.append("the labeler 'hf' needs a model: give --labeler hf:FOLDER or hf:NAME")
     if name != OPENAI:
         owner = "a model on a server that answers"
-        return [_belong(given, owner, "give --labeler openai:MODEL, or ")] * bool(given)
-    found: list[str] = []
+        return found + [_belong(given, owner, "give --labeler openai:MODEL, or ")] * bool(given)
     if not model.strip() or settings.url is None:
         found.append(
             "the labeler 'openai' needs a model and its server: give --labeler openai:MODEL --url"
@@ -195,15 +204,10 @@ def _of_server(settings: Settings, explicit: set[str]) -> list[str]:
         found += [] if price is None else _mistake(micro_units, price)
     if (None in prices) != (prices == [None, None]):
         found.append("input_price and output_price go together: give both, 0 where one is free")
-    if settings.price is not None and None in prices:
+    if (settings.price is not None or settings.budget.startswith("$")) and None in prices:
         found.append(
             "a model is paid by the token: give --set input_price=P --set output_price=P, for a"
             " million tokens each; --price is then the most that a label may cost"
-        )
-    if settings.audit or settings.progress_share:
-        found.append(
-            "audit and progress sample are answered by people, and the labels of this run come from"
-            " a model: leave --audit and --progress out, and give --test FILE"
         )
     return found
 

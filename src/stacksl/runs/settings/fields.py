@@ -39,7 +39,8 @@ class Settings(BaseModel):
     labeler: Annotated[str, Flag(SPEND, "NAME", common=True)] = Field(
         "oracle",
         description="Who answers: oracle (the file's own answers, the default), file (people, in "
-        "sheets that any spreadsheet opens), openai:MODEL (a model at --url) or noisy:P.",
+        "sheets that any spreadsheet opens), openai:MODEL (a model at --url), hf:NAME_OR_DIR (a "
+        "language model on this machine) or noisy:P.",
     )
     url: Annotated[str | None, Flag(SPEND, "URL"), _SERVER] = Field(
         None,
@@ -51,6 +52,12 @@ class Settings(BaseModel):
     )
     label_template: Annotated[str | None, _SERVER] = Field(
         None, description="A file with {prompt} and {options}: how the model is asked for a label."
+    )
+    shots: Annotated[int, _SERVER] = Field(
+        0,
+        ge=0,
+        le=32,
+        description="Labelled examples in a prompt, owned or bought for training (0).",
     )
     input_price: Annotated[str | None, _SERVER] = Field(
         None, description="The price of a million tokens that the model reads, such as 0.15."
@@ -96,6 +103,10 @@ class Settings(BaseModel):
         None,
         description="Items with labels that you hold already: learnt first, outside the budget.",
     )
+    model_labels: Annotated[str | None, Flag(SPEND, "FILE")] = Field(
+        None,
+        description="A model's labels of a pool with classes, weighed by how often people agree.",
+    )
     min_per_class: Annotated[int, Flag(SPEND, "M")] = Field(
         0,
         ge=0,
@@ -114,8 +125,10 @@ class Settings(BaseModel):
     ask_mode: Annotated[str, Flag(SPEND, "OCTAL"), _PEOPLE] = Field(
         "0600", description="Permissions of sheets, such as 0640 (0600); needs --ask-dir."
     )
-    sheets: Annotated[Literal["xlsx", "csv"], Flag(SPEND, "FORMAT"), _PEOPLE] = Field(
-        "xlsx", description="The format of sheets: xlsx, with choice lists, or csv."
+    sheets: Annotated[Literal["xlsx", "csv", "json"], Flag(SPEND, "FORMAT"), _PEOPLE] = Field(
+        "xlsx",
+        description="The format of sheets: xlsx, with choice lists, csv, or json (tasks for Label "
+        "Studio).",
     )
 
     # what is read

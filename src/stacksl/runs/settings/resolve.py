@@ -161,7 +161,7 @@ def _for_model(merged: dict[str, Any], origin: dict[str, str]) -> None:
 
 
 def _for_bank(merged: dict[str, Any], origin: dict[str, str]) -> None:
-    """Retrieve the candidates, whatever a preset says of those that items bring."""
+    """Retrieve the candidates, where a preset may restrict those that items bring."""
     for name in ("follower", "k"):
         if origin.get(name) == "preset":
             del merged[name], origin[name]

@@ -10,6 +10,7 @@ from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report import facts
+from stacksl.report.wording import money, plural
 from stacksl.runs.settings.budget import Budget, parse_budget
 from stacksl.runs.spec import RunSpec, Terms
 from stacksl.runs.storage.folder import RunFolder, read_facts
@@ -27,7 +28,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     usable, spent, paid = _usable(spec, ledger), ledger.spent, ledger.spent_money
     wanted = parse_budget(text, usable, spec.settings.price)
     if text.strip().startswith("$"):
-        wanted = replace(wanted, labels=_affordable(wanted, usable, spent, paid))
+        wanted = replace(wanted, labels=_affordable(wanted, usable, ledger))
     if wanted.labels < spent or (wanted.money is not None and wanted.money < paid):
         raise SettingsError(
             f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
@@ -38,6 +39,27 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     leased = len(ledger.bought("audit"))
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
     return Terms(wanted.labels, wanted.money, audits, spec.progress)
+
+
+def expect_payable(spec: RunSpec, ledger: Ledger, before: int) -> None:
+    """Check that the budget pays every label without an answer at a price above that `before`.
+
+    Labels that are promised keep their price; but where nobody who answers at that price is
+    left, they are promised anew.
+
+    Raises:
+        SettingsError: it does not.
+    """
+    price, labels, (answered, paid) = spec.budget.price, spec.terms.labels, _paid(ledger)
+    left, needed = (spec.terms.money or 0) - paid, (labels - answered) * price
+    if price > before and needed > left:
+        raise SettingsError(
+            f"{plural(labels - answered, 'label')} of this run without an answer may cost"
+            f" {money(price)} each then, {money(needed)}, but {money(left)} of the budget are left:"
+            f" add --budget {labels} (at most {money(labels * price)}), --budget"
+            f" '{money(spec.terms.money or 0)}' for fewer labels, or a price of at most"
+            f" {money(before)}"
+        )
 
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
@@ -69,10 +91,17 @@ def what_measures(terms: Terms) -> str | None:
     return f"the {first} labels of the audit stay what they are: it was drawn before round 1"
 
 
-def _affordable(wanted: Budget, usable: int, spent: int, paid: int) -> int:
+def _affordable(wanted: Budget, usable: int, ledger: Ledger) -> int:
     """The labels that a budget in money comes to, since some answers cost less than the most."""
+    answered, paid = _paid(ledger)
     left = (wanted.money or 0) - paid
-    return wanted.labels if left < 0 else min(usable, spent + left // wanted.price)
+    return wanted.labels if left < 0 else min(usable, answered + left // wanted.price)
+
+
+def _paid(ledger: Ledger) -> tuple[int, int]:
+    """The labels with an answer, and their cost in micro-units."""
+    leases = ledger.open_purchases()
+    return ledger.spent - len(leases), ledger.spent_money - sum(each.price for each in leases)
 
 
 def _usable(spec: RunSpec, ledger: Ledger) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
+HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())  # by callers
 POLL = 0.05  # seconds between two tries
 STATE = "state.json"
 FACTS = "facts.json"
@@ -134,12 +135,15 @@ class RunFolder:
         """Lock the run for this process; the kernel releases the lock when the process dies.
 
         Waits at most `WAIT` seconds for another process. At the start and at the end all files of
-        the folder are made readable by their owner alone.
+        the folder are made readable by their owner alone. Nothing is done inside `as_held`.
 
         Raises:
             RunLocked: another process has the lock; the message names it.
             RunError: see `expect_whole`; not with `forgetting`.
         """
+        if self.path.resolve() in HELD.get():
+            yield
+            return
         with self._lock_file() as file:
             self._acquire(file)
             file.seek(0)
@@ -154,6 +158,15 @@ class RunFolder:
                 yield
             finally:
                 keep_private(self.path)  # libraries write a model's files as the umask lets them
+
+    @contextmanager
+    def as_held(self) -> Iterator[None]:
+        """Let operations that lock the run use the lock that the caller holds."""
+        before = HELD.set(HELD.get() | {self.path.resolve()})
+        try:
+            yield
+        finally:
+            HELD.reset(before)
 
     def _acquire(self, file: IO[str]) -> None:
         """Take the lock, after at most `WAIT` seconds of trying."""
@@ -185,6 +198,13 @@ class RunFolder:
             return (self.path / LOCK).open("a+")
         except OSError as fault:
             raise RunError(f"cannot lock the run {self.path}: {fault.strerror}") from fault
+
+    def holder(self) -> str:
+        """The process that holds the run, or held it last."""
+        try:
+            return (self.path / LOCK).read_text().strip()
+        except OSError:
+            return ""
 
     def held(self) -> bool:
         """Whether some process holds the run right now."""

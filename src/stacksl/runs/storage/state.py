@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -57,7 +57,8 @@ class Record:
         record = cls(spec.folder, facts, before)
         cut = before.get("state") in ("interrupted", "stopped", "failed", "running")
         if "created" in before and cut and not before.get("reopened"):
-            facts["interruptions"].append(f"resumed {now()} after it was {_was(before)}")
+            was = "interrupted" if before["state"] == "running" else before["state"]
+            facts["interruptions"].append(f"resumed {now()} after it was {was}")
             record.warn(spec.changed_versions())
         record.write("running")
         return record
@@ -112,10 +113,6 @@ def expect_labeler(folder: RunFolder, labeler: Labeler | None) -> str | None:
 
 def _name(labeler: Labeler) -> str:
     return str(getattr(labeler, "name", type(labeler).__name__))
-
-
-def _was(before: Mapping[str, Any]) -> str:
-    return "interrupted" if before["state"] == "running" else str(before["state"])
 
 
 def now() -> str:

@@ -24,14 +24,16 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     counts = _counts(folder) if ledger is None else _counted(ledger)
     labels = int(table.get("labels_now", table["labels"]))
     priced = "money_micro" in table
-    learnt = counts["learnt"] if state["state"] == "finished" else 0
+    done = state["state"] == "finished"
+    learnt = counts["learnt"] if done else 0
     return {
         "run": str(folder.path),
         "state": state["state"],
         "rounds": counts["rounds"],
         "budget": labels,
         "asked": counts["asked"],
-        "answered": counts["learnt"],
+        # Until the end of audit and training together: one answer's purpose would show otherwise.
+        "answered": counts["learnt" if done else "answered"],
         "spent": counts["spent"],
         "left": labels - counts["spent"],
         "money": _money(table, counts) if priced else None,
@@ -82,9 +84,11 @@ def _money(table: dict[str, Any], counts: dict[str, Any]) -> dict[str, float]:
 
 
 def _counts(folder: RunFolder) -> dict[str, Any]:
-    """Rounds, labels asked and learnt, right choices, money and who is held, from the ledger."""
+    """Rounds, labels asked to learnt, right choices, money and who is held, from the ledger."""
     if not folder.ledger.exists():
-        zeros = dict.fromkeys(("rounds", "asked", "spent", "learnt", "right", "money"), 0)
+        zeros = dict.fromkeys(
+            ("rounds", "asked", "answered", "spent", "learnt", "right", "money"), 0
+        )
         return {**zeros, "held": []}
     from stacksl.ledger.ledger import Ledger
 
@@ -107,6 +111,7 @@ def _counted(ledger: LedgerReader) -> dict[str, Any]:
     return {
         "rounds": len(choices),
         "asked": ledger.asked,
+        "answered": ledger.spent - len(ledger.open_purchases()),
         "spent": ledger.spent,
         "learnt": learnt,
         "right": right,

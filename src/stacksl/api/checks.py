@@ -1,0 +1,141 @@
+"""What a run's settings and items must be to each other, before anything is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stacksl.errors import SettingsError
+from stacksl.runs.settings.budget import parse_until
+from stacksl.runs.settings.fields import Settings
+
+if TYPE_CHECKING:
+    from stacksl.data import Dataset
+    from stacksl.runs.items.sources import Sources
+
+
+def source(settings: Settings, *, stdin: bool, file: bool) -> None:
+    """Refuse settings that need items of another source.
+
+    Raises:
+        SettingsError: a bank without a file of questions, or rounds without standard input.
+    """
+    if settings.bank is not None and (stdin or not file):
+        raise SettingsError("--bank needs the questions in a file: give its path as DATA")
+    if settings.rounds is not None and not stdin:
+        raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
+
+
+def rows(settings: Settings, given: Any, sources: Sources) -> None:
+    """Refuse an array of features that does not fit the settings or the items.
+
+    Raises:
+        SettingsError, FeatureError: it is missing, not wanted, of other items, or a test set has
+            no features.
+    """
+    from stacksl.features.given import GIVEN, by_id
+
+    if (given is None) == (settings.features == GIVEN):
+        raise SettingsError("features 'given' are for Python: stacksl.run(..., features=X)")
+    if given is None:
+        return
+    by_id([item.id for item in sources.pool.items], given)
+    if sources.test is not None:
+        raise SettingsError(
+            "a test set has no features of its own here: leave test= out, and give them to"
+            " Run.evaluate(items, answers, features=X)"
+        )
+
+
+def audit(settings: Settings, labels: int, tested: bool, rounds: int) -> int:
+    """The labels of the audit, out of a budget of `labels` over `rounds` items.
+
+    Raises:
+        SettingsError: audit and progress sample leave nothing to train on.
+    """
+    from stacksl.models.audit import audit_size, progress_size
+
+    size = audit_size(labels, asked_for=settings.audit, tested=tested, items=rounds)
+    if size + (sampled := progress_size(settings.progress_share, labels)) >= labels:
+        raise SettingsError(
+            f"audit and progress sample must leave labels to train on, but take {size} and"
+            f" {sampled} of {labels}: give a smaller --progress or --audit"
+        )
+    return size
+
+
+def until(settings: Settings, dataset: Dataset) -> None:
+    """Refuse a rule of stopping that cannot be followed.
+
+    Raises:
+        SettingsError: it is no rule, or there is no forecast for these items.
+    """
+    if settings.until is None:
+        return
+    from stacksl.runs.finish.forecasting import known_of
+
+    parse_until(settings.until)
+    if known_of(settings, dataset) is None:
+        raise SettingsError(
+            "until needs a forecast, and there is one for files of classes alone: give a budget"
+        )
+
+
+def pool(settings: Settings, dataset: Dataset, labels: int) -> None:
+    """Refuse what a pool cannot play, and what only a pool can.
+
+    Raises:
+        SettingsError: a gate without a ranking, or `min_per_class` in a stream or too large.
+    """
+    if settings.min_per_class and settings.mode != "pool":
+        raise SettingsError(
+            "min_per_class looks for rare classes among all items: give --mode pool with it"
+        )
+    most = labels // max(1, len(dataset.classes or ()))
+    if settings.min_per_class > most:
+        raise SettingsError(
+            f"min_per_class must be at most {most}, the budget of {labels} labels over the"
+            f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
+        )
+    if settings.mode == "pool":
+        from stacksl.core.gates.registry import GATES, require_ranking
+
+        require_ranking(GATES[settings.gate]())
+
+
+def said(settings: Settings, dataset: Dataset) -> None:
+    """Refuse labels of a model where they cannot be used.
+
+    Raises:
+        SettingsError: the run is of another kind.
+        DataError: the file cannot be read, or labels none of the items.
+    """
+    if settings.model_labels is None:
+        return
+    from stacksl.features import make_features
+    from stacksl.features.given import GIVEN
+    from stacksl.runs.items.reading import load_said
+
+    ranked = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
+    named = settings.names and settings.refit and settings.features != GIVEN
+    if not (
+        ranked and named and make_features(settings.features, classes=dataset.classes).reads_text
+    ):
+        raise SettingsError(
+            "model_labels needs a pool of texts with fixed classes, whose final model is fitted on"
+            " labels and class names: give --mode pool and leave out --model, --no-names and"
+            " features of your own, or leave out --model-labels"
+        )
+    load_said(settings.model_labels, dataset, settings, dataset.items)
+
+
+def recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
+    """A sentence where a recipe of the paper is used outside its range of budgets."""
+    from stacksl.core.calibration import RECIPES, recipe
+
+    fitting = recipe(share).name
+    if preset is None or preset == fitting or preset not in {known.name for known in RECIPES}:
+        return ()
+    return (
+        f"the preset '{preset}' is not for a budget of {100 * share:.3g} % of the items: the"
+        f" paper's recipe for it is '{fitting}'",
+    )

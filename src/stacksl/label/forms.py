@@ -1,0 +1,84 @@
+"""What a browser may send, and nothing else; and what it is told."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from stacksl.labelers.sheets import Reply
+from stacksl.labelers.sheets.cells import visible
+from stacksl.ledger.purchases import Skip
+
+
+class Form(BaseModel):
+    """The base of all forms: no unknown field, and no text of a field in an error."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class Entry(Form):
+    """The secret of a link."""
+
+    secret: str = Field(max_length=200)
+
+
+class Named(Form):
+    """Something that is sent until there is a reply; `client` and `seq` name it."""
+
+    client: str = Field(min_length=8, max_length=64)
+    seq: int = Field(ge=1, le=2**53)
+    key: str = Field(max_length=40)
+
+
+class Given(Named):
+    """An answer."""
+
+    said: Literal["label", "none", "ambiguous", "broken"]
+    position: int | None = Field(None, ge=0, le=10**6)
+    text: str | None = Field(None, max_length=2000)
+    note: str | None = Field(None, max_length=4000)
+
+    def reply(self) -> Reply:
+        """The answer as a row of a sheet would give it."""
+        text, note = _free(self.text if self.said == "none" else None), _free(self.note)
+        return Reply(0, self.key, self.said, self.position, text, note)
+
+
+class Passed(Named):
+    """A row that is skipped."""
+
+    why: Skip
+
+
+class Act(Form):
+    """What the owner does; the fields beside `act` are those that it needs."""
+
+    act: Literal["pause", "resume", "link", "revoke", "budget", "annotator", "correct"]
+    name: str | None = Field(None, max_length=1000)
+    value: str | None = Field(None, max_length=2000)
+    agreed: bool = False
+
+
+class Ordered(Form):
+    """An operation of another process."""
+
+    name: str = Field(max_length=40)
+    words: dict[str, Any]
+
+
+class Refusal(BaseModel):
+    """Why a request was not carried out."""
+
+    state: Literal["error"]
+    sentence: str
+
+
+class Settled(BaseModel):
+    """What became of an answer or of a skipped row; `waiting` where it is not known yet."""
+
+    state: Literal["taken", "kept", "gone", "refused", "skipped", "waiting"]
+
+
+def _free(text: str | None) -> str | None:
+    return None if text is None else visible(text).strip() or None

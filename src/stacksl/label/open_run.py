@@ -1,0 +1,311 @@
+"""A run that is open for the page: answers entered, rows passed on, labels bought."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from stacksl.errors import LabelerError
+from stacksl.label.pace import Pace
+from stacksl.label.view import Person, View
+from stacksl.labelers.protocol import Pending, Request
+from stacksl.labelers.sheets import Asked, Reply
+from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Skip
+from stacksl.runs.session.answering import Received, received
+from stacksl.runs.session.assignment import SheetLabeler, annotators_of, answers_from
+from stacksl.runs.session.comparing import hold_back
+from stacksl.runs.session.session import Finished, Session, Waiting
+from stacksl.runs.settings.budget import parse_prices
+
+Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
+
+LOW = 2  # open rows of an annotator below which more are bought
+LONGEST = 10.0  # seconds of a refit that was not made
+TESTED = 20  # answers between two tests of annotators against each other
+
+
+class PageLabeler:
+    """The labeler of a run while the page is open: rows are assigned, and no sheet is written.
+
+    The annotators, keys and orders are those of `sheets`, so that a row may be answered either way.
+    """
+
+    repeatable = False
+
+    def __init__(self, sheets: SheetLabeler) -> None:
+        self.sheets, self.name = sheets, sheets.name
+        self.rows: list[Handed] = []
+        self.assigned: Callable[[], None] = lambda: None
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        """Note the requests."""
+        self.sheets.ask(requests)
+
+    def answers(self) -> list[Answer]:
+        """None: each answer is entered as it arrives."""
+        return []
+
+    def pending(self) -> list[Pending]:
+        """Assign open requests; they are on the page, in no file."""
+        self.rows = self.sheets.assign()
+        self.assigned()
+        return []
+
+
+@dataclass(slots=True)
+class People:
+    """What is known of the annotators, however often their run is opened again.
+
+    Attributes:
+        names: in the order of the settings.
+        pace: of each of them.
+        idle: who has been silent for longer than the limit.
+        took: seconds that the last purchase took which began with new labels.
+    """
+
+    names: tuple[str, ...]
+    pace: dict[str, Pace] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
+    took: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.add(self.names)
+
+    def add(self, names: Iterable[str]) -> None:
+        """Annotators who are new."""
+        self.names = tuple(dict.fromkeys([*self.names, *names]))
+        self.pace |= {name: Pace() for name in self.names if name not in self.pace}
+
+
+class OpenRun:
+    """A session with its page. Only the thread that opened it may use it.
+
+    Args:
+        session: of a run that people answer.
+        people: its annotators.
+    """
+
+    def __init__(self, session: Session, people: People) -> None:
+        assert isinstance(session.labeler, SheetLabeler)
+        self.session, self.ledger, self.people = session, session.ledger, people
+        self.sheets = session.labeler
+        session.labeler = self.labeler = PageLabeler(self.sheets)
+        settings = self.sheets.settings
+        people.add(annotators_of(settings.annotators))
+        self._prices = parse_prices(settings.price)
+        self.away = self.sheets.away
+        self._idle: frozenset[str] | None = None  # as the assignment knows it
+        self._lessons: list[Receipt] = []
+        self._answered: Counter[str] = Counter()
+        self._skipped: Counter[str] = Counter()
+        self._tested = 0
+        self._agreement: dict[str, tuple[int, int]] = {}
+        self._standing: dict[str, str] = {}
+        self._shown: dict[str, Asked] = {}
+        for row in self.ledger.export():
+            self._answered[str(row["labeler"])] += row["state"] == "answered"
+
+    # Answers -----------------------------------------------------------------------------------
+
+    def enter(self, annotator: str, reply: Reply) -> Outcome:
+        """Enter one answer; it is learnt before the next purchase."""
+        row = self._row(annotator, reply.key)
+        if row is None:
+            return "gone"
+        if not _fits(reply, self.sheets.question(row).options):
+            return "refused"
+        try:
+            [receipt] = self.ledger.take(answers_from([reply], {row.key: row}, self._prices))
+        except LabelerError:  # such as a price above the lease's: one answer stops no run
+            return "refused"
+        self._note([receipt])
+        self.people.pace[annotator].answer()
+        self.labeler.rows = [each for each in self.labeler.rows if each.key != reply.key]
+        return "taken" if receipt.outcome in ("accepted", "repeated") else "kept"
+
+    def receive(self, files: Sequence[Path]) -> Received:
+        """Enter the answers of sheets."""
+        sheets = self.sheets.read(files)
+        receipts = self.ledger.take(self.sheets.answers())
+        self._note(receipts)
+        for name in {each.answer.labeler for each in receipts} & {*self.people.names}:
+            self.people.pace[name].see()
+        return received(self.session.spec.folder, self.ledger, sheets, receipts)
+
+    def _row(self, annotator: str, key: str) -> Handed | None:
+        """The row of an annotator, open or not."""
+        rows = [self.sheets.now(row) for row in self.ledger.handed([key])]
+        return next((row for row in rows if row.annotator == annotator), None)
+
+    def _note(self, receipts: Sequence[Receipt]) -> None:
+        """Withdraw the rows that are answered now, whoever has them."""
+        taken = [each for each in receipts if each.outcome == "accepted"]
+        self._answered.update(each.answer.labeler for each in taken)
+        self._lessons += receipts
+        done = {(each.answer.item, each.answer.slot) for each in taken}
+        if done:
+            rows = self.labeler.rows
+            self.labeler.rows = [row for row in rows if (row.item, row.slot) not in done]
+
+    # Rows that go to somebody else ---------------------------------------------------------------
+
+    def skip(self, annotator: str, key: str, why: Skip) -> Outcome:
+        """Pass a row on to somebody else; to the same annotator where nobody else may have it."""
+        row = next((each for each in self.labeler.rows if each.key == key), None)
+        if row is None or row.annotator != annotator:
+            return "gone"
+        self.people.pace[annotator].see()
+        self._skipped[annotator] += 1
+        self._pass_on([row], f"skipped: {why}")
+        return "skipped"
+
+    def give_up_on(self, idle: frozenset[str]) -> None:
+        """Assign nothing to those who are `idle`, and their rows to others who may have them."""
+        if idle == self._idle:
+            return
+        self._idle = idle
+        self.sheets.away = self.away | idle
+        stuck = [row for row in self.labeler.rows if row.annotator in idle]
+        if stuck:
+            had = {(row.item, row.annotator) for row in self.ledger.handed()}
+            here = set(self.people.names) - self.sheets.away
+            self._pass_on(
+                [row for row in stuck if any((row.item, name) not in had for name in here)],
+                "expired",
+            )
+
+    def _pass_on(self, rows: Collection[Handed], reason: str) -> None:
+        """Lease rows anew and assign them: to nobody who had the item, if somebody else is here."""
+        leases = {(p.item, p.slot, p.token): p for p in self.ledger.open_purchases()}
+        found: list[Purchase] = [
+            leases[key] for row in rows if (key := (row.item, row.slot, row.token)) in leases
+        ]
+        with self.ledger.together():
+            for lease in found:
+                if self.ledger.release(lease, reason):
+                    self.ledger.lease(lease.item, slot=lease.slot)
+        if found:
+            self.labeler.ask(self.session.requests())
+            self.labeler.pending()
+
+    # Purchases -----------------------------------------------------------------------------------
+
+    def short(self) -> bool:
+        """Whether to buy more now: somebody has few rows, and something can be bought or assigned.
+
+        Not after each answer: a purchase begins with a refit. What an answer was for takes no part.
+        """
+        size, rows = self.sheets.settings.batch, len(self.labeler.rows)
+        leases = len(self.ledger.open_purchases())
+        if not leases:
+            return True
+        if rows >= size or not (self.ledger.left or leases > rows):
+            return False
+        held = Counter(row.annotator for row in self.labeler.rows)
+        here = [name for name in self.people.names if name not in self.sheets.away]
+        return 2 * rows <= size or min((held[name] for name in here), default=0) < LOW
+
+    def buy(self, show: Callable[[], None]) -> Waiting | Finished:
+        """Learn the answers so far, and play the run until it waits or has finished.
+
+        `show` is called once new rows are in the ledger: what the run estimates and writes after
+        that takes a third of the time, and nobody waits for it.
+
+        Where no answer is learnt, as of an audit alone, no refit is made, and new questions and
+        replies would be sooner: this waits as long as the last purchase with a refit took.
+        """
+        begun = time.monotonic()
+        answered = bool(self._lessons)
+        learns = any(each.lesson is not None or each.relabels for each in self._lessons)
+        for receipt in self._lessons:
+            self.session.learn(receipt)
+        self._lessons = []
+        if sum(self._answered.values()) >= self._tested + TESTED:
+            self._tested = sum(self._answered.values())
+            self.away |= hold_back(self.session)
+            self.sheets.away = self.away | (self._idle or frozenset())
+
+        def assigned() -> None:
+            took = time.monotonic() - begun
+            if learns or not self.people.took:
+                self.people.took = took
+            elif answered:
+                time.sleep(max(0.0, min(self.people.took, LONGEST) - took))
+            show()
+
+        self.labeler.assigned = assigned
+        outcome = self.session.play()
+        self.labeler.assigned = lambda: None
+        self._agreement = self._compared()
+        standing = {name: row.event for name, row in self.ledger.standing().items()}
+        self._standing = {n: s.replace("_", " ") for n, s in standing.items() if s != "kept"}
+        return outcome
+
+    def _compared(self) -> dict[str, tuple[int, int]]:
+        """How many training answers of each annotator a second person agrees with, and of how many.
+
+        Those of an audit take no part before the end.
+        """
+        if not self.ledger.doubled:
+            return {}
+        train = set(self.ledger.bought("train"))
+        agreed: Counter[str] = Counter()
+        pairs: Counter[str] = Counter()
+        for first, second in self.ledger.agreement():
+            if first.item in train:
+                for name in ("", first.labeler, second.labeler):
+                    pairs[name] += 1
+                    agreed[name] += first.word == second.word
+        return {name: (agreed[name], pairs[name]) for name in pairs}
+
+    # What is shown -------------------------------------------------------------------------------
+
+    def view(self) -> View:
+        """The run as it is now."""
+        rows: dict[str, list[Asked]] = {}
+        known, self._shown = self._shown, {}
+        for row in sorted(self.labeler.rows, key=lambda row: (row.sheet, row.key)):
+            asked = known.get(row.key) or self.sheets.question(row)
+            self._shown[row.key] = asked
+            rows.setdefault(row.annotator, []).append(asked)
+        none = (0, 0)
+        return View(
+            rows={name: tuple(asked) for name, asked in rows.items()},
+            people=self._people(lambda name: len(rows.get(name, ()))),
+            answered=sum(self._answered.values()),
+            budget=self.ledger.budget,
+            money=self.ledger.money,
+            agreed=self._agreement.get("", none)[0],
+            compared=self._agreement.get("", none)[1],
+            classes=self.sheets.classes,
+        )
+
+    def _people(self, rows: Callable[[str], int]) -> tuple[Person, ...]:
+        priced = self.ledger.money is not None
+        idle = self._idle or frozenset()
+        return tuple(
+            Person(
+                name,
+                rows(name),
+                self._answered[name],
+                self._skipped[name],
+                self._answered[name] * self._prices.of(name) if priced else 0,
+                self.people.pace[name].an_hour,
+                *self._agreement.get(name, (0, 0)),
+                self._standing.get(name)
+                or ("away" if name in self.away else "idle" if name in idle else ""),
+            )
+            for name in self.people.names
+        )
+
+
+def _fits(reply: Reply, options: Sequence[str]) -> bool:
+    """Whether a reply can be the answer to a row with these options."""
+    if reply.said == "label":
+        return reply.position is not None and 0 <= reply.position < len(options)
+    said = (reply.text or "").casefold()
+    return reply.position is None and said not in {text.strip().casefold() for text in options}

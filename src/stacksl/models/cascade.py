@@ -1,0 +1,127 @@
+"""A cascade of labelers: a cheap one labels a whole pool, people label what is left in doubt.
+
+On items drawn at random both answer, which gives the cheap one's confusion matrix: its accuracy
+over all classes, that of each class shrunk towards it, and the errors of a class shrunk towards an
+even spread. People's answers count as the truth there. A label of the cheap one is then a soft
+label, P(class | answer), and what is bought next is what says most for its price.
+
+Source: Dawid and Skene, Maximum likelihood estimation of observer error-rates, 1979, with one
+labeler taken as the truth; the shrinkage is that of a beta prior with an estimated mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from stacksl.core.blocks import Array
+
+STRENGTH = 4.0  # answers to a class that the accuracy over all classes counts as
+ERRORS = 10.0  # errors in a class that an even spread of them counts as
+SHARES = 5.0  # answers of each class that the classes' shares begin with
+DOUBT = 0.03  # the error at which a label counts half as much as a person's
+LEVEL = 0.95  # of the intervals
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Confusion:
+    """How a labeler answers items of each class.
+
+    Attributes:
+        matrix: (K, K), row y is the distribution of its answers to items of class y.
+        accuracy: the share of right answers over all items, with the ends of its interval.
+        classes: (K, 3), the same of each class, shrunk.
+        count: the items that this was estimated on.
+    """
+
+    matrix: Array
+    accuracy: tuple[float, float, float]
+    classes: Array
+    count: int
+
+    @property
+    def tells(self) -> bool:
+        """Whether its answers are better than chance, by the lower end of the interval."""
+        return self.accuracy[1] > 1.0 / len(self.matrix)
+
+    def soft(self, said: Rows) -> tuple[Array, Array]:
+        """P(class | answer) of n answers, (n, K), and the shares of the classes before, (K,)."""
+        shares = np.bincount(said, minlength=len(self.matrix)) + SHARES
+        shares = shares / shares.sum()
+        joint = shares[:, None] * self.matrix
+        return (joint / joint.sum(axis=0)).T[said], shares
+
+    def seeds(self, said: Rows) -> NDArray[np.float32]:
+        """Answers as seeds of label spreading, (n, K), where a person's label is one of weight 1.
+
+        Of each class it is what the answer adds to its share, times a weight that falls from 1 with
+        the error of the answer: an answer that says nothing is no seed.
+        """
+        posterior, shares = self.soft(said)
+        weight = DOUBT / (DOUBT + 1.0 - posterior.max(axis=1, keepdims=True))
+        return np.asarray(weight * np.maximum(posterior - shares, 0.0), dtype=np.float32)
+
+
+def confusion_of(said: Rows, truth: Rows, classes: int) -> Confusion:
+    """The confusion of a labeler that `said` one thing of n items where people said the `truth`.
+
+    Both are (n,) classes below `classes`, of items drawn at random. The intervals hold 95 % of a
+    Jeffreys posterior over all items, and of the beta posterior of each class.
+    """
+    right = said == truth
+    hits, tries = (np.bincount(truth[part], minlength=classes) for part in (right, slice(None)))
+    whole = _interval(right.sum() + 0.5, (~right).sum() + 0.5)
+    each = _interval(hits + STRENGTH * whole[0], tries - hits + STRENGTH * (1.0 - whole[0]))
+    errors = np.full((classes, classes), ERRORS / max(classes - 1, 1))
+    np.add.at(errors, (truth, said), 1.0)
+    np.fill_diagonal(errors, 0.0)
+    total = errors.sum(axis=1, keepdims=True)
+    matrix = errors / np.where(total > 0, total, 1.0) * (1.0 - each[0])[:, None]
+    np.fill_diagonal(matrix, each[0] if classes > 1 else 1.0)
+    accuracy = (float(whole[0]), float(whole[1]), float(whole[2]))
+    return Confusion(matrix, accuracy, np.column_stack(each), len(truth))
+
+
+def _interval(right: Array, wrong: Array) -> tuple[Array, Array, Array]:
+    """The mean of a beta distribution, and the ends of its middle 95 %."""
+    tail = (1.0 - LEVEL) / 2
+    low, high = (beta.ppf(level, right, wrong) for level in (tail, 1.0 - tail))
+    return right / (right + wrong), low, high
+
+
+def information(policies: Array, matrix: Array) -> Array:
+    """Bits that an answer under a confusion `matrix`, (K, K), says of each of n items, (n,).
+
+    It is the mutual information of class and answer where the class has the probabilities
+    `policies`, (n, K).
+    """
+    said = policies @ matrix
+    return _entropy(said) - policies @ _entropy(matrix)
+
+
+def best_buys(
+    policies: Array, matrices: Sequence[Array], prices: Sequence[float]
+) -> tuple[Rows, Array]:
+    """The labeler with the most information per unit of money for each of n items, and that, (n,).
+
+    Args:
+        policies: what is known of the items, (n, K).
+        matrices: the confusion of each labeler, (K, K).
+        prices: of an answer of each, above 0. The first of several wins a tie.
+    """
+    rates = [information(policies, matrix) / p for matrix, p in zip(matrices, prices, strict=True)]
+    table = np.array(rates)
+    return np.argmax(table, axis=0), table.max(axis=0)
+
+
+def _entropy(rows: Array) -> Array:
+    """The entropy of each row, in bits."""
+    logs = np.log2(np.where(rows > 0, rows, 1.0))
+    found: Array = -np.einsum("nk,nk->n", rows, logs)
+    return found

@@ -1,0 +1,151 @@
+"""The pages against WCAG 2.1 A and AA (axe-core), and what a screen reader gets of a session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `label` is not installed")
+pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+
+from axe_playwright_python.sync_playwright import Axe
+
+from stacksl.api import Run, run
+
+from ..runs.conftest import CLASSES
+from ..runs.people_cases import begin, gold
+from .test_browser import PROMPT, Served, wait_until
+
+pytestmark = pytest.mark.browser
+
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+OWNER = "(owner)"
+
+
+@pytest.fixture
+def look(browser: Any) -> Iterator[Callable[[str], Any]]:
+    """Opens a link in a browser of its own."""
+    contexts = []
+
+    def open_link(link: str) -> Any:
+        contexts.append(browser.new_context())
+        page = contexts[-1].new_page()
+        page.goto(link)
+        return page
+
+    yield open_link
+    for context in contexts:
+        context.close()
+
+
+def faults(page: Any, looks: Sequence[tuple[int, str]] = LOOKS) -> list[str]:
+    """The criteria that a page breaks in any of its looks, and contrast that cannot be decided.
+
+    The contrast of rows that are scrolled out of sight is decided when they are in sight.
+    """
+    found = []
+    for width, scheme in looks:
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
+        told = Axe().run(page, options=WCAG).response
+        assert len(told["passes"]) >= 5, "axe-core has looked at the page"
+        unclear = [each for each in told["incomplete"] if each["id"] == "color-contrast"]
+        found += [
+            f"{each['id']}: {width} {scheme} {node['html'][:120]} {node['failureSummary']}"
+            for each in [*told["violations"], *unclear]
+            for node in each["nodes"]
+            if "partially obscured" not in node["failureSummary"]
+        ]
+    return found
+
+
+def many_classes(folder: Path) -> Run:
+    names = [f"class {n} {'abcdefghij'[n % 10] * 3}" for n in range(300)]
+    (folder / "classes.csv").write_text(
+        "name,description\n" + "".join(f"{name},about {name}\n" for name in names)
+    )
+    lines = [f"t{n},a text {n} with {'many ' * 40}words" for n in range(12)]
+    (folder / "pool.csv").write_text("id,text\n" + "\n".join(lines) + "\n")
+    return run(
+        folder / "pool.csv", annotators="anna,ben", budget=6, batch=6, mode="pool", names=False,
+        labeler="file", classes=str(folder / "classes.csv"), out=folder / "run",
+    )  # fmt: skip
+
+
+def unfolded(page: Any, wait: str) -> Any:
+    """The page with all its details open, once there is a `wait` on it."""
+    page.wait_for_selector(wait)
+    for each in page.query_selector_all("details:not([open]) > summary"):
+        each.click()
+    return page
+
+
+def test_every_page_keeps_wcag_a_and_aa(look: Callable[[str], Any], tmp_path: Path) -> None:
+    served = Served(begin(tmp_path, annotators="anna,ben", budget=4, batch=4, audit=0))
+    page = unfolded(look(served.links["anna"]), PROMPT)
+    assert faults(page) == [], "a question"
+    page.focus("#note")
+    page.evaluate("document.querySelector('#said').textContent = 'A sentence.'")
+    assert faults(page) == [], "a note and a sentence"
+    assert faults(unfolded(look(served.links[OWNER]), "#figures")) == [], "the owner's page"
+    assert faults(look(page.url.partition("#")[0])) == [], "the entry page"
+    ben = unfolded(look(served.links["ben"]), PROMPT)
+    for each in (page, ben):
+        each.focus(PROMPT)
+        for _ in range(2):
+            each.keyboard.press("a")
+    for each in (page, ben):
+        each.wait_for_selector("#finished:not([hidden])", timeout=30_000)
+    assert faults(page) == [], "a finished run"
+
+
+def test_a_list_of_three_hundred_classes_keeps_wcag_a_and_aa(
+    look: Callable[[str], Any], tmp_path: Path
+) -> None:
+    page = unfolded(look(Served(many_classes(tmp_path)).links["anna"]), PROMPT)
+    assert faults(page, LOOKS[:1]) == []
+    page.focus("#filter")
+    page.keyboard.type("class 4")
+    assert re.search("status: .*class 4 eee", page.locator("body").aria_snapshot())
+    assert faults(page, LOOKS[-1:]) == [], "with a class marked"
+
+
+def test_axe_finds_what_is_wrong(look: Callable[[str], Any], tmp_path: Path) -> None:
+    served = Served(begin(tmp_path, annotators="anna", budget=4, batch=4, audit=0))
+    page = unfolded(look(served.links["anna"]), PROMPT)
+    page.evaluate("""() => {
+      document.querySelector('label[for=note]').remove();
+      const quiet = document.querySelector('header p');
+      quiet.style.color = '#ddd';
+    }""")
+    assert {each.partition(":")[0] for each in faults(page)} == {"label", "color-contrast"}
+
+
+def test_the_accessibility_tree_of_a_session_by_keyboard(
+    look: Callable[[str], Any], tmp_path: Path
+) -> None:
+    served = Served(begin(tmp_path, annotators="anna", budget=6, batch=6, audit=2))
+    page = look(served.links["anna"])
+    seen = []
+    while len(seen) < 6:
+        wait_until(lambda: page.is_visible(PROMPT))
+        prompt = page.inner_text(PROMPT)
+        tree = page.locator("body").aria_snapshot()
+        seen.append(prompt)
+        assert prompt in tree
+        assert sum(each in tree for each in seen) == 1, "only the question asked is in the tree"
+        assert page.evaluate("document.activeElement.textContent") == prompt, "it is read out"
+        for sign, name in zip("ABC", CLASSES, strict=True):
+            assert f'button "{sign} {name}"' in tree
+        for name in ("None of these", "Ambiguous", "Broken", "Later", "Undo the last answer"):
+            assert re.search(rf'button ".*{name}.*"', tree), name
+        assert re.search('textbox "Note', tree)
+        assert "status" in tree
+        page.keyboard.press("ABC"[CLASSES.index(gold(prompt))])
+    page.wait_for_selector("#finished:not([hidden])", timeout=30_000)
+    assert "The run has finished" in page.locator("body").aria_snapshot()

@@ -1,0 +1,98 @@
+"""The page against its own OpenAPI (schemathesis): whatever is sent, and no 5xx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+
+import schemathesis.openapi
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from stacksl.api.handover import SECRET
+from stacksl.label.access import OWNER, Limit, csrf_of
+from stacksl.label.app import make_app
+from stacksl.label.site import Site
+
+from .conftest import HERE, Opened, Page
+
+CHECKS = [
+    not_a_server_error, status_code_conformance, content_type_conformance,
+    response_headers_conformance, response_schema_conformance,
+]  # fmt: skip
+WHO = ["", "anna", OWNER, SECRET]
+
+
+def fuzz(page: Page, who: str, examples: int) -> dict[str, set[int]]:
+    """Send `examples` requests of each operation as `who`; the statuses of each path.
+
+    Every second answer is about a question that is open.
+    """
+    site = Site(page.player, page.access, {"127.0.0.1"}, closing=lambda: True)
+    site._tries = site._requests = Limit(10**9, 60.0)
+    app = make_app(site)
+    schema = schemathesis.openapi.from_dict(app.openapi())
+    schema.app = app
+    seen: dict[str, set[int]] = {}
+
+    def play(operation: Any) -> None:
+        headers = {"Origin": HERE} | ({SECRET: site.secret} if who == SECRET else {})
+        if who in ("anna", OWNER):
+            token = page.access.exchange(page.access.link(who)) or ""
+            headers |= {"Cookie": f"{site.cookie}={token}", "X-CSRF-Token": csrf_of(token)}
+
+        @settings(
+            max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        @given(case=operation.as_strategy(), real=st.booleans())
+        def send(case: Any, real: bool) -> None:
+            rows = page.player.questions("anna")
+            if real and rows and isinstance(case.body, dict) and "key" in case.body:
+                case.body["key"] = rows[0].key
+            reply = case.call(base_url=HERE, headers=headers)
+            case.validate_response(reply, checks=CHECKS)
+            seen.setdefault(operation.path, set()).add(reply.status_code)
+
+        send()
+
+    for each in schema.get_all_operations():
+        play(each.ok())
+    return seen
+
+
+def whoever(opened: Opened, who: str, examples: int) -> None:
+    page = opened(count=400, budget=300, batch=40, audit=4)
+    seen = fuzz(page, who, examples)
+    assert set(seen) >= {"/", "/rows", "/events", "/answer", "/enter", "/leave", "/web/{name}"}
+    session = who in ("anna", OWNER)
+    assert seen["/rows"] == ({200} if session else {401})
+    assert seen["/answer"] <= (
+        {200, 422} if who == "anna" else {403, 422} if session else {401, 422}
+    )
+    assert (200 in seen["/answer"]) == (who == "anna")
+    assert (200 in seen["/order"]) == (who == SECRET)
+    assert not page.player.over.is_set()
+    with page.run.ledger as ledger:
+        ledger.verify()
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_replies_are_as_the_schema_says(opened: Opened, who: str) -> None:
+    whoever(opened, who, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", WHO)
+def test_replies_to_many_requests_are_as_the_schema_says(opened: Opened, who: str) -> None:
+    whoever(opened, who, 250)

@@ -1,0 +1,219 @@
+"""Rows that are skipped or left: they go to somebody else; and when new questions appear."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `label` is not installed")
+
+from stacksl.label.open_run import OpenRun
+from stacksl.label.pace import BREAK, Pace
+
+from .conftest import HERE, Browser, Opened, Page, play
+
+
+def skip(browser: Browser, key: str, why: str = "unsure") -> Any:
+    browser.seq += 1
+    body = {"client": browser.client, "seq": browser.seq, "key": key, "why": why}
+    headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
+    return browser.http.post("/skip", json=body, headers=headers)
+
+
+def reasons(page: Page) -> list[str]:
+    with page.run.ledger as ledger:
+        return [row.payload["reason"] for row in ledger.rows() if row.event == "released"]
+
+
+def wait_for(holds: Any, seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_skipped_row_goes_to_somebody_else_and_its_reason_to_the_ledger(opened: Opened) -> None:
+    page = opened(budget=12, batch=6, audit=2)
+    anna, ben = page.browser("anna"), page.browser("ben")
+    key, prompt = next(iter(anna.rows().items()))
+    assert skip(anna, key).json() == {"state": "skipped"}
+    wait_for(lambda: prompt in ben.rows().values())
+    assert key not in anna.rows()
+    assert prompt not in anna.rows().values()
+    assert reasons(page) == ["skipped: unsure"]
+    assert skip(anna, key).json() == {"state": "gone"}, "it is not hers any more"
+    mine = next(k for k, text in ben.rows().items() if text == prompt)
+    assert skip(anna, mine).json() == {"state": "gone"}, "nor can she skip another's"
+    assert skip(ben, mine, "bored").status_code == 422
+    assert anna.answer(key, prompt) == "taken", "her late answer counts, since there is no other"
+    wait_for(lambda: mine not in ben.rows())
+    assert page.player.view.of("anna").skipped == 1
+    play([anna, ben], page)
+    assert page.spent() == (12, 0)
+    assert page.run.status()["spent"] == 12
+    page.run.replay()
+
+
+def test_skipped_by_everybody_it_comes_back_at_the_end(opened: Opened) -> None:
+    page = opened(budget=6, batch=6, audit=0, annotators="anna")
+    anna = page.browser("anna")
+    rows = anna.rows()
+    key, prompt = next(iter(rows.items()))
+    assert skip(anna, key, "other").json() == {"state": "skipped"}
+    wait_for(lambda: prompt in anna.rows().values())
+    last = list(anna.rows().items())[-1]
+    assert last[1] == prompt
+    assert last[0] != key
+
+
+@pytest.mark.parametrize("purpose", ["train", "audit"])
+def test_a_skipped_row_of_an_audit_is_passed_on_as_any_other(opened: Opened, purpose: str) -> None:
+    page = opened(budget=12, batch=12, audit=6)
+    people = {name: page.browser(name) for name in ("anna", "ben")}
+    with page.run.ledger as ledger:
+        purposes = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
+        row = next(h for h in ledger.handed() if purposes[h.item, h.slot] == purpose)
+    browser = people.pop(row.annotator)
+    prompt = browser.rows()[row.key]
+    assert skip(browser, row.key).json() == {"state": "skipped"}
+    [other] = people.values()
+    wait_for(lambda: prompt in other.rows().values())
+
+
+def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import stacksl.label.player as player
+
+    monkeypatch.setattr(player, "TICK", 0.05)
+    page = opened(budget=12, batch=6, audit=2, idle=30.0)
+    anna, ben = page.browser("anna"), page.browser("ben")
+    rows = anna.rows()
+    now = [time.monotonic()]
+    for pace in page.player._people.pace.values():
+        pace._clock = lambda: now[0]
+    now[0] += 31
+    ben.http.get("/")  # he is there
+    wait_for(lambda: not anna.rows())
+    theirs = ben.rows()
+    passed = [text for text in rows.values() if text in theirs.values()]
+    assert passed
+    assert set(reasons(page)) == {"expired"}
+    assert "idle" in page.browser(",owner").http.get("/rows").text
+    key = next(k for k, text in rows.items() if text == passed[0])
+    mine = next(k for k, text in theirs.items() if text == passed[0])
+    assert ben.answer(mine, passed[0]) == "taken"
+    late = anna.given(key, position=0)
+    assert anna.post(late).json() == {"state": "kept"}
+    assert page.spent() == (1, 1), "it is in the ledger, and not paid"
+    for text in passed[1:]:
+        ben.answer(next(k for k, each in theirs.items() if each == text), text)
+    wait_for(lambda: bool(anna.rows()))  # she answered, so she is there and gets rows again
+    play([anna, ben], page)
+    assert page.run.status()["spent"] == 12
+    page.run.replay()
+
+
+def test_nobody_loses_rows_where_nobody_is_there(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import stacksl.label.player as player
+
+    monkeypatch.setattr(player, "TICK", 0.02)
+    page = opened(budget=12, batch=6, audit=2, idle=0.05)
+    time.sleep(0.5)
+    assert reasons(page) == []
+    assert sum(map(len, page.player.view.rows.values())) == 6
+
+
+def test_new_questions_appear_as_late_after_an_audit_answer_as_after_a_refit(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stacksl.runs.loop.linear_trainer import LinearTrainer
+
+    page = opened(budget=30, batch=2, audit=10, annotators="anna")
+    anna = page.browser("anna")
+    original = LinearTrainer.refit
+
+    def slow(self: LinearTrainer) -> bool:
+        time.sleep(0.2)
+        return original(self)
+
+    monkeypatch.setattr(LinearTrainer, "refit", slow)
+    with page.run.ledger as ledger:
+        purpose = dict.fromkeys(ledger.bought("audit"), "audit")
+    took: dict[str, list[float]] = {"train": [], "audit": []}
+    shown = {asked.key for asked in page.player.questions("anna")}
+    for _ in range(14):
+        first = page.player.questions("anna")[0]
+        with page.run.ledger as ledger:
+            item = next(row.item for row in ledger.handed() if row.key == first.key)
+        begun = time.monotonic()
+        assert anna.answer(first.key, first.prompt) == "taken"
+        while not (new := {each.key for each in page.player.questions("anna")} - shown):
+            time.sleep(0.01)
+        took[purpose.get(item, "train")].append(time.monotonic() - begun)
+        shown |= new
+    assert len(took["audit"]) >= 3
+    assert len(took["train"]) >= 3
+    assert min(took["train"]) >= 0.2
+    assert min(took["audit"][1:]) >= 0.2
+
+
+def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(opened: Opened) -> None:
+    page = opened(budget=24, batch=12, audit=6, annotators="anna")
+    calls: list[int] = []
+    original = OpenRun.short
+
+    def noted(self: OpenRun) -> bool:
+        found = original(self)
+        calls.append(len(self.labeler.rows) if found else 0)
+        return found
+
+    OpenRun.short = noted  # type: ignore[method-assign]
+    try:
+        anna = page.browser("anna")
+        for _ in range(7):
+            key, prompt = next(iter(anna.rows().items()))
+            anna.answer(key, prompt)
+        wait_for(lambda: len(calls) >= 7)
+    finally:
+        OpenRun.short = original  # type: ignore[method-assign]
+    assert [n for n in calls if n][:1] == [6], "when half of the batch is answered"
+
+
+def test_the_pace_leaves_breaks_out() -> None:
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    for gap in (0, 10, 10, BREAK + 1, 10):
+        now[0] += gap
+        pace.answer()
+    assert pace.an_hour == 360
+    now[0] += 7
+    assert pace.idle == 7
+
+
+def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) -> None:
+    page = opened(budget=12, batch=8, audit=0, overlap=4, annotators="anna,ben,carl")
+    people = {name: page.browser(name) for name in ("anna", "ben", "carl")}
+    with page.run.ledger as ledger:
+        handed = ledger.handed()
+    first = next(row for row in handed if row.slot == 1)
+    holders = {row.annotator for row in handed if row.item == first.item}
+    assert len(holders) == 2
+    [third] = set(people) - holders
+    prompt = people[first.annotator].rows()[first.key]
+    assert skip(people[first.annotator], first.key).json() == {"state": "skipped"}
+    wait_for(lambda: prompt in people[third].rows().values())
+    mine = next(key for key, text in people[third].rows().items() if text == prompt)
+    assert skip(people[third], mine).json() == {"state": "skipped"}
+    wait_for(lambda: prompt in people[first.annotator].rows().values())
+    [other] = holders - {first.annotator}
+    assert list(people[other].rows().values()).count(prompt) == 1, "nobody is asked twice"
+    play(list(people.values()), page)
+    assert page.spent() == (12, 0)
+    with page.run.ledger as ledger:
+        given = [(row["item"], row["labeler"]) for row in ledger.export()]
+    assert len(given) == len(set(given))

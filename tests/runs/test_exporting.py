@@ -1,0 +1,197 @@
+"""Bought labels in the formats of other programs: who, when, price, and nothing private."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl import Item
+from stacksl.api import Run, run
+from stacksl.api.exporting import write_labels, write_pairs
+from stacksl.data import read
+from stacksl.errors import SettingsError
+from stacksl.ledger.ledger import Ledger
+
+from .people_cases import answer_all, begin, bought, fill, play, sheets, truth, wrong
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    return pytest.importorskip("datasets", reason="the extra 'hub' is not installed")
+
+
+def people(folder: Path, **more: Any) -> Run:
+    wanted = {"annotators": "anna,ben", "price": "anna=0.5,ben=0.2", "audit": 5, "overlap": 3}
+    return begin(folder, **{**wanted, **more})
+
+
+def contents(path: Path) -> bytes:
+    """Every byte of a file, or of all files of a folder, with their names."""
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    return b"".join(p.name.encode() + p.read_bytes() for p in files)
+
+
+def test_who_when_and_price_are_in_every_format(tmp_path: Path, hub: Any) -> None:
+    done = play(people(tmp_path))
+    rows = bought(done, state="answered")
+    for name in ("a.json", "a.csv", "a.jsonl", "hf"):
+        assert write_labels(done, tmp_path / name) == 0
+        assert b"anna" not in contents(tmp_path / name)
+        assert str(tmp_path).encode() not in contents(tmp_path / name)
+    table = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert {row["labeler"] for row in table} == {"annotator 1", "annotator 2"}
+    assert {(r["labeler"], r["price"]) for r in table} == {
+        ("annotator 1", 0.5),
+        ("annotator 2", 0.2),
+    }
+    kept = ("label", "labeler", "time", "price", "purpose")
+    wanted = sorted([tuple(row[k] for k in kept) for row in table])
+    tasks = json.loads((tmp_path / "a.json").read_text())
+    answers = [each for task in tasks for each in task["meta"]["answers"]]
+    assert sorted([tuple(each[k] for k in kept) for each in answers]) == wanted
+    saved = hub.load_from_disk(str(tmp_path / "hf"))
+    assert {name: len(part) for name, part in saved.items()} == {
+        "train": sum(row["purpose"] == "train" for row in rows),
+        "audit": sum(row["purpose"] == "audit" for row in rows),
+    }
+    names = saved["train"].features["label"].names
+    found = [{**r, "label": names[r["label"]]} for part in saved.values() for r in part]
+    assert sorted([tuple(each[k] for k in kept) for each in found]) == wanted
+    loaded = hub.load_dataset(str(tmp_path / "hf"), split="audit")  # as the hub does
+    assert loaded.features["label"].names == names
+    assert write_labels(done, tmp_path / "named.jsonl", names=True) == 0
+    assert b'"anna"' in contents(tmp_path / "named.jsonl")
+
+
+def test_the_card_has_the_numbers_of_the_ledger(tmp_path: Path, hub: Any) -> None:
+    done = play(people(tmp_path))
+    rows = bought(done, state="answered")
+    write_labels(done, tmp_path / "hf")
+    hub_library = pytest.importorskip("huggingface_hub")
+    text = (tmp_path / "hf" / "README.md").read_text()
+    data = hub_library.DatasetCard(text).data.to_dict()
+    assert [each["split"] for each in data["configs"][0]["data_files"]] == ["train", "audit"]
+    assert data["size_categories"] == ["n<1K"]
+    paid = {
+        p: sum(int(str(r["price"])) for r in rows if r["purpose"] == p) for p in ("train", "audit")
+    }
+    for name, micro in paid.items():
+        count = sum(row["purpose"] == name for row in rows)
+        assert f"| {name} | {count} |" in text
+        assert f"${micro / 1e6:.2f}" in text
+    with done.ledger as ledger:
+        pairs = ledger.agreement()
+    assert pairs
+    assert f"{len(pairs)} items of `train`" in text
+    first = min(row["time"] for row in done.labels().rows)
+    assert first in text
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.csv", "hf"])
+def test_the_audit_is_sealed_until_the_end(tmp_path: Path, hub: Any, name: str) -> None:
+    """The same run with an audit answered rightly or wrongly gives the same train answers."""
+    seen = []
+    for say in (truth, wrong):
+        folder = tmp_path / say.__name__
+        folder.mkdir()
+        waiting = people(folder, batch=12)
+        audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
+        with waiting.ledger as ledger:
+            keys = {row.key for row in ledger.handed() if row.item in audit}
+        waiting.answer(*[fill(fill(path), say, keys=keys) for path in sheets(waiting)])
+        assert bought(waiting, purpose="audit", state="answered")
+        left_out = write_labels(waiting, folder / name)
+        assert left_out == len(bought(waiting, purpose="audit"))
+        said = contents(folder / name).decode(errors="replace")
+        assert not any(f'"{item}"' in said for item in audit)
+        if name == "hf":
+            assert [p.name for p in (folder / name).iterdir() if p.is_dir()] == ["train"]
+            card = (folder / name / "README.md").read_text()
+            assert "has not finished" in card
+            seen.append(card.partition("## Answers")[2])
+        else:
+            seen.append([(r["item"], r["label"], r["purpose"]) for r in waiting.labels().rows])
+    assert seen[0] == seen[1]
+
+
+def test_an_export_is_read_again_with_the_same_labels(tmp_path: Path, hub: Any) -> None:
+    done = play(people(tmp_path, overlap=0))
+    write_labels(done, tmp_path / "a.json")
+    write_labels(done, tmp_path / "hf")
+    wanted = {row["item"]: row["label"] for row in done.labels().rows}
+    again = read(tmp_path / "a.json")
+    assert {i: again.classes[k] for i, k in again.answers.items()} == wanted  # type: ignore[index]
+    texts = {row["text"]: row["label"] for row in done.labels().rows}
+    for split in ("train", "audit"):
+        data = read(f"hf:{tmp_path / 'hf'}#{split}", columns={"prompt": "text", "label": "label"})
+        prompts = {item.id: item.prompt for item in data.items}
+        for id, k in data.answers.items():
+            assert texts[prompts[id]] == data.classes[k]  # type: ignore[index]
+    more = run(tmp_path / "a.json", budget=10, audit=0, out=tmp_path / "more")
+    bought_again = {row["item"]: row["label"] for row in more.labels().rows}
+    assert bought_again
+    assert all(wanted[item] == label for item, label in bought_again.items())
+
+
+def test_answers_that_are_set_aside_are_skipped_annotations(tmp_path: Path) -> None:
+    waiting = people(tmp_path)
+    answer_all(waiting)
+    waiting.people(set_aside="ben")
+    write_labels(waiting, tmp_path / "a.json")
+    tasks = json.loads((tmp_path / "a.json").read_text())
+    pairs = [p for t in tasks for p in zip(t["meta"]["answers"], t["annotations"], strict=True)]
+    aside = {(answer["labeler"], note["was_cancelled"]) for answer, note in pairs}
+    assert aside == {("annotator 1", False), ("annotator 2", True)}
+
+
+def test_pairs_have_the_chosen_option_and_where_it_is_from(tmp_path: Path, hub: Any) -> None:
+    options = ("yes it is", "no", "perhaps")
+    items = [Item(f"q{n}", f"question {n}", (*options, f"other {n}")) for n in range(40)]
+    answers = {item.id: n % 4 for n, item in enumerate(items)}
+    done = run(items, answers, budget=12, audit=4, price="0.5", out=tmp_path / "run")
+    taught = {row["item"]: row for row in done.labels().rows if row["purpose"] == "train"}
+    assert write_pairs(done, tmp_path / "pairs.jsonl") == 3 * len(taught)
+    loaded = hub.load_dataset("json", data_files=str(tmp_path / "pairs.jsonl"), split="train")
+    assert loaded.column_names[:3] == ["prompt", "chosen", "rejected"]
+    for row in loaded:
+        item = items[int(row["item"][1:])]
+        assert row["prompt"] == item.prompt
+        assert row["chosen"] == item.candidates[answers[item.id]] == taught[item.id]["label"]
+        assert row["rejected"] in set(item.candidates) - {row["chosen"]}
+        assert (row["labeler"], row["price"]) == ("oracle", 0.5)
+        assert row["time"]
+    again = read(tmp_path / "pairs.jsonl")
+    assert again.format == "jsonl:preferences"
+    assert {item.candidates[again.answers[item.id]] for item in again.items} == {
+        row["label"] for row in taught.values()
+    }
+    write_labels(done, tmp_path / "own")
+    saved = hub.load_from_disk(str(tmp_path / "own"))["train"]
+    assert all(row["label"] in row["options"] for row in saved)
+
+
+def test_answers_that_are_held_back_make_no_pairs(tmp_path: Path) -> None:
+    items = [Item(f"q{n}", f"question {n}", ("yes it is", "no", f"other {n}")) for n in range(20)]
+    more: dict[str, Any] = {"labeler": "file", "annotators": "anna,ben", "sheets": "csv"}
+    waiting = run(items, budget=8, audit=0, batch=8, mode="pool", out=tmp_path / "run", **more)
+    with Ledger.open(waiting.path / "ledger.db") as ledger:
+        ledger.stand("held", "ben", {})
+    waiting.answer(*[fill(path, lambda _: "A") for path in sheets(waiting)])
+    assert len(bought(waiting, state="answered", labeler="ben")) == 4
+    assert write_pairs(waiting, tmp_path / "pairs.jsonl", names=True) == 2 * 4
+    assert "ben" not in (tmp_path / "pairs.jsonl").read_text()
+    waiting.people(keep="ben")
+    assert write_pairs(waiting, tmp_path / "pairs.jsonl") == 2 * 8
+
+
+def test_classes_make_no_pairs(tmp_path: Path) -> None:
+    waiting = people(tmp_path)
+    with pytest.raises(SettingsError, match="options of their own"):
+        write_pairs(waiting, tmp_path / "pairs.jsonl")
+    with pytest.raises(SettingsError, match="ends in one of"):
+        write_labels(waiting, tmp_path / "a.doc")

@@ -1,0 +1,36 @@
+"""Ridge under rewards on a stream, for the tests of docs/theory.md."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stacksl.core import (
+    Gate,
+    Learner,
+    PairFeatures,
+    ScorerSettings,
+    make_scorer,
+)
+from stacksl.types import Decision, Reward
+
+
+def play(
+    gate: Gate, phi: np.ndarray, truth: np.ndarray, settings: ScorerSettings, budget: int, seed: int
+) -> list[Decision]:
+    """Ridge under rewards on the (T, K, d) stream `phi`."""
+    scorer = make_scorer("ridge", dim=phi.shape[2], classes=None, settings=settings)
+    learner = Learner(scorer, gate, budget=budget, horizon=len(phi))
+    noise = settings.noise * np.random.default_rng([seed, 1]).normal(size=len(phi))
+    shown, asked, played = tuple(range(phi.shape[1])), 0, []
+    for t, rows in enumerate(phi):
+        block = [PairFeatures(rows)]
+        [decision] = learner.decide([str(t)], block, [shown], asked=asked)
+        if decision.status == "wanted":
+            decision = decision.reserved()
+        learner.adopt([decision], block)
+        if decision.asked:
+            asked += 1
+            value = float(rows[decision.choice] @ truth + noise[t])
+            learner.learn(decision, block[0], Reward(value))
+        played.append(decision)
+    return played
