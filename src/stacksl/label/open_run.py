@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from threading import Thread
+from typing import Any, Literal, TypeVar
 
 from stacksl.errors import LabelerError
 from stacksl.label.pace import Pace
+from stacksl.label.session import PageSession
 from stacksl.label.view import Person, View
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets import Asked, Reply
@@ -18,13 +21,13 @@ from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Skip
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, answers_from
 from stacksl.runs.session.comparing import hold_back
-from stacksl.runs.session.session import Finished, Session, Waiting
+from stacksl.runs.session.session import Finished, Waiting
 from stacksl.runs.settings.budget import parse_prices
 
 Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
+T = TypeVar("T")
 
 LOW = 2  # open rows of an annotator below which more are bought
-LONGEST = 10.0  # seconds of a refit that was not made
 TESTED = 20  # answers between two tests of annotators against each other
 
 
@@ -64,13 +67,11 @@ class People:
         names: in the order of the settings.
         pace: of each of them.
         idle: who has been silent for longer than the limit.
-        took: seconds that the last purchase took which began with new labels.
     """
 
     names: tuple[str, ...]
     pace: dict[str, Pace] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
-    took: float = 0.0
 
     def __post_init__(self) -> None:
         self.add(self.names)
@@ -87,19 +88,29 @@ class OpenRun:
     Args:
         session: of a run that people answer.
         people: its annotators.
+        attend: called while a refit is computed on another thread, with this and a future that is
+            done after it; enters what arrives until then.
     """
 
-    def __init__(self, session: Session, people: People) -> None:
+    def __init__(
+        self,
+        session: PageSession,
+        people: People,
+        attend: Callable[[OpenRun, Future[Any]], None],
+    ) -> None:
         assert isinstance(session.labeler, SheetLabeler)
         self.session, self.ledger, self.people = session, session.ledger, people
         self.sheets = session.labeler
         session.labeler = self.labeler = PageLabeler(self.sheets)
+        session.trainer.beside = self._beside
+        self._attend = attend
         settings = self.sheets.settings
         people.add(annotators_of(settings.annotators))
         self._prices = parse_prices(settings.price)
         self.away = self.sheets.away
         self._idle: frozenset[str] | None = None  # as the assignment knows it
         self._lessons: list[Receipt] = []
+        self._fresh = False  # whether answers were entered since the last purchase began
         self._answered: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
         self._tested = 0
@@ -108,6 +119,7 @@ class OpenRun:
         self._shown: dict[str, Asked] = {}
         for row in self.ledger.export():
             self._answered[str(row["labeler"])] += row["state"] == "answered"
+        self.labeler.rows = self.sheets.waiting()  # to answer while the first refit is made
 
     # Answers -----------------------------------------------------------------------------------
 
@@ -146,6 +158,7 @@ class OpenRun:
         taken = [each for each in receipts if each.outcome == "accepted"]
         self._answered.update(each.answer.labeler for each in taken)
         self._lessons += receipts
+        self._fresh |= bool(taken)
         done = {(each.answer.item, each.answer.slot) for each in taken}
         if done:
             rows = self.labeler.rows
@@ -215,35 +228,42 @@ class OpenRun:
         `show` is called once new rows are in the ledger: what the run estimates and writes after
         that takes a third of the time, and nobody waits for it.
 
-        Where no answer is learnt, as of an audit alone, no refit is made, and new questions and
-        replies would be sooner: this waits as long as the last purchase with a refit took.
+        Where no answer is learnt, as of an audit alone, the last refit is made again, or new
+        questions would be sooner.
         """
-        begun = time.monotonic()
-        answered = bool(self._lessons)
-        learns = any(each.lesson is not None or each.relabels for each in self._lessons)
-        for receipt in self._lessons:
-            self.session.learn(receipt)
-        self._lessons = []
+        self.session.again, self._fresh = self._fresh, False
+        self._learn()
         if sum(self._answered.values()) >= self._tested + TESTED:
             self._tested = sum(self._answered.values())
             self.away |= hold_back(self.session)
             self.sheets.away = self.away | (self._idle or frozenset())
-
-        def assigned() -> None:
-            took = time.monotonic() - begun
-            if learns or not self.people.took:
-                self.people.took = took
-            elif answered:
-                time.sleep(max(0.0, min(self.people.took, LONGEST) - took))
-            show()
-
-        self.labeler.assigned = assigned
+        self.labeler.assigned = show
         outcome = self.session.play()
         self.labeler.assigned = lambda: None
         self._agreement = self._compared()
         standing = {name: row.event for name, row in self.ledger.standing().items()}
         self._standing = {n: s.replace("_", " ") for n, s in standing.items() if s != "kept"}
         return outcome
+
+    def _beside(self, compute: Callable[[], T], /) -> T:
+        """The result of `compute`, on another thread; learns what is entered meanwhile after it."""
+        outcome: Future[T] = Future()
+        context = copy_context()
+        thread = Thread(target=context.run, args=(_fulfil, outcome, compute), daemon=True)
+        thread.start()
+        try:
+            self._attend(self, outcome)
+        finally:
+            thread.join()  # it may write files of the run, whose lock is held here
+        found = outcome.result()
+        self._learn()
+        return found
+
+    def _learn(self) -> None:
+        """Learn the answers entered so far."""
+        lessons, self._lessons = self._lessons, []
+        for receipt in lessons:
+            self.session.learn(receipt)
 
     def _compared(self) -> dict[str, tuple[int, int]]:
         """How many training answers of each annotator a second person agrees with, and of how many.
@@ -301,6 +321,16 @@ class OpenRun:
             )
             for name in self.people.names
         )
+
+
+def _fulfil(outcome: Future[T], compute: Callable[[], T]) -> None:
+    """Set the outcome of a computation."""
+    try:
+        found = compute()
+    except BaseException as fault:
+        outcome.set_exception(fault)
+    else:
+        outcome.set_result(found)
 
 
 def _fits(reply: Reply, options: Sequence[str]) -> bool:

@@ -1,14 +1,14 @@
 """The run behind the page: one thread holds it, enters the answers one at a time, and plays on.
 
-The page reads a `View`, which the thread replaces as a whole. So the next question is there while
-the model is refitted; answers given meanwhile wait in a queue, in the order of their arrival.
+The page reads a `View`, which the thread replaces as a whole. A refit is computed on a thread of
+its own; meanwhile this one goes on to enter answers. What changes the run waits for the refit.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextvars import copy_context
@@ -17,12 +17,13 @@ from dataclasses import dataclass, field, replace
 from stacksl.errors import RunClosed, RunError, StackslError, kind_and_place
 from stacksl.label.open_run import OpenRun, Outcome, People
 from stacksl.label.orders import Order
+from stacksl.label.session import PageSession
 from stacksl.label.view import View
 from stacksl.labelers.sheets import Asked, Reply
 from stacksl.ledger.purchases import Skip
 from stacksl.runs.session.answering import answer, spec_of_people
 from stacksl.runs.session.assignment import annotators_of
-from stacksl.runs.session.session import Session, Waiting
+from stacksl.runs.session.session import Waiting
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -60,6 +61,7 @@ class Player:
         self._limit = idle
         self._started = threading.Event()
         self._queue: queue.SimpleQueue[_Said | Order | None] = queue.SimpleQueue()
+        self._put_off: deque[Order] = deque()  # by a refit
         self._stopping = False
         self._seen: dict[tuple[str, str, int, str], Future[Outcome]] = {}
         self._waiting: Counter[tuple[str, str]] = Counter()
@@ -154,17 +156,15 @@ class Player:
             with self.folder.locked():
                 self.held()
                 while True:
-                    with Session.open(RunSpec.open(self.folder), held=True) as session:
-                        order = self._play(OpenRun(session, self._people))
+                    with PageSession.open(RunSpec.open(self.folder), held=True) as session:
+                        order = self._play(OpenRun(session, self._people, self._attend))
                     if order is None:
                         break
                     order.carry_out(self.folder)
                     self.folder.expect_whole()  # forgetting may have failed halfway
         except BaseException as fault:
             self.fault = fault
-            known = isinstance(fault, StackslError)
-            sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
-            self.view = replace(self.view, state="failed", rows={}, sentence=sentence)
+            self._show_fault(fault)
         finally:
             self.over.set()
             self._refuse_rest()
@@ -176,22 +176,20 @@ class Player:
         def show() -> None:
             self.view = run.view()
 
-        outcome = run.buy(show)
         show()
         self.openings += 1
+        outcome = run.buy(show)
+        show()
         self._started.set()
         while isinstance(outcome, Waiting):
+            if self._put_off:
+                return self._put_off.popleft()
             if self._stopping and self._queue.empty():
                 return None
             for each in self._next():
-                if isinstance(each, _Said):
-                    self._reply(each, self._outcome(run, each))
-                elif each.changes:
+                if isinstance(each, Order) and each.changes:
                     return each
-                elif each.function is answer:
-                    each.reply(lambda files=each.words["files"]: run.receive(files))  # type: ignore[misc]
-                else:
-                    each.carry_out(self.folder)
+                self._enter(run, each)
             self._look_for_idle(run)
             show()
             if run.short():
@@ -199,6 +197,38 @@ class Player:
                 show()
         self.view = replace(run.view(), state="finished", rows={})
         return None
+
+    def _attend(self, run: OpenRun, refit: Future[object]) -> None:
+        """Enter what arrives until a refit is done; what changes the run is put off."""
+        if any(self.view.rows.values()):
+            self._started.set()  # there is something to answer
+        refit.add_done_callback(lambda _: self._queue.put(None))
+        try:
+            while not refit.done():
+                for each in self._next():
+                    if isinstance(each, Order) and each.changes:
+                        self._put_off.append(each)
+                    else:
+                        self._enter(run, each)
+                self._look_for_idle(run)
+                self.view = run.view()
+        except BaseException as fault:
+            self._show_fault(fault)  # the run ends when the refit has
+            raise
+
+    def _enter(self, run: OpenRun, each: _Said | Order) -> None:
+        """Do what has arrived, but for what changes the run."""
+        if isinstance(each, _Said):
+            self._reply(each, self._outcome(run, each))
+        elif each.function is answer:
+            each.reply(lambda: run.receive(each.words["files"]))
+        else:
+            each.carry_out(self.folder)
+
+    def _show_fault(self, fault: BaseException) -> None:
+        known = isinstance(fault, StackslError)
+        sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
+        self.view = replace(self.view, state="failed", rows={}, sentence=sentence)
 
     def _next(self) -> Iterator[_Said | Order]:
         """What has arrived; waits for it, or to be stopped."""
@@ -236,10 +266,10 @@ class Player:
 
     def _refuse_rest(self) -> None:
         """Fail what can no longer be done; a browser keeps its answers and tries again."""
-        while not self._queue.empty():
+        while self._put_off or not self._queue.empty():
             try:
-                each = self._queue.get_nowait()
-            except queue.Empty:
+                each = self._put_off.popleft() if self._put_off else self._queue.get_nowait()
+            except (queue.Empty, IndexError):
                 return
             if each is not None and each.outcome.set_running_or_notify_cancel():
                 each.outcome.set_exception(RunClosed("the run is closed"))

@@ -8,7 +8,7 @@ item stays in the models; they are named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from stacksl.runs.changes.erasing import (
 )
 from stacksl.runs.items.identity import unseal
 from stacksl.runs.items.reading import Kept
+from stacksl.runs.loop.trainer import AGAIN, BEGINS
 from stacksl.runs.session.assignment import ask_folder
 from stacksl.runs.session.views import catch_up
 from stacksl.runs.spec import RunSpec
@@ -305,12 +306,24 @@ def _models(case: _Case) -> Iterator[str]:
             "model/ was made before that and is deleted, since the difference of the two shows the"
             " item's features: `resume` makes it again"
         )
-    after = [row for row in case.ledger.rows(case.learnt) if row.event == "refit"]
+    after = list(_refits_on(case.ledger.rows(), case.learnt))
     adapters = [str(row.payload["adapter"]) for row in after if "adapter" in row.payload]
     if adapters:
         yield f"the adapters of the refits {', '.join(adapters)} were trained on it"
     elif after and not older:
         yield f"{len(after)} refits of the head were on it, the one in model/ among them"
+
+
+def _refits_on(rows: Iterable[Row], learnt: int) -> Iterator[Row]:
+    """The refits on a label that was learnt in row `learnt`."""
+    early = set()
+    for row in rows:
+        if row.event != "refit" or row.payload.get(AGAIN):
+            continue
+        if BEGINS in row.payload:
+            early |= {row.payload[BEGINS]} if row.seq < learnt else set()
+        elif row.seq > learnt and row.payload.get("adapter") not in early:
+            yield row
 
 
 def _taught_by_audit(case: _Case) -> bool:

@@ -34,6 +34,8 @@ class Game:
         batches: how many purchases may be open at a time.
         parts: of the user's own, by name: they learn what the learner learns.
         enough: whether to stop buying before the budget is spent.
+        ahead: whether the next purchase is made without a refit: the last one was made for it,
+            and labels that are not in it were learnt meanwhile.
     """
 
     ledger: Ledger
@@ -44,6 +46,7 @@ class Game:
     batches: Batches = field(default_factory=Batches)
     parts: Mapping[str, Part] = field(default_factory=dict)
     enough: Callable[[], bool] = bool  # false
+    ahead: bool = False
 
     @property
     def corpus(self) -> Corpus:
@@ -83,7 +86,7 @@ class Game:
 
     def refit_if_due(self) -> None:
         """Refit the model on the labels so far, if a refit is due."""
-        if self.trainer.due:
+        if self.trainer.due and not self.ahead:
             self.trainer.refit()
 
     def state(self) -> dict[str, NDArray[Any]]:

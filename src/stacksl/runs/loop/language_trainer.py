@@ -29,8 +29,10 @@ from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import current_processes
 from stacksl.lm.scoring.temperature import fitted_temperature
 from stacksl.runs.loop.adapters import Adapters, read_record
+from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
+from stacksl.runs.loop.trainer import BEGINS, Beside, at_once
 from stacksl.runs.loop.training_examples import labels_hash, training_examples
 from stacksl.runs.session.build_learner import fresh_scorer, prime
 from stacksl.runs.settings.conflicts import refit_shares
@@ -108,6 +110,16 @@ class LanguageTrainer:
         ids, parts = tuple(self.examples.corpus.ids), spec.sources.features
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
         self._throttled = throttled(report)
+        self._begun: Examples | None = None  # as they were when a refit was begun
+
+    @property
+    def beside(self) -> Beside:
+        """Computes adapters, features and heads on the way."""
+        return self._head.beside
+
+    @beside.setter
+    def beside(self, beside: Beside) -> None:
+        self._head.beside = beside
 
     @property
     def head(self) -> Head | None:
@@ -127,7 +139,7 @@ class LanguageTrainer:
     def _owed(self) -> bool:
         learnt = len(self.examples.bought)
         counts = due_at(self.spec.settings.refit_at, self.learner.budget)  # it may change
-        return any(self.trained_on < count <= learnt for count in counts)
+        return self._begun is not None or any(self.trained_on < n <= learnt for n in counts)
 
     @property
     def _stale(self) -> bool:
@@ -151,8 +163,13 @@ class LanguageTrainer:
             self._head.refit()
         return owed or stale
 
+    def repeat(self) -> None:
+        """Make the last refit of the head again, and discard it: most purchases take no other."""
+        self._head.repeat()
+
     def finish(self) -> None:
         """Make the last refit, if labels differ from those of the one before, and load it."""
+        self.beside = at_once  # what is learnt from here on is learnt by it
         last = read_record(self.adapters.folder, self.refits) if self.refits else None
         if self.examples.bought and (
             last is None or last.labels_hash != labels_hash(self.examples)
@@ -199,10 +216,13 @@ class LanguageTrainer:
             self._renew(str(row.payload["features"]))
             if row.seq > after:
                 self._rebuild(int(row.payload["asked"]), row.seq)
+        elif BEGINS in row.payload:
+            self._begun = self._as_now()
         elif "adapter" not in row.payload:
             self._head.replay(row, after)
         else:
             self._expect_temperature(row)
+            self._begun = None
             if row.seq <= after:
                 return
             self.refits, self.trained_on = int(row.payload["adapter"]), int(row.payload["labels"])
@@ -220,32 +240,41 @@ class LanguageTrainer:
     # --- a refit, and the epoch after it -----------------------------------------------------
 
     def _refit(self) -> None:
-        number, labels = self.refits + 1, len(self.examples.bought)
-        lessons = training_examples(self.spec, self.examples, self.ledger, self._base)
-        scale = self._scale()
+        """Train the adapter on the labels so far, or on those of the refit that was begun."""
+        number = self.refits + 1
+        if self._begun is None:
+            self._begun = self._as_now()
+            if self.beside is not at_once:
+                begins: dict[str, object] = {"tune": False, BEGINS: number}
+                self.ledger.note_refit(len(self._begun.bought), begins)
+        examples, labels = self._begun, len(self._begun.bought)
+        lessons = training_examples(self.spec, examples, self.ledger, self._base)
+        scale = self._scale(examples)
         temperature = scale * self._initial
-        made = self.adapters.refit(
-            number,
-            labels,
-            labels_hash(self.examples),
-            [replace(e, reference=tuple(s / scale for s in e.reference)) for e in lessons],
-            temperature,
-            self._reporting("refit"),
+        scaled = [replace(e, reference=tuple(s / scale for s in e.reference)) for e in lessons]
+        learnt, report = labels_hash(examples), self._reporting("refit")
+        made = self.beside(
+            lambda: self.adapters.refit(number, labels, learnt, scaled, temperature, report)
         )
+        self._begun = None
         detail: dict[str, object] = {"tune": False, "adapter": number}
         detail |= {"weights": made.fingerprint, "temperature": temperature}
         self.ledger.note_refit(labels, detail)
         self.refits, self.trained_on = number, labels
         self.adapters.tidy(number)
 
-    def _scale(self) -> float:
+    def _as_now(self) -> Examples:
+        """The labels learnt by now; those learnt later are not added to it."""
+        return replace(self.examples, bought=list(self.examples.bought))
+
+    def _scale(self, examples: Examples) -> float:
         """The temperature fitted on the labels learnt, as a multiple of the initial one.
 
         The base model's scores decide, since an adapter was trained on these labels.
         """
         if self.spec.settings.temperature is not None:
             return 1.0
-        bought = self.examples.bought
+        bought = examples.bought
         scores = [np.array(self._base[row].offset) for row, _, _ in bought]
         return fitted_temperature(scores, [label for _, label, _ in bought], 1.0)
 
@@ -269,7 +298,8 @@ class LanguageTrainer:
         """
         if self.spec.sources.forgotten or "temperature" not in row.payload:
             return
-        recorded, again = float(row.payload["temperature"]), self._scale() * self._initial
+        recorded, again = float(row.payload["temperature"]), self._initial
+        again *= self._scale(self._begun or self.examples)
         if not math.isclose(recorded, again, rel_tol=1e-4):
             raise RunError(
                 f"row {row.seq} of the ledger has the temperature {recorded!r}, but the labels"
@@ -281,7 +311,9 @@ class LanguageTrainer:
         """Renew the features and begin an epoch."""
         fingerprint = self.adapters.model.fingerprint
         if not self._epochs.has(self.epoch + 1, fingerprint):
-            self._epochs.save(self.epoch + 1, self._renewed(), fingerprint)
+            rows, report = self._renewable(), self._reporting("features")
+            fresh = self.beside(lambda: self._renewed(rows, report))
+            self._epochs.save(self.epoch + 1, fresh, fingerprint)
         self.epoch += 1
         asked = self.ledger.asked
         detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
@@ -289,16 +321,20 @@ class LanguageTrainer:
         self._renew(fingerprint)
         self._rebuild(asked)
 
-    def _renewed(self) -> PairBlock:
-        """The features of all items that can still be asked or learnt; zeros for the others."""
-        before, corpus = self._base, self.examples.corpus
+    def _renewable(self) -> list[int]:
+        """The rows of all items that can still be asked or learnt."""
+        corpus = self.examples.corpus
         known = {row for row, _, _ in self.examples.bought}
         known |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
         gone = {row for row, item in enumerate(corpus.ids) if self._passed(item)}
         gone |= self.spec.sources.forgotten
-        rows = [row for row in range(len(corpus.ids)) if row in known or row not in gone]
+        return [row for row in range(len(corpus.ids)) if row in known or row not in gone]
+
+    def _renewed(self, rows: list[int], report: Callable[[int, int], None]) -> PairBlock:
+        """The features of the items in `rows`; zeros for the others."""
+        before = self._base
         items = [self.spec.dataset.items[row] for row in rows]
-        fresh = self.adapters.model.transform(items, self._reporting("features"))
+        fresh = self.adapters.model.transform(items, report)
         phi = np.zeros(before.phi.shape, dtype=np.float32)
         base = np.zeros(len(before.phi), dtype=np.float64)
         places = [np.arange(before.offsets[r], before.offsets[r + 1]) for r in rows]

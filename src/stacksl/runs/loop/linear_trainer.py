@@ -27,8 +27,10 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_names, make_final
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report, silent
+from stacksl.runs.loop.trainer import AGAIN, BESIDE, Beside, at_once
 
 Bought = Sequence[tuple[int, int, int]]
+Start = tuple[Array, Array] | None
 
 PREFIX = "head."
 COUNT = "refits"
@@ -61,6 +63,7 @@ class LinearTrainer:
         foreseen: of each refit on the way, (labels, their loss in nats, each under the head before
             it was learnt). The loss is None from the first refit where labels had been corrected or
             classes added.
+        beside: computes the refits on the way.
     """
 
     examples: Examples
@@ -81,7 +84,9 @@ class LinearTrainer:
     made_by: Kind = "plain"
     tried: Mapping[Kind, float] = field(default_factory=dict)
     foreseen: list[tuple[int, float | None]] = field(default_factory=list)
+    beside: Beside = at_once
     _source: Source | None = None
+    _start: Start = None  # of the last refit on the way
 
     @property
     def due(self) -> bool:
@@ -96,14 +101,33 @@ class LinearTrainer:
 
     def refit(self) -> bool:
         """Refit the head on the labels so far."""
-        self._refit(tune=False)
+        detail = self._detail(tune=False)
+        nats = self._loss_foreseen()
+        if nats is not None:
+            detail["foreseen"] = nats
+        if self.names is not None:
+            detail["made_by"] = "names"
+        self.foreseen.append((len(self.examples.bought), nats))
+        self.ledger.note_refit(len(self.examples.bought), detail)  # labels may come meanwhile
+        self._fit(tune=False)
         return False
+
+    def repeat(self) -> None:
+        """Make the last refit again, from where it started, and discard it."""
+        if self.on_the_way and self.count:
+            detail = {**self._detail(tune=False), AGAIN: True}
+            self.ledger.note_refit(self.labels, detail)
+            self.beside(lambda: self._on_the_way(self._start))
+
+    def _detail(self, *, tune: bool) -> dict[str, object]:
+        beside = not tune and self.beside is not at_once
+        return {"tune": tune, **({BESIDE: True} if beside else {})}
 
     def finish(self) -> None:
         """Refit the head on all labels, its strength chosen by folds."""
         if self.at_end and (self._lags or not self.final):
             self.report(Progress("refit", 0, 1))
-            self._refit(tune=True)
+            self._refit()
 
     def ready(self) -> None:
         """Nothing to do: all features are stored."""
@@ -128,6 +152,8 @@ class LinearTrainer:
                 f"row {row.seq} records a refit of a language model, but the run has no model to"
                 " refit: resume it with the settings it began with"
             )
+        if row.payload.get(AGAIN):
+            return
         if row.event == "refit" or row.seq <= after:
             nats = row.payload.get("foreseen")
             self.foreseen.append((len(self.examples.bought), nats))
@@ -138,14 +164,14 @@ class LinearTrainer:
         else:
             self._fit(tune=bool(row.payload["tune"]))
 
-    def _refit(self, *, tune: bool) -> None:
-        """Refit the head and write a row into the ledger."""
-        detail: dict[str, object] = {"tune": tune}
+    def _refit(self) -> None:
+        """Make the last refit, and write a row into the ledger."""
+        detail = self._detail(tune=True)
         nats = self._loss_foreseen() if self.on_the_way else None
         if nats is not None:
             detail["foreseen"] = nats
         self.foreseen.append((len(self.examples.bought), nats))
-        self._fit(tune=tune)
+        self._fit(tune=True)
         if self.names is not None:
             detail["made_by"] = self.made_by
         if self.tried:
@@ -174,16 +200,21 @@ class LinearTrainer:
         return self.head.probabilities(block.take(rows.tolist()))
 
     def _fit(self, *, tune: bool) -> None:
+        """Fit the head on the labels learnt by now."""
         scorer, bought = self.learner.scorer, self.examples.bought
-        if self.names is None:
+        learnt = len(bought), self.examples.relabelled
+        if not tune:
+            self._start = self._start_at(self.head)
+            made = self.beside(lambda: self._on_the_way(self._start))
+        elif self.names is None:
             made = Made(_fit(scorer, bought, self.examples.block, tune), "plain")
-        elif tune and bought:
+        elif bought:
             made = make_final(scorer, self._whole(), *_split(bought))
         else:
-            made = Made(self._on_the_way(scorer, bought, self._named(self.names)), "names")
+            made = self._on_the_way(self._start_at(self.head))
         self.head, self.made_by, self.tried = made.head, made.made_by, made.tried
         self.count += 1
-        self.labels, self.relabelled = len(bought), self.examples.relabelled
+        self.labels, self.relabelled = learnt
         self.final = tune
 
     def as_if(self, labels: int, untouched: Scorer) -> Head | None:
@@ -238,18 +269,27 @@ class LinearTrainer:
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
 
-    def _on_the_way(self, scorer: Scorer, bought: Bought, names: NDArray[Any]) -> Head | None:
-        """The head that ranks a pool, fitted on labels and names, started at the last head."""
+    def _start_at(self, head: Head | None) -> Start:
+        """The coefficients of a head as the start of the next one; None where they do not fit."""
+        if self.names is None or not isinstance(head, ClassHead):
+            return None
+        fits = head.coefficients.shape == self._named(self.names).shape
+        return (head.coefficients, head.intercepts) if fits else None
+
+    def _on_the_way(self, start: Start) -> Made:
+        """The head that ranks a pool, fitted on labels, and on names if they take part."""
+        scorer, bought = self.learner.scorer, self.examples.bought
+        if self.names is None:
+            return Made(_fit(scorer, bought, self.examples.block, tune=False), "plain")
+        names = self._named(self.names)
         rows, gold = _split(bought)
-        start: tuple[Array, Array] | None = None
-        if isinstance(self.head, ClassHead) and self.head.coefficients.shape == names.shape:
-            start = self.head.coefficients, self.head.intercepts
         soft = beside_names(names)
         if bought and self.said is not None and (source := self.source()).model is not None:
             inside = np.isin(rows, source.graph()[1])  # another graph would take long
             soft = together(soft, source.rest(rows[inside], gold[inside], final=False))
         fit = Fit(soft=soft, start=start, tolerance=ON_THE_WAY)
-        return scorer.refit(self.examples.block.take(rows.tolist()), gold, fit=fit)
+        head = scorer.refit(self.examples.block.take(rows.tolist()), gold, fit=fit)
+        return Made(head, "names")
 
     def _named(self, names: NDArray[Any]) -> NDArray[Any]:
         """The name rows of the current classes."""

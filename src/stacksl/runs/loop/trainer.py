@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
 from stacksl.core.scorers import Head
 from stacksl.ledger.events import Row
 
+T = TypeVar("T")
+
+# Keys of `refit` rows
+BESIDE = "beside"  # answers could be entered while the refit was made
+BEGINS = "begins"  # the number of a language model's refit, which learns the labels before this row
+AGAIN = "again"  # the refit was made again and discarded
+
+
+class Beside(Protocol):
+    """Gives the result of a computation, beside which answers may be entered and learnt."""
+
+    def __call__(self, compute: Callable[[], T], /) -> T:
+        """The result of `compute`, which reads neither the ledger nor what is learnt after it."""
+
+
+def at_once(compute: Callable[[], T], /) -> T:
+    """The result of `compute`; nothing is entered meanwhile."""
+    return compute()
+
 
 class Trainer(Protocol):
     """Refits a model on the labels learnt so far.
 
-    A refit writes a `refit` row into the ledger, so that a replay repeats it at the same place.
+    A refit writes a `refit` row into the ledger, so that a replay repeats it at the same place. It
+    learns the labels before that row: where answers are entered `beside` it, the row comes first.
     """
+
+    beside: Beside
 
     @property
     def head(self) -> Head | None:
@@ -29,6 +51,12 @@ class Trainer(Protocol):
         """Make the due refit; True if it took long enough to deserve a checkpoint.
 
         After an interruption it continues with the steps that are left.
+        """
+
+    def repeat(self) -> None:
+        """Make the last refit on the way again, and discard it.
+
+        So a purchase without new labels takes as long as one with them.
         """
 
     def finish(self) -> None:

@@ -53,7 +53,7 @@ def _skipped(examples: Examples, ledger: LedgerReader, forgotten: Set[int]) -> l
     """The rows skipped since the last refit while labels were left, without `forgotten` ones."""
     rows: list[int] = []
     for row in ledger.rows():
-        if row.event == "refit" and "adapter" in row.payload:
+        if row.event == "refit" and "adapter" in row.payload:  # not where one only begins
             rows.clear()
         elif row.event == "round":
             decision = row.decision()

@@ -138,7 +138,7 @@ class SheetLabeler:
         """Assign open requests, up to the batch; all rows that are open now."""
         out = {(h.item, h.slot, h.token): h for h in self.ledger.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
-        waiting = self._waiting()
+        waiting = self.waiting()
         asked = {key: request for key, request in self._asked.items() if key in leases}
         fresh = [request for key, request in asked.items() if key not in out]
         new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
@@ -148,9 +148,9 @@ class SheetLabeler:
 
     def sheets_out(self) -> dict[str, Path]:
         """The sheet of each annotator who has open rows."""
-        return {rows[0].annotator: path for path, rows in self._sheets(self._waiting()).items()}
+        return {rows[0].annotator: path for path, rows in self._sheets(self.waiting()).items()}
 
-    def _waiting(self) -> list[Handed]:
+    def waiting(self) -> list[Handed]:
         """The assigned rows that are open."""
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
         return [h for h in self.ledger.handed() if (h.item, h.slot, h.token) in leases]

@@ -13,8 +13,12 @@ from collections.abc import Iterable
 from stacksl.errors import RunError
 from stacksl.ledger.events import Row
 from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.trainer import BESIDE
 from stacksl.runs.session.unreplayable import UnreplayableRounds
 from stacksl.types import Decision
+
+# Rows that may stand between a refit beside which answers are entered and the purchase it is for.
+_MEANWHILE = ("answered", "learnt", "relabelled", "late", "released", "reserved")
 
 
 def replay(
@@ -69,6 +73,8 @@ def replay(
                 unreplayable.renewed()
         elif row.event == "budget":  # all of them: no checkpoint holds budget and horizon
             game.reschedule(row.payload)
+        if row.event not in _MEANWHILE:
+            game.ahead = row.event == "refit" and bool(row.payload.get(BESIDE))
         unreplayable.passed(row.seq)
     return effects
 

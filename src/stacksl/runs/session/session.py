@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -123,7 +123,7 @@ class Session(Game):
         labeler: Labeler | None = None,
         changes: Mapping[str, Any] | None = None,
         held: bool = False,
-    ) -> Session:
+    ) -> Self:
         """Lock a run and restore its learner from the checkpoints and the ledger.
 
         Args:
@@ -163,7 +163,7 @@ class Session(Game):
         labeler: Labeler | None,
         record: Record,
         parts: ExitStack,
-    ) -> Session:
+    ) -> Self:
         """A session in its initial state, before any row of the ledger."""
         features = feature_map(spec)
         block = features_of(spec, features, report)
@@ -181,7 +181,7 @@ class Session(Game):
         return session
 
     @classmethod
-    def before_replay(cls, spec: RunSpec, ledger: Ledger) -> Session:
+    def before_replay(cls, spec: RunSpec, ledger: Ledger) -> Self:
         """A session in its initial state, to replay the caller's `ledger`; it takes no lock."""
         block, corpus = features_again(spec), corpus_of(spec)
         learner, _ = initial_learner(spec, block, corpus)
@@ -197,7 +197,7 @@ class Session(Game):
         examples: Examples,
         features: FeatureMap | None,
         report: Report,
-    ) -> Session:
+    ) -> Self:
         return cls(
             spec=spec,
             ledger=ledger,
@@ -215,7 +215,7 @@ class Session(Game):
         """Release the run; its state is as before where the session was not played."""
         self.__exit__(None, None, None)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -287,6 +287,7 @@ class Session(Game):
         )
         for posted in play(self, chooser):
             watch(posted)
+        self.ahead = False
         learn_named(self.spec, self)
         self.ledger.flush()
 
@@ -296,7 +297,7 @@ class Session(Game):
 
     def refit_if_due(self) -> None:
         """Refit the model if a refit is due, and write a checkpoint after a long one."""
-        if self.trainer.due and self.trainer.refit():
+        if self.trainer.due and not self.ahead and self.trainer.refit():
             checkpoint(self.spec.folder, self)
 
     def refit_with_audit(self) -> int:
