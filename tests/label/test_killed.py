@@ -31,14 +31,26 @@ run, where, number, port = sys.argv[1:]
 if where:
     import stacksl.label.player as player, stacksl.ledger.ledger as ledger
     import stacksl.label.open_run as open_run, stacksl.runs.changes.change as change
+    import stacksl.runs.loop.linear_trainer as trainer, time
     owner, name = {"take": (ledger.Ledger, "take"), "reply": (player.Player, "_reply"),
                    "play": (player.Session, "play"), "received": (open_run, "received"),
-                   "complete": (change, "complete")}[where]
-    original, calls = getattr(owner, name), 0
+                   "complete": (change, "complete"),
+                   "refit": (trainer.LinearTrainer, "_on_the_way")}[where]
+    original, calls, take = getattr(owner, name), 0, ledger.Ledger.take
+    entered = []
+    def noted(*words, **named):
+        found = take(*words, **named)
+        entered.extend(found)
+        return found
+    if where == "refit":
+        ledger.Ledger.take = noted
     def deadly(*words, **named):
         global calls
         calls += 1
         if calls == int(number):
+            before = len(entered)
+            while where == "refit" and len(entered) < before + 2:
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*words, **named)
     setattr(owner, name, deadly)
@@ -123,7 +135,9 @@ def client(tmp_path: Path) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize(
-    ("where", "number"), [("take", 2), ("reply", 2), ("reply", 5), ("play", 2)], ids=str
+    ("where", "number"),
+    [("take", 2), ("reply", 2), ("reply", 5), ("play", 2), ("refit", 1), ("refit", 2)],
+    ids=str,
 )
 def test_a_kill_between_answer_and_reply_loses_and_doubles_nothing(
     client: Client, where: str, number: int

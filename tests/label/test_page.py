@@ -265,34 +265,6 @@ def test_sheets_and_page_take_turns(opened: Opened) -> None:
     assert page.run.replay()["labels"] == 20
 
 
-def test_the_next_question_does_not_wait_for_a_refit(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from stacksl.runs.loop.linear_trainer import LinearTrainer
-
-    page = opened(batch=12)
-    anna = page.browser("anna")
-    original, held = LinearTrainer.refit, []
-
-    def slow(self: LinearTrainer) -> bool:
-        held.append(time.monotonic())
-        time.sleep(1.5)
-        return original(self)
-
-    monkeypatch.setattr(LinearTrainer, "refit", slow)
-    slowest = 0.0
-    while not held:
-        for key, prompt in list(anna.rows().items())[:1]:
-            anna.answer(key, prompt)
-        time.sleep(0.1)  # an answer that meets the refit waits for it
-    for _ in range(20):
-        begun = time.monotonic()
-        assert anna.http.get("/rows").status_code == 200
-        slowest = max(slowest, time.monotonic() - begun)
-    assert time.monotonic() - held[0] < 1.5, "the refit is still under way"
-    assert slowest < 0.3
-
-
 def test_too_many_requests_are_refused_and_tries_of_links_too(opened: Opened) -> None:
     page = opened()
     anna = page.browser("anna")

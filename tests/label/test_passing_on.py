@@ -1,4 +1,4 @@
-"""Rows that are skipped or left: they go to somebody else; and when new questions appear."""
+"""Rows that are skipped or left: they go to somebody else; and when labels are bought."""
 
 from __future__ import annotations
 
@@ -126,40 +126,6 @@ def test_nobody_loses_rows_where_nobody_is_there(
     time.sleep(0.5)
     assert reasons(page) == []
     assert sum(map(len, page.player.view.rows.values())) == 6
-
-
-def test_new_questions_appear_as_late_after_an_audit_answer_as_after_a_refit(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from stacksl.runs.loop.linear_trainer import LinearTrainer
-
-    page = opened(budget=30, batch=2, audit=10, annotators="anna")
-    anna = page.browser("anna")
-    original = LinearTrainer.refit
-
-    def slow(self: LinearTrainer) -> bool:
-        time.sleep(0.2)
-        return original(self)
-
-    monkeypatch.setattr(LinearTrainer, "refit", slow)
-    with page.run.ledger as ledger:
-        purpose = dict.fromkeys(ledger.bought("audit"), "audit")
-    took: dict[str, list[float]] = {"train": [], "audit": []}
-    shown = {asked.key for asked in page.player.questions("anna")}
-    for _ in range(14):
-        first = page.player.questions("anna")[0]
-        with page.run.ledger as ledger:
-            item = next(row.item for row in ledger.handed() if row.key == first.key)
-        begun = time.monotonic()
-        assert anna.answer(first.key, first.prompt) == "taken"
-        while not (new := {each.key for each in page.player.questions("anna")} - shown):
-            time.sleep(0.01)
-        took[purpose.get(item, "train")].append(time.monotonic() - begun)
-        shown |= new
-    assert len(took["audit"]) >= 3
-    assert len(took["train"]) >= 3
-    assert min(took["train"]) >= 0.2
-    assert min(took["audit"][1:]) >= 0.2
 
 
 def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(opened: Opened) -> None:

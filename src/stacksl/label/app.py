@@ -7,11 +7,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from stacksl.errors import MissingExtra, RunError
 from stacksl.label import pages
 from stacksl.label.access import OWNER, SESSION_SECONDS, csrf_of
+from stacksl.label.asked import History
 from stacksl.label.forms import Act, Entry, Given, Ordered, Passed, Refusal, Settled
 from stacksl.label.orders import Order
 from stacksl.label.owner import act_on
@@ -22,6 +23,7 @@ T = TypeVar("T")
 PATIENCE = 10.0  # seconds that a reply waits for the answer to be in the ledger
 LOOK = 0.25  # seconds between two looks for something to push
 BEAT = 15.0  # seconds after which a line is pushed in any case, to a browser that may be gone
+MOST = 1_000_000  # pages of rows
 WEB = Path(__file__).parent / "web"
 REPORT = (
     "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline';"
@@ -74,7 +76,7 @@ def make_app(site: Site) -> Any:
 
 def _looking(site: Site) -> Any:
     """The pages, their parts, and news of them."""
-    from fastapi import APIRouter, Request, Response
+    from fastapi import APIRouter, Query, Request, Response
     from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
 
     router = APIRouter()
@@ -105,6 +107,16 @@ def _looking(site: Site) -> Any:
         if site.player.view.state != "finished" or not path.is_file():
             raise Refused("the report is there once the run has finished", 404)
         return FileResponse(path, headers={"Content-Security-Policy": REPORT})
+
+    @router.get("/asked", response_class=HTMLResponse)
+    async def asked(request: Request, page: Annotated[int, Query(ge=1, le=MOST)] = 1) -> Response:
+        site.owner(request)
+        if site.player.view.state != "finished":
+            raise Refused("the rows are there once the run has finished", 404)
+        if site.player.history.stale:
+            site.player.history = History()
+            raise Refused("an item was forgotten: the rows are no longer shown", 404)
+        return HTMLResponse(pages.asked(site, page))
 
     @router.get("/web/{name}", response_class=FileResponse)
     async def static(name: Literal["page.js", "page.css"]) -> Response:

@@ -57,6 +57,14 @@ def part(site: Site, name: str) -> str:
     return rendered("figures" if name == OWNER else "rows", **_values(site, name))
 
 
+def asked(site: Site, number: int) -> str:
+    """A page of the rows of a finished run, for its owner; the last one for a higher number."""
+    history, run = site.player.history, site.player.folder.path.name
+    number = min(number, history.pages)
+    shown = {"rows": history.page(number), "total": len(history.asked), "pages": history.pages}
+    return rendered("asked", run=run, number=number, **shown)
+
+
 class Mark(NamedTuple):
     """What a page shows, as far as news of it is worth a push."""
 

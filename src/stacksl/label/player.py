@@ -15,6 +15,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 
 from stacksl.errors import RunClosed, RunError, StackslError, kind_and_place
+from stacksl.label.asked import History, history_of
 from stacksl.label.open_run import OpenRun, Outcome, People
 from stacksl.label.orders import Order
 from stacksl.label.session import PageSession
@@ -53,6 +54,7 @@ class Player:
     def __init__(self, folder: RunFolder, idle: float = IDLE) -> None:
         self.folder = folder
         self.view = View()
+        self.history = History()  # once the run has finished
         self.fault: BaseException | None = None
         self.paused = False  # shows no questions; answers are still taken
         self.over = threading.Event()  # finished, failed or stopped
@@ -195,6 +197,7 @@ class Player:
             if run.short():
                 outcome = run.buy(show)
                 show()
+        self.history = history_of(run.session)
         self.view = replace(run.view(), state="finished", rows={})
         return None
 

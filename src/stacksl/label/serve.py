@@ -20,7 +20,7 @@ from stacksl.runs.storage.folder import RunFolder
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 LINGER = 20.0  # seconds in which open pages learn that the run has finished
-LONGEST = 120.0  # seconds for which the owner may read the report on the page
+LONGEST = 900.0  # seconds for which the owner may read report and rows on the page
 
 
 def serve(

@@ -416,4 +416,5 @@ function owner() {
 addEventListener("hashchange", enter); // a new link in a tab that has the page already
 if (document.body.dataset.who) enter().then(label);
 else if (document.body.dataset.owner) enter().then(owner);
+else if (document.body.dataset.rows) follow(() => {}); // the server stays while they are read
 else enter();

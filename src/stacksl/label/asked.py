@@ -1,0 +1,149 @@
+"""What its owner reads of a finished run: why rows were asked, and what model and people said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stacksl.ledger.events import Row, word_in
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.session.session import Session
+from stacksl.runs.storage.folder import FORGETTING, RunFolder
+from stacksl.runs.storage.tombstones import TOMBSTONES
+from stacksl.types import Decision, Item
+
+PAGE = 50  # rows on a page
+EXCERPT = 600  # characters of a prompt
+
+_WHY = {
+    "gate": "the gate asked",
+    "must": "as many labels were left as items",
+    "rank": "in doubt",
+    "coverage": "covers items in doubt",
+    "class": "for a class with few labels",
+    "order": "first batch, in the order of the items",
+    "drawn": "drawn at random",
+    "audit": "audit, drawn at random",
+    "progress": "progress sample, drawn at random",
+}
+_KIND = {"late": "not counted", "corrected": "correction"}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What one person said of an item: the content, what kind of row has it, and free texts."""
+
+    who: str
+    word: int | str
+    event: str
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Asked:
+    """One item that was asked: its row in the data, why, the model's choice before, the answers."""
+
+    row: int
+    purpose: str
+    decision: Decision | None = None
+    words: list[Word] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The items asked, in the order of asking."""
+
+    items: Sequence[Item] = ()
+    asked: Sequence[Asked] = ()
+    folder: RunFolder | None = None
+    forgotten: int = 0
+
+    @property
+    def stale(self) -> bool:
+        """Whether an item was forgotten since, or is being forgotten."""
+        return self.folder is not None and _forgotten(self.folder) != self.forgotten
+
+    @property
+    def pages(self) -> int:
+        """How many pages there are; at least one."""
+        return max(1, -(-len(self.asked) // PAGE))
+
+    def page(self, number: int) -> list[dict[str, Any]]:
+        """What a page shows, by its number from 1; nothing beyond the last."""
+        some = self.asked[(number - 1) * PAGE : number * PAGE]
+        first = (number - 1) * PAGE + 1
+        return [{"number": first + n, **self._shown(each)} for n, each in enumerate(some)]
+
+    def _shown(self, asked: Asked) -> dict[str, Any]:
+        item, decision = self.items[asked.row], asked.decision
+        long = len(item.prompt) > EXCERPT
+        return {
+            "item": item.id,
+            "prompt": item.prompt[:EXCERPT] + ("…" if long else ""),
+            "why": _why(asked),
+            "before": "" if decision is None else item.candidates[decision.choice],
+            "sure": None if decision is None else decision.probability,
+            "words": [
+                (
+                    each.who,
+                    item.candidates[each.word] if isinstance(each.word, int) else each.word,
+                    _KIND.get(each.event, ""),
+                    each.texts,
+                )
+                for each in asked.words
+            ],
+        }
+
+
+def _why(asked: Asked) -> str:
+    decision = asked.decision
+    if decision is None:
+        return _WHY.get(asked.purpose, asked.purpose)
+    why = _WHY.get(decision.reason, decision.reason)
+    if decision.reason not in ("gate", "rank"):
+        return why
+    return f"{why}: {decision.statistic:.3g} above {decision.threshold:.3g}"
+
+
+def history_of(session: Session) -> History:
+    """All that was asked in a run, but for forgotten items."""
+    corpus = session.corpus
+    found: dict[str, Asked] = {}
+    for row, texts in _with_texts(session.ledger):
+        item = str(row.item)
+        if row.event == "round":
+            decision = row.decision()
+            if decision.asked:
+                found[item] = Asked(corpus.row[item], "train", decision)
+        elif row.event == "reserved":
+            found.setdefault(item, Asked(corpus.row[item], str(row.purpose)))
+        elif item in found:
+            word = Word(str(row.labeler), word_in(row.payload), row.event, texts)
+            found[item].words.append(word)
+    folder = session.spec.folder
+    return History(corpus.items, list(found.values()), folder, _forgotten(folder))
+
+
+def _forgotten(folder: RunFolder) -> int:
+    """A number that changes when an item is forgotten."""
+    places = [folder.path / name for name in (FORGETTING, TOMBSTONES)]
+    return sum(place.stat().st_mtime_ns for place in places if place.exists())
+
+
+def _with_texts(ledger: Ledger) -> Iterator[tuple[Row, tuple[str, ...]]]:
+    """The rows of what was asked and answered, with free texts; owned labels were not asked."""
+    texts = {
+        (each.item, each.slot, each.labeler, each.word): tuple(
+            text for text in (each.text, each.note) if text is not None
+        )
+        for each in ledger.texts()
+    }
+    for row in ledger.rows():
+        if row.item is None or row.forgotten or row.purpose == "owned":
+            continue
+        if row.event in ("round", "reserved"):
+            yield row, ()
+        elif row.event in ("answered", "late", "corrected"):
+            key = (row.item, row.slot or 0, str(row.labeler), word_in(row.payload))
+            yield row, texts.get(key, ()) if "words" in row.payload else ()

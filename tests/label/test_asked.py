@@ -1,0 +1,134 @@
+"""What the owner reads of a finished run: why each row was asked, and who said what."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `label` is not installed")
+pytest.importorskip("httpx2", reason="httpx2 is not installed")
+
+from stacksl.label import asked
+from stacksl.label.access import OWNER
+from stacksl.runs.changes.forgetting import forget
+
+from ..runs.people_cases import begin, gold
+from .conftest import Opened, Page, play
+from .test_browser import PROMPT, Served, wait_until
+
+EVIL = "<script>alert(1)</script>\u202e"
+
+
+def cells(text: str) -> list[list[str]]:
+    """The cells of each row of the table, as text."""
+    rows = re.findall("<tr>(.*?)</tr>", text.partition("<tbody>")[2], re.S)
+    kinds = [re.findall("<t[hd].*?>(.*?)</t[hd]>", row, re.S) for row in rows]
+    return [[" ".join(unescape(re.sub("<.*?>", " ", c)).split()) for c in row] for row in kinds]
+
+
+def played(opened: Opened, **settings: Any) -> Page:
+    page = opened(budget=12, batch=6, audit=4, overlap=2, **settings)
+    anna, ben = page.browser("anna"), page.browser("ben")
+    for browser in (anna, ben):
+        key, prompt = next(iter(browser.rows().items()))
+        assert browser.answer(key, prompt, note=EVIL + browser.name) == "taken"
+    play([anna, ben], page)
+    return page
+
+
+def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked, "PAGE", 5)
+    page = played(opened)
+    owner = page.browser(OWNER)
+    assert 'href="/asked"' in owner.http.get("/rows").text
+    found = [owner.http.get(f"/asked?page={number}") for number in (1, 2)]
+    assert {each.status_code for each in found} == {200}
+    text = "".join(each.text for each in found)
+    rows = [row for each in found for row in cells(each.text)]
+    with page.run.ledger as ledger:
+        bought = ledger.bought()
+        audit = set(ledger.bought("audit"))
+        certificates = {r.item: r.decision() for r in ledger.rows() if r.event == "round"}
+        said = {(r["item"], r["labeler"], r["answer"]) for r in ledger.export()}
+    assert sorted(row[0].split()[-1] for row in rows) == sorted(bought)
+    assert len(said) == 12
+    for shown, prompt, why, before, answers in rows:
+        item = shown.split()[-1]
+        assert ("audit" in why) == (item in audit)
+        assert gold(prompt) in answers
+        assert bool(before) == (item not in audit)
+        if before:
+            assert f"{100 * certificates[item].probability:.0f} %" in before
+        for name in {who for i, who, _ in said if i == item}:
+            assert str(name) in answers
+    assert sum("anna" in row[-1] and "ben" in row[-1] for row in rows) >= 1, "two answered it"
+    assert re.search("covers items in doubt|in doubt", text)
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "\u202e" not in text
+    assert "page 2 of 2" in owner.http.get("/asked?page=99").text.replace("\n", " ")
+    assert owner.http.get("/asked?page=0").status_code == 422
+
+
+def test_annotators_never_see_it_and_the_owner_not_before_the_end(opened: Opened) -> None:
+    page = opened(budget=12, batch=6, audit=4)
+    owner, anna = page.browser(OWNER), page.browser("anna")
+    assert owner.http.get("/asked").status_code == 404
+    assert "/asked" not in owner.http.get("/").text
+    assert anna.http.get("/asked").status_code == 403
+    assert page.browser("x", entered=False).http.get("/asked").status_code == 401
+    play([anna, page.browser("ben")], page)
+    assert anna.http.get("/asked").status_code == 403
+    assert owner.http.get("/asked").status_code == 200
+
+
+def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
+    page = opened(budget=8, batch=4, audit=0)
+    people = [page.browser("anna"), page.browser("ben")]
+    key, prompt = next(iter(people[0].rows().items()))
+    assert people[0].answer(key, prompt) == "taken"
+    with page.run.ledger as ledger:
+        item = next(row.item for row in ledger.handed() if row.key == key)
+    page.player.stop()
+    forget(page.run.path, item)
+    again = opened(page.run)
+    for each in people:
+        each.http._transport.app = again.app
+    play(people, again)
+    owner = again.browser(OWNER)
+    found = owner.http.get("/asked").text
+    assert prompt not in unescape(found)
+    assert len(cells(found)) == 7
+    forget(page.run.path, cells(found)[0][0].split()[-1])
+    assert owner.http.get("/asked").status_code == 404, "the page had read it before"
+
+
+@pytest.mark.browser
+def test_the_rows_in_a_browser(visit: Callable[..., Any], tmp_path: Path) -> None:
+    served = Served(begin(tmp_path, annotators="anna", budget=6, batch=6, audit=2))
+    page = visit(served.links["anna"])
+    owner = visit(served.links["(owner)"], ready=".numbers", viewport={"width": 390, "height": 800})
+    until = time.monotonic() + 60
+    while not page.is_visible("#finished"):
+        assert time.monotonic() < until
+        if page.is_visible(PROMPT):
+            page.keyboard.press("a")
+        page.wait_for_timeout(30)
+    wait_until(lambda: owner.is_visible("a[href='/asked']"))
+    owner.click("a[href='/asked']")
+    owner.wait_for_selector("table.asked")
+    assert owner.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert owner.locator("table.asked tbody tr").count() == 6
+    assert owner.locator("td", has_text="audit, drawn at random").count() == 2
+    owner.wait_for_timeout(3000)
+    assert served.thread.is_alive(), "the page is served while its owner reads"
+    owner.click("text=Owner's page")
+    owner.wait_for_selector(".numbers")

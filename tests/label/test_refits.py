@@ -1,0 +1,313 @@
+"""Refits beside the entry of answers: what is entered meanwhile, and what a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `label` is not installed")
+pytest.importorskip("httpx2", reason="httpx2 is not installed")
+
+from stacksl.api import Run, run
+from stacksl.label.orders import Order
+from stacksl.ledger.events import Row
+from stacksl.runs.changes.freeing import free_rows
+from stacksl.runs.loop.adapters import Adapters
+from stacksl.runs.loop.linear_trainer import LinearTrainer
+
+from ..runs.lm_cases import QUICK, sentences, tiny_model
+from ..runs.people_cases import answer_all, begin, fill, sheets
+from .conftest import HERE, Browser, Opened, Page, play
+
+
+class Held:
+    """A function that waits, once it is called, until it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+        self.begun, self.free = threading.Event(), threading.Event()
+        self.calls = 0
+        original = getattr(owner, name)
+
+        def held(*words: Any, **named: Any) -> Any:
+            self.calls += 1
+            self.begun.set()
+            assert self.free.wait(60)
+            return original(*words, **named)
+
+        monkeypatch.setattr(owner, name, held)
+
+
+@pytest.fixture
+def refit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Held]]:
+    made: list[Held] = []
+
+    def hold(owner: type = LinearTrainer, name: str = "_on_the_way") -> Held:
+        made.append(Held(monkeypatch, owner, name))
+        return made[-1]
+
+    yield hold
+    for each in made:
+        each.free.set()
+
+
+def rows_of(run: Run) -> list[Row]:
+    with run.ledger as ledger:
+        return list(ledger.rows())
+
+
+def news(page: Page, shown: set[str]) -> bool:
+    """Whether anna has a question that is not among those shown."""
+    return not {each.key for each in page.player.questions("anna")} <= shown
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def answer_until(held: Held, browsers: list[Browser]) -> None:
+    """Answer until the refit is under way."""
+    until = time.monotonic() + 60
+    while not held.begun.is_set():
+        assert time.monotonic() < until
+        for browser in browsers:
+            for key, prompt in list(browser.rows().items())[:1]:
+                assert browser.answer(key, prompt) == "taken"
+            if held.begun.wait(0.2):
+                return
+
+
+def left(browsers: list[Browser]) -> list[tuple[Browser, str, str]]:
+    return [(b, key, prompt) for b in browsers for key, prompt in b.rows().items()]
+
+
+def bought(rows: list[Row]) -> list[Any]:
+    return [(r.round, r.item, r.payload["statistic"]) for r in rows if r.event == "round"]
+
+
+def copy_of(run: Run, folder: Path) -> Run:
+    """The run as a kill would leave it now: nothing is being written."""
+    shutil.copytree(run.path, folder / "killed", ignore=shutil.ignore_patterns("*.lock", "lock"))
+    return Run.open(folder / "killed")
+
+
+def test_answers_skips_and_sheets_are_entered_while_the_model_is_refitted(
+    opened: Opened, refit: Callable[..., Held], tmp_path: Path
+) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben", audit=4, batch=12)
+    sheet = next(path for path in sheets(waiting) if "ben" in path.name)
+    page = opened(waiting)
+    anna, ben = people = [page.browser("anna"), page.browser("ben")]
+    held = refit()
+    answer_until(held, people)
+    before = page.spent()[0]
+    key, prompt = next(iter(anna.rows().items()))
+    assert anna.answer(key, prompt, note="meanwhile") == "taken"
+    assert page.spent() == (before + 1, 0), "it is in the ledger, and the refit goes on"
+    theirs, text = next(iter(ben.rows().items()))
+    headers = {"Origin": HERE, "X-CSRF-Token": ben.csrf}
+    body = {"client": ben.client, "seq": 99, "key": theirs, "why": "unsure"}
+    assert ben.http.post("/skip", json=body, headers=headers).json()["state"] == "skipped"
+    wait_for(lambda: text in anna.rows().values())
+    received = page.player.order(_answers(fill(sheet))).result(20)
+    assert "fault" not in received
+    now = page.spent()[0]
+    assert now > before + 1
+    refits = [row for row in rows_of(page.run) if row.event == "refit"]
+    assert refits[-1].payload["labels"] <= before
+    assert not held.free.is_set()
+    held.free.set()
+    play(people, page)
+    assert page.spent()[0] == 24
+    assert page.run.replay()["labels"] == 20
+
+
+def _answers(*files: Path) -> Order:
+    return Order.of("answer", {"files": [str(path) for path in files]})
+
+
+def test_a_run_killed_in_a_refit_buys_what_one_that_was_not_killed_buys(
+    opened: Opened, refit: Callable[..., Held], tmp_path: Path
+) -> None:
+    page = opened(batch=12)
+    people = [page.browser("anna"), page.browser("ben")]
+    held = refit()
+    answer_until(held, people)
+    for browser, key, prompt in left(people)[:3]:
+        assert browser.answer(key, prompt) == "taken"
+    spent = page.spent()
+    killed = copy_of(page.run, tmp_path)
+    before = len(rows_of(killed))
+    held.free.set()
+    wait_for(lambda: bool(bought(rows_of(page.run)[before:])))
+    kept = bought(rows_of(page.run)[before:])
+    killed.resume()
+    again = rows_of(killed)
+    assert bought(again[before:]) == kept, "the same items with the same certificates"
+    assert [row.event for row in again[before:]].count("refit") == 0
+    assert sum(row.event == "answered" for row in again) == spent[0]
+    while killed.status()["state"] == "waiting":
+        answer_all(killed)
+    assert killed.status()["spent"] == 24
+    assert killed.replay()["labels"] == 20
+    play(people, page)
+    assert page.run.replay()["labels"] == 20
+
+
+def test_a_change_waits_for_the_refit_and_a_page_opens_before_it(
+    opened: Opened, refit: Callable[..., Held]
+) -> None:
+    page = opened(batch=12)
+    people = [page.browser("anna"), page.browser("ben")]
+    held = refit()
+    answer_until(held, people)
+    change = page.player.order(Order(free_rows, {"away": ["ben"]}))
+    browser, key, prompt = left(people)[0]
+    assert browser.answer(key, prompt) == "taken", "who answers does not wait with it"
+    assert not change.done()
+    held.free.set()
+    change.result(30)
+    anna = people[0]
+    key, prompt = next(iter(anna.rows().items()))
+    assert anna.answer(key, prompt) == "taken"
+    page.player.stop()
+    later = refit()
+    again = opened(page.run)
+    assert later.begun.wait(20), "its first refit is not made yet"
+    anna.http._transport.app = again.app
+    key, prompt = next(iter(anna.rows().items()))
+    assert anna.answer(key, prompt) == "taken"
+    later.free.set()
+
+
+def test_answers_that_are_not_learnt_are_followed_by_as_long_a_refit(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each purchase takes one refit of the same work, whatever the answers were for."""
+    made: list[int] = []
+    original = LinearTrainer._on_the_way
+
+    def noted(self: LinearTrainer, start: Any) -> Any:
+        made.append(len(self.examples.bought))
+        return original(self, start)
+
+    monkeypatch.setattr(LinearTrainer, "_on_the_way", noted)
+    page = opened(budget=30, batch=2, audit=10, annotators="anna")
+    anna = page.browser("anna")
+    with page.run.ledger as ledger:
+        audit = set(ledger.bought("audit"))
+    counts: dict[bool, list[int]] = {True: [], False: []}
+    shown = {asked.key for asked in page.player.questions("anna")}
+    for _ in range(14):
+        first = page.player.questions("anna")[0]
+        with page.run.ledger as ledger:
+            item = next(row.item for row in ledger.handed() if row.key == first.key)
+        before = len(made)
+        assert anna.answer(first.key, first.prompt) == "taken"
+        wait_for(partial(news, page, shown))
+        if made:  # before the first label there is nothing to refit
+            counts[item in audit].append(len(made) - before)
+        shown |= {each.key for each in page.player.questions("anna")}
+    assert set(counts[False]) == {1}
+    assert set(counts[True]) == {1}
+    assert len(counts[True]) >= 3
+    again = [row for row in rows_of(page.run) if row.payload.get("again")]
+    assert len(again) == len(counts[True])
+    play([anna], page)
+    assert page.run.replay()["labels"] == 20, "a replay leaves them out"
+
+
+def test_a_refit_that_fails_ends_the_page_in_a_sentence(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = opened(batch=6)
+    people = [page.browser("anna"), page.browser("ben")]
+
+    def fails(*words: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(LinearTrainer, "_on_the_way", fails)
+    until = time.monotonic() + 60
+    while not page.player.over.is_set():
+        assert time.monotonic() < until
+        for browser, key, _prompt in left(people)[:1]:
+            browser.post(browser.given(key, position=0))
+        time.sleep(0.02)
+    assert page.player.view.state == "failed"
+    monkeypatch.undo()
+    page.run.resume()
+    assert page.run.status()["state"] == "waiting"
+    page.run.replay()
+
+
+@pytest.mark.parametrize("held_at", ["training", "features"])
+def test_a_language_model_is_refitted_beside_the_answers(
+    opened: Opened, refit: Callable[..., Held], tmp_path: Path, held_at: str
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+    pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+    from stacksl.runs.loop.language_trainer import LanguageTrainer
+
+    items, gold = sentences(30)
+    by_text = {item.prompt: item for item in items}
+    made = run(
+        items,
+        out=tmp_path / "run",
+        model=str(tiny_model(tmp_path / "model")),
+        adapt="lora",
+        labeler="file",
+        annotators="anna,ben",
+        mode="pool",
+        batch=8,
+        sheets="csv",
+        audit=0,
+        **{**QUICK, "budget": 16, "refit_at": "0.25,1", "epochs": 1},
+    )
+    page = opened(made)
+    people = [page.browser("anna"), page.browser("ben")]
+
+    def give(browser: Browser, key: str, prompt: str) -> str:
+        item = by_text[prompt]
+        view = next(each for each in page.player.questions(browser.name) if each.key == key)
+        place = view.options.index(item.candidates[gold[item.id]])
+        return str(browser.post(browser.given(key, position=place)).json()["state"])
+
+    where = {"training": (Adapters, "refit"), "features": (LanguageTrainer, "_renewed")}
+    held = refit(*where[held_at])
+    until = time.monotonic() + 60
+    while not held.begun.is_set():
+        assert time.monotonic() < until
+        for browser, key, prompt in left(people)[:1]:
+            assert give(browser, key, prompt) == "taken"
+        held.begun.wait(0.3)
+    spent = page.spent()[0]
+    for browser, key, prompt in left(people)[:2]:
+        assert give(browser, key, prompt) == "taken"
+    assert page.spent()[0] == spent + 2
+    killed = copy_of(page.run, tmp_path)
+    before = len(rows_of(killed))
+    held.free.set()
+    wait_for(lambda: bool(bought(rows_of(page.run)[before:])))
+    killed.resume()
+    kept, again = rows_of(page.run), rows_of(killed)
+    assert bought(again[before:]) == bought(kept[before:])
+    trained = [[r.payload for r in rows if "adapter" in r.payload] for rows in (kept, again)]
+    assert json.dumps(trained[0]) == json.dumps(trained[1]), "the same labels, the same adapter"
+    assert trained[0][0]["labels"] <= spent
+    while not page.player.over.is_set():
+        assert time.monotonic() < until + 60
+        for browser, key, prompt in left(people)[:1]:
+            assert give(browser, key, prompt) == "taken"
+        time.sleep(0.02)
+    page.run.replay()
+    assert page.run.status()["spent"] == 16
