@@ -33,7 +33,7 @@ if where:
     import stacksl.label.open_run as open_run, stacksl.runs.changes.change as change
     import stacksl.runs.loop.linear_trainer as trainer, time
     owner, name = {"take": (ledger.Ledger, "take"), "reply": (player.Player, "_reply"),
-                   "play": (player.Session, "play"), "received": (open_run, "received"),
+                   "play": (player.PageSession, "play"), "received": (open_run, "received"),
                    "complete": (change, "complete"),
                    "refit": (trainer.LinearTrainer, "_on_the_way")}[where]
     original, calls, take = getattr(owner, name), 0, ledger.Ledger.take

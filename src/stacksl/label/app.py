@@ -170,7 +170,7 @@ def _answering(site: Site) -> Any:
     async def settled(outcome: Future[Any]) -> Response:
         try:
             return JSONResponse({"state": await _patiently(outcome)})
-        except TimeoutError:  # a refit is under way: the browser keeps the answer and asks again
+        except TimeoutError:  # the browser keeps the answer and asks again
             return JSONResponse({"state": "waiting"}, 202)
 
     @router.post("/answer", responses=states)

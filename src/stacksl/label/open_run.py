@@ -67,11 +67,13 @@ class People:
         names: in the order of the settings.
         pace: of each of them.
         idle: who has been silent for longer than the limit.
+        answered: whether answers were entered since the last purchase began.
     """
 
     names: tuple[str, ...]
     pace: dict[str, Pace] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
+    answered: bool = False
 
     def __post_init__(self) -> None:
         self.add(self.names)
@@ -110,7 +112,6 @@ class OpenRun:
         self.away = self.sheets.away
         self._idle: frozenset[str] | None = None  # as the assignment knows it
         self._lessons: list[Receipt] = []
-        self._fresh = False  # whether answers were entered since the last purchase began
         self._answered: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
         self._tested = 0
@@ -158,7 +159,7 @@ class OpenRun:
         taken = [each for each in receipts if each.outcome == "accepted"]
         self._answered.update(each.answer.labeler for each in taken)
         self._lessons += receipts
-        self._fresh |= bool(taken)
+        self.people.answered |= bool(taken)
         done = {(each.answer.item, each.answer.slot) for each in taken}
         if done:
             rows = self.labeler.rows
@@ -231,7 +232,7 @@ class OpenRun:
         Where no answer is learnt, as of an audit alone, the last refit is made again, or new
         questions would be sooner.
         """
-        self.session.again, self._fresh = self._fresh, False
+        self.session.again, self.people.answered = self.people.answered, False
         self._learn()
         if sum(self._answered.values()) >= self._tested + TESTED:
             self._tested = sum(self._answered.values())
