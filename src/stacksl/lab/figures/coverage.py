@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.lab.statistics.shares import held, interval_of
@@ -80,7 +80,7 @@ def _kept(rows: Sequence[Row]) -> str:
     return " / ".join(str(said.count(name)) for name in ("holds", "fails", "open"))
 
 
-def figure(rows: Sequence[Row]) -> Figure:
+def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Left the share of runs covered with its exact interval, right certificate / regret."""
     from stacksl.lab.figures.style import canvas, dots, ends_of, styled
 
@@ -99,7 +99,7 @@ def figure(rows: Sequence[Row]) -> Figure:
             ax.set_xlabel(label)
         names = left.get_legend_handles_labels()
         drawn.legend(*names, loc="outside upper center", ncols=len(covered))
-    return drawn
+    return {"coverage": drawn}
 
 
 def _family(row: Row) -> str:

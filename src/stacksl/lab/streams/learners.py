@@ -213,18 +213,9 @@ def derive(samples: Samples) -> list[Row]:
             continue
         for metric in METRICS:
             value, error = bootstrapped(ratio, [numbers[metric], reference[metric]])
-            found.append(
-                Row(
-                    "learners",
-                    f"{row} / {REFERENCE}",
-                    f"{metric}_over_{REFERENCE}",
-                    value,
-                    se=error,
-                    seeds=len(numbers[metric]),
-                    budget_fraction=float(budget),
-                    settings={"marks": []},
-                )
-            )
+            over, seeds = f"{metric}_over_{REFERENCE}", len(numbers[metric])
+            place = ("learners", f"{row} / {REFERENCE}", over)
+            found.append(Row(*place, value, error, seeds, float(budget), settings={"marks": []}))
     return found
 
 
