@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stacksl.data.exchange.label_studio import is_task, item_values
-from stacksl.data.files import (
-    DELIMITERS,
-    CsvFault,
-    csv_records,
-    long_fields,
-    open_text,
-    reading,
-)
+from stacksl.data.files import DELIMITERS, CsvFault, csv_records, long_fields, open_text, reading
 from stacksl.data.values import RowFault, named
 from stacksl.errors import DataError, MissingExtra
 

@@ -115,14 +115,7 @@ class DGS(Stateless):
         """The bound less margin² (score units, squared); −inf where only x̂ is presented."""
         width = rules.adpo_statistic(view.scores, view.pair_widths, view.choice)
         return statistics.dgs_statistic(
-            view.scores,
-            width,
-            view.choice,
-            clock,
-            view.dim,
-            self.ridge,
-            self.delta,
-            self.scale,
+            view.scores, width, view.choice, clock, view.dim, self.ridge, self.delta, self.scale
         )
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:

@@ -84,11 +84,7 @@ def _matrix(stream: Stream, plan: Plan, memory: Memory) -> Array | None:
 
 
 def _result(
-    stream: Stream,
-    plan: Plan,
-    memory: Memory,
-    out: Certificates,
-    marks: tuple[Mark, ...],
+    stream: Stream, plan: Plan, memory: Memory, out: Certificates, marks: tuple[Mark, ...]
 ) -> StreamResult:
     return copied(
         StreamResult,

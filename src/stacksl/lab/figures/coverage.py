@@ -47,13 +47,7 @@ def _table(rows: Sequence[Row], title: str, metric: str, shown: Callable[[Row], 
     found = [row for row in rows if row.metric == metric]
     if len({shown(row) for row in found}) == 1:
         return f"**{title}:** {shown(found[0])} in each of {len(found)} settings."
-    return pivot(
-        found,
-        _family,
-        lambda row: f"β = {row.budget_fraction:g}",
-        shown,
-        title=title,
-    )
+    return pivot(found, _family, lambda row: f"β = {row.budget_fraction:g}", shown, title=title)
 
 
 def _share(row: Row) -> str:

@@ -259,11 +259,7 @@ def _fingerprints(game: Game, features: FeatureMap) -> tuple[Named, ...]:
         else ()
     )
     name = "model and features" if base else "features"
-    return (
-        *base,
-        Named(name, features.fingerprint),
-        Named("ledger", naming(game.ledger.head)),
-    )
+    return (*base, Named(name, features.fingerprint), Named("ledger", naming(game.ledger.head)))
 
 
 def _clipped(game: Game) -> float | None:

@@ -26,10 +26,7 @@ from stacksl.lab.synthetic.streams import KINDS, SyntheticStream, make_stream
 
 QUICK_KINDS = ("iid", "shift-2")
 RIDGES = (0.001, 0.003, 0.01, 1.0)
-KAPPAS: Mapping[str, Sequence[float]] = {
-    "learnt": (0.5, 0.9, 0.99),
-    "rounds": (0.9, 1.1, 1.5, 3.0),
-}
+KAPPAS: Mapping[str, Sequence[float]] = {"learnt": (0.5, 0.9, 0.99), "rounds": (0.9, 1.1, 1.5, 3.0)}
 """The map: κ by what the radius counts; with labels the gate never asks from κ = 1 on."""
 
 PILOT_RIDGES = (0.0003, 0.001, 0.003, 0.01, 0.1, 1.0)
