@@ -29,10 +29,7 @@ from stacksl.core import (
     warmup_spreads,
 )
 from stacksl.errors import GateNeverOpens, SettingsError
-from stacksl.lab.bisection import (
-    bracket_level,
-    simulated_stream,
-)
+from stacksl.lab.bisection import bracket_level, simulated_stream
 
 spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)
 

@@ -207,8 +207,7 @@ def test_scorers_without_a_place_for_it_refuse_in_one_sentence(name: str) -> Non
         lambda: scorer.refit(block, golds),
     ):
         with pytest.raises(
-            SettingsError,
-            match=f"'{name}' takes .* without a fixed part.*scorer 'newton'",
+            SettingsError, match=f"'{name}' takes .* without a fixed part.*scorer 'newton'"
         ):
             act()
     assert scorer.learnt == 0

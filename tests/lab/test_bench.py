@@ -183,9 +183,7 @@ def test_other_code_measures_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert PLAYED == [("a", 0), ("b", 0), ("c", 0)]
 
 
-def test_a_folder_that_cannot_be_written_is_named_before_anything_is_played(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_played(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="give another folder"):
         measured(TOY, range(1), Store(tmp_path / "file" / "toy.jsonl"))

@@ -103,6 +103,7 @@ class Plan:
         """
         from stacksl.api.stored import Run
         from stacksl.data import write_rejected
+        from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.session import Session
         from stacksl.runs.session.setup import keep_rows
         from stacksl.runs.storage.state import begin
@@ -123,7 +124,7 @@ class Plan:
             if self.rows is not None:
                 keep_rows(spec, self.rows)
             spec.write()  # run.toml last: with it the folder is a run
-        with Session.open(spec, progress or _silent, labeler=self.labeler) as session:
+        with Session.open(spec, progress or silent, labeler=self.labeler) as session:
             session.play()
         return Run(folder.path)
 
@@ -299,10 +300,6 @@ def run(
         classes=listed, rows=rows,
     )  # fmt: skip
     return plan.start(progress)
-
-
-def _silent(progress: Progress) -> None:
-    """Ignore progress."""
 
 
 def _is(data: Any, word: str) -> bool:

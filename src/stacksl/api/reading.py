@@ -87,11 +87,7 @@ class StoredRun:
         return status_of(self.folder)
 
     def predict(
-        self,
-        data: Any,
-        progress: Callable[[int, int], None] | None = None,
-        *,
-        features: Any = None,
+        self, data: Any, progress: Callable[[int, int], None] | None = None, *, features: Any = None
     ) -> Iterator[dict[str, Any]]:
         """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`.
 

@@ -51,6 +51,7 @@ class Run(StoredRun):
         """
         from stacksl.labelers.function import as_labeler
         from stacksl.runs.items.identity import records_of
+        from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.memory import expect_room
         from stacksl.runs.session.session import Session
         from stacksl.runs.spec import RunSpec
@@ -68,7 +69,7 @@ class Run(StoredRun):
             if spec.settings.adapts:
                 expect_room(wanted, spec.dataset.items, spec.budget.labels)
             given: dict[str, Any] = {"labeler": as_labeler(labeler), "changes": settings}
-            with Session.open(spec, progress or _silent, held=True, **given) as session:
+            with Session.open(spec, progress or silent, held=True, **given) as session:
                 session.play()
         return self
 
@@ -101,6 +102,7 @@ class Run(StoredRun):
             DataError: a file cannot be read; no answer was taken then.
         """
         from stacksl.runs.changes.correcting import record_corrections
+        from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.answering import answer
 
         folder, paths = self.folder, [Path(file) for file in files]
@@ -109,11 +111,11 @@ class Run(StoredRun):
             corrected = carried_out(record_corrections, folder, paths, correct) if correct else 0
             with suppress(RunClosed):  # after the corrections, which are not to be made again
                 return replace(door.call(answer, paths), corrected=corrected)
-            return replace(answer(folder, paths, progress or _silent), corrected=corrected)
+            return replace(answer(folder, paths, progress or silent), corrected=corrected)
         if correct is None:
-            return answer(folder, paths, progress or _silent)
+            return answer(folder, paths, progress or silent)
         record = partial(record_corrections, folder, paths, correct)
-        return answer(folder, paths, progress or _silent, record)
+        return answer(folder, paths, progress or silent, record)
 
     def corrections(self, *files: str | Path) -> list[Correction]:
         """The accepted answers that their annotators give otherwise in these sheets."""
@@ -266,10 +268,6 @@ class Run(StoredRun):
         from stacksl.runs.spec import RunSpec
 
         return replay_run(RunSpec.open(self.folder))
-
-
-def _silent(progress: Progress) -> None:
-    """Ignore progress."""
 
 
 def _several(given: _Text | Sequence[_Text]) -> list[_Text]:

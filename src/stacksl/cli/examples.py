@@ -130,10 +130,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "The file's rows with a label each, for a spreadsheet:",
             "stacksl predict runs/first new.csv --out new-labelled.xlsx",
         ),
-        (
-            "From and to other programs:",
-            "stacksl predict runs/first - --out -",
-        ),
+        ("From and to other programs:", "stacksl predict runs/first - --out -"),
         (
             "The run's own items; people's answers are kept:",
             "stacksl predict runs/first --own --out labelled.csv",
@@ -185,10 +182,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "data check": (
         ("What was understood, and every fault:", "stacksl data check train.csv"),
-        (
-            "A file without labels:",
-            "stacksl data check questions.csv --classes classes.txt",
-        ),
+        ("A file without labels:", "stacksl data check questions.csv --classes classes.txt"),
         ("Is the test set really unseen?", "stacksl data check train.csv --against test.csv"),
     ),
     "ledger path": (("The path of the ledger:", "stacksl ledger path runs/first"),),

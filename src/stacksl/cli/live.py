@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
+
+    from stacksl.runs.loop.progress import Progress
 
 
 class Stopped(KeyboardInterrupt):
@@ -32,39 +33,7 @@ PHASES = {
 }
 
 
-class Step(Protocol):
-    """The progress of a run (`stacksl.runs.loop.progress.Progress`)."""
-
-    @property
-    def phase(self) -> str:
-        """The phase: a key of `PHASES`."""
-
-    @property
-    def done(self) -> int:
-        """Items, rounds or steps done."""
-
-    @property
-    def total(self) -> int:
-        """Items, rounds or steps of this phase in all."""
-
-    @property
-    def spent(self) -> int:
-        """Labels spent."""
-
-    @property
-    def budget(self) -> int:
-        """The budget in labels."""
-
-    @property
-    def accuracy(self) -> float | None:
-        """Accuracy so far on asked items, each before its label was seen."""
-
-    @property
-    def openness(self) -> float | None:
-        """The share of recent rounds in which the gate asked."""
-
-
-Show = Callable[[Step], None]
+Show = Callable[["Progress"], None]
 
 
 @contextmanager
@@ -85,7 +54,7 @@ def live(
         yield _Plain(target, every)
 
 
-def describe(step: Step, pace: float | None) -> str:
+def describe(step: Progress, pace: float | None) -> str:
     """The facts of a `step`, without its bar; `pace` in items a second."""
     said: list[str] = []
     if step.phase == "rounds":
@@ -101,22 +70,13 @@ def describe(step: Step, pace: float | None) -> str:
     return " · ".join(said)
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """A step of turning items into features, outside of a run."""
-
-    done: int
-    total: int
-    phase: str = "features"
-    spent: int = 0
-    budget: int = 0
-    accuracy: float | None = None
-    openness: float | None = None
-
-
 def encoding(show: Show | None) -> Callable[[int, int], None] | None:
-    """A function of (done, total) that shows the progress of features."""
-    return None if show is None else lambda done, total: show(Encoding(done, total))
+    """A function of (done, total) that shows the progress of features, outside of a run."""
+    if show is None:
+        return None
+    from stacksl.runs.loop.progress import Progress
+
+    return lambda done, total: show(Progress("features", done, total))
 
 
 class PhaseClock:
@@ -133,7 +93,7 @@ class PhaseClock:
         self._first = 0
         self._moved = False
 
-    def pace(self, step: Step) -> float | None:
+    def pace(self, step: Progress) -> float | None:
         """Items a second in the phase of `step`; None in its first seconds."""
         now = self._now()
         new = step.phase != self._phase
@@ -163,7 +123,7 @@ class _Plain:
         self._said = ""
         self._next = 0.0
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: Progress) -> None:
         pace = self._clock.pace(step)
         now = time.monotonic()
         if step.phase == self._phase and now < self._next and step.done < step.total:
@@ -204,14 +164,14 @@ class _Living:
         self._task: TaskID | None = None
         self._phase = ""
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: Progress) -> None:
         facts = describe(step, self._clock.pace(step))
         if step.phase != self._phase:
             self._begin(step, facts)
         if self._task is not None:
             self._bar.update(self._task, completed=step.done, total=step.total, facts=facts)
 
-    def _begin(self, step: Step, facts: str) -> None:
+    def _begin(self, step: Progress, facts: str) -> None:
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._phase = step.phase

@@ -17,12 +17,7 @@ from typer.core import TyperCommand
 
 from stacksl.errors import SettingsError
 
-_SPEND, _DATA, _LEARN, _OUTPUT = (
-    "Labels and money",
-    "Reading files",
-    "How it learns",
-    "Output",
-)
+_SPEND, _DATA, _LEARN, _OUTPUT = ("Labels and money", "Reading files", "How it learns", "Output")
 PANELS = (_SPEND, _DATA, _LEARN, "A language model", _OUTPUT)
 """The groups of options, in the order of the help."""
 
@@ -217,12 +212,10 @@ Json = Annotated[
     bool, typer.Option("--json", rich_help_panel=_OUTPUT, help="Print the result as JSON.")
 ]
 Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="No progress on stderr."),
+    bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="No progress on stderr.")
 ]
 Debug = Annotated[
-    bool,
-    typer.Option("--debug", rich_help_panel=_OUTPUT, help="Show the traceback of an error."),
+    bool, typer.Option("--debug", rich_help_panel=_OUTPUT, help="Show the traceback of an error.")
 ]
 PATIENCE = 30.0
 Wait = Annotated[

@@ -127,11 +127,7 @@ def gate_scale_warning(gate_scale: float, spreads: Array) -> str | None:
 
 
 def adjusted_kl_weight(
-    kl_weight: float,
-    observed: float,
-    target: float = 1e-3,
-    factor: float = 1.5,
-    most: float = 1e6,
+    kl_weight: float, observed: float, target: float = 1e-3, factor: float = 1.5, most: float = 1e6
 ) -> float:
     """The KL weight after a step whose observed KL was `observed` (nats).
 

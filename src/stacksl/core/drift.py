@@ -83,15 +83,7 @@ class DriftGuard:
     def advance(self, total: float, square: float, leverage: float, learnt: int, dim: int) -> float:
         """`advanced` with this guard's numbers."""
         return advanced(
-            total,
-            square,
-            leverage,
-            learnt,
-            dim,
-            self.allowance,
-            self.cap,
-            self.leverage,
-            self.warm,
+            total, square, leverage, learnt, dim, self.allowance, self.cap, self.leverage, self.warm
         )
 
 

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from stacksl.core.drift import DriftGuard, alarmed, surprise
 from stacksl.core.followers import Follower, Given
-from stacksl.core.gates.registry import LLF, Always, Clock, Gate, GateState, contested_score
-from stacksl.core.gates.rules import forced
+from stacksl.core.gates.priced import contested_score
+from stacksl.core.gates.registry import LLF, Gate
+from stacksl.core.gates.rules import Clock, GateState, forced
+from stacksl.core.gates.schedules import Always
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Feedback, Label

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from stacksl.data.tables import LOOK, Row, Table
+from stacksl.data.tables import Row, Table, table_from
 from stacksl.errors import DataError, MissingExtra
 from stacksl.telemetry import refuse_telemetry
 
@@ -41,7 +40,7 @@ def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
     except Exception as error:  # its message may quote the data
         raise DataError(f"the data set '{spec}' cannot be loaded: {_why(error)}") from error
     return f"{Path(name).name}-{split}", nullcontext(
-        _table("hub", loaded.column_names, _rows(loaded))
+        table_from("hub", loaded.column_names, _rows(loaded))
     )
 
 
@@ -49,7 +48,7 @@ def table_of(frame: Any) -> Table | None:
     """The table of a data frame of pandas or polars, or of a `datasets.Dataset`; else None."""
     columns = getattr(frame, "column_names", None)
     if isinstance(columns, list) and hasattr(frame, "features"):
-        return _table("memory", columns, _rows(frame))
+        return table_from("memory", columns, _rows(frame))
     columns = getattr(frame, "columns", None)
     if columns is None or not (hasattr(frame, "to_dicts") or hasattr(frame, "to_dict")):
         return None
@@ -57,12 +56,7 @@ def table_of(frame: Any) -> Table | None:
     polars = hasattr(frame, "to_dicts")
     records = frame.to_dicts() if polars else frame.to_dict("records")
     rows = (Row(n, {str(k): v for k, v in each.items()}) for n, each in enumerate(records, 1))
-    return _table("memory", names, rows)
-
-
-def _table(container: str, columns: Sequence[str], rows: Iterator[Row]) -> Table:
-    head = tuple(islice(rows, LOOK))
-    return Table(container, tuple(columns), head, chain(head, rows))
+    return table_from("memory", names, rows)
 
 
 def _why(error: Exception) -> str:

@@ -46,8 +46,23 @@ class Shape(Protocol):
         ...
 
 
+class _Labelled:
+    """The columns of a shape with a prompt, a label and perhaps an id."""
+
+    __slots__ = ()
+
+    prompt: str
+    label: str | None
+    id: str | None
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Role to column."""
+        return _present(prompt=self.prompt, label=self.label, id=self.id)
+
+
 @dataclass(frozen=True, slots=True)
-class ClassShape:
+class ClassShape(_Labelled):
     """A prompt and a label of a fixed set: the classes become every item's candidates."""
 
     prompt: str
@@ -55,11 +70,6 @@ class ClassShape:
     id: str | None = None
     name: str = "classes"
     also_read: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Role to column."""
-        return _present(prompt=self.prompt, label=self.label, id=self.id)
 
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt and label."""
@@ -72,7 +82,7 @@ class ClassShape:
 
 
 @dataclass(frozen=True, slots=True)
-class BankShape:
+class BankShape(_Labelled):
     """A prompt and the text or id of its answer in a bank, which is every item's candidates."""
 
     prompt: str
@@ -81,11 +91,6 @@ class BankShape:
     id: str | None = None
     name: str = "bank"
     also_read: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Role to column."""
-        return _present(prompt=self.prompt, label=self.label, id=self.id)
 
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt and the place of its answer in the bank."""
@@ -132,7 +137,7 @@ class OptionsShape:
 
 
 @dataclass(frozen=True, slots=True)
-class LetteredShape:
+class LetteredShape(_Labelled):
     """A prompt, one column an option (A, B, C, ...), and the letter of the answer."""
 
     prompt: str
@@ -140,11 +145,6 @@ class LetteredShape:
     label: str | None
     id: str | None = None
     name: str = "mmlu"
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Role to column."""
-        return _present(prompt=self.prompt, label=self.label, id=self.id)
 
     @property
     def also_read(self) -> tuple[str, ...]:
@@ -193,11 +193,7 @@ class PreferenceShape:
         if not responses:
             raise RowFault("under two options: 0")
         order = permutation(self.seed, id, len(responses))
-        return Draft(
-            asked,
-            tuple(responses[i] for i in order),
-            order.index(best),
-        )
+        return Draft(asked, tuple(responses[i] for i in order), order.index(best))
 
 
 def permutation(seed: int, id: str, size: int) -> list[int]:

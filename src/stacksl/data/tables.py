@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stacksl.data.exchange.label_studio import is_task, item_values
-from stacksl.data.files import (
-    DELIMITERS,
-    CsvFault,
-    csv_records,
-    long_fields,
-    open_text,
-    reading,
-)
+from stacksl.data.files import DELIMITERS, CsvFault, csv_records, long_fields, open_text, reading
 from stacksl.data.values import RowFault, named
 from stacksl.errors import DataError, MissingExtra
 
@@ -59,22 +52,23 @@ def open_table(path: Path, container: str, head: bytes) -> Iterator[Table]:
     """
     if container == "parquet":
         with reading(path), _open_parquet(path) as (columns, rows):
-            yield _table(container, columns, rows)
+            yield table_from(container, columns, rows)
     elif container in ("csv", "tsv"):
         with open_text(path) as stream, long_fields():
             columns, rows = _csv_rows(path, stream, container, head)
-            yield _table(container, columns, rows)
+            yield table_from(container, columns, rows)
     else:
         with open_text(path) as stream:
             rows = _json_rows(path, stream) if container == "json" else _jsonl_rows(stream)
-            yield _table(container, None, rows)
+            yield table_from(container, None, rows)
 
 
-def _table(container: str, columns: tuple[str, ...] | None, rows: Iterator[Row]) -> Table:
+def table_from(container: str, columns: Sequence[str] | None, rows: Iterator[Row]) -> Table:
+    """The table of these rows; its columns are those of the first rows where they are None."""
     head = tuple(islice(rows, LOOK))
     if columns is None:
         columns = tuple(dict.fromkeys(name for row in head for name in row.values))
-    return Table(container, columns, head, chain(head, rows))
+    return Table(container, tuple(columns), head, chain(head, rows))
 
 
 # --- CSV ---------------------------------------------------------------------------------------

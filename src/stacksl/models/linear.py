@@ -47,7 +47,7 @@ class Model:
         """The policy over each item's full list of candidates: a (K,) array an item."""
         if self.head is not None:
             return [np.asarray(row, dtype=np.float64) for row in self.head.probabilities(block)]
-        return [self._online(inputs, probabilities=True) for inputs in block]
+        return [self._online(inputs) for inputs in block]
 
     def policies(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
@@ -110,9 +110,8 @@ class Model:
         assert self.abstaining is not None
         return float(np.max(policy)) < self.abstaining.value
 
-    def _online(self, inputs: Any, *, probabilities: bool) -> Array:
-        view = self.scorer.bounds(inputs, tuple(range(inputs.size)))
-        return view.probabilities if probabilities else view.scores
+    def _online(self, inputs: Any) -> Array:
+        return self.scorer.bounds(inputs, tuple(range(inputs.size))).probabilities
 
     def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
         """Write the model under `folder`.

@@ -16,9 +16,9 @@ from stacksl.report.wording import count, number, percent, plural
 WIDE, NARROW = 640, 350
 
 
-def _both(draw: Callable[[int, int], str], tall: int = 230) -> str:
+def _both(draw: Callable[[int, int], str]) -> str:
     """The drawing in both sizes; the page's style shows the one that fits."""
-    return draw(WIDE, tall).replace('class="plot ', 'class="plot wide ', 1) + draw(
+    return draw(WIDE, 230).replace('class="plot ', 'class="plot wide ', 1) + draw(
         NARROW, 240
     ).replace('class="plot ', 'class="plot narrow ', 1)
 

@@ -133,8 +133,7 @@ def without_text(facts: Facts, class_names: bool = False) -> Facts:
     rows = [row.name for row in facts.classes or (facts.own.totals if facts.own else ())]
     numbers = {name: name if class_names else f"class {at}" for at, name in enumerate(rows, 1)}
     own = facts.own and replace(
-        facts.own,
-        totals=tuple(replace(row, name=numbers[row.name]) for row in facts.own.totals),
+        facts.own, totals=tuple(replace(row, name=numbers[row.name]) for row in facts.own.totals)
     )
     return replace(
         facts,

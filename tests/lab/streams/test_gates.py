@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stacksl.core import GATES, make_gate
-from stacksl.core.gates.registry import First, Gate
+from stacksl.core import GATES, First, Gate, make_gate
 from stacksl.lab.streams.gates.entries import (
     DEFAULTS,
     RESET,

@@ -118,10 +118,7 @@ def test_the_first_rounds_of_a_stream_are_a_shorter_one() -> None:
         rewards = whole.rewards
         assert rewards is not None
         short = replace(
-            whole,
-            features=whole.features[:20],
-            values=whole.values[:20],
-            rewards=rewards[:20],
+            whole, features=whole.features[:20], values=whole.values[:20], rewards=rewards[:20]
         )
         played = play(short, {"name": "always"}, 20, settings={"action": action})
         assert numbers["regret"] == pytest.approx(regrets(short, played).sum())

@@ -76,9 +76,7 @@ def test_ratios_of_made_up_samples() -> None:
             assert row.se == pytest.approx(times * 1.0 / printed[name])
 
 
-def test_the_table_has_a_line_a_row_and_the_figures_draw(
-    rows: dict[tuple[str, str], Row],
-) -> None:
+def test_the_table_has_a_line_a_row_and_the_figures_draw(rows: dict[tuple[str, str], Row]) -> None:
     assert REGRET.figures is not None
     table = REGRET.shown(list(rows.values())).splitlines()
     assert sum(line.startswith("| ") for line in table) == len(lines()) + 1

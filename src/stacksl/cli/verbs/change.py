@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from stacksl.runs.changes.change import Outcome
 
 Budget = Annotated[
-    str | None,
-    typer.Option(metavar="B", help="Labels in all, a share of the items, or '$400'."),
+    str | None, typer.Option(metavar="B", help="Labels in all, a share of the items, or '$400'.")
 ]
 Items = Annotated[
     list[Path] | None,

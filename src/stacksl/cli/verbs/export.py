@@ -104,11 +104,7 @@ def export(
 
 
 def _task(
-    opened: Run,
-    about: About,
-    wanted: tuple[str, Path],
-    given: dict[str, str],
-    merge: Path | None,
+    opened: Run, about: About, wanted: tuple[str, Path], given: dict[str, str], merge: Path | None
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
     from stacksl.lm.export.about import model_arguments

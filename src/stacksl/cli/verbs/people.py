@@ -102,15 +102,13 @@ def people(
         list[str] | None, typer.Option(metavar="NAME", help="NAME gets rows again.")
     ] = None,
     free: Annotated[
-        str | None,
-        typer.Option(metavar="[NAME]", help="Free all open rows, or those of NAME."),
+        str | None, typer.Option(metavar="[NAME]", help="Free all open rows, or those of NAME.")
     ] = None,
     key: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="Free only this row; may be repeated.")
     ] = None,
     drop: Annotated[
-        bool,
-        typer.Option("--drop", help="Buy other items instead of assigning freed rows again."),
+        bool, typer.Option("--drop", help="Buy other items instead of assigning freed rows again.")
     ] = False,
     set_aside: Annotated[
         list[str] | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import AT_REST
+from stacksl.core.gates.schedules import Stateless
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class LUCB:
+class LUCB(Stateless):
     """The overlap of bounds: ask iff some other candidate's UCB is above the choice's LCB.
 
     g = max over x ≠ x̂ of UCB(x) − LCB(x̂) = s_x − s_x̂ + w(‖φ_x‖ + ‖φ_x̂‖) in V⁻¹; ask iff g exceeds
@@ -55,10 +55,6 @@ class LUCB:
                 "0 asks wherever bounds overlap"
             )
 
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The overlap g (score units); −inf where only x̂ is presented."""
         scale = view.radius if self.width_scale is None else self.width_scale
@@ -68,14 +64,10 @@ class LUCB:
         """The tolerance."""
         return float(self.tolerance)
 
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state
-
 
 @final
 @dataclass(frozen=True, slots=True)
-class DGS:
+class DGS(Stateless):
     """The margin against its deviation bound: ask iff the lead could be an error.
 
     Ask iff margin² < scale·r_t (1 + 4 Σ r_i + 36 log(t/δ)), where r_t = ‖φ_x̂ − φ_x′‖² in V⁻¹, x′
@@ -119,28 +111,13 @@ class DGS:
                 f"the gate 'dgs' needs a delta in (0, 1), got {self.delta}: 0.05 is usual"
             )
 
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The bound less margin² (score units, squared); −inf where only x̂ is presented."""
         width = rules.adpo_statistic(view.scores, view.pair_widths, view.choice)
         return statistics.dgs_statistic(
-            view.scores,
-            width,
-            view.choice,
-            clock,
-            view.dim,
-            self.ridge,
-            self.delta,
-            self.scale,
+            view.scores, width, view.choice, clock, view.dim, self.ridge, self.delta, self.scale
         )
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """0: the margin is within its deviation."""
         return 0.0
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state

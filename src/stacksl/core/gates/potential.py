@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 from stacksl.core.gates import rules
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import AT_REST
+from stacksl.core.gates.schedules import Stateless
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Reserve:
+class Reserve(Stateless):
     """A log-determinant reserve : no skip may cost more than a level.
 
     With B labels, ℓ = log(1 + B L²/(λd)) and κ = `share`, v = exp(dℓ/(κB)) − 1 and the level is
@@ -63,10 +63,6 @@ class Reserve:
                 f"{self.pending}: leave them out for the defaults"
             )
 
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """G over its level or, where labels are free, information over its price if larger."""
         gap = rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
@@ -86,7 +82,3 @@ class Reserve:
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """1: above the level, or worth the price."""
         return 1.0
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state

@@ -17,43 +17,15 @@ import numpy as np
 from stacksl.core.gates import rules
 from stacksl.core.gates.deviations import DGS, LUCB
 from stacksl.core.gates.potential import Reserve
-from stacksl.core.gates.priced import Avoided, Contested, Entropy, Information, contested_score
+from stacksl.core.gates.priced import Avoided, Contested, Entropy, Information
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import AT_REST, Always, First, Random, Uniform
+from stacksl.core.gates.schedules import Always, First, Random, Stateless, Uniform
 from stacksl.core.gates.widths import ADPO, Width
 from stacksl.errors import SettingsError, unknown_name
 
 if TYPE_CHECKING:
     from stacksl.core.blocks import Array
     from stacksl.core.scorers.bounds import Bounds
-
-__all__ = [
-    "ADPO",
-    "BASELINES",
-    "COMPILED",
-    "DGS",
-    "GATES",
-    "LLF",
-    "LUCB",
-    "ONE_HOT_PACE",
-    "Always",
-    "Avoided",
-    "Clock",
-    "Contested",
-    "Entropy",
-    "First",
-    "Gate",
-    "GateState",
-    "Information",
-    "Margin",
-    "Random",
-    "Reserve",
-    "Uniform",
-    "Width",
-    "contested_score",
-    "make_gate",
-    "require_ranking",
-]
 
 ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
 """`margin`'s parameters on one-hot ridge scores, measured on Banking77 (DESIGN D8)."""
@@ -73,30 +45,11 @@ class Gate(Protocol):
         needs_widths: whether its statistic depends on widths, and NaN where none are kept.
     """
 
-    @property
-    def name(self) -> str:
-        """Its key in `GATES`."""
-        ...
-
-    @property
-    def code(self) -> int:
-        """Its number in compiled engines."""
-        ...
-
-    @property
-    def ranks(self) -> bool:
-        """Whether a pool can order items by its statistic."""
-        ...
-
-    @property
-    def exact_spend(self) -> bool:
-        """Whether it asks whenever labels left ≥ rounds left."""
-        ...
-
-    @property
-    def needs_widths(self) -> bool:
-        """Whether its statistic depends on widths, and NaN where none are kept."""
-        ...
+    name: ClassVar[str]
+    code: ClassVar[int]
+    ranks: ClassVar[bool]
+    exact_spend: ClassVar[bool]
+    needs_widths: ClassVar[bool]
 
     def start(self) -> GateState:
         """The state before round 1."""
@@ -117,7 +70,7 @@ class Gate(Protocol):
 
 @final
 @dataclass(frozen=True, slots=True)
-class LLF:
+class LLF(Stateless):
     """The paper's gate: ask iff the spread max UCB − min LCB exceeds ε = c/√(1 + q).
 
     At a ridge of at least ‖φ‖² it is `first` for c below the first spread and else never asks, at
@@ -158,10 +111,6 @@ class LLF:
         """Whether Algorithm 2 is followed as printed."""
         return self.reading == "literal"
 
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The spread Δ (score units); its negative in the literal reading."""
         return rules.llf_statistic(view.scores, view.widths, view.radius, self.literal)
@@ -169,10 +118,6 @@ class LLF:
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """ε = c/√(1 + q); just below its negative in the literal reading."""
         return rules.llf_threshold(clock, self.gate_scale, self.literal)
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state
 
 
 @final

@@ -84,12 +84,7 @@ def margin_statistic(scores: Array) -> float:
 
 
 def margin_advance(
-    g: float,
-    took: bool,
-    clock: Clock,
-    state: GateState,
-    pace: float,
-    adaptive: bool,
+    g: float, took: bool, clock: Clock, state: GateState, pace: float, adaptive: bool
 ) -> GateState:
     """The next (threshold, mean of g, mean of |g − mean|, n), running over the n finite g so far.
 
@@ -137,13 +132,7 @@ def bounded_information(information: float) -> float:
     return 1.0 if information > 1.0 else information
 
 
-def price(
-    g: float,
-    clock: Clock,
-    state: GateState,
-    reserve: float,
-    floor: float,
-) -> float:
+def price(g: float, clock: Clock, state: GateState, reserve: float, floor: float) -> float:
     """The price U r^(1 − a/f), with U = max(0, every g so far, this one included).
 
     a = 1 − (labels left/B)/(rounds left/T) is how far ahead of an even schedule spending runs, as a

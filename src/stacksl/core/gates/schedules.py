@@ -15,7 +15,21 @@ AT_REST: GateState = (0.0, 0.0, 0.0, 0.0)
 """The state of a gate without one, and of a price before round 1."""
 
 
-class _WhileLeft:
+class Stateless:
+    """The state of a gate that keeps none."""
+
+    __slots__ = ()
+
+    def start(self) -> GateState:
+        """The gate keeps no state."""
+        return AT_REST
+
+    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
+        """Unchanged."""
+        return state
+
+
+class _WhileLeft(Stateless):
     """The rule of `always` and `first`: ask while labels are left."""
 
     __slots__ = ()
@@ -25,10 +39,6 @@ class _WhileLeft:
     exact_spend: ClassVar[bool] = True
     needs_widths: ClassVar[bool] = False
 
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """Labels left."""
         return float(clock.budget - clock.asked)
@@ -36,10 +46,6 @@ class _WhileLeft:
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """0: one label left is enough."""
         return 0.0
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state
 
 
 @final
@@ -71,7 +77,7 @@ class First(_WhileLeft):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Random:
+class Random(Stateless):
     """Selection sampling: ask iff u < labels left / rounds left, which spends exactly B.
 
     Every set of B rounds is equally likely. A pool takes a seeded order.
@@ -85,10 +91,6 @@ class Random:
     exact_spend: ClassVar[bool] = True
     needs_widths: ClassVar[bool] = False
 
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """Labels left / rounds left, the probability of this round."""
         return rules.random_statistic(clock)
@@ -97,14 +99,10 @@ class Random:
         """The round's uniform u in [0, 1), drawn in advance."""
         return u
 
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state
-
 
 @final
 @dataclass(frozen=True, slots=True)
-class Uniform:
+class Uniform(Stateless):
     """Evenly spaced labels: the j-th is asked in round ⌈jT/B⌉, which spends exactly B."""
 
     name: ClassVar[str] = "uniform"
@@ -113,10 +111,6 @@ class Uniform:
     exact_spend: ClassVar[bool] = True
     needs_widths: ClassVar[bool] = False
 
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """⌊tB/T⌋ − q, the labels owed."""
         return rules.uniform_statistic(clock)
@@ -124,7 +118,3 @@ class Uniform:
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """0: one label owed is enough."""
         return 0.0
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state

@@ -10,7 +10,7 @@ import numpy as np
 
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import AT_REST
+from stacksl.core.gates.schedules import Stateless
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ADPO:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Width:
+class Width(Stateless):
     """The widest pair, which no label enters: ask iff it is above what the budget can reach.
 
     With w the largest ‖φ_x − φ_y‖ in V⁻¹ over all presented x and y, the budget form (BBQ-B, the
@@ -139,10 +139,6 @@ class Width:
         """κ, or NaN for the budget form."""
         return math.nan if self.exponent is None else float(self.exponent)
 
-    def start(self) -> GateState:
-        """The gate keeps no state."""
-        return AT_REST
-
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """W over the budget's level (less its scale), or w²; −inf where only x̂ is presented."""
         if view.against is None:
@@ -158,10 +154,6 @@ class Width:
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """The scale, or t^−κ."""
         return statistics.width_threshold(clock, float(self.scale), self.power)
-
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Unchanged."""
-        return state
 
 
 def _widest(view: Bounds) -> tuple[float, int]:

@@ -77,11 +77,7 @@ class Scorer(Protocol):
         ...
 
     def refit(
-        self,
-        block: Block,
-        labels: NDArray[np.int64],
-        tune: bool = True,
-        fit: Fit | None = None,
+        self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
     ) -> Head | None:
         """The final model of labelled items, or None where they cannot carry one (DESIGN D15).
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from stacksl.core.blocks import Array, Block, Inputs
 from stacksl.core.confidence import ConfidenceSet
 from stacksl.core.heads.linear import Head, refit
 from stacksl.core.heads.logistic import Fit
-from stacksl.core.scorers.rows import all_scores, restored
+from stacksl.core.scorers.bounds import Bounds, assemble
+from stacksl.core.scorers.rows import all_scores, current_radius, restored
 from stacksl.core.scorers.settings import ScorerSettings
 
 
@@ -42,12 +43,25 @@ class LinearScorer:
         """offset_x + θᵀφ(z, x) of all K candidates, (K,)."""
         return all_scores(self.theta, inputs)
 
-    def refit(
+    def assembled(
         self,
-        block: Block,
-        labels: NDArray[np.int64],
-        tune: bool = True,
-        fit: Fit | None = None,
+        presented: tuple[int, ...],
+        scores: Array,
+        policy: Array,
+        widths: Array,
+        against: Callable[[int], Array] | float,
+        size: int,
+        information: float | None = None,
+    ) -> Bounds:
+        """The `Bounds` under the scorer's settings, its radius that of `size` dimensions."""
+        reach = current_radius(self.settings, size, self.learnt, self.rounds)
+        return assemble(
+            presented, scores, policy, widths, against, reach, self.dim, self.settings,
+            self.confidence.volume, information,
+        )  # fmt: skip
+
+    def refit(
+        self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
     ) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.linear.refit`."""
         return refit(block, labels, self.theta, self.seed, tune, fit)

@@ -126,11 +126,7 @@ class GradientScorer:
             self.tracker.add(inputs, choice)
 
     def refit(
-        self,
-        block: Block,
-        labels: NDArray[np.int64],
-        tune: bool = True,
-        fit: Fit | None = None,
+        self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
     ) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
         refuse_offset(block, self.name)

@@ -10,9 +10,8 @@ from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.losses import cross_entropy, softmax
 from stacksl.core.scorers.base import LinearScorer
-from stacksl.core.scorers.bounds import Bounds, assemble
+from stacksl.core.scorers.bounds import Bounds
 from stacksl.core.scorers.rows import (
-    current_radius,
     gold_position,
     label_of,
     pick,
@@ -52,18 +51,14 @@ class PairNewton(LinearScorer):
         policy = softmax(scores)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
-        widths = norms(rows, images)
-        return assemble(
+        return self.assembled(
             presented,
             scores,
             policy,
-            widths,
+            norms(rows, images),
             lambda choice: pair_norms(rows, images, choice),
-            current_radius(self.settings, self.dim, self.learnt, self.rounds),
             self.dim,
-            self.settings,
-            self.confidence.volume,
-            information=_information(rows, images, policy),
+            _information(rows, images, policy),
         )
 
     def step(
@@ -158,19 +153,10 @@ class ClassNewton(LinearScorer):
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
         common = float(inputs.h @ inputs.h) / (self.classes * self.settings.ridge)
         width = math.sqrt((1.0 - 1.0 / self.classes) * square + common)
+        widths, pair = np.full(len(presented), width), math.sqrt(2.0 * square)
+        information = max(1.0 - float(policy @ policy), 0.0) * square
         size = self.dim * self.classes
-        return assemble(
-            presented,
-            scores,
-            policy,
-            np.full(len(presented), width),
-            math.sqrt(2.0 * square),
-            current_radius(self.settings, size, self.learnt, self.rounds),
-            self.dim,
-            self.settings,
-            self.confidence.volume,
-            information=max(1.0 - float(policy @ policy), 0.0) * square,
-        )
+        return self.assembled(presented, scores, policy, widths, pair, size, information)
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None

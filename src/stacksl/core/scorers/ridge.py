@@ -16,9 +16,8 @@ from stacksl.core.heads.linear import Head
 from stacksl.core.heads.logistic import Fit
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.base import LinearScorer
-from stacksl.core.scorers.bounds import Bounds, assemble
+from stacksl.core.scorers.bounds import Bounds
 from stacksl.core.scorers.rows import (
-    current_radius,
     gold_position,
     label_of,
     pick,
@@ -84,16 +83,13 @@ class PairRidge(LinearScorer):
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
-        return assemble(
+        return self.assembled(
             presented,
             scores,
             softmax(scores) if self._fed == _REWARDS else shares(scores),
             norms(rows, images),
             lambda choice: pair_norms(rows, images, choice),
-            current_radius(self.settings, self.dim, self.learnt, self.rounds),
             self.dim,
-            self.settings,
-            self.confidence.volume,
         )
 
     def step(
@@ -128,11 +124,7 @@ class PairRidge(LinearScorer):
             self.theta = self.confidence.gram_inv @ self.moment
 
     def refit(
-        self,
-        block: Block,
-        labels: NDArray[np.int64],
-        tune: bool = True,
-        fit: Fit | None = None,
+        self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
     ) -> Head | None:
         """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
         refuse_offset(block, self.name)
@@ -187,17 +179,8 @@ class ClassRidge(LinearScorer):
         assert isinstance(inputs, SharedFeatures)
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
-        return assemble(
-            presented,
-            scores,
-            shares(scores),
-            np.full(len(presented), math.sqrt(square)),
-            math.sqrt(2.0 * square),
-            current_radius(self.settings, self.dim, self.learnt, self.rounds),
-            self.dim,
-            self.settings,
-            self.confidence.volume,
-        )
+        widths, pair = np.full(len(presented), math.sqrt(square)), math.sqrt(2.0 * square)
+        return self.assembled(presented, scores, shares(scores), widths, pair, self.dim)
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None

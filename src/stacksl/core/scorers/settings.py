@@ -84,68 +84,42 @@ class ScorerSettings:
             raise SettingsError("; ".join(mistakes))
 
     def _range_mistakes(self) -> list[str]:
-        level = math.inf if self.clip_level is None else self.clip_level
-        checks = [
-            (
-                "ridge",
-                self.ridge,
-                f"a number of at least {LEAST_RIDGE:g}, for V⁻¹ to be exact",
-                _finite(self.ridge) and self.ridge >= LEAST_RIDGE,
+        level, target, multiple = self.clip_level, self.kl_target, self.clip_multiple
+        at_least_0, above_0 = "a number of at least 0", "a number above 0"
+        exact = f"a number of at least {LEAST_RIDGE:g}, for V⁻¹ to be exact"
+        checks = {
+            "ridge": (exact, LEAST_RIDGE <= self.ridge < math.inf),
+            "delta": ("a number between 0 and 1", 0 < self.delta < 1),
+            "noise": (at_least_0, 0 <= self.noise < math.inf),
+            "norm_bound": (at_least_0, 0 <= self.norm_bound < math.inf),
+            "feature_norm": (above_0, 0 < self.feature_norm < math.inf),
+            "learning_rate": (above_0, 0 < self.learning_rate < math.inf),
+            "kl_weight": (at_least_0, 0 <= self.kl_weight < math.inf),
+            "kl_target": (above_0, target is None or 0 < target < math.inf),
+            "ema_decay": ("a number from 0 to below 1", 0 <= self.ema_decay < 1),
+            "clip_level": (above_0, level is None or level > 0),
+            "clip_multiple": (
+                f"{above_0}, without a clip_level",
+                multiple is None or (multiple > 0 and level is None),
             ),
-            ("delta", self.delta, "a number between 0 and 1", 0 < self.delta < 1),
-            ("noise", self.noise, "a number of at least 0", _at_least_0(self.noise)),
-            ("norm_bound", self.norm_bound, "a number of at least 0", _at_least_0(self.norm_bound)),
-            (
-                "feature_norm",
-                self.feature_norm,
-                "a number above 0",
-                _finite(self.feature_norm) and self.feature_norm > 0,
-            ),
-            (
-                "learning_rate",
-                self.learning_rate,
-                "a number above 0",
-                _finite(self.learning_rate) and self.learning_rate > 0,
-            ),
-            ("kl_weight", self.kl_weight, "a number of at least 0", _at_least_0(self.kl_weight)),
-            (
-                "kl_target",
-                self.kl_target,
-                "a number above 0",
-                self.kl_target is None or (_finite(self.kl_target) and self.kl_target > 0),
-            ),
-            ("ema_decay", self.ema_decay, "a number from 0 to below 1", 0 <= self.ema_decay < 1),
-            ("clip_level", self.clip_level, "a number above 0", level > 0),
-            (
-                "clip_multiple",
-                self.clip_multiple,
-                "a number above 0, without a clip_level",
-                self.clip_multiple is None or (self.clip_multiple > 0 and self.clip_level is None),
-            ),
-            ("inner_steps", self.inner_steps, "1 or more", self.inner_steps >= 1),
-        ]
+            "inner_steps": ("1 or more", self.inner_steps >= 1),
+        }
         return [
-            f"{name} must be {wanted}, got {got}" for name, got, wanted, good in checks if not good
+            f"{name} must be {wanted}, got {getattr(self, name)}"
+            for name, (wanted, good) in checks.items()
+            if not good
         ]
 
     def _choice_mistakes(self) -> list[str]:
-        choices = [
-            ("reference", self.reference, Reference),
-            ("clip", self.clip, Reading),
-            ("track", self.track, Track),
-            ("radius_counts", self.radius_counts, RadiusCounts),
-            ("action", self.action, Action),
-        ]
+        choices = {
+            "reference": Reference,
+            "clip": Reading,
+            "track": Track,
+            "radius_counts": RadiusCounts,
+            "action": Action,
+        }
         return [
-            f"{name} must be one of {', '.join(get_args(known))}, got '{got}'"
-            for name, got, known in choices
-            if got not in get_args(known)
+            f"{name} must be one of {', '.join(get_args(known))}, got '{getattr(self, name)}'"
+            for name, known in choices.items()
+            if getattr(self, name) not in get_args(known)
         ]
-
-
-def _finite(value: float) -> bool:
-    return math.isfinite(value)
-
-
-def _at_least_0(value: float) -> bool:
-    return math.isfinite(value) and value >= 0

@@ -37,12 +37,7 @@ def widened(scorer: Scorer, classes: int, seed: int) -> Scorer:
         if name in state:
             more = np.zeros((classes - len(theta), theta.shape[1]))
             state[name] = np.concatenate([state[name], more])
-    wide = make_scorer(
-        scorer.name,
-        dim=theta.shape[1],
-        classes=classes,
-        settings=scorer.settings,
-        seed=seed,
-    )
+    sizes = {"dim": theta.shape[1], "classes": classes}
+    wide = make_scorer(scorer.name, **sizes, settings=scorer.settings, seed=seed)
     wide.restore(state)
     return wide

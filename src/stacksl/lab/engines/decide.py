@@ -278,13 +278,7 @@ def _priced(plan: Plan) -> bool:
 
 @compiled
 def decide_purchase(
-    plan: Plan,
-    memory: Memory,
-    out: Certificates,
-    u: float,
-    clock: Clock,
-    verdict: int,
-    t: int,
+    plan: Plan, memory: Memory, out: Certificates, u: float, clock: Clock, verdict: int, t: int
 ) -> bool:
     """Whether round t + 1 asks, from its statistic in `out`; moves the gate's state."""
     g = out.statistics[t]

@@ -21,6 +21,7 @@ from stacksl.lab.engines.loop_state import (
     make_space,
 )
 from stacksl.lab.engines.plan import THETA, Plan, Terms, make_plan
+from stacksl.types import copied
 
 Rounds: TypeAlias = Callable[[int, int, Array], int]
 """Plays the rounds start + 1 to stop with these features; gives where it stopped, or −1."""
@@ -83,20 +84,11 @@ def _matrix(stream: Stream, plan: Plan, memory: Memory) -> Array | None:
 
 
 def _result(
-    stream: Stream,
-    plan: Plan,
-    memory: Memory,
-    out: Certificates,
-    marks: tuple[Mark, ...],
+    stream: Stream, plan: Plan, memory: Memory, out: Certificates, marks: tuple[Mark, ...]
 ) -> StreamResult:
-    return StreamResult(
-        choices=out.choices,
-        asked=out.asked,
-        statistics=out.statistics,
-        thresholds=out.thresholds,
-        gate_scores=out.gate_scores,
-        scores=out.scores,
-        reaches=out.reaches,
+    return copied(
+        StreamResult,
+        out,
         theta=memory.theta,
         gram_inv=_matrix(stream, plan, memory),
         learnt=int(memory.counts[LEARNT]),

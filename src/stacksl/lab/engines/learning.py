@@ -80,13 +80,7 @@ def _add_row(
 
 @compiled
 def _regress(
-    memory: Memory,
-    space: Space,
-    rows: Array,
-    choice: int,
-    gold: int,
-    reward: float,
-    fresh: bool,
+    memory: Memory, space: Space, rows: Array, choice: int, gold: int, reward: float, fresh: bool
 ) -> None:
     """The ridge estimate of one more label (all rows enter V) or reward (the choice's row)."""
     if gold >= 0:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
-from stacksl.core.gates.registry import Gate, Width
+from stacksl.core.gates.registry import Gate
+from stacksl.core.gates.widths import Width
 from stacksl.lab.engines.plan import NEWTON, SGD, THETA, Plan
 
 WINDOW = 200  # losses that sgd's clip level is a quantile of

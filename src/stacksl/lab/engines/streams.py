@@ -2,6 +2,13 @@
 
 There is no ledger: the clock enforces the budget, and each wanted label is learnt before the next
 round.
+
+>>> import numpy as np
+>>> phi = np.eye(3)[None].repeat(6, axis=0)
+>>> from stacksl.core import First
+>>> played = run_stream("ridge", phi, labels=np.zeros(6), gate=First(), budget=2, engine="loop")
+>>> played.asked.sum(), played.choices[-1]
+(np.int64(2), np.int64(0))
 """
 
 from __future__ import annotations
@@ -82,28 +89,13 @@ def run_stream(
         FeatureError: features of a wrong shape, or not finite.
         SettingsError: settings that do not go together, feedback that does not fit, or an engine
             that does not play this.
-
-    >>> import numpy as np
-    >>> phi = np.eye(3)[None].repeat(6, axis=0)
-    >>> from stacksl.core.gates.registry import First
-    >>> played = run_stream("ridge", phi, labels=np.zeros(6), gate=First(), budget=2, engine="loop")
-    >>> played.asked.sum(), played.choices[-1]
-    (np.int64(2), np.int64(0))
     """
     stream = checked_stream(features, labels, rewards, utilities, classes)
     terms = Terms(
-        scorer=scorer,
-        settings=settings or ScorerSettings(),
-        gate=gate,
-        budget=budget,
-        seed=seed,
-        kl_on_skips=kl_on_skips,
-        width_scale=width_scale,
-        certificates=certificates,
-        marks=tuple(marks),
-        present=present,
-        drift=drift,
-    )
+        scorer=scorer, settings=settings or ScorerSettings(), gate=gate, budget=budget, seed=seed,
+        kl_on_skips=kl_on_skips, width_scale=width_scale, certificates=certificates,
+        marks=tuple(marks), present=present, drift=drift,
+    )  # fmt: skip
     terms.check(stream)
     play = _engine(engine, terms, heads=classes is not None)
     with _blas().limit(limits=1, user_api="blas"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.lab.study.rows import Row, half_width
@@ -113,7 +113,7 @@ def _mean(row: Row) -> float:
     return row.value or 0.0
 
 
-def figure(rows: Sequence[Row]) -> Figure:
+def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """The sweeps, a panel each, with 95 % intervals; sentences on one sweep share it."""
     from stacksl.lab.figures.style import canvas, styled
 
@@ -130,7 +130,7 @@ def figure(rows: Sequence[Row]) -> Figure:
         for ax in list(axes.flat)[len(panels) :]:
             ax.set_visible(False)
         drawn.suptitle("Means over seeds with 95 % intervals", fontsize=9)
-    return drawn
+    return {"advice": drawn}
 
 
 def _panel(ax: Axes, effect: Row, points: Sequence[Row]) -> None:

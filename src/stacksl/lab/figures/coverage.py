@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from stacksl.lab.statistics.shares import held, interval_of
@@ -47,13 +47,7 @@ def _table(rows: Sequence[Row], title: str, metric: str, shown: Callable[[Row], 
     found = [row for row in rows if row.metric == metric]
     if len({shown(row) for row in found}) == 1:
         return f"**{title}:** {shown(found[0])} in each of {len(found)} settings."
-    return pivot(
-        found,
-        _family,
-        lambda row: f"β = {row.budget_fraction:g}",
-        shown,
-        title=title,
-    )
+    return pivot(found, _family, lambda row: f"β = {row.budget_fraction:g}", shown, title=title)
 
 
 def _share(row: Row) -> str:
@@ -80,7 +74,7 @@ def _kept(rows: Sequence[Row]) -> str:
     return " / ".join(str(said.count(name)) for name in ("holds", "fails", "open"))
 
 
-def figure(rows: Sequence[Row]) -> Figure:
+def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """Left the share of runs covered with its exact interval, right certificate / regret."""
     from stacksl.lab.figures.style import canvas, dots, ends_of, styled
 
@@ -99,7 +93,7 @@ def figure(rows: Sequence[Row]) -> Figure:
             ax.set_xlabel(label)
         names = left.get_legend_handles_labels()
         drawn.legend(*names, loc="outside upper center", ncols=len(covered))
-    return drawn
+    return {"coverage": drawn}
 
 
 def _family(row: Row) -> str:

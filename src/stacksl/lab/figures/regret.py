@@ -49,10 +49,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     """`regret`: regret a round beside the paper's; `regret-switch`: regret and labels over c."""
     found = [row for row in rows if row.metric == "regret_per_round"]
     plain = [row for row in found if "Δ₁" not in row.row]
-    return {
-        "regret": _rows(plain),
-        "regret-switch": _switch(found),
-    }
+    return {"regret": _rows(plain), "regret-switch": _switch(found)}
 
 
 def _rows(rows: Sequence[Row]) -> Figure:

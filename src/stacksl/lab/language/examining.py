@@ -98,10 +98,7 @@ def _model(
 
 
 def _predicted(
-    likelihood: Likelihood,
-    rows: Sequence[TokenItem],
-    alone: Sequence[TokenItem] | None,
-    kind: Any,
+    likelihood: Likelihood, rows: Sequence[TokenItem], alone: Sequence[TokenItem] | None, kind: Any
 ) -> list[int]:
     """The option of the highest score for each row; of equals the first."""
     from stacksl.lm import normalised

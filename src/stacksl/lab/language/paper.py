@@ -70,11 +70,7 @@ NUMBERS: _Numbers = {
     "objectives": {
         "SFT": {"accuracy": 0.5981, "macro_f1": 0.5940, "accuracy_sd": 0.0023},
         "Supervised (CE)": {"accuracy": 0.6012, "macro_f1": 0.5972, "accuracy_sd": 0.0088},
-        "Supervised (CE, no reg.)": {
-            "accuracy": 0.5871,
-            "macro_f1": 0.5829,
-            "accuracy_sd": 0.0069,
-        },
+        "Supervised (CE, no reg.)": {"accuracy": 0.5871, "macro_f1": 0.5829, "accuracy_sd": 0.0069},
         "StackSL (Full)": {"accuracy": 0.5962, "macro_f1": 0.5922, "accuracy_sd": 0.0045},
     },
     "medqa": {

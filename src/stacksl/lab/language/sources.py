@@ -135,7 +135,7 @@ def _sample_tasks() -> tuple[Task, ...]:
 
 def _medqa(data: str, test: str | None) -> Task:
     if data.startswith("hf:"):
-        return _hub_task("MedQA", data, test)
+        return _hub_task(data, test)
     root = Path(data)
     if root.is_file():
         return _files_task(root, test)
@@ -165,11 +165,11 @@ def _files_task(train: Path, test: str | None) -> Task:
     return _apart(name, found, read(test, lenient=True), whole)
 
 
-def _hub_task(name: str, data: str, test: str | None) -> Task:
+def _hub_task(data: str, test: str | None) -> Task:
     spec, _, split = data.partition("#")
     train = read(f"{spec}#{split or 'train'}")
     held = read(test or f"{spec}#test", lenient=True)
-    return _apart(name, train, held, SIZES[name][0])
+    return _apart("MedQA", train, held, SIZES["MedQA"][0])
 
 
 def _mmlu(data: str) -> list[Task]:

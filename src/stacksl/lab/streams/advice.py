@@ -15,7 +15,7 @@ from stacksl.core import (
 )
 from stacksl.core.blocks import PairFeatures
 from stacksl.lab.bisection import voluntary
-from stacksl.lab.figures.advice import figure, layout
+from stacksl.lab.figures.advice import figures, layout
 from stacksl.lab.streams.bisections import bisected
 from stacksl.lab.streams.sentences import SENTENCES
 from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
@@ -27,8 +27,6 @@ from stacksl.lab.synthetic.playing import outcome, play
 from stacksl.lab.synthetic.streams import SyntheticStream, make_stream
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from stacksl.lab.streams.sweeps import Sentence
 
 
@@ -126,11 +124,6 @@ def _effect(sentence: Sentence, samples: Samples) -> Row:
         "marks": [],
     }
     return Row("advice", sentence.key, "effect", value, error, len(effects), settings=settings)
-
-
-def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    """Every sweep, a panel a sentence."""
-    return {"advice": figure(rows)}
 
 
 ADVICE = StreamStudy(

@@ -146,12 +146,7 @@ def _measure(stream: SyntheticStream, kind: Kind, budget: int, seed: int) -> Num
     def run() -> StreamResult:
         settings = {"action": kind.action}
         return play(
-            stream,
-            kind.gate,
-            budget,
-            settings=settings,
-            seed=seed,
-            certificates=kind.certificates,
+            stream, kind.gate, budget, settings=settings, seed=seed, certificates=kind.certificates
         )
 
     run()  # loads what is compiled, which is neither time nor memory of a run

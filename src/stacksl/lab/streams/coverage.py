@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.lab.figures.coverage import figure, layout
+from stacksl.lab.figures.coverage import figures, layout
 from stacksl.lab.statistics.estimates import estimates, radii
 from stacksl.lab.streams.trial import StreamStudy, Trial
 from stacksl.lab.study.store import Numbers
@@ -16,12 +16,10 @@ from stacksl.lab.synthetic.playing import play, regrets
 from stacksl.lab.synthetic.streams import SyntheticStream, make_stream
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from stacksl.core.blocks import Array
     from stacksl.lab.engines import StreamResult
-    from stacksl.lab.study.rows import Row
 
 
 ROUNDS, QUICK_ROUNDS = 4000, 200
@@ -138,11 +136,6 @@ def _sets(errors: Array, by_labels: Array, by_rounds: Array) -> dict[str, float]
         "radius_ratio": float(by_labels[-1] / errors[-1]),
         "least_radius_ratio": float((by_labels / errors).min()),
     }
-
-
-def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    """Shares covered, and how far the certificate is above the regret."""
-    return {"coverage": figure(rows)}
 
 
 COVERAGE = StreamStudy(

@@ -124,16 +124,9 @@ def _gains(samples: Samples) -> Iterator[Row]:
         without = samples[case.under("no reset").row]
         for metric in ("regret_per_round", "final_regret"):
             value, error = bootstrapped(ratio, [numbers[metric], without[metric]])
-            yield Row(
-                "drift",
-                f"{row} / no reset",
-                f"{metric}_over_none",
-                value,
-                se=error,
-                seeds=len(numbers[metric]),
-                budget_fraction=case.budget,
-                settings={"marks": []},
-            )
+            seeds, name = len(numbers[metric]), f"{row} / no reset"
+            over = f"{metric}_over_none"
+            yield Row("drift", name, over, value, error, seeds, case.budget, settings={"marks": []})
 
 
 def _false(samples: Samples) -> Iterator[Row]:

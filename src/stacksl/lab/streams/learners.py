@@ -213,18 +213,9 @@ def derive(samples: Samples) -> list[Row]:
             continue
         for metric in METRICS:
             value, error = bootstrapped(ratio, [numbers[metric], reference[metric]])
-            found.append(
-                Row(
-                    "learners",
-                    f"{row} / {REFERENCE}",
-                    f"{metric}_over_{REFERENCE}",
-                    value,
-                    se=error,
-                    seeds=len(numbers[metric]),
-                    budget_fraction=float(budget),
-                    settings={"marks": []},
-                )
-            )
+            over, seeds = f"{metric}_over_{REFERENCE}", len(numbers[metric])
+            place = ("learners", f"{row} / {REFERENCE}", over)
+            found.append(Row(*place, value, error, seeds, float(budget), settings={"marks": []}))
     return found
 
 
@@ -251,14 +242,7 @@ LEARNERS = StreamStudy(
     title="Learners at equal labels: the first B of 20,000 rounds",
     claim="the gradient learner's regret is that of the estimate the theorems are about",
     cost="34 lines a seed, some 4 s of one core",
-    metrics=(
-        "regret_per_round",
-        "regret_of_all",
-        "final_regret",
-        "covered",
-        "norm",
-        "outside",
-    ),
+    metrics=("regret_per_round", "regret_of_all", "final_regret", "covered", "norm", "outside"),
     seeds=12,
     trials=trials,
     play=measure,

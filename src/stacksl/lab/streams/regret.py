@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stacksl.core import confidence
 from stacksl.lab.figures.regret import figures, layout
 from stacksl.lab.statistics.intervals import bootstrapped, ratio
 from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl.lab.study.rows import Row, pooled
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
-from stacksl.lab.synthetic.playing import outcome, play
+from stacksl.lab.synthetic.playing import first_spread, outcome, play
 from stacksl.lab.synthetic.streams import SyntheticStream, make_stream
 
 ROUNDS, QUICK_ROUNDS = 20_000, 1000
@@ -87,12 +86,6 @@ def trials(quick: bool) -> Sequence[Trial]:
     """One stream a seed, that of the preset `paper-table`."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
     return [Trial({"kind": "iid", "feedback": "scalar", "rounds": rounds, "dim": 20}, lines())]
-
-
-def first_spread(stream: SyntheticStream) -> float:
-    """Δ₁ = 2 × the first radius: at θ = 0 and V = I every score is 0 and every width ‖φ‖ = 1."""
-    dim = stream.features.shape[2]
-    return 2.0 * confidence.radius(stream.noise, dim, 0, 1.0, 0.05, stream.norm_bound)
 
 
 def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:

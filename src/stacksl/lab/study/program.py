@@ -19,8 +19,6 @@ _PARTS = (
     "lab/study/bench.py",
     "lab/study/store.py",
 )
-_SHOWN = "drawing"
-"""The folder of what turns rows into tables and figures, and makes no number."""
 
 
 def program_files(root: Path = PACKAGE, parts: Sequence[str] = _PARTS) -> list[Path]:
@@ -30,7 +28,7 @@ def program_files(root: Path = PACKAGE, parts: Sequence[str] = _PARTS) -> list[P
     minutes, and nothing can be overlooked.
     """
     files = [file for part in parts for file in (root / part, *(root / part).rglob("*.py"))]
-    return sorted(f for f in files if f.suffix == ".py" and f.parent.name != _SHOWN)
+    return sorted(f for f in files if f.suffix == ".py")
 
 
 @cache

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from stacksl.core import Gate, ScorerSettings, make_gate
+from stacksl.core import Gate, ScorerSettings, make_gate, radius
 from stacksl.core.blocks import Array
 from stacksl.lab.engines import StreamResult, run_stream
 from stacksl.lab.synthetic.streams import SyntheticStream
@@ -83,3 +84,10 @@ def final_regret(stream: SyntheticStream, theta: Array) -> float:
         shown = np.argpartition(-scores, stream.present - 1, axis=1)[:, : stream.present]
         values = np.take_along_axis(values, shown, axis=1)
     return float((values.max(axis=1) - stream.test_values[rounds, choices]).mean())
+
+
+def first_spread(stream: SyntheticStream, ridge: float = 1.0) -> float:
+    """Δ₁ = 2β₀/√λ: at θ = 0 and V = λI every score is 0 and every width of a unit row 1/√λ."""
+    dim = stream.features.shape[2]
+    first = radius(stream.noise, dim, 0, ridge, 0.05, stream.norm_bound)
+    return 2.0 * first / math.sqrt(ridge)

@@ -49,6 +49,7 @@ from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.spec import RunSpec, versions
 from stacksl.runs.storage.anchors import naming
+from stacksl.types import copied
 
 CONFUSIONS = 20  # pairs of classes listed
 
@@ -169,17 +170,12 @@ def _owned(examples: Examples) -> int:
 
 
 def _method(spec: RunSpec, game: Game, features: FeatureMap) -> f.Method:
-    settings = spec.settings
-    return f.Method(
-        aim=settings.aim,
-        gate=settings.gate,
+    return copied(
+        f.Method,
+        spec.settings,
         scorer=game.learner.scorer.name,
         features=features.spec,
-        follower=settings.follower,
         labeler=game.labeler.name,
-        mode=settings.mode,
-        order=settings.order,
-        seed=settings.seed,
         preset=spec.resolved.preset or "",
     )
 
@@ -263,11 +259,7 @@ def _fingerprints(game: Game, features: FeatureMap) -> tuple[Named, ...]:
         else ()
     )
     name = "model and features" if base else "features"
-    return (
-        *base,
-        Named(name, features.fingerprint),
-        Named("ledger", naming(game.ledger.head)),
-    )
+    return (*base, Named(name, features.fingerprint), Named("ledger", naming(game.ledger.head)))
 
 
 def _clipped(game: Game) -> float | None:
@@ -312,14 +304,12 @@ def tested_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResu
         return None
     low, high = wilson(evaluation.correct, evaluation.n)
     sizes = [len(item.candidates) for item in test.items]
-    return TestResult(
+    return copied(
+        TestResult,
+        evaluation,
         file=test.name,
-        n=evaluation.n,
-        correct=evaluation.correct,
-        accuracy=evaluation.accuracy,
         low=low,
         high=high,
-        macro_f1=evaluation.macro_f1,
         unusable=evaluation.unusable + evaluation.unknown,
         chance=float(np.mean([1 / size for size in sizes])) if sizes else None,
     )
@@ -330,17 +320,11 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
     if audited is None:
         return None
     low, high = audited.interval
-    return AuditResult(
-        n=audited.n,
-        correct=audited.correct,
-        none_of_these=audited.none_of_these,
-        unknown=audited.unknown,
-        accuracy=audited.accuracy,
+    return copied(
+        AuditResult,
+        audited,
         low=low,
         high=high,
-        worst=audited.worst,
-        best=audited.best,
-        passed_over=audited.passed_over,
         accuracy_now=None if now is None else now.accuracy,
         interval_now=None if now is None else now.interval,
     )

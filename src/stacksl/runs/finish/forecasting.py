@@ -145,10 +145,7 @@ class Forecaster:
 
 
 def compared_with_random(
-    spec: RunSpec,
-    game: Game,
-    audit: Audit | None,
-    policies: Callable[[Sequence[int]], list[Array]],
+    spec: RunSpec, game: Game, audit: Audit | None, policies: Callable[[Sequence[int]], list[Array]]
 ) -> str:
     """How many random labels would have made a model as accurate as the final one.
 

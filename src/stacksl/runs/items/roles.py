@@ -93,10 +93,7 @@ def _measuring(
     corpus: Corpus,
 ) -> tuple[tuple[Role, Literal["audit", "progress"], Sequence[int]], ...]:
     """Role, purpose and rows drawn of what measures; people get the progress sample first."""
-    return (
-        (Role.PROGRESS, "progress", corpus.sampled),
-        (Role.AUDIT, "audit", corpus.drawn),
-    )
+    return ((Role.PROGRESS, "progress", corpus.sampled), (Role.AUDIT, "audit", corpus.drawn))
 
 
 def measuring_rows(corpus: Corpus, ledger: LedgerReader) -> set[int]:

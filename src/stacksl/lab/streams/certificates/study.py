@@ -10,7 +10,7 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 from stacksl.core.likelihood import LabelLoss, LikelihoodSet, mixture_loss
-from stacksl.lab.figures.certificates import USUAL, figure, layout
+from stacksl.lab.figures.certificates import USUAL, figures, layout
 from stacksl.lab.streams.certificates.runs import Played, World, make_world, play_newton
 from stacksl.lab.streams.trial import StreamStudy, Trial
 from stacksl.lab.study.store import Numbers
@@ -149,5 +149,5 @@ CERTIFICATES = StreamStudy(
     trials=trials,
     play=measure,
     table=layout,
-    figures=lambda rows: {"certificates": figure(rows)},
+    figures=figures,
 )

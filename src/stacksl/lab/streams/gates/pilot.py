@@ -6,21 +6,21 @@ kept as `docs/studies/pilots/gates.json`.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stacksl.lab.streams.gates.entries import Entry
 from stacksl.lab.streams.gates.scores import METRICS, Score, scores
 from stacksl.lab.streams.gates.study import GATES_STUDY, NOISE, ROUNDS, trial
+from stacksl.lab.streams.trial import Samples, StreamStudy, samples
+from stacksl.lab.study.bench import Bench
+from stacksl.lab.study.store import Store
 from stacksl.lab.synthetic.streams import KINDS
-
-if TYPE_CHECKING:
-    from stacksl.lab.streams.trial import Samples, StreamStudy
-
 
 COMMAND = "python -m stacksl.lab.streams.gates.pilot > docs/studies/pilots/gates.json"
 
@@ -74,27 +74,23 @@ def _name(gate: str, parameters: Mapping[str, Any]) -> str:
     return ", ".join([gate, *(f"{key} {value}" for key, value in parameters.items())])
 
 
-def pilot_study(
-    gates: Sequence[Entry], rounds: int = ROUNDS, kinds: Sequence[str] = KINDS
-) -> StreamStudy:
+def pilot_study(gates: Sequence[Entry]) -> StreamStudy:
     """The study's cells with these entries."""
-    trials = [trial(kind, feedback, rounds, gates) for feedback in NOISE for kind in kinds]
+    trials = [trial(kind, feedback, ROUNDS, gates) for feedback in NOISE for kind in KINDS]
     return replace(GATES_STUDY, name="gates-pilot", trials=lambda quick: trials)
 
 
-def record(
-    samples: Samples, gates: Sequence[Entry], seeds: Sequence[int], command: str = COMMAND
-) -> dict[str, Any]:
-    """What is kept of a pilot: every candidate over all cells, best geometric mean first.
+def record(numbers: Samples, gates: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Every candidate over all cells, best geometric mean first.
 
     Ratios are to the best candidate of a cell; `regret_per_round` is the regret on the way.
     """
     found = {
-        metric: {score.entry: score for score in scores(samples, metric, reset=False, draws=2)}
+        metric: {score.entry: score for score in scores(numbers, metric, reset=False, draws=2)}
         for metric in METRICS
     }
     ranked = sorted(gates, key=lambda one: found["regret_per_round"][one.name].geometric_mean)
-    lines = [
+    return [
         {
             "gate": entry.gate,
             "parameters": dict(entry.parameters),
@@ -102,7 +98,6 @@ def record(
         }
         for entry in ranked
     ]
-    return {"command": command, "seeds": list(seeds), "candidates": lines}
 
 
 def _said(score: Score) -> dict[str, Any]:
@@ -113,30 +108,29 @@ def _said(score: Score) -> dict[str, Any]:
     }
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """The record as JSON, a candidate a line."""
-    import json
+def written(command: str, candidates: Iterable[Mapping[str, Any]]) -> str:
+    """A record as JSON, a candidate a line."""
+    lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in candidates)
+    start = f'{{"command": {json.dumps(command)}, "seeds": {list(PILOT_SEEDS)}, "candidates": ['
+    return f"{start}\n{lines}\n]}}"
 
-    yield f'{{"command": {json.dumps(found["command"])}, "seeds": {found["seeds"]}, "candidates": ['
-    lines = [json.dumps(line, ensure_ascii=False) for line in found["candidates"]]
-    yield ",\n".join(lines)
-    yield "]}"
+
+def measured(study: StreamStudy) -> Samples:
+    """The numbers under the pilot's seeds; what is missing is measured, a process a core."""
+    bench = Bench(Store(Path("runs/studies") / study.kept_in()), os.cpu_count() or 1)
+    return samples(bench.measured(lambda: study.numbers(bench, PILOT_SEEDS)))
 
 
 def main() -> None:
-    """Measure what is not measured yet, with one process a core, and print the record."""
-    from stacksl.lab.streams.trial import samples
-    from stacksl.lab.study.bench import Bench
-    from stacksl.lab.study.store import Store
-
+    """Print the record of the pilot, or of `reserve` alone."""
     later = sys.argv[1:] == ["reserve"]
     gates = candidates(LATER if later else GRID)
-    study = pilot_study(gates)
-    bench = Bench(Store(Path("runs/studies") / study.kept_in()), os.cpu_count() or 1)
-    found = bench.measured(lambda: study.numbers(bench, PILOT_SEEDS))
-    command = COMMAND.replace("pilot >", "pilot reserve >") if later else COMMAND
-    command = command.replace("gates.json", "reserve.json") if later else command
-    print("\n".join(_lines(record(samples(found), gates, PILOT_SEEDS, command))))
+    command = COMMAND
+    if later:
+        command = command.replace("pilot >", "pilot reserve >").replace(
+            "gates.json", "reserve.json"
+        )
+    print(written(command, record(measured(pilot_study(gates)), gates)))
 
 
 if __name__ == "__main__":

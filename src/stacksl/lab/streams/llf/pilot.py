@@ -7,19 +7,14 @@ prints is kept as `docs/studies/pilots/llf.json`.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
-from stacksl.lab.streams.gates.pilot import PILOT_SEEDS
+from stacksl.lab.streams.gates.pilot import measured, written
 from stacksl.lab.streams.gates.study import ROUNDS
 from stacksl.lab.streams.llf import study as llf
-from stacksl.lab.streams.trial import samples
-from stacksl.lab.study.bench import Bench
 from stacksl.lab.study.rows import Row
-from stacksl.lab.study.store import Store
 
 COMMAND = "python -m stacksl.lab.streams.llf.pilot > docs/studies/pilots/llf.json"
 
@@ -30,7 +25,7 @@ def candidates() -> tuple[llf.Entry, ...]:
     return (*grid, llf.FIRST, llf.INFORMATION)
 
 
-def record(rows: Sequence[Row]) -> Iterator[str]:
+def record(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Regret over `first` and share of the budget used of each candidate, least regret first.
 
     In all cells, and under rewards (`scalar`) and labels (`softmax`) apart.
@@ -41,19 +36,14 @@ def record(rows: Sequence[Row]) -> Iterator[str]:
             mine = found.setdefault(row.settings["entry"], {})
             mine.setdefault(row.settings["feedback"], {})[row.metric] = row.value
     ranked = sorted(found.items(), key=lambda one: one[1]["both"]["over_first"] or 0.0)
-    yield f'{{"command": {json.dumps(COMMAND)}, "seeds": {list(PILOT_SEEDS)}, "candidates": ['
-    lines = [json.dumps({"entry": name, **values}, ensure_ascii=False) for name, values in ranked]
-    yield ",\n".join(lines)
-    yield "]}"
+    return [{"entry": name, **values} for name, values in ranked]
 
 
 def main() -> None:
-    """Measure what is not measured yet, with one process a core, and print the record."""
+    """Print the record of the pilot."""
     trials = llf.cells(candidates(), ROUNDS)
     played = replace(llf.LLF_STUDY, name="llf-pilot", trials=lambda quick: trials)
-    bench = Bench(Store(Path("runs/studies") / played.kept_in()), os.cpu_count() or 1)
-    found = bench.measured(lambda: played.numbers(bench, PILOT_SEEDS))
-    print("\n".join(record(llf.derive(samples(found)))))
+    print(written(COMMAND, record(llf.derive(measured(played)))))
 
 
 if __name__ == "__main__":

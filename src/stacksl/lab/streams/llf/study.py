@@ -6,14 +6,12 @@ that c = κ·median, the paper's rule.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from stacksl.core import confidence
 from stacksl.core.blocks import Array
 from stacksl.lab.figures.llf import figures, layout
 from stacksl.lab.statistics.intervals import bootstrapped
@@ -23,15 +21,12 @@ from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl.lab.study.rows import Row
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
-from stacksl.lab.synthetic.playing import play, regrets
+from stacksl.lab.synthetic.playing import first_spread, play, regrets
 from stacksl.lab.synthetic.streams import KINDS, SyntheticStream, make_stream
 
 QUICK_KINDS = ("iid", "shift-2")
 RIDGES = (0.001, 0.003, 0.01, 1.0)
-KAPPAS: Mapping[str, Sequence[float]] = {
-    "learnt": (0.5, 0.9, 0.99),
-    "rounds": (0.9, 1.1, 1.5, 3.0),
-}
+KAPPAS: Mapping[str, Sequence[float]] = {"learnt": (0.5, 0.9, 0.99), "rounds": (0.9, 1.1, 1.5, 3.0)}
 """The map: κ by what the radius counts; with labels the gate never asks from κ = 1 on."""
 
 PILOT_RIDGES = (0.0003, 0.001, 0.003, 0.01, 0.1, 1.0)
@@ -115,13 +110,6 @@ def cells(gates: Sequence[Entry], rounds: int, kinds: Sequence[str] = KINDS) -> 
         for feedback in NOISE
         for kind in kinds
     ]
-
-
-def first_spread(stream: SyntheticStream, ridge: float) -> float:
-    """Δ₁ = 2β₀/√λ: at θ = 0 and V = λI every score is 0 and every width 1/√λ."""
-    dim = stream.features.shape[2]
-    radius = confidence.radius(stream.noise, dim, 0, ridge, 0.05, stream.norm_bound)
-    return 2.0 * radius / math.sqrt(ridge)
 
 
 def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
