@@ -83,3 +83,26 @@ def test_batches_hold_every_item_once_within_their_bounds(
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(map(width, batch)) <= batch_tokens
         assert all(len(row) == 1 or width(row) <= row_tokens for row in batch)
+
+
+@given(st.lists(ITEMS, max_size=24), st.integers(1, 60), st.integers(1, 5))
+def test_every_process_has_a_batch_where_there_are_rows_enough(
+    items: list[TokenItem], batch_tokens: int, processes: int
+) -> None:
+    packing = Packing(batch_tokens=batch_tokens)
+    plain, shared = packing.batches(items), packing.shared(items, processes)
+    assert packing.shared(items, 1) == plain
+    flat = [index for batch in shared for row in batch for index in row]
+    assert sorted(flat) == list(range(len(items)))
+    assert len(shared) >= min(processes, len(items))
+    assert len(shared) % processes == 0 or len(shared) == len(items)
+    largest = max(map(len, plain), default=0)
+    assert max(map(len, shared), default=0) <= largest
+
+
+def test_short_items_are_cut_evenly() -> None:
+    items = [TokenItem(str(n), (1,) * 9, ((2, 3),), (1,)) for n in range(8)]  # 10 tokens a row
+    packing = Packing(batch_tokens=4096)
+    sizes = {n: [len(batch) for batch in packing.shared(items, n)] for n in (1, 2, 3, 8, 9)}
+    assert sizes == {1: [8], 2: [4, 4], 3: [3, 3, 2], 8: [1] * 8, 9: [1] * 8}
+    assert [len(batch) for batch in Packing(batch_tokens=30).shared(items, 2)] == [2] * 4

@@ -275,3 +275,49 @@ def test_settings_out_of_range_are_all_named():
                   {"normalisation": "mean"}):  # fmt: skip
         with pytest.raises(SettingsError):
             TrainSettings(**wrong)
+
+
+def test_half_precision_loses_no_small_step(make_model, items):
+    """Steps of 1e-5 move float32 weights, of which bfloat16 would keep the old value."""
+    adapter = moved(attached(make_model("qwen3").to(torch.bfloat16)))
+    settings = replace(FAST, objective="ce", learning_rate=1e-5, epochs=1, warmup_share=0.0)
+    before = adapter.state()
+    likelihood = Likelihood(adapter.model)
+    train(adapter, likelihood, made(adapter, items, settings), settings, seed=0, key=1)
+    steps = lost = total = 0
+    for name, after in adapter.state().items():
+        steps += int((after != before[name]).sum())
+        lost += int((after.bfloat16() == before[name].bfloat16()).sum())
+        total += after.numel()
+    assert steps > 0.99 * total
+    assert lost > 0.8 * total
+
+
+def test_autocast_gives_float32_gradients_of_the_same_size(monkeypatch, make_model, items):
+    steps = recorded(monkeypatch)
+    settings = replace(FAST, objective="ce", epochs=1, batch_size=5)
+    for dtype in (torch.float32, torch.bfloat16):
+        adapter = moved(attached(make_model("qwen3").to(dtype)))
+        likelihood = Likelihood(adapter.model)
+        train(adapter, likelihood, made(adapter, items, settings), settings, seed=0, key=1)
+    flat = [torch.cat([each.flatten() for each in step]) for step in steps]
+    assert flat[1].dtype == torch.float32
+    assert float(flat[1].norm() / flat[0].norm()) == pytest.approx(1.0, abs=0.1)
+    assert float(torch.cosine_similarity(*flat, dim=0)) > 0.98
+
+
+def test_autocast_is_for_float32_beside_half_precision_alone(make_model, items):
+    def cast(model):
+        """Whether passes run under autocast; all of them, or none."""
+        seen = []
+        model.get_input_embeddings().register_forward_hook(
+            lambda *_: seen.append(torch.is_autocast_enabled("cpu"))
+        )
+        Likelihood(model).sums(items)
+        assert len(set(seen)) == 1
+        return seen[0]
+
+    assert not cast(make_model("qwen3"))
+    assert not cast(attached(make_model("qwen3")).model)
+    assert not cast(make_model("qwen3").to(torch.bfloat16))
+    assert cast(attached(make_model("qwen3").to(torch.bfloat16)).model)

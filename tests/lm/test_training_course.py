@@ -59,6 +59,26 @@ def test_the_ranks_gradients_add_up_to_those_of_one_process(monkeypatch, make_mo
         torch.testing.assert_close(first + second, wanted, rtol=1e-4, atol=1e-7)
 
 
+def test_short_items_keep_every_rank_busy(monkeypatch, make_model, items):
+    """A step that is one batch for one process has one a rank for two; with dropout it stays."""
+    settings = replace(FAST, objective="ce", batch_size=5, epochs=1)
+    for dropout, pieces in ((0.0, [1, 1]), (0.3, [1, 0])):
+        adapter = moved(attached(make_model("qwen3"), dropout=dropout))
+        examples = made(adapter, items, settings)
+        likelihood = Likelihood(adapter.model, packing=Packing(batch_tokens=4096))
+        steps = recorded(monkeypatch)
+        train(adapter, likelihood, examples, settings, seed=0, key=1)
+        ranks = [OneOfTwo(0), OneOfTwo(1)]
+        monkeypatch.setattr(TrainingSteps, "_note", lambda *_: None)
+        for rank in ranks:
+            rank.gather = lambda results, rank=rank: _padded_for_two(rank, results)
+            train(adapter, likelihood, examples, settings, seed=0, key=1, processes=rank)
+        assert [rank.pieces for rank in ranks] == pieces
+        both = zip(ranks[0].gradients, ranks[1].gradients, steps[0], strict=True)
+        for first, second, wanted in both:
+            torch.testing.assert_close(first + second, wanted, rtol=1e-4, atol=1e-7)
+
+
 def _padded_for_two(rank, results):
     """As many results as examples, the other rank's made up."""
     rank.pieces = len(results)

@@ -53,6 +53,11 @@ def remember(key: str | None, fingerprint: str) -> None:
         write_atomic(place / _FILE, json.dumps(dict([*kept.items()][-_MOST:])))
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold weights."""
+    return [path for path in _files(folder) if path.suffix in (".safetensors", ".bin")]
+
+
 def _files(folder: Path) -> Iterator[Path]:
     names = {path for kind in _KINDS for path in folder.glob(kind)}
     return (path for path in sorted(names) if path.is_file())

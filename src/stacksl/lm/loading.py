@@ -12,6 +12,14 @@ from typing import Any
 
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.lm.hashes import recall, remember, stamp
+from stacksl.lm.quantised import (
+    QUANTISED,
+    computed_in,
+    files_fingerprint,
+    keep_gradients,
+    not_quantised,
+    quantisation,
+)
 from stacksl.lm.reading import (
     load_transformers,
     read_config,
@@ -24,8 +32,8 @@ from stacksl.lm.scoring.paths import Tensor, load_torch
 SAMPLE = Path(__file__).parent / "sample"
 """The folder of the model named `sample`."""
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
-"""What a model may compute in; `auto` is bfloat16 on a GPU that has it, else float32."""
+DTYPES = ("auto", "float32", "bfloat16", "float16", *QUANTISED)
+"""What weights may be in; `auto` is bfloat16 on a GPU that has it, else float32."""
 
 _UNSAID = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 
@@ -41,11 +49,11 @@ class Loaded:
         source: the absolute folder or the hub name that transformers was given.
         revision: the commit on the hub, None for a folder.
         fingerprint: hex BLAKE2b of the configuration and every tensor; the folder it is in and
-            a dtype that holds the same numbers change nothing.
+            a dtype that holds the same numbers change nothing. Of a quantised model, of the files.
         licence: as the model's README or configuration names it, None where neither does.
         positions: tokens it reads at once, None where its configuration has no bound.
         device: `cpu`, or `cuda:` and a number.
-        dtype: `float32`, `bfloat16` or `float16`.
+        dtype: of `DTYPES`, but for `auto`.
     """
 
     model: Any
@@ -58,6 +66,11 @@ class Loaded:
     positions: int | None
     device: str
     dtype: str
+
+    @property
+    def quantised(self) -> bool:
+        """Whether the linear layers are in 4 or 8 bits."""
+        return self.dtype in QUANTISED
 
 
 def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = False) -> Loaded:
@@ -83,9 +96,13 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = F
     config = read_config(name, source)
     revision = None if os.path.isabs(source) else _commit(source)
     tokenizer = read_tokenizer(name, source, revision)
-    model, fingerprint = hashed_weights(name, source, number, revision, anew=anew)
+    if number in QUANTISED:
+        model = _quantised(name, source, number, revision, place, config)
+        fingerprint = files_fingerprint(_folder(source), config, anew=anew)
+    else:
+        model, fingerprint = hashed_weights(name, source, number, revision, anew=anew)
+        model = _moved(torch, name, model, place)
     _check_vocabulary(name, model, tokenizer)
-    model = _moved(torch, name, model, place)
     _check_causal(torch, name, model)
     return Loaded(
         model=model,
@@ -99,6 +116,31 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = F
         device=place,
         dtype=number,
     )
+
+
+def fingerprint_of(name: str, dtype: str, *, anew: bool = False) -> str:
+    """`Loaded.fingerprint` of a model in `dtype`; of a quantised one without loading it.
+
+    Raises:
+        SettingsError, MissingExtra: as `load`.
+    """
+    if dtype not in QUANTISED:
+        return load(name, device="cpu", dtype=dtype, anew=anew).fingerprint
+    source = source_of(name)
+    return files_fingerprint(_folder(source), read_config(name, source), anew=anew)
+
+
+def _quantised(
+    name: str, source: str, dtype: str, revision: str | None, place: str, config: Any
+) -> Any:
+    """The model with its linear layers in a quantised dtype, on `place`."""
+    not_quantised(name, config, dtype)
+    computing = computed_in(dtype, place)
+    how = {"quantization_config": quantisation(dtype, computing), "device_map": {"": place}}
+    dtype_of_rest = getattr(load_torch(), computing)
+    model = read_weights(name, source, dtype_of_rest, revision, quantised=how)
+    keep_gradients(model)
+    return model
 
 
 def hashed_weights(
@@ -160,6 +202,16 @@ def source_of(name: str) -> str:
             "name on the Hugging Face hub"
         )
     return name
+
+
+def place_of(device: str) -> str:
+    """The device that a name or `auto` is here: `cpu`, or `cuda:` and a number.
+
+    Raises:
+        SettingsError: there is no such device.
+        MissingExtra: torch is not installed.
+    """
+    return _place(load_torch(), device)
 
 
 def _place(torch: Any, device: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -111,8 +111,20 @@ def read_tokenizer(name: str, source: str, revision: str | None = None) -> Any:
     return tokenizer
 
 
-def read_weights(name: str, source: str, dtype: Any, revision: str | None = None) -> Any:
+def read_weights(
+    name: str,
+    source: str,
+    dtype: Any,
+    revision: str | None = None,
+    *,
+    quantised: Mapping[str, Any] | None = None,
+) -> Any:
     """The model on the CPU with every weight read, in `dtype`, without gradients or dropout.
+
+    Args:
+        name, source, revision: as `read_config` and `read_tokenizer` take them.
+        dtype: of torch.
+        quantised: how to quantise what is read and where to, as transformers takes it.
 
     Raises:
         SettingsError: no weights, damaged, of another shape, or not all of them; a head tied to
@@ -127,6 +139,7 @@ def read_weights(name: str, source: str, dtype: Any, revision: str | None = None
                 dtype=dtype,
                 output_loading_info=True,
                 trust_remote_code=False,
+                **(quantised or {}),
             )
     except Exception as error:
         raise _no_weights(name, source, error) from error

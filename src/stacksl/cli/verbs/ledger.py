@@ -91,11 +91,11 @@ def _weights(run: Run) -> tuple[str | None, str | None]:
     if "lm_base" not in table:
         return None, None
     from stacksl.errors import RunError, StackslError
-    from stacksl.lm.loading import load
+    from stacksl.lm.loading import fingerprint_of
 
     name = str(table["model"])
     try:
-        found = load(name, device="cpu", dtype=str(table["lm_dtype"]), anew=True).fingerprint
+        found = fingerprint_of(name, str(table["lm_dtype"]), anew=True)
     except StackslError as fault:
         return None, str(fault)
     if found != table["lm_base"]:

@@ -52,6 +52,7 @@ def size(
     from stacksl.api import prepare
     from stacksl.cli.verbs.run import setting_of
     from stacksl.labelers.oracle import OracleLabeler
+    from stacksl.lm.loading import place_of
     from stacksl.lm.memory.size import CALIBRATION, forecast, free_bytes
     from stacksl.runs.loop.language_trainer import due_at
     from stacksl.runs.settings.language import choices_of
@@ -63,7 +64,7 @@ def size(
     due = due_at(plan.settings.refit_at, plan.labels)
     choices = choices_of(plan.settings, {})
     found = forecast(choices, plan.dataset.items, due, None if no_time else CALIBRATION)
-    free = free_bytes()
+    free = free_bytes(place_of(choices.device))
     print(as_json(_table(found, free)) if json else _shown(plan, found, free, len(due)))
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from stacksl import __version__
 from stacksl.lm.prompt.format import PmiContext, PromptFormat, Protocol
 from stacksl.lm.prompt.tokens import Limits
+from stacksl.lm.quantised import unquantised
 from stacksl.lm.scoring.normalise import Normalisation
 
 
@@ -28,7 +29,7 @@ class About:
         pmi_context: the premise of `pmi`.
         normalisation, temperature: how log-likelihoods become scores.
         max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
-        dtype: the one the run computed in.
+        dtype: the base's in the run.
         classes: the fixed label set; None where items bring their own options.
         columns: how a file of items is read.
         stacksl: the version that wrote the file.
@@ -86,7 +87,7 @@ def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
         found = {"pretrained": about.source, "peft": str(folder)}
         if about.revision is not None:
             found["revision"] = about.revision
-    found["dtype"] = about.dtype
+    found["dtype"] = unquantised(about.dtype)
     if about.chat:  # the chat template has written every special token
         found["add_bos_token"] = False
     return found

@@ -9,6 +9,7 @@ from typing import Any
 
 from stacksl.lm.export.about import About, model_arguments
 from stacksl.lm.export.tasks import shell
+from stacksl.lm.quantised import QUANTISED, unquantised
 
 _MEANING = (
     "Gate scores are calibrated, not proofs of anything: every refit of the adapter moves the"
@@ -98,7 +99,7 @@ def _loading(about: About, merged: bool) -> list[str]:
         "```python",
         f"from {library} import {name}",
         "",
-        f'model = {name}.from_pretrained(".", dtype="{about.dtype}")',
+        f'model = {name}.from_pretrained(".", dtype="{unquantised(about.dtype)}")',
         "```",
     ]
     if whole:
@@ -186,7 +187,17 @@ def _limits(about: About, warnings: Iterable[str]) -> list[str]:
         "",
         "- The labels it learnt from are not a uniform sample: a gate chose them.",
         "- It ranks given candidates; it was not trained to write text.",
+        *_over_quantised(about),
         *(f"- {_plain(warning)}" for warning in warnings),
+    ]
+
+
+def _over_quantised(about: About) -> list[str]:
+    if about.dtype not in QUANTISED:
+        return []
+    return [
+        f"- It was trained and measured over a base quantised to {about.dtype} by bitsandbytes;"
+        " over the base as it is, scores differ."
     ]
 
 

@@ -20,6 +20,7 @@ from stacksl.lm.export.about import About
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.export.card import card_text
 from stacksl.lm.export.tasks import write_task
+from stacksl.lm.quantised import QUANTISED, unquantised
 from stacksl.lm.reading import quiet, read_tokenizer
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def merge(folder: Path, out: Path) -> Path:
 
     The portable form: it names no path of this machine. The sum W + (alpha / rank) B A is taken
     and kept in the dtype the run computed in, so that in half precision it is rounded once more.
+    Of a run over quantised weights W are the weights before, in bfloat16.
 
     Args:
         folder: what `write_model` wrote.
@@ -179,7 +181,7 @@ def tokenizer_of(folder: Path, about: About) -> Any:
 
 def _whole(folder: Path, about: About) -> Loaded:
     """The model with the adapter added into its weights."""
-    from stacksl.lm.loading import load
+    from stacksl.lm.loading import fingerprint_of, load
 
     if about.kind == "full":
         return load(str(folder), device="cpu", dtype=about.dtype)
@@ -188,11 +190,14 @@ def _whole(folder: Path, about: About) -> Loaded:
     except ImportError:
         raise MissingExtra.of("an adapted language model", "lm") from None
 
-    base = load(about.base, device="cpu", dtype=about.dtype)
-    if base.fingerprint != about.fingerprint:
+    base = load(about.base, device="cpu", dtype=unquantised(about.dtype))
+    found = base.fingerprint
+    if about.dtype in QUANTISED:
+        found = fingerprint_of(about.base, about.dtype)
+    if found != about.fingerprint:
         raise RunError(
             f"the adapter was trained on the weights {about.fingerprint[:12]}, but {about.name} is"
-            f" {base.fingerprint[:12]} now: restore those weights, or run again"
+            f" {found[:12]} now: restore those weights, or run again"
         )
     with quiet():
         merged = PeftModel.from_pretrained(base.model, folder).merge_and_unload()

@@ -18,13 +18,14 @@ from typing import Any, TypeAlias
 from stacksl.lm.distributed import blocks
 from stacksl.lm.loading import Loaded
 from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.quantised import QUANTISED, computed_in, linear_bytes
 from stacksl.lm.reading import load_transformers, quiet
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.packing import Packing
 from stacksl.lm.scoring.paths import Rows, Tensor, load_torch
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import Adapter
-from stacksl.lm.training.lora import lora_model
+from stacksl.lm.training.lora import linear_layers, lora_model
 from stacksl.lm.worker import BLOCK
 
 Batch: TypeAlias = list[list[TokenItem]]
@@ -104,16 +105,36 @@ def count(config: Any, items: Sequence[TokenItem], choices: ModelChoices) -> Cou
         adapter = Adapter(base, choices.adapt, model)
         if choices.training.pulls and choices.training.reference != "frozen":
             adapter.add_reference()
-        at_rest = Memory(weights, alive.total - weights)
+        saved, layer = _quantised(base.model, choices.dtype)
+        at_rest = Memory(weights - saved, alive.total - weights)
         scored = _heaviest(items, likelihood, text)
         stepped = _heaviest(items, likelihood, text, choices.training.batch_size)
         return Counted(
             parameters=parameters,
             moving=sum(each.numel() for each in moving),
             path=likelihood.path,
-            scoring=_scoring(likelihood, alive, at_rest, scored),
-            training=_training(adapter, likelihood, alive, at_rest, stepped, choices),
+            scoring=_with_layer(_scoring(likelihood, alive, at_rest, scored), layer),
+            training=_with_layer(
+                _training(adapter, likelihood, alive, at_rest, stepped, choices), layer
+            ),
         )
+
+
+def _quantised(model: Any, dtype: str) -> tuple[int, int]:
+    """Bytes that a quantised dtype saves, and those of the layer that is largest in a pass.
+
+    Passes are counted over unquantised weights; a real one makes each layer's anew and drops them.
+    """
+    if dtype not in QUANTISED:
+        return 0, 0
+    layers = linear_layers(model).items()
+    weights = [layer.weight for name, layer in layers if ".lora_" not in name]
+    sizes = [linear_bytes(*each.shape, dtype) for each in weights]
+    return sum(each.nbytes for each in weights) - sum(sizes), max(each.nbytes for each in weights)
+
+
+def _with_layer(memory: Memory, layer: int) -> Memory:
+    return replace(memory, activations=memory.activations + layer)
 
 
 def bound(config: Any, items: Sequence[TokenItem], choices: ModelChoices) -> float:
@@ -207,7 +228,7 @@ def _meta_models(config: Any, choices: ModelChoices) -> tuple[Loaded, Any]:
     """The base model of a configuration on `meta`, and the one to train."""
     torch, tf = load_torch(), load_transformers()
     with quiet(), torch.device("meta"):
-        dtype = getattr(torch, choices.dtype)
+        dtype = getattr(torch, computed_in(choices.dtype, "cpu"))
         model = tf.AutoModelForCausalLM.from_config(config, dtype=dtype)
     model = model.eval().requires_grad_(False)
     base = Loaded(
@@ -267,10 +288,11 @@ def _grouped(function: Any, args: Sequence[Any], given: dict[str, Any]) -> Tenso
 
 def _scoring(likelihood: Likelihood, alive: _Alive, at_rest: Memory, rows: Rows) -> Memory:
     """A pass that takes scores and states."""
+    before = alive.total
     alive.restart()
     with load_torch().no_grad():
         likelihood.reader(likelihood.path, "states")(likelihood.model, rows)
-    held = alive.most - alive.most_logits - at_rest.total
+    held = alive.most - alive.most_logits - before
     return replace(at_rest, activations=held, logits=alive.most_logits)
 
 

@@ -30,6 +30,10 @@ _BACKWARD = 4.0  # passes forward that a token of training costs at most, before
 _NARROWED = 512  # tokens of a pass, the fewest that a message suggests
 
 
+class OutOfRoom(SettingsError):
+    """A run needs more memory than there is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Disk:
     """Bytes of files.
@@ -126,9 +130,12 @@ def forecast(
 def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int], free: int) -> None:
     """Refuse a run over `items` that would fill the memory; nothing is counted where it is ample.
 
+    On a GPU it is a warning: passes are counted as a CPU makes them, and no memory left there ends
+    in a sentence, not in a machine that stands still.
+
     Args:
         choices, items, due: as `forecast` takes them.
-        free: bytes that are free, before any weight was loaded.
+        free: bytes that are free on the device, before any weight was loaded.
 
     Raises:
         SettingsError, DataError, MissingExtra: as `forecast` and `require_room`.
@@ -137,6 +144,10 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
     try:
         if not rows or bound(config, rows, settled) > SHARE * free:
             require_room(plan(config, rows, settled, due), free)
+    except OutOfRoom as fault:
+        if not settled.device.startswith("cuda"):
+            raise
+        warnings.warn(f"on {settled.device} {fault}", stacklevel=2)
     except StackslError:
         raise
     except Exception as error:  # an operation of the model that has no shape without contents
@@ -209,8 +220,14 @@ def plan(
     )
 
 
-def free_bytes() -> int:
-    """Memory that this process could still take, within the limit set on its group if any."""
+def free_bytes(device: str = "cpu") -> int:
+    """Memory that this process could still take.
+
+    Args:
+        device: `cpu`, where the limit set on the process's group counts too, or `cuda:N`.
+    """
+    if device.startswith("cuda"):
+        return int(load_torch().cuda.mem_get_info(device)[0])
     psutil = import_module("psutil")  # a dependency of accelerate
     free = int(psutil.virtual_memory().available)
     group = Path("/sys/fs/cgroup")
@@ -236,7 +253,7 @@ def require_room(size: Size, free: int) -> None:
     """
     if size.memory <= SHARE * free:
         return
-    raise SettingsError(
+    raise OutOfRoom(
         f"this run needs about {_gigabytes(size.memory)} of memory, more than 90 % of the "
         f"{_gigabytes(free)} that are free: {_advice(size, SHARE * free)}"
     )

@@ -50,6 +50,9 @@ class Likelihood:
         path: one of `PATHS`, or `auto`. A named path is used or refused, never replaced.
         packing: how items share rows and rows share batches.
 
+    Passes compute in the model's dtype. Where that is half precision and what is trained is
+    float32, as LoRA's weights are, they run under `torch.autocast`.
+
     Attributes:
         used: the path taken `without` and `with` gradients, and for `states`, as far as anything
             was scored.
@@ -60,7 +63,7 @@ class Likelihood:
     """
 
     def __init__(self, model: Any, *, path: str = "auto", packing: Packing | None = None) -> None:
-        load_torch()
+        torch = load_torch()
         if getattr(model.config, "is_encoder_decoder", False):
             raise SettingsError(
                 "scoring takes a causal language model, and this one is an encoder-decoder: give a "
@@ -71,6 +74,9 @@ class Likelihood:
         self.model = model
         self.packing = packing or Packing()
         self.used: dict[Use, str] = {}
+        trained = {each.dtype for each in model.parameters() if each.requires_grad}
+        self._half = model.dtype in (torch.bfloat16, torch.float16)
+        self._mixed = self._half and bool(trained - {model.dtype})
         self._named = path != "auto"
         self._left: list[Path] = [each for each in PATHS if path in ("auto", each)]
         self._checked: set[tuple[Path, bool]] = {("naive", False), ("naive", True)}
@@ -123,9 +129,13 @@ class Likelihood:
                 found[index] = value
         return found
 
-    def batches(self, items: Sequence[TokenItem]) -> list[list[int]]:
-        """Indices of `items` in groups that one forward pass takes, the longest first."""
-        return [[i for row in batch for i in row] for batch in self.packing.batches(items)]
+    def batches(self, items: Sequence[TokenItem], processes: int = 1) -> list[list[int]]:
+        """Indices of `items` in groups that one forward pass takes, the longest first.
+
+        Cut further where several `processes` are to have work (`Packing.shared`).
+        """
+        cut = self.packing.shared(items, processes)
+        return [[i for row in batch for i in row] for batch in cut]
 
     def _batch(self, rows: Rows, use: Use) -> list[Read]:
         while True:
@@ -160,13 +170,25 @@ class Likelihood:
                 "padded": partial(padded_states, batch_tokens=most),
                 "naive": naive_states,
             }
-            return states[path]
+            return self._cast(states[path])
         runs: dict[Path, Callable[[Any, Rows], list[Tensor]]] = {
             "packed": packed,
             "padded": partial(padded, batch_tokens=most),
             "naive": naive,
         }
-        return lambda model, rows: [(value, None) for value in runs[path](model, rows)]
+        run = self._cast(runs[path])
+        return lambda model, rows: [(value, None) for value in run(model, rows)]
+
+    def _cast(self, run: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+        """`run` in half precision over weights of float32, where there are any."""
+
+        def cast(model: Any, rows: Rows, **more: Any) -> list[Any]:
+            torch = load_torch()
+            kept = torch.is_grad_enabled()  # copies of weights are of use to a backward pass alone
+            with torch.autocast(model.device.type, dtype=model.dtype, cache_enabled=kept):
+                return run(model, rows, **more)
+
+        return cast if self._mixed else run
 
     def _holds(self, path: Path, rows: Rows, use: Use) -> bool:
         """Check a path against the naive one; drop it where it fails."""
@@ -213,17 +235,12 @@ class Likelihood:
         most = max(_STATE_HALF_TOLERANCE if half else _STATE_TOLERANCE, _OF_ROUNDING * noise)
         return None if off <= most else f"states {off:.2g} of their size off, {most:.2g} allowed"
 
-    @property
-    def _half(self) -> bool:
-        """Whether the model computes in half precision."""
-        return self.model.dtype in (load_torch().bfloat16, load_torch().float16)
-
     def _widened(self, use: Use, rows: Rows) -> list[Read]:
         """The naive path by other kernels."""
         masked = unfit(self.model, "packed") is None
-        if use == "states":
-            return naive_states(self.model, rows, widened=True, masked=masked)
-        return [(v, None) for v in naive(self.model, rows, widened=True, masked=masked)]
+        run = self._cast(naive_states if use == "states" else naive)
+        found = run(self.model, rows, widened=True, masked=masked)
+        return found if use == "states" else [(value, None) for value in found]
 
 
 def _nats_off(got: list[Read], expected: list[Read], rows: Rows, half: bool) -> float:

@@ -9,7 +9,7 @@ batch: the columns whose logits are needed are then nearly the same, which `logi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,31 @@ class Packing:
                 batches.append([row])
                 widest = width
         return batches
+
+
+    def shared(self, items: Sequence[TokenItem], processes: int) -> list[list[list[int]]]:
+        """`batches`, cut so that each of `processes` has as many, of about the same size.
+
+        The fewest batches are taken whose number is a multiple of the processes, each as small as
+        that number allows; with fewer rows than processes each is a row. One process has `batches`.
+        """
+        found = self.batches(items)
+        if processes < 2 or not found:
+            return found
+        wanted = processes * -(-len(found) // processes)
+        low, high = 1, self.batch_tokens
+        while low < high:  # the smallest bound that needs no more batches than wanted
+            middle = (low + high) // 2
+            if len(replace(self, batch_tokens=middle).batches(items)) <= wanted:
+                high = middle
+            else:
+                low = middle + 1
+        found = replace(self, batch_tokens=low).batches(items)
+        while len(found) < wanted and max(map(len, found)) > 1:  # rows of very unlike lengths
+            most = max(range(len(found)), key=lambda number: len(found[number]))
+            half = len(found[most]) // 2
+            found[most : most + 1] = [found[most][:half], found[most][half:]]
+        return found
 
 
 def pack(rows: Sequence[Sequence[TokenItem]], *, with_last: bool = False) -> Packed:

@@ -58,11 +58,17 @@ class Adapter:
             seed: what the initial LoRA weights come from; the global generator is not used.
 
         Raises:
-            SettingsError: an unknown kind or target, or a model that carries an adapter.
+            SettingsError: an unknown kind or target, a model that carries an adapter, or `full`
+                with a quantised one.
             MissingExtra: peft is not installed.
         """
         if kind == "lora":
             return cls(loaded, "lora", lora_model(loaded, lora or LoraSettings(), seed))
+        if kind == "full" and loaded.quantised:
+            raise SettingsError(
+                f"full fine-tuning trains every weight, and those in dtype '{loaded.dtype}' are "
+                "frozen: take adapt 'lora', or dtype 'bfloat16'"
+            )
         if kind == "full":
             return cls(loaded, "full", loaded.model.float().requires_grad_(True))
         raise unknown_name("adapt", kind, KINDS)
@@ -81,6 +87,15 @@ class Adapter:
     def initial(self) -> bool:
         """Whether nothing has moved: the scores are the base's."""
         return self._versions() == self._still
+
+    @property
+    def drops(self) -> bool:
+        """Whether training draws dropout."""
+        plain = load_torch().nn.Dropout
+        return any(
+            (isinstance(each, plain) and each.p > 0) or getattr(each, "attention_dropout", 0)
+            for each in self.model.modules()
+        )
 
     def state(self) -> dict[str, Tensor]:
         """Copies of everything that moves, on the CPU, by name."""

@@ -89,7 +89,9 @@ def lora_model(loaded: Loaded, settings: LoraSettings, seed: int) -> Any:
     A is uniform on ±1/sqrt(in), drawn for each layer from (seed, its name) alone, so that it is the
     same on every device and beside any other layers; B is 0. Both are float32 in every
     dtype of the base: a step of AdamW is some 1e-4 of a weight, and bfloat16 rounds away what is
-    below 4e-3 of it. The model is changed in place.
+    below 4e-3 of it. Beside a base in half precision they are for passes under autocast alone
+    (`Likelihood` sees to it), since PEFT's own cast would keep every input in float32 for the
+    backward pass, a third of all activations. The model is changed in place.
 
     Raises:
         SettingsError: a target that no linear layer has, or a model that carries an adapter.
@@ -117,6 +119,10 @@ def lora_model(loaded: Loaded, settings: LoraSettings, seed: int) -> Any:
             "choose others by lora_targets"
         ) from error
     _begin(model, seed)
+    if loaded.model.dtype != load_torch().float32:
+        for module in model.modules():
+            if hasattr(module, "cast_input_dtype_enabled"):
+                module.cast_input_dtype_enabled = False
     return model.eval()
 
 

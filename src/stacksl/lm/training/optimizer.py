@@ -76,8 +76,12 @@ class Optimizer:
             {"params": matrices, "weight_decay": weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
+        # one kernel a step on a GPU; on the CPU the numbers stay those of every release
+        self._fused = all(each.device.type == "cuda" for each in self._moving)
         self._adam = load_torch().optim.AdamW(
-            [group for group in groups if group["params"]], lr=learning_rate
+            [group for group in groups if group["params"]],
+            lr=learning_rate,
+            fused=self._fused or None,
         )
 
     def gradients(self) -> list[Tensor]:
@@ -120,6 +124,7 @@ class Optimizer:
         for number, parameter in enumerate(self._moving):
             moments = {name: tensors[f"{number}.{name}"].clone() for name in _MOMENTS}
             self._adam.state[parameter] = {
-                name: value if name == "step" else value.to(parameter.device)
+                # the fused kernel counts its steps on the device
+                name: value.to("cpu" if name == "step" and not self._fused else parameter.device)
                 for name, value in moments.items()
             }

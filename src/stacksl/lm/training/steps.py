@@ -69,6 +69,8 @@ class TrainingSteps:
         self.settings = settings
         self.keys = keys
         self.processes = processes
+        # dropout is drawn for a group, so with it the groups are those of one process
+        self._shares = 1 if adapter.drops else processes.size
         self.an_epoch = math.ceil(len(parts) / settings.batch_size)
         self.total = settings.epochs * self.an_epoch
         self.now = Progress(kl_weight=settings.kl_weight)
@@ -123,7 +125,7 @@ class TrainingSteps:
 
     def _step(self) -> None:
         chosen = self._chosen()
-        groups = self.likelihood.batches([each.item for each in chosen])
+        groups = self.likelihood.batches([each.item for each in chosen], self._shares)
         level = self.window.level()
         if self.moving and self.settings.reference == "previous":
             self.adapter.move_reference(0.0)

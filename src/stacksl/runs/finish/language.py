@@ -12,6 +12,7 @@ from stacksl.data import Dataset
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
 from stacksl.lm.export.about import About
+from stacksl.lm.quantised import numbers_of
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.reference import REFERENCE
 from stacksl.models.adapted import AdaptedModel
@@ -38,7 +39,7 @@ def language_facts(
     adapter = model.worker.adapter
     trained = sum(int(p.numel()) for p in adapter.parameters())
     total = sum(
-        int(weights.numel())
+        numbers_of(weights)
         for name, weights in adapter.model.named_parameters()
         if f".{REFERENCE}." not in name  # the second adapter of `ema` and `previous`
     )

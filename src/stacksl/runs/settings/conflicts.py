@@ -276,6 +276,11 @@ def _of_full(settings: Settings, explicit: set[str]) -> list[str]:
     found = []
     if wrong := sorted(name for name in explicit if name.startswith("lora_")):
         found.append(f"{', '.join(wrong)} need --adapt lora, and it is full: leave them out")
+    if settings.dtype in ("nf4", "int8"):
+        found.append(
+            f"full fine-tuning trains every weight, and those in dtype '{settings.dtype}' are"
+            " frozen: give --adapt lora, or another dtype"
+        )
     if settings.reference != "frozen" and settings.objective == "stacksl":
         found.append(
             f"the reference '{settings.reference}' is a second adapter, which full fine-tuning"

@@ -314,7 +314,7 @@ class Settings(BaseModel):
         "auto", description="auto (the default), cpu, cuda or cuda:N."
     )
     dtype: Annotated[str, Flag(MODEL, "NAME"), _MODEL] = Field(
-        "auto", description="auto (float32, bfloat16 on a GPU), float32, bfloat16 or float16."
+        "auto", description="auto: float32, or bfloat16 on a GPU; float16, nf4 or int8."
     )
     temperature: Annotated[float | None, _MODEL] = Field(
         None,

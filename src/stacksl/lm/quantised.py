@@ -1,0 +1,160 @@
+"""A base model with its linear layers in 4 or 8 bits, by bitsandbytes: what QLoRA trains over.
+
+Only the frozen base is quantised, while it is loaded; files on disk, adapters and all that is
+trained stay as they are. PEFT's `prepare_model_for_kbit_training` is not called: it turns
+embeddings and norms to float32, and with them every activation between the layers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from stacksl.errors import SettingsError
+from stacksl.lm.hashes import recall, remember, stamp, weight_files
+from stacksl.lm.reading import load_transformers
+from stacksl.lm.scoring.paths import load_torch
+
+QUANTISED = ("nf4", "int8")
+"""Dtypes in which a base is quantised: NormalFloat of 4 bits (QLoRA), and LLM.int8.
+
+Source: Dettmers et al. (2023), "QLoRA"; Dettmers et al. (2022), "LLM.int8()".
+"""
+
+_BLOCK = 64  # weights of nf4 that share a scale, itself of 8 bits
+_SCALES = 256  # such scales that share a scale of 32 bits
+_CHUNK = 1 << 22
+
+
+def computed_in(dtype: str, device: str) -> str:
+    """What passes over weights of `dtype` compute in; of a quantised one, half precision.
+
+    >>> computed_in("float32", "cpu"), computed_in("nf4", "cpu")
+    ('float32', 'bfloat16')
+    """
+    if dtype not in QUANTISED:
+        return dtype
+    old = device.startswith("cuda") and not load_torch().cuda.is_bf16_supported()
+    return "float16" if old else "bfloat16"
+
+
+def unquantised(dtype: str) -> str:
+    """The dtype that weights of `dtype` have where they are written out."""
+    return "bfloat16" if dtype in QUANTISED else dtype
+
+
+def quantisation(dtype: str, computing: str) -> Any:
+    """The configuration of a quantised dtype, as transformers takes it.
+
+    Args:
+        dtype: one of `QUANTISED`.
+        computing: what a pass computes in.
+
+    Raises:
+        SettingsError: bitsandbytes is not installed, or has nothing for the devices here.
+        MissingExtra: torch or transformers is not installed.
+    """
+    tf = load_transformers()
+    _require_library(dtype)
+    if dtype == "int8":
+        return tf.BitsAndBytesConfig(load_in_8bit=True)
+    return tf.BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=getattr(load_torch(), computing),
+    )
+
+
+def not_quantised(name: str, config: Any, dtype: str) -> None:
+    """Refuse to quantise what its makers have quantised.
+
+    Raises:
+        SettingsError: the configuration names a method.
+    """
+    if getattr(config, "quantization_config", None) is not None:
+        raise SettingsError(
+            f"the weights of model '{name}' are quantised already, and dtype '{dtype}' would "
+            "quantise them again: take dtype 'auto', or give the weights as they were before"
+        )
+
+
+def keep_gradients(model: Any) -> None:
+    """Leave weights in the layout that has a backward pass.
+
+    On a CPU bitsandbytes packs a layer of 4 bits at its first pass without gradients for a kernel
+    that has none, and the passes after it, of training too, would give no gradient.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+
+
+def files_fingerprint(folder: Path, config: Any, *, anew: bool = False) -> str:
+    """Hex BLAKE2b of a model's configuration and weight files as they are on disk.
+
+    It is of the files since quantised tensors depend on the device and the library. Files that
+    were hashed before, by their size, inode and times, are not hashed again unless `anew`.
+    """
+    key = stamp(folder, "files")
+    known = None if anew else recall(key)
+    if known is not None:
+        return known
+    facts = {k: v for k, v in config.to_diff_dict().items() if k != "_name_or_path"}
+    digest = hashlib.blake2b(json.dumps(facts, sort_keys=True, default=str).encode())
+    for path in weight_files(folder):
+        digest.update(f"\n{path.name} {path.stat().st_size}\n".encode())
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    found = digest.hexdigest()[:64]
+    if stamp(folder, "files") == key:
+        remember(key, found)
+    return found
+
+
+def linear_bytes(rows: int, columns: int, dtype: str) -> int:
+    """Bytes of a linear layer's weights in a quantised dtype, scales included.
+
+    >>> linear_bytes(1024, 1024, "nf4"), linear_bytes(1024, 1024, "int8")
+    (540928, 1052672)
+    """
+    numbers = rows * columns
+    if dtype == "int8":
+        return numbers + 4 * rows
+    scales = numbers // _BLOCK
+    return numbers // 2 + scales + 4 * (scales // _SCALES)
+
+
+def numbers_of(parameter: Any) -> int:
+    """How many weights a parameter has; two of 4 bits share a byte."""
+    state = getattr(parameter, "quant_state", None)
+    return int(parameter.numel() if state is None else state.shape.numel())
+
+
+def _require_library(dtype: str) -> None:
+    try:
+        library = import_module("bitsandbytes")
+    except ImportError:
+        raise SettingsError(
+            f"dtype '{dtype}' needs the library bitsandbytes, which is not installed: install it "
+            "('pip install bitsandbytes'), or take dtype 'bfloat16'"
+        ) from None
+    except Exception as error:  # a build for another CUDA, a library of the system that is missing
+        raise _no_device(dtype, str(error) or type(error).__name__) from error
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # int8 warns at every layer
+    supported = getattr(library, "supported_torch_devices", {"cuda"})
+    here = {"cpu"} | ({"cuda"} if load_torch().cuda.is_available() else set())
+    if not here & set(supported):
+        raise _no_device(dtype, f"it knows {', '.join(sorted(supported))}")
+
+
+def _no_device(dtype: str, why: str) -> SettingsError:
+    return SettingsError(
+        f"dtype '{dtype}' needs bitsandbytes, and the one installed supports no device here "
+        f"({why.splitlines()[0].rstrip('.')}): update it, or take dtype 'bfloat16'"
+    )

@@ -1,0 +1,189 @@
+"""A base in 4 or 8 bits: what is asked of transformers, refused, estimated; and, where bitsandbytes
+is installed, what comes out of it on the CPU."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stacksl.errors import SettingsError
+from stacksl.lm import Likelihood, ModelChoices, TokenItem
+from stacksl.lm.export.about import model_arguments
+from stacksl.lm.export.card import card_text
+from stacksl.lm.loading import fingerprint_of, load
+from stacksl.lm.memory.size import plan
+from stacksl.lm.quantised import QUANTISED, computed_in, linear_bytes, quantisation
+from stacksl.lm.training.adapters import Adapter
+from stacksl.runs.settings.resolve import resolve
+
+from .test_handover import about_of
+from .test_size import DUE, choices, config, rows
+from .training_cases import moved
+
+torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("transformers", reason="transformers is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+HERE = find_spec("bitsandbytes") is not None
+with_library = pytest.mark.skipif(not HERE, reason="bitsandbytes is not installed")
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A bitsandbytes that quantises nothing."""
+    made = SimpleNamespace(supported_torch_devices={"cpu", "cuda"}, __version__="0.50.2")
+    monkeypatch.setitem(sys.modules, "bitsandbytes", made)
+    return made
+
+
+@pytest.mark.parametrize("dtype", QUANTISED)
+def test_a_missing_library_is_named(
+    monkeypatch: pytest.MonkeyPatch, model_folders: dict[str, Path], dtype: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    said = rf"dtype '{dtype}' needs the library bitsandbytes, which is not installed: install it"
+    with pytest.raises(SettingsError, match=said):
+        load(str(model_folders["qwen3"]), device="cpu", dtype=dtype)
+
+
+def test_a_library_without_a_device_here_is_named(library: SimpleNamespace) -> None:
+    library.supported_torch_devices = {"npu", "xpu"}
+    said = r"supports no device here \(it knows npu, xpu\): update it, or take dtype 'bfloat16'"
+    with pytest.raises(SettingsError, match=said):
+        quantisation("nf4", "bfloat16")
+
+
+def test_what_transformers_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, library: SimpleNamespace
+) -> None:
+    monkeypatch.setattr("transformers.BitsAndBytesConfig", lambda **given: given)
+    assert quantisation("int8", "bfloat16") == {"load_in_8bit": True}
+    assert quantisation("nf4", "float16") == {
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_use_double_quant": True,
+        "bnb_4bit_compute_dtype": torch.float16,
+    }
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    assert [computed_in("nf4", place) for place in ("cpu", "cuda:0")] == ["bfloat16", "float16"]
+
+
+def test_quantised_weights_are_not_quantised_again(
+    library: SimpleNamespace, model_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stacksl.lm import loading
+
+    real = loading.read_config
+
+    def told(*given: Any) -> Any:
+        found = real(*given)
+        found.quantization_config = {"quant_method": "gptq"}
+        return found
+
+    monkeypatch.setattr(loading, "read_config", told)
+    with pytest.raises(SettingsError, match="are quantised already, and dtype 'nf4' would"):
+        load(str(model_folders["qwen3"]), device="cpu", dtype="nf4")
+
+
+def test_all_weights_cannot_move(open_model: Any) -> None:
+    with pytest.raises(SettingsError, match=r"in dtype 'nf4' are frozen: take adapt 'lora'"):
+        Adapter.attach(replace(open_model(), dtype="nf4"), "full", seed=0)
+    with pytest.raises(SettingsError, match=r"in dtype 'int8' are frozen: give --adapt lora"):
+        resolve({"model": "sample", "adapt": "full", "dtype": "int8"})
+    assert resolve({"model": "sample", "dtype": "nf4"}).settings.dtype == "nf4"
+
+
+def test_the_hash_is_of_the_files(model_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "moved"
+    shutil.copytree(model_folders["qwen3"], folder)
+    mark = fingerprint_of(str(model_folders["qwen3"]), "nf4")
+    assert fingerprint_of(str(folder), "int8") == mark
+    assert fingerprint_of(str(folder), "float32") != mark
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert fingerprint_of(str(folder), "nf4") != mark
+
+
+def test_card_and_command_say_what_the_scores_are_of(open_model: Any) -> None:
+    about = about_of(open_model(), dtype="nf4")
+    text = card_text(about, {})
+    assert "| Computed in | nf4 |" in text
+    assert "over a base quantised to nf4 by bitsandbytes" in text
+    assert 'dtype="bfloat16"' in text
+    assert model_arguments(about, "x")["dtype"] == "bfloat16"
+    assert "quantised" not in card_text(replace(about, dtype="bfloat16"), {})
+
+
+@pytest.mark.parametrize("dtype", QUANTISED)
+def test_the_estimate_has_the_base_in_fewer_bytes(dtype: str) -> None:
+    items, of = rows(), config(hidden_size=128, intermediate_size=512)
+    half, small = (
+        plan(of, items, choices(dtype=name, batch_tokens=200), DUE) for name in ("bfloat16", dtype)
+    )
+    shapes = [(64, 128), (32, 128), (32, 128), (128, 64), (512, 128), (512, 128), (128, 512)]
+    saved = sum(2 * r * c - linear_bytes(r, c, dtype) for r, c in shapes)
+    assert small.training.weights == half.training.weights - 4 * saved
+    transient = 2 * 128 * 512  # the largest layer, made anew for its pass
+    assert small.scoring.activations == half.scoring.activations + transient
+    assert small.training.activations == half.training.activations + transient
+    assert small.parameters == half.parameters
+    assert small.dtype == dtype
+
+
+@with_library
+@pytest.mark.parametrize("dtype", QUANTISED)
+def test_weights_take_the_bytes_of_the_estimate(dtype: str, model_folders: Any) -> None:
+    loaded = load("sample", device="cpu", dtype=dtype)
+    size = plan(loaded.model.config, rows(), ModelChoices("sample", dtype=dtype), DUE)
+    assert loaded.model.get_memory_footprint() == pytest.approx(size.training.weights, rel=0.05)
+
+
+@with_library
+def test_gradients_are_those_over_the_weights_made_whole_again(items: list[TokenItem]) -> None:
+    from bitsandbytes.functional import dequantize_4bit
+
+    small, whole = (load("sample", device="cpu", dtype=name) for name in ("nf4", "bfloat16"))
+    layers = dict(small.model.named_modules())
+    with torch.no_grad():
+        for name, module in whole.model.named_modules():
+            state = getattr(getattr(layers[name], "weight", None), "quant_state", None)
+            if state is not None:
+                module.weight.copy_(dequantize_4bit(layers[name].weight.data, state))
+        Likelihood(small.model).sums(items)  # a pass without gradients, as before every refit
+    found = []
+    for loaded in (small, whole):
+        adapter = moved(Adapter.attach(loaded, "lora", seed=1))
+        sums = Likelihood(adapter.model).sums(items)
+        torch.stack([each.log_softmax(-1)[0] for each in sums]).sum().backward()
+        found.append([torch.cat(sums), *(each.grad for each in adapter.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-2, atol=1e-3)
+
+
+@with_library
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", QUANTISED)
+def test_a_run_over_a_quantised_base(tmp_path: Path, dtype: str) -> None:
+    from stacksl import run
+    from stacksl.lm.export.folder import merge
+
+    from ..runs.lm_cases import QUICK, questions
+
+    made = run(
+        *questions(16), out=tmp_path / "run", model="sample", budget=6, refit_at="0.5,1",
+        dtype=dtype, **QUICK,
+    )  # fmt: skip
+    assert made.status()["state"] == "finished"
+    table = made.folder.read_toml("resolved.toml")
+    assert table["lm_dtype"] == dtype
+    assert table["lm_base"] == fingerprint_of("sample", dtype)
+    merge(made.path / "model", tmp_path / "merged")
+    assert load(str(tmp_path / "merged"), device="cpu", dtype="bfloat16").dtype == "bfloat16"
