@@ -11,7 +11,8 @@ are of names and graph throughout, which folds take on these data.
 - model: a label for each item of the pool ($12.80), one point; the strength of the fit is the best
   of three on pilot seeds, and better there than spreading its labels over neighbours;
 - cascade: 25 labels of people at random; where the model says more for its price by then (`bought`
-  is the share of the pool), it labels the whole pool, and the rest of the money buys people's.
+  is the share of the pool), it labels the whole pool, and the rest of the money buys people's;
+- one run (`--one-run`): the same at the first sum, from one ledger, as `--labelers` buys it.
 
 The audit costs the same in each and is left out. Constants were chosen with seeds 101 to 103 on the
 training rows outside of the pool (`--pilot`); the test file was used once, with seeds 0 to 9.
@@ -42,8 +43,12 @@ from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.lab.pools.arena import Pool as Drawn
 from stacksl.lab.pools.ours import game_of
+from stacksl.labelers.protocol import Labeler, Pending, Request
+from stacksl.ledger.events import SOFT
+from stacksl.ledger.purchases import Answer
 from stacksl.models.cascade import best_buys
-from stacksl.runs.loop.choosers import DRAWN_FIRST, Pool
+from stacksl.report.wording import MICRO
+from stacksl.runs.loop.choosers import DRAWN_FIRST, Cascade, Pool
 from stacksl.runs.loop.final_model import beside_names, make_final
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.linear_trainer import linear_trainer
@@ -86,16 +91,68 @@ def people_on(gold: Rows, seed: int, classes: int) -> Rows:
 
 def bought(game: Game, seed: int, said: Rows | None) -> float:
     """Buy all labels; the share of the pool that the model labelled."""
-    trainer, share = linear_trainer(game), 0.0
-    trainer.said = said
+    share = 0.0
+    game.examples.said = said
     for posted in play(game, Pool(seed)):
         if not posted[0].asked:
             break
         if said is not None and len(game.examples.bought) == DRAWN_FIRST:
             share = chosen(game, said)
             if share < 0.5:
-                trainer.said = said = None
+                game.examples.said = said = None
     return share
+
+
+class Both:
+    """People, and a model that says `says` for `PRICE`, as one labeler."""
+
+    name, repeatable = "both", False
+
+    def __init__(self, people: Labeler, says: Rows) -> None:
+        self.people, self.says = people, says
+        self.asked: list[Request] = []
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        """Ask people, but the model where the purpose is `soft`."""
+        self.people.ask([each for each in requests if each.purpose != SOFT])
+        self.asked += [each for each in requests if each.purpose == SOFT]
+
+    def answers(self) -> list[Answer]:
+        """The answers of both."""
+        asked, self.asked = self.asked, []
+        said = [
+            Answer(r.item, r.slot, r.token, int(self.says[int(r.item)]), "model", r.price)
+            for r in asked
+        ]
+        return [*self.people.answers(), *said]
+
+    def pending(self) -> list[Pending]:
+        """None is open."""
+        return []
+
+
+def one_run(pool: Drawn, says: Rows, money: int, test: Any) -> dict[str, Any]:
+    """The row of a cascade in one run with one ledger."""
+    with tempfile.TemporaryDirectory() as folder:
+        game = game_of(pool, "margin", money, Path(folder), money * MICRO, MICRO)
+        game.examples.said = np.full(len(says), -1)
+        game.labeler = Both(game.labeler, says)
+        for posted in play(game, Cascade(Pool(pool.settings.seed), lambda _: int(PRICE * MICRO))):
+            if not posted[0].asked:
+                break
+        trainer, ledger = linear_trainer(game), game.ledger
+        table, soft = np.array(game.examples.bought)[:, :2].T, len(ledger.bought(SOFT))
+        assert ledger.spent_money == len(table[0]) * MICRO + soft * PRICE * MICRO
+        made = make_final(game.learner.scorer, trainer.source(), *table, "names and graph")
+        worth = trainer.confusion()
+        ledger.close()
+    return {
+        "money": money,
+        "labels": len(table[0]),
+        "accuracy": right(made.head, *test),
+        "bought": soft / len(says),
+        "agreed": None if worth is None else [*worth.accuracy, worth.count],
+    }
 
 
 def chosen(game: Game, said: Rows) -> float:
@@ -115,6 +172,8 @@ def measure(seed: int, arm: str, world: World, names: Rows, rest: Rows, says: Ro
     rows = rest[np.sort(drawn)]
     people = people_on(world.answers[rows], seed, world.classes)
     pool = Drawn(world.block.take(rows.tolist()), people, names, range(POOL), Settings(seed=seed))
+    if arm == "one run":
+        return [one_run(pool, says[rows], min(MONEY), test)]
     cost = POOL * PRICE
     most = int(max(MONEY) - (cost if arm == "cascade" else 0))
     found: list[dict[str, Any]] = []
@@ -170,7 +229,8 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
     if words.json and words.json.exists():
         rows = json.loads(words.json.read_text())["rows"]
     done = {(row["seed"], row["arm"], row["model"]) for row in rows}
-    arms = [("people", ""), *((arm, m) for m in words.models for arm in ("model", "cascade"))]
+    kinds = ("model", "cascade", *["one run"] * words.one_run)
+    arms = [("people", ""), *((arm, m) for m in words.models for arm in kinds)]
     for seed in PILOT if words.pilot else range(words.seeds):
         test: Any = (world.test, world.gold)
         if words.pilot:
@@ -206,14 +266,22 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             seeds = sorted(people.keys() & alone.keys() & both.keys())
             if not seeds:
                 continue
-            mine = {seed: both[seed]["accuracy"] for seed in seeds}
-            cells = [
-                *(shown([each[s] for s in seeds]) for each in (people, alone, mine)),
-                *(shown([mine[s] - each[s] for s in seeds], "+.3f") for each in (people, alone)),
-                f"{np.mean([both[s]['bought'] >= 0.5 for s in seeds]):.0%}",
-            ]
-            lines.append(f"| {model} | ${money:,} | {' | '.join(cells)} |")
+            lines.append(line(f"{model} | ${money:,}", people, alone, both, seeds))
+            once = {r["seed"]: r for r in here if (r["arm"], r["model"]) == ("one run", model)}
+            if paired := [seed for seed in seeds if seed in once]:
+                lines.append(line(f"{model}, one run | ${money:,}", people, alone, once, paired))
     return "\n".join(lines)
+
+
+def line(what: str, people: Any, alone: Any, both: Any, seeds: Sequence[int]) -> str:
+    """A row of the table."""
+    mine = {seed: both[seed]["accuracy"] for seed in seeds}
+    cells = [
+        *(shown([each[s] for s in seeds]) for each in (people, alone, mine)),
+        *(shown([mine[s] - each[s] for s in seeds], "+.3f") for each in (people, alone)),
+        f"{np.mean([both[s]['bought'] >= 0.5 for s in seeds]):.0%}",
+    ]
+    return f"| {what} | {' | '.join(cells)} |"
 
 
 def shown(values: list[float], form: str = ".3f") -> str:
@@ -241,6 +309,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=[*FITTED], choices=[*FITTED])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--pilot", action="store_true", help="pilot seeds, on training rows")
+    parser.add_argument("--one-run", action="store_true", help="the cascade in one run as well")
     parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
     parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
     words = parser.parse_args()

@@ -60,6 +60,14 @@ def audit(settings: Settings, labels: int, tested: bool, rounds: int) -> int:
             f"audit and progress sample must leave labels to train on, but take {size} and"
             f" {sampled} of {labels}: give a smaller --progress or --audit"
         )
+    if settings.beside is not None:
+        from stacksl.runs.loop.choosers import DRAWN_FIRST
+
+        if labels - size - sampled <= DRAWN_FIRST:
+            raise SettingsError(
+                f"beside a model people label {DRAWN_FIRST} items first, to compare, but the budget"
+                f" has {labels - size - sampled} labels to train: raise it, or lower --audit"
+            )
     return size
 
 
@@ -109,7 +117,8 @@ def said(settings: Settings, dataset: Dataset) -> None:
         SettingsError: the run is of another kind.
         DataError: the file cannot be read, or labels none of the items.
     """
-    if settings.model_labels is None:
+    name = "model_labels" if settings.beside is None else "labelers"
+    if getattr(settings, name) is None:
         return
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN
@@ -121,11 +130,12 @@ def said(settings: Settings, dataset: Dataset) -> None:
         ranked and named and make_features(settings.features, classes=dataset.classes).reads_text
     ):
         raise SettingsError(
-            "model_labels needs a pool of texts with fixed classes, whose final model is fitted on"
+            f"{name} needs a pool of texts with fixed classes, whose final model is fitted on"
             " labels and class names: give --mode pool and leave out --model, --no-names and"
-            " features of your own, or leave out --model-labels"
+            f" features of your own, or leave out --{name.replace('_', '-')}"
         )
-    load_said(settings.model_labels, dataset, settings, dataset.items)
+    if settings.model_labels is not None:
+        load_said(settings.model_labels, dataset, settings, dataset.items)
 
 
 def recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:

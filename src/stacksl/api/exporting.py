@@ -12,7 +12,7 @@ from stacksl.data import kind_of_table, write_table
 from stacksl.data.exchange.label_studio import CONFIG, task
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.files.atomic import replace_file
-from stacksl.ledger.events import MEASURING
+from stacksl.ledger.events import MEASURING, SOFT
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.models.metrics import cohen_kappa
 from stacksl.report.markdown import data_card
@@ -79,7 +79,7 @@ def write_pairs(run: StoredRun, path: Path, *, names: bool = False) -> int:
 
 def _pairs(bought: Bought) -> list[dict[str, Any]]:
     row, item = bought.row, bought.item
-    if item is None or row["label"] is None or row["purpose"] in MEASURING:
+    if item is None or row["label"] is None or row["purpose"] in (*MEASURING, SOFT):
         return []
     if row["set_aside"] or bought.held:
         return []
@@ -92,7 +92,7 @@ def tasks_of(found: Answers) -> list[dict[str, Any]]:
     """A task of Label Studio for each item, with its answers as annotations."""
     by_item: dict[str, list[Bought]] = {}
     for each in found.answers:
-        if each.item is not None:
+        if each.item is not None and each.row["purpose"] != SOFT:
             by_item.setdefault(each.item.id, []).append(each)
     made = []
     for id, answers in by_item.items():
@@ -144,9 +144,9 @@ def _write_folder(path: Path, found: Answers) -> None:
 
 
 def _splits(found: Answers) -> dict[str, list[Bought]]:
-    """The answers that train, and those that measure, where there are any."""
+    """The answers that train, and those that measure, where there are any; none of a model's."""
     parts: dict[str, list[Bought]] = {"train": []}
-    for each in found.answers:
+    for each in (bought for bought in found.answers if bought.row["purpose"] != SOFT):
         name = "audit" if each.row["purpose"] in MEASURING else "train"
         parts.setdefault(name, []).append(each)
     return parts

@@ -17,6 +17,7 @@ from stacksl.label.session import PageSession
 from stacksl.label.view import Person, View
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets import Asked, Reply
+from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Skip
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, answers_from
@@ -49,8 +50,8 @@ class PageLabeler:
         self.sheets.ask(requests)
 
     def answers(self) -> list[Answer]:
-        """None: each answer is entered as it arrives."""
-        return []
+        """None of people: each is entered as it arrives; those of a model beside them."""
+        return self.sheets.answers()
 
     def pending(self) -> list[Pending]:
         """Assign open requests; they are on the page, in no file."""
@@ -119,7 +120,8 @@ class OpenRun:
         self._standing: dict[str, str] = {}
         self._shown: dict[str, Asked] = {}
         for row in self.ledger.export():
-            self._answered[str(row["labeler"])] += row["state"] == "answered"
+            by_people = row["purpose"] != SOFT
+            self._answered[str(row["labeler"])] += by_people and row["state"] == "answered"
         self.labeler.rows = self.sheets.waiting()  # to answer while the first refit is made
 
     # Answers -----------------------------------------------------------------------------------

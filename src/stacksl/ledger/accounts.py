@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from stacksl.ledger.events import MEASURING, STANDINGS, Entry
+from stacksl.ledger.events import MEASURING, SOFT, STANDINGS, Entry
 from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
 
 _SUMS: Final = (
@@ -27,7 +27,8 @@ class Accounts:
         budget: labels; money, price: micro-units (`money` may be None), the price at which a label
             is reserved. A `budget` row changes them.
         asked: labels of purpose `train`, answered and promised.
-        answered, reserved: labels paid for, and labels promised, of the purposes that cost.
+        answered, reserved: labels paid for, and labels promised, of the purposes that cost; a
+            model's beside people's are none of them.
         paid, promised: the same in money, a promise at the most it may cost.
         learnt: labels learnt.
         last_round: the highest round with a certificate.
@@ -83,8 +84,11 @@ class Accounts:
 
     def affords(self, price: int) -> bool:
         """Whether one more label at `price` stays within both budgets."""
-        fits = self.money is None or self.spent_money + price <= self.money
-        return fits and self.spent + 1 <= self.budget
+        return self.spent + 1 <= self.budget and self.pays(price)
+
+    def pays(self, price: int) -> bool:
+        """Whether `price` stays within the money."""
+        return self.money is None or self.spent_money + price <= self.money
 
     @contextmanager
     def tentative(self) -> Iterator[None]:
@@ -164,7 +168,8 @@ class Accounts:
         All answers of a labeler who is set aside are held back, and of one who is held those that
         were not learnt yet.
         """
-        if state.stage != "answered" or state.index is None or state.purpose in MEASURING:
+        apart = state.purpose in (*MEASURING, SOFT)
+        if state.stage != "answered" or state.index is None or apart:
             return False
         held = self.standing.get(state.labeler or "") == "held" and state.learnt_at is None
         return not held and not self.is_aside(state)
@@ -287,22 +292,22 @@ class Accounts:
         self.taught[item] = index
 
     def _expect_payable(self, entry: Entry, price: int) -> None:
-        """An owned label costs nothing and needs no budget; any other must fit."""
+        """An owned label costs nothing, a model's is no label of the budget; any other must fit."""
         if entry.purpose == "owned":
             if price:
                 raise impossible(entry, "an owned label costs nothing")
-        elif not self.affords(price):
+        elif not (self.pays(price) if entry.purpose == SOFT else self.affords(price)):
             raise impossible(entry, "the budget is spent")
 
     def _promise(self, state: State, sign: int) -> None:
         if state.purpose != "owned":
-            self.reserved += sign
+            self.reserved += sign * (state.purpose != SOFT)
             self.promised += sign * state.price
             self.asked += sign * (state.purpose == "train")
 
     def _pay(self, state: State) -> None:
         if state.purpose != "owned":
-            self.answered += 1
+            self.answered += state.purpose != SOFT
             self.paid += state.price
             self.asked += state.purpose == "train"
 

@@ -32,8 +32,11 @@ EVENTS: Final = (
     "budget",
 )
 STANDINGS: Final = ("held", "set_aside", "kept")
-PURPOSES: Final = ("train", "audit", "progress", "owned")
+PURPOSES: Final = ("train", "audit", "progress", "owned", "soft")
 MEASURING: Final = ("audit", "progress")  # drawn at random, and never learnt
+SOFT: Final = (
+    "soft"  # a model's label beside people's: it costs money, and is no label of the budget
+)
 
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
 
@@ -124,10 +127,10 @@ class Row:
         """How many labels the row adds to what is spent: +1, −1 or 0.
 
         A reservation adds one and its release subtracts it; its answer only turns the reservation
-        into a payment, but an answer after the release is charged anew. An owned label adds
-        nothing.
+        into a payment, but an answer after the release is charged anew. An owned label and a
+        model's beside people's add nothing.
         """
-        if self.purpose == "owned":
+        if self.purpose in ("owned", SOFT):
             return 0
         if self.event == "answered":
             return int(bool(self.payload.get("unleased")))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
-from stacksl.ledger.events import MEASURING, canonical
+from stacksl.ledger.events import MEASURING, SOFT, canonical
 from stacksl.ledger.pending import Pending
-from stacksl.ledger.purchases import Handed, Purchase
+from stacksl.ledger.purchases import SOFT_SLOT, Handed, Purchase
 from stacksl.ledger.transactions import lease, release, reserve_one, teach
 from stacksl.ledger.validation import expect_candidate, whole
 from stacksl.types import Label
@@ -32,6 +32,21 @@ def reserve(pending: Pending, items: Sequence[str], purpose: str) -> list[Purcha
             f"'{purpose}': reserve fewer, or raise the budget"
         )
     return [_reserve(pending, item, purpose) for item in items]
+
+
+def reserve_soft(pending: Pending, prices: Mapping[str, int]) -> list[Purchase]:
+    """Lease a model's label of each item at its price, or none; see `Ledger.reserve_soft`."""
+    if sum(prices.values()) > _money_left(pending):
+        raise LedgerError(
+            f"the labels of a model may cost {sum(prices.values())} micro-units, but"
+            f" {_money_left(pending)} are left: reserve fewer"
+        )
+    found = []
+    for item, price in prices.items():
+        key = (pending.items.surrogate(item), SOFT_SLOT)
+        reserve_one(pending, key, None, SOFT, whole(price, "the price of a label", _COUNTED))
+        found.append(pending.purchase(key))
+    return [purchase for purchase in found if purchase is not None]
 
 
 def _reserve(pending: Pending, item: str, purpose: str) -> Purchase:

@@ -7,10 +7,12 @@ from typing import Literal, NamedTuple
 
 from stacksl.types import Decision, Label
 
-Purpose = Literal["train", "audit", "progress", "owned"]
+Purpose = Literal["train", "audit", "progress", "owned", "soft"]
 Outcome = Literal["accepted", "repeated", "late", "disputed"]
 Said = Literal["label", "none", "ambiguous", "broken"]
 Skip = Literal["unsure", "unfamiliar", "upsetting", "other"]  # why somebody passes a row on
+
+SOFT_SLOT = -1  # of a model's label beside people's, whose slots begin at 0
 
 Word = int | str
 """The content of an answer: the index of a candidate, or one of the other kinds of `Said`."""
@@ -42,7 +44,7 @@ class Purchase:
         token: the fencing token. Every new lease of the same (item, slot) raises it by one.
         round: the round whose certificate justifies it; 0 where there is none, as for all purposes
             but `train`.
-        purpose: `train`, `audit`, `progress` or `owned`.
+        purpose: `train`, `audit`, `progress`, `owned` or `soft`.
         price: the most it may cost, in micro-units of money.
     """
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
 from stacksl.errors import LabelerError, LedgerError
-from stacksl.ledger.events import canonical, certificate
+from stacksl.ledger.events import SOFT, canonical, certificate
 from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import Answer, Outcome, Purchase, Skip
 from stacksl.ledger.state import Key, State
@@ -121,9 +121,11 @@ def lease(pending: Pending, item: str, slot: int) -> Purchase | None:
     if state is None or state.stage != "released":
         was = "was never made" if state is None else f"is {state.stage}"
         raise LedgerError(f"only a released purchase can be leased again, that of '{item}' {was}")
-    if not pending.accounts.affords(pending.accounts.price):
+    soft, accounts = state.purpose == SOFT, pending.accounts
+    price = state.price if soft else accounts.price
+    if not (accounts.pays(price) if soft else accounts.affords(price)):
         return None
-    reserve_one(pending, key, state.round, state.purpose)
+    reserve_one(pending, key, state.round, state.purpose, price)
     return pending.purchase(key)
 
 
@@ -211,7 +213,9 @@ def _accepts(pending: Pending, state: State, answer: Answer) -> bool:
     if state.stage == "answered":
         return False
     expect_price(answer, state.price)  # of a released lease too: its labeler agreed to that price
-    return state.stage == "open" or pending.accounts.affords(answer.price)
+    accounts = pending.accounts
+    pays = accounts.pays if state.purpose == SOFT else accounts.affords
+    return state.stage == "open" or pays(answer.price)
 
 
 def _accept(pending: Pending, state: State, answer: Answer) -> None:

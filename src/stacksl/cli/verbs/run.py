@@ -156,7 +156,8 @@ def _expected(plan: Plan) -> str:
     from stacksl.models.audit import expected_width
     from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
 
-    if asks_model(plan.settings) or asks_local(plan.settings):
+    alone = plan.settings.beside is None
+    if alone and (asks_model(plan.settings) or asks_local(plan.settings)):
         return NO_AUDIT
     return expected_width(plan.spec.audit, plan.labels)
 

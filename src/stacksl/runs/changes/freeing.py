@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stacksl.errors import RunError
 from stacksl.labelers.sheets.keys import clean_key, has_form
-from stacksl.ledger.events import MEASURING
+from stacksl.ledger.events import MEASURING, SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.report.wording import plural
@@ -188,7 +188,7 @@ def _leases(
 
 def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
     """Of the leases those whose item keeps another slot that is open or answered."""
-    rows = ledger.export()
+    rows = [row for row in ledger.export() if row["purpose"] != SOFT]
     held = Counter(str(row["item"]) for row in rows if row["state"] in ("open", "answered"))
     found = []
     for lease in leases:

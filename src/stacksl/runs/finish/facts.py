@@ -14,7 +14,6 @@ from stacksl.data import Dataset
 from stacksl.features import FeatureMap
 from stacksl.lm import LanguageModel
 from stacksl.models.audit import Audited
-from stacksl.models.cascade import information
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import calibration_bins, confusions, wilson
 from stacksl.report import facts as f
@@ -29,7 +28,6 @@ from stacksl.report.quality import (
     CurvePoint,
     TestResult,
 )
-from stacksl.report.wording import money
 from stacksl.runs.finish.abstention import unnamed, words_on_threshold
 from stacksl.runs.finish.language import language_facts
 from stacksl.runs.finish.own_items import disagreements, roles, uses
@@ -42,6 +40,7 @@ from stacksl.runs.finish.rounds import (
     gate_score,
     round_series,
 )
+from stacksl.runs.finish.worth import worth_of
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
@@ -193,39 +192,13 @@ def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit | None:
     how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
     sentence = f"The final model was refitted on {_learnt(trainer.examples)}, with C = "
     return f.Refit(
-        f"{sentence}{chosen.value:g}, {how}.{_worth(spec, trainer)}",
+        f"{sentence}{chosen.value:g}, {how}.{worth_of(spec, trainer)}",
         True,
         c=chosen.value,
         log_loss=min(chosen.tried, default=None),
         tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
         made_by="" if trainer.names is None else trainer.made_by,
         compared=tuple(trainer.tried.items()),
-    )
-
-
-def _worth(spec: RunSpec, trainer: LinearTrainer) -> str:
-    """A sentence on what the labels of a model were worth, if the run has such."""
-    if trainer.said is None:
-        return ""
-    if (found := trainer.confusion()) is None:
-        return " No label bought at random was compared with the model's, so they took no part."
-    rate, low, high = (f"{100 * each:.0f}" for each in found.accuracy)
-    compared = (
-        f" On {found.count} items drawn at random the model's label was people's in an estimated"
-        f" {rate} % (95 % interval {low} to {high})"
-    )
-    if not found.tells:
-        return f"{compared}, which may be chance: its labels took no part."
-    _, shares = found.soft(trainer.said[trainer.said >= 0])
-    model, people = (
-        float(information(shares[None], matrix)[0])
-        for matrix in (found.matrix, np.eye(len(shares)))
-    )
-    price = spec.budget.price if spec.budget.money is not None else 0
-    worth = f", as much as {money(int(round(price * model / people, -4)))} buys of people's"
-    return (
-        f"{compared}. Such a label says {model:.1f} of the {people:.1f} bits that a person's says"
-        f" of an item's class{worth * bool(price)}."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stacksl.ledger.events import MEASURING
+from stacksl.ledger.events import MEASURING, SOFT
 from stacksl.ledger.queries import LedgerReader
 from stacksl.types import Decision
 
@@ -30,7 +30,7 @@ class Batches:
         The places of what measures follow the number of all answers, whatever these were for: what
         an answer was for would show in whether it makes room for a purchase.
         """
-        leases = ledger.open_purchases()
+        leases = [each for each in ledger.open_purchases() if each.purpose != SOFT]
         measuring = sum(lease.purpose in MEASURING for lease in leases)
         if not self.measuring or not measuring:
             return self.size - (len(leases) - measuring)

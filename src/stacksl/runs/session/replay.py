@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stacksl.errors import RunError
-from stacksl.ledger.events import Row
+from stacksl.ledger.events import SOFT, Row
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.trainer import BESIDE
 from stacksl.runs.session.unreplayable import UnreplayableRounds
@@ -55,6 +55,9 @@ def replay(
                 effects += 1
         elif row.event == "answered" and row.purpose == "owned":
             certificates[str(row.item)] = row.decision()
+        elif row.event == "answered" and row.purpose == SOFT:
+            if "index" in row.payload and not row.forgotten:
+                game.examples.hear(str(row.item), row.label().index)
         elif row.event == "learnt":
             decision = certificates[str(row.item)]
             if row.forgotten:  # its features were erased, and no refit learns from it again

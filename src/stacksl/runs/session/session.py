@@ -34,6 +34,7 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.session.assignment import SheetLabeler
+from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.replay import replay
 from stacksl.runs.session.setup import (
@@ -242,7 +243,7 @@ class Session(Game):
         with record.recording_failure():
             self._rounds()
             waiting = self._wait() if self.ledger.open_purchases() else None
-            if isinstance(self.labeler, ChatLabeler | FunctionLabeler):
+            if isinstance(self.labeler, ChatLabeler | FunctionLabeler | PeopleAndModel):
                 record.warn(self.labeler.warnings)
             assert self.forecaster is not None
             record.facts["plan"] = self.forecaster.facts(ended=waiting is None)
@@ -284,6 +285,7 @@ class Session(Game):
             seed=settings.seed,
             min_per_class=settings.min_per_class,
             coverage=settings.coverage,
+            price=self.labeler.price if isinstance(self.labeler, PeopleAndModel) else None,
         )
         for posted in play(self, chooser):
             watch(posted)

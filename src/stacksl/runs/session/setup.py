@@ -43,6 +43,7 @@ from stacksl.runs.session.assignment import (
     away_from,
     expect_free,
 )
+from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.model_labels import (
     Near,
@@ -51,6 +52,7 @@ from stacksl.runs.session.model_labels import (
     chat_labeler,
     expect_local,
     local_labeler,
+    price_beside,
 )
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
@@ -89,6 +91,7 @@ def trainer_of(
 ) -> Trainer:
     """The trainer of a run; without `features`, as in a replay, it trains nothing."""
     settings = spec.settings
+    examples.said = said_by_model(spec)
     head = LinearTrainer(
         examples,
         learner,
@@ -99,7 +102,6 @@ def trainer_of(
         at_end=settings.refit,
         report=report,
         kept=None if features is None else spec.folder.features / GRAPH,
-        said=said_by_model(spec),
     )
     if not settings.adapts:
         return head
@@ -117,6 +119,8 @@ def said_by_model(spec: RunSpec) -> NDArray[np.int64] | None:
         DataError, RunError: the file, or what was kept of it, cannot be read.
     """
     source, kept = spec.settings.model_labels, spec.folder.features / SAID
+    if spec.settings.beside is not None:  # the ledger has them
+        return np.full(len(spec.dataset.items), -1, dtype=np.int64)
     if source is None:
         return None
     items = spec.dataset.items
@@ -264,6 +268,8 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
     """
     if settings.labeler == FILE:
         expect_free(settings)
+        if asks_local(settings):
+            expect_local(settings)
     elif asks_local(settings):
         expect_local(settings)
     elif not asks_model(settings):
@@ -273,15 +279,18 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
 
 
 def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples, features: FeatureMap) -> Labeler:
-    """The labeler that the settings name."""
-    if spec.settings.labeler == FILE:
+    """The labeler that the settings name, or people and a model beside them."""
+    if spec.settings.labeler == FILE and spec.settings.beside is None:
         return sheet_labeler(spec, ledger)
+    model: Labeler | None = None
     if asks_model(spec.settings):
         names = partial(class_names, spec, features)
-        return chat_labeler(spec, Near(examples, spec.settings.shots, names))
-    if asks_local(spec.settings):
-        return local_labeler(spec)
-    return make_labeler(
+        model = chat_labeler(spec, Near(examples, spec.settings.shots, names))
+    elif asks_local(spec.settings):
+        model = local_labeler(spec)
+    if model is not None and spec.settings.beside is not None:
+        return PeopleAndModel(sheet_labeler(spec, ledger), model, price_beside(spec))
+    return model or make_labeler(
         spec.settings.labeler,
         answers=spec.sources.revealed,
         sizes=spec.sources.sizes,

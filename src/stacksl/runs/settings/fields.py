@@ -42,9 +42,14 @@ class Settings(BaseModel):
         "sheets that any spreadsheet opens), openai:MODEL (a model at --url), hf:NAME_OR_DIR (a "
         "language model on this machine) or noisy:P.",
     )
+    labelers: Annotated[str | None, Flag(SPEND, "MODEL,people")] = Field(
+        None,
+        description="A model that labels beside people, from one budget: openai:MODEL,people or "
+        "hf:NAME_OR_DIR,people; --price is people's.",
+    )
     url: Annotated[str | None, Flag(SPEND, "URL"), _SERVER] = Field(
         None,
-        description="The server of --labeler openai:MODEL, such as http://127.0.0.1:8000/v1; its "
+        description="The server of openai:MODEL, such as http://127.0.0.1:8000/v1; its "
         "key is read from STACKSL_API_KEY.",
     )
     allow_send: Annotated[bool, Flag(SPEND), _SERVER] = Field(
@@ -387,6 +392,11 @@ class Settings(BaseModel):
         description="Parts of your own that learn from each label and are kept in checkpoints; "
         "commas between.",
     )
+
+    @property
+    def beside(self) -> str | None:
+        """The model that labels beside people, such as `openai:MODEL`."""
+        return None if self.labelers is None else self.labelers.rpartition(",")[0].strip()
 
     @property
     def adapts(self) -> bool:

@@ -15,7 +15,13 @@ from pydantic import Field, ValidationError, create_model
 from stacksl.core.calibration import range_warnings
 from stacksl.core.gates.registry import GATES
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.conflicts import conflicts, nearest, unknown_names, with_gate
+from stacksl.runs.settings.conflicts import (
+    BESIDE,
+    conflicts,
+    nearest,
+    unknown_names,
+    with_gate,
+)
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.plugins import load_plugins
 from stacksl.runs.settings.presets import AIMS, PRESETS
@@ -124,6 +130,7 @@ def resolve(
         _for_model(merged, origin)
     if merged.get("bank") is not None:
         _for_bank(merged, origin)
+    _for_cascade(merged, origin)
     settings = _validated(merged, mistakes)
     explicit = {name for name, where in origin.items() if where in ("flag", "config")}
     mistakes += [*unknown_names(settings), *conflicts(settings, explicit)]
@@ -168,6 +175,16 @@ def _for_bank(merged: dict[str, Any], origin: dict[str, str]) -> None:
     for name, value in (("follower", "nearest"), ("k", 64)):
         if merged.get(name) is None:
             merged[name], origin[name] = value, "default"
+
+
+def _for_cascade(merged: dict[str, Any], origin: dict[str, str]) -> None:
+    """The labeler of a run that a model labels as well is people; `labelers` names both."""
+    labeler = str(merged.get("labeler", ""))
+    if labeler.rpartition(",")[2].strip() == BESIDE and merged.get("labelers") is None:
+        merged["labelers"], origin["labelers"] = labeler, origin.pop("labeler")
+        del merged["labeler"]
+    if merged.get("labelers") is not None and "labeler" not in merged:
+        merged["labeler"], origin["labeler"] = "file", origin["labelers"]
 
 
 def _lower(origin: Mapping[str, str], one: str, other: str) -> str | None:

@@ -1,0 +1,401 @@
+"""A model on a server beside people, in one run with one ledger and one budget."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stacksl
+from stacksl.errors import SettingsError
+from stacksl.labelers.chat import labeler as chat
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import SOFT_SLOT
+from stacksl.runs.loop import choosers
+from stacksl.runs.loop.choosers import DRAWN_FIRST
+
+from .chat_server import Behaviour, Handler, Server, completion, letter_of, options_of, serving
+
+TOPICS = ("cards", "loans", "rates", "branches")
+COUNT = 120
+PRICED = {"input_price": "10", "output_price": "20"}
+CALL = 100 * 10 + 20  # micro-units that the server counts for a call
+
+
+def topic(number: int) -> str:
+    return TOPICS[number * 7 % 4]
+
+
+def number_of(prompt: str) -> int:
+    """The number in `branches13 w2 n57`, alone or in a longer text."""
+    return int(prompt.split(" n")[-1].split()[0])
+
+
+def text(number: int) -> str:
+    own = number % 5 != 3  # the others are worded like another topic
+    return f"{topic(number if own else number + 1)[:4]}{number % 9} w{number % 7} n{number}"
+
+
+def says(wrong: Callable[[int], bool]) -> Behaviour:
+    """A server that names another topic where `wrong` says so."""
+
+    def behave(handler: Handler, body: dict[str, Any], _: int) -> None:
+        n = number_of(body["messages"][0]["content"].split("\n\nOptions")[0])
+        named = topic(n + 1) if wrong(n) else topic(n)
+        handler.send(200, completion(letter_of(body, named)))
+
+    return behave
+
+
+good = says(lambda n: n % 6 == 0)
+chance = says(lambda n: n % 4 != 0)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(choosers, "FEWEST_AT_ONCE", 40)
+
+
+def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
+    folder.mkdir(exist_ok=True)
+    given: dict[str, Any] = {
+        "labeler": "openai:m,people",
+        "budget": "$45",
+        "price": "1",
+        "audit": 5,
+    }
+    given |= {"batch": 10, "features": "hashing", "allow_send": True, "sheets": "csv", **PRICED}
+    texts = [text(n) for n in range(COUNT)]
+    given |= {"url": server.url, "out": folder / "run", **settings}
+    return stacksl.run(texts, classes=list(TOPICS), **given)
+
+
+def filled(run: stacksl.Run) -> list[Path]:
+    """The sheets of people, with the right answers; the model's server is in no file."""
+    found = []
+    for sheet in run.status()["sheets"] or ():
+        if not (path := Path(sheet["file"])).is_file():
+            continue
+        with io.StringIO(path.read_text(encoding="utf-8-sig"), newline="") as whole:
+            rows = list(csv.DictReader(whole))
+        for row in rows:
+            row["answer"] = topic(number_of(row["prompt"]))
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+        found.append(path)
+    return found
+
+
+def play(run: stacksl.Run, calls: int = 30) -> stacksl.Run:
+    for _ in range(calls):
+        if run.status()["state"] != "waiting":
+            return run
+        run.answer(*filled(run))
+    raise AssertionError("it still waits")
+
+
+def bought(run: stacksl.Run, purpose: str) -> list[dict[str, Any]]:
+    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+        ledger.verify()
+        return [row for row in ledger.export() if row["purpose"] == purpose]
+
+
+def expect_books(run: stacksl.Run) -> Counter[str]:
+    """People are paid a dollar, each of the model's labels what its calls cost, and none twice."""
+    costs: Counter[str] = Counter()
+    calls = run.path / "calls.jsonl"
+    lines = calls.read_text().splitlines() if calls.exists() else []
+    ended = {row["call"]: row["cost"] for row in map(json.loads, lines) if "cost" in row}
+    for row in map(json.loads, lines):
+        if "request" in row:
+            assert row["slot"] == SOFT_SLOT
+            costs[row["item"]] += ended.get(row["call"], row["most"])
+    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+        ledger.verify()
+        rows, spent = ledger.export(), 0
+        for row in rows:
+            soft = row["purpose"] == "soft"
+            assert (row["slot"] == SOFT_SLOT) == soft
+            if soft and row["state"] == "answered":
+                assert (row["price"], row["labeler"]) == (costs[row["item"]], "openai:m")
+            elif not soft and row["state"] == "answered":
+                assert (row["price"], row["labeler"]) == (1_000_000, "anna")
+            spent += int(str(row["price"]))
+        assert ledger.spent_money == spent <= (ledger.money or 0)
+        keys = [(row["item"], row["slot"]) for row in rows]
+        assert len(keys) == len(set(keys))
+    return Counter(f"{row['purpose']} {row['state']}" for row in rows)
+
+
+def head_of(run: stacksl.Run) -> list[float]:
+    """The final model and what it was learnt from, to compare two runs."""
+    facts = json.loads((run.path / "facts.json").read_text())
+    chosen = [row["answer"] for row in bought(run, "train")]
+    audited = facts["audit"]["estimate"] if "estimate" in (facts["audit"] or {}) else 0.0
+    return [*chosen, audited, facts["refit"]["c"]]
+
+
+def test_people_begin_the_model_labels_the_rest_and_people_get_what_is_left(
+    tmp_path: Path,
+) -> None:
+    with serving(good) as server:
+        run = begin(server, tmp_path)
+        assert run.status()["state"] == "waiting"
+        assert not server.bodies  # people first
+        run = play(run)
+    books = expect_books(run)
+    assert books["audit answered"] == 5
+    assert books["soft answered"] == COUNT - 5  # all that do not measure
+    assert books["train answered"] == 45 - 5 - 1  # the model has cost a part of a dollar
+    with run.ledger as ledger:
+        spent = (COUNT - 5) * CALL + 44_000_000
+        assert ledger.spent_money == spent
+        rounds = [row.decision() for row in ledger.rows() if row.event == "round"]
+        soft = [row for row in ledger.rows() if row.purpose == "soft"]
+        first = min(row.seq for row in soft)
+        before = [row for row in ledger.rows() if row.event == "learnt" and row.seq < first]
+        assert len(before) == DRAWN_FIRST
+        audited = set(ledger.bought("audit"))
+        assert not audited & set(ledger.bought("soft"))
+    asked = [each.reason for each in rounds if each.asked]
+    assert asked.count("drawn") == DRAWN_FIRST
+    said = json.loads((run.path / "facts.json").read_text())["refit"]["sentence"]
+    assert "the model's label was people's in an estimated" in said
+    assert f"It gave {COUNT - 5} labels for ${(COUNT - 5) * CALL / 1e6:.4f}" in said
+    assert run.replay()["labels"] == 39
+    assert run.status()["asked"] == 39
+
+
+def test_a_model_by_chance_is_not_bought_beyond_the_estimate(tmp_path: Path) -> None:
+    with serving(chance) as server:
+        run = play(begin(server, tmp_path))
+    books = expect_books(run)
+    assert DRAWN_FIRST <= books["soft answered"] <= DRAWN_FIRST + 10
+    assert books["train answered"] == 39
+    facts = json.loads((run.path / "facts.json").read_text())
+    assert "may be chance: its labels took no part" in facts["refit"]["sentence"]
+
+
+def test_a_dear_model_is_not_bought_beyond_the_estimate(tmp_path: Path) -> None:
+    with serving(good) as server:  # $0.70 a label
+        dear = {"input_price": "7000", "output_price": "0", "budget": "$75"}
+        run = play(begin(server, tmp_path, **dear))
+    assert expect_books(run)["soft answered"] < DRAWN_FIRST + 10
+
+
+@pytest.mark.parametrize("at", [3, DRAWN_FIRST + 30], ids=["estimate", "pool"])
+def test_the_run_waits_for_a_server_that_refuses_and_goes_on(at: int, tmp_path: Path) -> None:
+    def refuses(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number >= at:
+            handler.send(401)
+        else:
+            good(handler, body, number)
+
+    with serving(good) as server:
+        whole = head_of(play(begin(server, tmp_path / "whole", concurrency=1)))
+    with serving(refuses) as server:
+        run = begin(server, tmp_path, concurrency=1)
+        for _ in range(5):
+            run.answer(*filled(run))
+        asked = len(bought(run, "train"))
+        assert asked == DRAWN_FIRST  # people are asked nothing while it is waited for
+        assert "refused the key" in str(run.status()["sheets"])
+        assert expect_books(run)["soft open"] > 0
+        server.behave = good
+        run = play(run.resume())
+    expect_books(run)
+    assert head_of(run) == whole
+
+
+def test_garbage_and_lost_answers_are_booked(tmp_path: Path) -> None:
+    def bad(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number % 7 == 0:
+            handler.send(500)
+        elif number % 11 == 0:
+            handler.send(200, completion("none of your business"))
+        else:
+            good(handler, body, number)
+
+    with serving(bad) as server:
+        run = begin(server, tmp_path, concurrency=1)
+        for _ in range(40):
+            if run.status()["state"] != "waiting":
+                break
+            run.answer(*filled(run))
+            expect_books(run)
+    assert run.status()["state"] == "finished"
+    expect_books(run)
+    kinds = Counter(str(row["said"]) for row in bought(run, "soft"))
+    assert kinds["broken"] > 5
+    assert kinds["label"] > 70
+    run.replay()
+
+
+ANSWER = """
+import sys, stacksl
+from pathlib import Path
+from stacksl.runs.loop import choosers
+choosers.FEWEST_AT_ONCE = 40
+run = stacksl.Run.open(sys.argv[1])
+run.answer(*map(Path, sys.argv[2:]))
+"""
+BETWEEN = """
+import os, signal
+from stacksl.ledger.ledger import Ledger
+post = Ledger.post
+
+def killed(self, *rest):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Ledger.post = killed
+"""
+RESERVED = """
+import os, signal
+from stacksl.labelers.chat.labeler import ChatLabeler
+answers = ChatLabeler.answers
+
+def killed(self):
+    if len(self._open) == 40:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answers(self)
+
+ChatLabeler.answers = killed
+"""
+
+
+@pytest.mark.parametrize("when", ["reserved", "called", "before-people"])
+def test_killed(when: str, tmp_path: Path) -> None:
+    """`kill -9` after the reservation, while a call is under way, and before people's next batch.
+
+    The end is that of a run that nobody killed.
+    """
+    pid: list[int] = []
+
+    def kill(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if when == "called" and number == DRAWN_FIRST + 20 and pid:
+            os.kill(pid.pop(), signal.SIGKILL)
+        good(handler, body, number)
+
+    with serving(good) as server:
+        whole = head_of(play(begin(server, tmp_path / "whole", concurrency=1)))
+    with serving(kill) as server:
+        run = begin(server, tmp_path, concurrency=1)
+        deaths = 0
+        for _ in range(30):
+            if run.status()["state"] != "waiting":
+                break
+            if len(bought(run, "train")) < DRAWN_FIRST or deaths:
+                run.answer(*filled(run))
+                continue
+            head = {"reserved": RESERVED, "before-people": BETWEEN}.get(when, "")
+            words = [sys.executable, "-c", head + ANSWER, str(run.path), *map(str, filled(run))]
+            with subprocess.Popen(words, stderr=subprocess.PIPE) as process:
+                pid.append(process.pid)
+                _, err = process.communicate(timeout=120)
+            assert process.returncode == -signal.SIGKILL, err
+            expect_books(run)
+            deaths += 1
+            run = stacksl.Run.open(run.path).resume()
+    assert deaths == 1
+    assert run.status()["state"] == "finished"
+    books = expect_books(run)
+    assert books["soft answered"] == COUNT - 5
+    assert len(server.bodies) == COUNT - 5 + (when == "called")
+    assert head_of(run) == whole
+    run.replay()
+
+
+def test_exports_name_the_model_and_train_on_people_alone(tmp_path: Path) -> None:
+    from stacksl.api.exporting import tasks_of, write_labels
+    from stacksl.api.labelling import bought_answers
+
+    with serving(good) as server:
+        run = play(begin(server, tmp_path))
+    write_labels(run, tmp_path / "labels.csv")
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    kinds = Counter((row["purpose"], row["labeler"]) for row in rows)
+    assert kinds["soft", "openai:m"] == COUNT - 5
+    assert kinds["train", "annotator 1"] == 39
+    told = tasks_of(bought_answers(run, names=False))
+    assert len(told) == 44
+    assert "openai" not in json.dumps(told)
+
+
+def test_a_forgotten_item_has_no_label_of_the_model(tmp_path: Path) -> None:
+    from stacksl.runs.changes.forgetting import forget
+
+    with serving(good) as server:
+        run = play(begin(server, tmp_path))
+    trained = {row["item"] for row in bought(run, "train")}
+    item = next(row["item"] for row in bought(run, "soft") if row["item"] not in trained)
+    prompt = text(int(item.removeprefix("row-")) - 1)
+    assert prompt in (run.path / "calls.jsonl").read_text()
+    forget(run.path, item)
+    for path in run.path.rglob("*"):
+        assert not path.is_file() or prompt.encode() not in path.read_bytes(), path
+    with run.ledger as ledger:
+        ledger.verify()
+        assert item not in ledger.bought("soft")
+
+
+def test_a_local_model_beside_people(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from stacksl.lm.loading import SAMPLE
+
+    texts = [text(n) for n in range(40)]
+    run = stacksl.run(
+        texts, classes=list(TOPICS), labeler=f"hf:{SAMPLE},people", budget="$32", price="1",
+        audit=0, out=tmp_path / "run", sheets="csv", features="hashing",
+    )  # fmt: skip
+    run = play(run)
+    rows = bought(run, "soft")
+    assert len(rows) >= DRAWN_FIRST
+    assert {(row["price"], row["labeler"]) for row in rows} == {(0, f"hf:{SAMPLE}")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"labeler": None, "labelers": "openai:m,anna"}, "openai:MODEL,people or hf:DIR,people"),
+        ({"labeler": None, "labelers": "oracle,people"}, "openai:MODEL,people or hf:DIR,people"),
+        ({"labeler": "file", "labelers": "openai:,people"}, "needs a model and its server"),
+        ({"labeler": "oracle", "labelers": "openai:m,people"}, "give one of them"),
+        ({"price": None, "budget": 40}, "give the --price of people's"),
+        ({"shots": 2}, "leave it out beside people"),
+        ({"budget": "$20"}, "people label 25 items first"),
+        ({"mode": "stream"}, "labelers needs a pool of texts"),
+        ({"allow_send": None}, "of up to 120 of 120 items"),
+        ({"model_labels": "said.csv"}, "exclude each other"),
+    ],
+)
+def test_what_is_refused(settings: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with serving(good) as server:
+        with pytest.raises(SettingsError, match=sentence):
+            begin(server, tmp_path, **settings)
+        assert not server.bodies
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_request_can_be_shown(tmp_path: Path) -> None:
+    from stacksl.api.planning import prepare
+    from stacksl.cli.verbs.run import plan_facts
+
+    settings = {"labelers": "openai:m,people", "url": "http://127.0.0.1:9/v1", "price": "1"}
+    texts = [text(n) for n in range(COUNT)]
+    plan = prepare(texts, classes=list(TOPICS), settings={**settings, "budget": "$60"})
+    body = plan_facts(plan)["request"]["body"]
+    assert sorted(options_of(body)) == sorted(TOPICS)
