@@ -213,3 +213,13 @@ def test_a_ledger_that_was_tampered_with_is_found(stacksl, home, change: str) ->
         assert database.execute(change).rowcount == 1
         database.commit()
     refused(stacksl("ledger", "verify", "one"))
+
+
+def test_an_example_of_a_class_that_is_an_item(stacksl, home) -> None:
+    (home / "classes.csv").write_text("name,examples\na,Word0  and 0\nb,\n", encoding="utf-8")
+    hint = "1 items of the data have the text of one"
+    refused(stacksl("run", "good.csv", "--classes", "classes.csv", "--quiet"), hint)
+    said = stacksl("data", "check", "good.csv", "--classes", "classes.csv")
+    assert said.code == 2
+    assert hint in said.err
+    assert not (home / "runs").exists()

@@ -69,8 +69,9 @@ def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, 
         made.fit(some)
         block = made.transform(some)
         if made.reads_text and isinstance(block, SharedBlock):
-            descriptions = spec.sources.descriptions or None
-            agreed = agreement(block.h, name_rows(made, name_texts(data.classes, descriptions)))
+            texts = name_texts(data.classes, spec.sources.descriptions or None)
+            named = name_rows(made, texts, examples=spec.sources.examples)
+            agreed = agreement(block.h, named)
     found = _table(spec, 0, known, before(known, options_of(spec), agreed))
     sets = len({each.source for each in scenarios()})
     found["rests_on"] = f"runs on {sets} public sets, measured beforehand; no label of yours"

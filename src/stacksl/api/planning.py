@@ -238,13 +238,16 @@ def _read_sources(
             pool = within(pool, LETTERS)
         tested = None if held is None else load_test(held, pool, settings)
         owned = load_owned(settings.owned, pool, settings)
-        sources = Sources.of(pool, tested, owned, () if classes is None else classes.descriptions)
+        sources = Sources.of(pool, tested, owned, classes)
     if test is not None and held is None:
         pair = isinstance(test, tuple) and len(test) == 2
         tested = in_memory(*(test if pair else (test,)), classes=sources.pool.classes)
         sources = replace(sources, test=tested)
     if sources.test is not None:
         sources = replace(sources, test=answered(like(sources.test, sources.pool.classes)))
+    if classes is not None:
+        classes.expect_apart(sources.pool.items, "the data")
+        classes.expect_apart(() if sources.test is None else sources.test.items, "the test set")
     return sources
 
 

@@ -10,7 +10,7 @@ from stacksl.data.columns import find
 from stacksl.data.dataset import Dataset
 from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table
-from stacksl.data.values import listed, one_line
+from stacksl.data.values import listed, normal, one_line
 from stacksl.types import Item
 
 LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
@@ -98,11 +98,6 @@ def _against(dataset: Dataset, against: Dataset) -> Iterator[str]:
 
 
 # --- what is odd but can be used -------------------------------------------------------------
-
-
-def normal(prompt: str) -> str:
-    """A prompt without differences of case and white space."""
-    return " ".join(prompt.split()).casefold()
 
 
 def duplicates(items: Iterable[Item]) -> int:

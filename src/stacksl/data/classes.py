@@ -1,18 +1,21 @@
-"""Files of what can be chosen: classes with descriptions, and banks of answers."""
+"""Files of what can be chosen: classes with descriptions and examples, and banks of answers."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stacksl.data.columns import find
 from stacksl.data.files import container_of, head_of, reading
 from stacksl.data.tables import open_table
-from stacksl.data.values import RowFault, one_line, text
+from stacksl.data.values import RowFault, normal, one_line, text
 from stacksl.errors import DataError
+from stacksl.types import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,38 +25,81 @@ class Classes:
     Attributes:
         names: two or more different texts.
         descriptions: of each, empty where there is none.
+        examples: texts of each that its owner wrote; empty where no class has one.
     """
 
     names: tuple[str, ...]
     descriptions: tuple[str, ...]
+    examples: tuple[tuple[str, ...], ...] = ()
+
+    def shared(self, items: Iterable[Item]) -> int:
+        """How many `items` have the text of an example, up to case and white space."""
+        given = {normal(text) for texts in self.examples for text in texts}
+        return sum(normal(item.prompt) in given for item in items) if given else 0
+
+    def expect_apart(self, items: Iterable[Item], what: str) -> None:
+        """Check that no example is the text of one of the `items`.
+
+        Raises:
+            DataError: one is: it would be a label that nobody paid for.
+        """
+        if count := self.shared(items):
+            raise DataError(
+                f"the examples of classes should be texts of their own, but {count} items of"
+                f" {what} have the text of one, and so a label that was not bought: remove those"
+                " examples, or give the labels with --owned and leave the items out of a test file"
+            )
 
 
 def read_classes(path: str | Path) -> Classes:
     """The classes in a text file: `name`, or `name, description`, one a line.
 
     A tab separates them where the file has any, else the first comma outside quotes;
-    empty lines are passed over, and so is a first line `name` or `name, description`.
+    empty lines are passed over, and so is a first line `name` or `name, description`. Behind a
+    first line `name, description, examples` or `name, examples` the last cell has examples, with
+    `|` between them. In JSON lines they are lists.
 
     Raises:
-        DataError: the file cannot be read, holds fewer than two classes, one of them twice, or a
-            line that begins with a separator.
+        DataError: the file cannot be read, holds fewer than two classes, one of them twice, one
+            example for two of them, or a line that begins with a separator.
     """
     place = Path(path)
-    found: dict[str, tuple[int, str]] = {}
-    for line, name, description in _lines(_text(place)):
-        if not name:
-            raise DataError(f"line {line} of {place} has no class before its separator: add it")
-        if name in found:
+    found: dict[str, _Line] = {}
+    for line in _lines(_text(place), place):
+        if not line.name:
             raise DataError(
-                f"line {line} of {place} repeats the class of line {found[name][0]}: give each"
-                " class once"
+                f"line {line.number} of {place} has no class before its separator: add it"
             )
-        found[name] = (line, description)
+        if line.name in found:
+            raise DataError(
+                f"line {line.number} of {place} repeats the class of line"
+                f" {found[line.name].number}: give each class once"
+            )
+        found[line.name] = line
     if len(found) < 2:
         raise DataError(
             f"{place} should hold two classes or more, one a line, but has {len(found)}"
         )
-    return Classes(tuple(found), tuple(description for _, description in found.values()))
+    _expect_one_class_each(found.values(), place)
+    examples = tuple(line.examples for line in found.values())
+    said = tuple(line.description for line in found.values())
+    return Classes(tuple(found), said, examples if any(examples) else ())
+
+
+def _expect_one_class_each(lines: Iterable[_Line], place: Path) -> None:
+    """Check that no example is of two classes.
+
+    Raises:
+        DataError: one is.
+    """
+    at: dict[str, int] = {}
+    for line in lines:
+        for example in line.examples:
+            if at.setdefault(normal(example), line.number) != line.number:
+                raise DataError(
+                    f"line {line.number} of {place} has an example that line"
+                    f" {at[normal(example)]} gives another class: leave it to one of them"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +174,10 @@ def write_classes(classes: Classes) -> str:
     """The text that `read_classes` reads again."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(_HEADER)
-    for name, description in zip(classes.names, classes.descriptions, strict=True):
-        writer.writerow([name, description])
+    given = classes.examples
+    writer.writerow([*_HEADER, _EXAMPLES] if given else _HEADER)
+    for row, pair in enumerate(zip(classes.names, classes.descriptions, strict=True)):
+        writer.writerow([*pair, _cell(given[row] if row < len(given) else ())] if given else pair)
     return buffer.getvalue()
 
 
@@ -143,19 +190,101 @@ def _text(path: Path) -> str:
         raise DataError(f"the file of classes {path} is not UTF-8: save it as UTF-8") from None
 
 
-def _lines(text: str) -> Iterable[tuple[int, str, str]]:
-    """(line, name, description) of the lines that are not empty."""
-    separator = "\t" if "\t" in text else ","
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A class, and the number of its line."""
+
+    number: int
+    name: str
+    description: str
+    examples: tuple[str, ...] = ()
+
+
+def _lines(text: str, place: Path) -> Iterator[_Line]:
+    """The lines that are not empty."""
     if "\0" in text:
         raise DataError("a file of classes is text, but this one holds NUL characters")
+    if _object(text.lstrip().partition("\n")[0]) is not None:
+        yield from _json_lines(text, place)
+        return
+    separator = "\t" if "\t" in text else ","
     rows = csv.reader(text.splitlines(), delimiter=separator, skipinitialspace=True)
+    columns: list[str] = []
     for number, row in enumerate(rows, start=1):
         cells = [one_line(cell) for cell in row]
         if not any(cells):
             continue
-        if number == 1 and [cell.casefold() for cell in cells] in (_HEADER, _HEADER[:1]):
+        if number == 1 and (head := [cell.strip().casefold() for cell in cells]) in _HEADERS:
+            columns = head
             continue
-        yield number, cells[0], (", " if separator == "," else " ").join(cells[1:]).strip()
+        if _EXAMPLES not in columns:
+            said = (", " if separator == "," else " ").join(cells[1:]).strip()
+            yield _Line(number, cells[0], said)
+        elif len(cells) > len(columns):
+            raise DataError(
+                f"line {number} of {place} should have {len(columns)} cells, as the first line"
+                f" has, but has {len(cells)}: put texts with a separator between double quotes"
+            )
+        else:
+            named = dict(zip(columns, cells, strict=False))
+            said = named.get("description", "").strip()
+            yield _Line(number, cells[0], said, _examples(named.get(_EXAMPLES, "")))
 
 
-_HEADER = ["name", "description"]
+def _json_lines(text: str, place: Path) -> Iterator[_Line]:
+    """The lines of a JSONL file: objects with `name`, `description` and `examples`."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        found = _object(line) or {}
+        examples = found.get(_EXAMPLES) or []
+        texts: list[Any] = [found.get("name"), found.get("description") or ""]
+        if not isinstance(examples, list) or not _are_texts([*texts, *examples]):
+            raise DataError(
+                f"line {number} of {place} should be an object with the texts 'name' and"
+                " 'description' and a list of texts 'examples', like the first line: correct it"
+            )
+        name, said = (" ".join(each.split()) for each in texts)
+        yield _Line(number, name, said, _tidy(examples))
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    """A line of JSON that gives a class."""
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and "name" in found else None
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _examples(cell: str) -> tuple[str, ...]:
+    """The examples in a cell: with `|` between them, or a JSON list as `_cell` writes it."""
+    if cell.startswith("["):
+        try:
+            listed = json.loads(cell)
+        except (ValueError, RecursionError):
+            listed = None
+        if isinstance(listed, list) and _are_texts(listed):
+            return _tidy(listed)
+    return _tidy(cell.split("|"))
+
+
+def _cell(examples: Sequence[str]) -> str:
+    """The examples as one cell."""
+    bare = "|".join(examples)
+    return bare if _examples(bare) == tuple(examples) else json.dumps(list(examples))
+
+
+def _tidy(examples: Iterable[str]) -> tuple[str, ...]:
+    """Each different example once, on one line and without tabs."""
+    return tuple(dict.fromkeys(t for each in examples if (t := " ".join(each.split()))))
+
+
+_HEADER, _EXAMPLES = ["name", "description"], "examples"
+_HEADERS = (_HEADER, _HEADER[:1], [*_HEADER, _EXAMPLES], ["name", _EXAMPLES])

@@ -29,6 +29,11 @@ def one_line(sentence: str) -> str:
     return " ".join(sentence.splitlines())
 
 
+def normal(prompt: str) -> str:
+    """A prompt without differences of case and white space."""
+    return " ".join(prompt.split()).casefold()
+
+
 def listed(columns: Sequence[str], rows: Iterable[Mapping[str, Any]] = ()) -> str:
     """The names of the first `columns` of a file for a message, as `named` writes them.
 

@@ -284,7 +284,8 @@ def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
     first = table.get("classes_began")
     if kept is None or first is None:
         return kept
-    return Classes(kept.names[: int(first)], kept.descriptions[: int(first)])
+    known = slice(int(first))
+    return Classes(kept.names[known], kept.descriptions[known], kept.examples[known])
 
 
 def _pending_classes(table: Mapping[str, Any], known: Classes | None) -> dict[str, str]:

@@ -43,12 +43,16 @@ def check(
         "columns": columns or None,
         "max_candidates": chosen.max_candidates,
     }
-    if chosen.classes is not None:
-        reading["classes"] = read_classes(chosen.classes).names
+    classes = None if chosen.classes is None else read_classes(chosen.classes)
+    if classes is not None:
+        reading["classes"] = classes.names
     dataset = read(file, **reading, lenient=True)
     other = None if against is None else read(against, **reading, lenient=True)
     sentences = described(dataset, other)
     print(as_json(_facts(dataset, sentences)) if json else visible("\n".join(sentences)))
+    if classes is not None:
+        classes.expect_apart(dataset.items, "the data")
+        classes.expect_apart(() if other is None else other.items, "the other file")
     if dataset.rejected:
         read(file, **reading, strict=chosen.strict)  # refuses where a run would, with its sentence
 

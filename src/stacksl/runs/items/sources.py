@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, starmap
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from stacksl.data import Classes, Dataset, sample
@@ -44,7 +45,7 @@ class Sources:
     Attributes:
         parts: the data, then the other files in the order in which they were added.
         test: the test set of the final model.
-        descriptions: of the classes, where they have some.
+        descriptions, examples: of the classes, where they have some.
         start: how many of the parts there were at the start of the run.
         gone: the ids of forgotten items, which keep their places.
         stays, stays_at_first: rows that stay `aside` when the owned item they equal is forgotten.
@@ -54,6 +55,7 @@ class Sources:
     parts: tuple[Part, ...]
     test: Dataset | None = None
     descriptions: tuple[str, ...] = ()
+    examples: tuple[tuple[str, ...], ...] = ()
     start: int = 1
     gone: frozenset[str] = frozenset()
     stays: frozenset[int] = frozenset()
@@ -66,10 +68,11 @@ class Sources:
         pool: Dataset,
         test: Dataset | None = None,
         owned: Dataset | None = None,
-        descriptions: tuple[str, ...] = (),
+        classes: Classes | None = None,
     ) -> Sources:
-        """A pool, followed by the items of `owned` with their labels."""
-        sources = cls((Part("pool", pool),), test, descriptions)
+        """A pool, followed by the items of `owned` with their labels; `classes` as given."""
+        said = ((), ()) if classes is None else (classes.descriptions, classes.examples)
+        sources = cls((Part("pool", pool),), test, *said)
         sources = sources if owned is None else sources.with_owned(owned)
         return replace(sources, start=len(sources.parts))
 
@@ -120,7 +123,8 @@ class Sources:
         if not added or classes is None:
             return self
         names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
-        return replace(self.with_classes(Classes(names, said)), began=self.began or classes.names)
+        wider = self.with_classes(Classes(names, said, classes.examples))
+        return replace(wider, began=self.began or classes.names)
 
     def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
         """Each item and its answer without the classes added since the run began."""
@@ -198,12 +202,12 @@ class Sources:
 
     @property
     def classes(self) -> Classes | None:
-        """The fixed label set with its descriptions."""
+        """The fixed label set with its descriptions and examples."""
         names = self.pool.classes
         if names is None:
             return None
         said = (*self.descriptions, *[""] * (len(names) - len(self.descriptions)))
-        return Classes(names, said)
+        return Classes(names, said, self.examples)
 
     @property
     def aside(self) -> frozenset[int]:
@@ -260,7 +264,7 @@ def load(
     if test is not None and held is None:
         held = load_test(test, dataset, settings, kept)
     owned = load_owned(settings.owned, dataset, settings, kept)
-    return Sources.of(dataset, held, owned, () if classes is None else classes.descriptions)
+    return Sources.of(dataset, held, owned, classes)
 
 
 def _renamed(more: Dataset, before: str) -> Dataset:
@@ -283,6 +287,8 @@ def with_more(sources: Sources, more: More, settings: Settings) -> Sources:
         owned = load_owned(more.path, sources.pool, settings)
         return sources if owned is None else sources.with_owned(owned)
     found = read_like(more.path, sources.pool, settings, "file of more items")
+    if sources.classes is not None:
+        sources.classes.expect_apart(found.items, f"the file of more items {Path(more.path).name}")
     return sources.with_items(found)
 
 

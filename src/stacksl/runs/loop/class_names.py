@@ -1,4 +1,4 @@
-"""Class names as soft training examples: their words, encoded by the run's feature map."""
+"""Class names as soft training examples: their words and the examples that were given with them."""
 
 from __future__ import annotations
 
@@ -60,27 +60,44 @@ def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | No
     kept = spec.folder.features / FILE
     if features is None:
         return _load(kept)["rows"]
-    return name_rows(features, name_texts(classes, spec.sources.descriptions or None), kept)
+    texts = name_texts(classes, spec.sources.descriptions or None)
+    return name_rows(features, texts, kept, spec.sources.examples)
 
 
-def name_rows(features: FeatureMap, texts: Sequence[str], kept: Path | None = None) -> NDArray[Any]:
-    """The rows h, (K, d), of the `texts` of K classes.
+def name_rows(
+    features: FeatureMap,
+    texts: Sequence[str],
+    kept: Path | None = None,
+    examples: Sequence[Sequence[str]] = (),
+) -> NDArray[Any]:
+    """The rows h, (K, d), of the `texts` of K classes, each the mean with those of its examples.
 
     They are computed as those of items. The file `kept` is read if it has the same texts, and else
     written, so that a resumed run has the same bits.
     """
-    key = np.frombuffer(sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest(), "u1")
+    about = [*texts, *(repr((n, *some)) for n, some in enumerate(examples) if some)]
+    key = np.frombuffer(sha256("\0".join(about).encode("utf-8", "surrogatepass")).digest(), "u1")
     if kept is not None and kept.exists():
         found = _load(kept)
         if np.array_equal(found["texts"], key):
             return found["rows"]
-    classes = tuple(texts)
-    block = features.transform([Item(f"class {n}", t, classes) for n, t in enumerate(texts)])
+    owners = [*range(len(texts)), *(n for n, some in enumerate(examples) for _ in some)]
+    classes, every = tuple(texts), [*texts, *(text for some in examples for text in some)]
+    block = features.transform([Item(f"class {n}", t, classes) for n, t in enumerate(every)])
     assert isinstance(block, SharedBlock)
     rows = np.asarray(block.h)
+    if len(every) > len(texts):
+        rows = _means(rows, np.array(owners))
     if kept is not None:
         arrays.save(kept, {"rows": rows, "texts": key.copy()})
     return rows
+
+
+def _means(rows: NDArray[Any], owners: NDArray[np.int64]) -> NDArray[Any]:
+    """The mean row of each owner."""
+    sums = np.zeros((owners.max() + 1, rows.shape[1]))
+    np.add.at(sums, owners, rows)
+    return np.asarray(sums / np.bincount(owners)[:, None], dtype=rows.dtype)
 
 
 def _load(kept: Path) -> dict[str, NDArray[Any]]:

@@ -139,8 +139,8 @@ class Settings(BaseModel):
     # what is read
     classes: Annotated[str | None, Flag(DATA, "FILE", common=True)] = Field(
         None,
-        description="The classes, one a line, each with a description if you like: for a file "
-        "without labels.",
+        description="The classes, one a line, each with a description and examples if you like: "
+        "for a file without labels.",
     )
     bank: Annotated[str | None, Flag(DATA, "FILE", common=True)] = Field(
         None,
