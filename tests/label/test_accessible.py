@@ -92,7 +92,8 @@ def test_every_page_keeps_wcag_a_and_aa(look: Callable[[str], Any], tmp_path: Pa
     page.focus("#note")
     page.evaluate("document.querySelector('#said').textContent = 'A sentence.'")
     assert faults(page) == [], "a note and a sentence"
-    assert faults(unfolded(look(served.links[OWNER]), "#figures")) == [], "the owner's page"
+    owner = unfolded(look(served.links[OWNER]), "#figures")
+    assert faults(owner) == [], "the owner's page"
     assert faults(look(page.url.partition("#")[0])) == [], "the entry page"
     ben = unfolded(look(served.links["ben"]), PROMPT)
     for each in (page, ben):
@@ -102,6 +103,9 @@ def test_every_page_keeps_wcag_a_and_aa(look: Callable[[str], Any], tmp_path: Pa
     for each in (page, ben):
         each.wait_for_selector("#finished:not([hidden])", timeout=30_000)
     assert faults(page) == [], "a finished run"
+    owner.wait_for_selector("a[href='/asked']").click()
+    owner.wait_for_selector("table.asked")
+    assert faults(owner) == [], "the rows of a finished run"
 
 
 def test_a_list_of_three_hundred_classes_keeps_wcag_a_and_aa(

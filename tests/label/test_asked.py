@@ -19,7 +19,7 @@ from stacksl.label.access import OWNER
 from stacksl.runs.changes.forgetting import forget
 
 from ..runs.people_cases import begin, gold
-from .conftest import Opened, Page, play
+from .conftest import HERE, Browser, Opened, Page, play
 from .test_browser import PROMPT, Served, wait_until
 
 EVIL = "<script>alert(1)</script>\u202e"
@@ -32,12 +32,20 @@ def cells(text: str) -> list[list[str]]:
     return [[" ".join(unescape(re.sub("<.*?>", " ", c)).split()) for c in row] for row in kinds]
 
 
+def skip(browser: Browser, key: str, **more: str) -> None:
+    browser.seq += 1
+    body = {"client": browser.client, "seq": browser.seq, "key": key, "why": "unsure", **more}
+    headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
+    assert browser.http.post("/skip", json=body, headers=headers).json()["state"] == "skipped"
+
+
 def played(opened: Opened, **settings: Any) -> Page:
     page = opened(budget=12, batch=6, audit=4, overlap=2, **settings)
     anna, ben = page.browser("anna"), page.browser("ben")
     for browser in (anna, ben):
         key, prompt = next(iter(browser.rows().items()))
         assert browser.answer(key, prompt, note=EVIL + browser.name) == "taken"
+    skip(ben, next(iter(ben.rows())), note=f"{EVIL} beyond me")
     play([anna, ben], page)
     return page
 
@@ -72,6 +80,7 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
     assert sum("anna" in row[-1] and "ben" in row[-1] for row in rows) >= 1, "two answered it"
     assert re.search("covers items in doubt|in doubt", text)
     assert "<script>alert" not in text
+    assert [row for row in rows if "skipped: unsure" in row[-1] and "beyond me" in row[-1]]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\u202e" not in text
     assert "page 2 of 2" in owner.http.get("/asked?page=99").text.replace("\n", " ")
@@ -94,11 +103,18 @@ def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
     page = opened(budget=8, batch=4, audit=0)
     people = [page.browser("anna"), page.browser("ben")]
     key, prompt = next(iter(people[0].rows().items()))
-    assert people[0].answer(key, prompt) == "taken"
+    skip(people[0], key, note="a remark of anna's")
     with page.run.ledger as ledger:
+        ledger.verify()
         item = next(row.item for row in ledger.handed() if row.key == key)
     page.player.stop()
+    held = [path for path in page.run.path.rglob("*") if path.is_file()]
+    assert any(b"a remark of anna" in path.read_bytes() for path in held)
     forget(page.run.path, item)
+    held = [path for path in page.run.path.rglob("*") if path.is_file()]
+    assert not [path for path in held if b"a remark of anna" in path.read_bytes()]
+    with page.run.ledger as ledger:
+        ledger.verify()
     again = opened(page.run)
     for each in people:
         each.http._transport.app = again.app
@@ -106,7 +122,7 @@ def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
     owner = again.browser(OWNER)
     found = owner.http.get("/asked").text
     assert prompt not in unescape(found)
-    assert len(cells(found)) == 7
+    assert len(cells(found)) == 8, "another was bought in its place"
     forget(page.run.path, cells(found)[0][0].split()[-1])
     assert owner.http.get("/asked").status_code == 404, "the page had read it before"
 
@@ -116,6 +132,11 @@ def test_the_rows_in_a_browser(visit: Callable[..., Any], tmp_path: Path) -> Non
     served = Served(begin(tmp_path, annotators="anna", budget=6, batch=6, audit=2))
     page = visit(served.links["anna"])
     owner = visit(served.links["(owner)"], ready=".numbers", viewport={"width": 390, "height": 800})
+    page.keyboard.press("+")
+    page.keyboard.type("beyond me")
+    page.keyboard.press("Enter")
+    page.keyboard.press("-")
+    page.keyboard.press("2")
     until = time.monotonic() + 60
     while not page.is_visible("#finished"):
         assert time.monotonic() < until
@@ -128,6 +149,9 @@ def test_the_rows_in_a_browser(visit: Callable[..., Any], tmp_path: Path) -> Non
     assert owner.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert owner.locator("table.asked tbody tr").count() == 6
     assert owner.locator("td", has_text="audit, drawn at random").count() == 2
+    assert (
+        owner.locator("td", has_text="skipped: unfamiliar").locator("text=beyond me").count() == 1
+    )
     owner.wait_for_timeout(3000)
     assert served.thread.is_alive(), "the page is served while its owner reads"
     owner.click("text=Owner's page")

@@ -144,7 +144,7 @@ def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(opened:
         for _ in range(7):
             key, prompt = next(iter(anna.rows().items()))
             anna.answer(key, prompt)
-        wait_for(lambda: len(calls) >= 7)
+        wait_for(lambda: any(calls))
     finally:
         OpenRun.short = original  # type: ignore[method-assign]
     assert [n for n in calls if n][:1] == [6], "when half of the batch is answered"

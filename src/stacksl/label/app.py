@@ -181,7 +181,7 @@ def _answering(site: Site) -> Any:
     @router.post("/skip", responses=states)
     async def skip(request: Request, row: Passed) -> Response:
         name = site.annotator(request)
-        return await settled(site.player.skip(name, row.client, row.seq, row.key, row.why))
+        return await settled(site.player.skip(name, row.client, row.seq, row.key, row.word()))
 
     return router
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stacksl.ledger.events import Row, word_in
-from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.events import word_in
 from stacksl.runs.session.session import Session
 from stacksl.runs.storage.folder import FORGETTING, RunFolder
 from stacksl.runs.storage.tombstones import TOMBSTONES
@@ -26,6 +25,7 @@ _WHY = {
     "drawn": "drawn at random",
     "audit": "audit, drawn at random",
     "progress": "progress sample, drawn at random",
+    "soft": "asked of the model alone",
 }
 _KIND = {"late": "not counted", "corrected": "correction"}
 
@@ -107,20 +107,24 @@ def _why(asked: Asked) -> str:
 
 
 def history_of(session: Session) -> History:
-    """All that was asked in a run, but for forgotten items."""
-    corpus = session.corpus
+    """All that was asked in a run, but for forgotten items; owned labels were not asked."""
+    corpus, ledger = session.corpus, session.ledger
     found: dict[str, Asked] = {}
-    for row, texts in _with_texts(session.ledger):
+    for row in ledger.rows():
         item = str(row.item)
+        if row.item is None or row.forgotten or row.purpose == "owned":
+            continue
         if row.event == "round":
             decision = row.decision()
             if decision.asked:
                 found[item] = Asked(corpus.row[item], "train", decision)
         elif row.event == "reserved":
             found.setdefault(item, Asked(corpus.row[item], str(row.purpose)))
-        elif item in found:
-            word = Word(str(row.labeler), word_in(row.payload), row.event, texts)
+        elif row.event in ("answered", "late", "corrected"):
+            word = Word(str(row.labeler), word_in(row.payload), row.event, ledger.remarks(row))
             found[item].words.append(word)
+        elif row.event == "released" and (remarks := ledger.remarks(row)):
+            found[item].words.append(Word("", str(row.payload["reason"]), row.event, remarks))
     folder = session.spec.folder
     return History(corpus.items, list(found.values()), folder, _forgotten(folder))
 
@@ -129,21 +133,3 @@ def _forgotten(folder: RunFolder) -> int:
     """A number that changes when an item is forgotten."""
     places = [folder.path / name for name in (FORGETTING, TOMBSTONES)]
     return sum(place.stat().st_mtime_ns for place in places if place.exists())
-
-
-def _with_texts(ledger: Ledger) -> Iterator[tuple[Row, tuple[str, ...]]]:
-    """The rows of what was asked and answered, with free texts; owned labels were not asked."""
-    texts = {
-        (each.item, each.slot, each.labeler, each.word): tuple(
-            text for text in (each.text, each.note) if text is not None
-        )
-        for each in ledger.texts()
-    }
-    for row in ledger.rows():
-        if row.item is None or row.forgotten or row.purpose == "owned":
-            continue
-        if row.event in ("round", "reserved"):
-            yield row, ()
-        elif row.event in ("answered", "late", "corrected"):
-            key = (row.item, row.slot or 0, str(row.labeler), word_in(row.payload))
-            yield row, texts.get(key, ()) if "words" in row.payload else ()

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stacksl.label.open_run import Skipped
 from stacksl.labelers.sheets import Reply
 from stacksl.labelers.sheets.cells import visible
 from stacksl.ledger.purchases import Skip
@@ -49,6 +50,11 @@ class Passed(Named):
     """A row that is skipped."""
 
     why: Skip
+    note: str | None = Field(None, max_length=4000)
+
+    def word(self) -> Skipped:
+        """Why, and the note."""
+        return Skipped(self.why, _free(self.note))
 
 
 class Act(Form):

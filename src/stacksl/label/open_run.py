@@ -32,6 +32,14 @@ LOW = 2  # open rows of an annotator below which more are bought
 TESTED = 20  # answers between two tests of annotators against each other
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Why a row is skipped: one of four reasons, and a free text."""
+
+    why: Skip
+    note: str | None = None
+
+
 class PageLabeler:
     """The labeler of a run while the page is open: rows are assigned, and no sheet is written.
 
@@ -169,14 +177,14 @@ class OpenRun:
 
     # Rows that go to somebody else ---------------------------------------------------------------
 
-    def skip(self, annotator: str, key: str, why: Skip) -> Outcome:
+    def skip(self, annotator: str, key: str, said: Skipped) -> Outcome:
         """Pass a row on to somebody else; to the same annotator where nobody else may have it."""
         row = next((each for each in self.labeler.rows if each.key == key), None)
         if row is None or row.annotator != annotator:
             return "gone"
         self.people.pace[annotator].see()
         self._skipped[annotator] += 1
-        self._pass_on([row], f"skipped: {why}")
+        self._pass_on([row], f"skipped: {said.why}", said.note)
         return "skipped"
 
     def give_up_on(self, idle: frozenset[str]) -> None:
@@ -194,7 +202,7 @@ class OpenRun:
                 "expired",
             )
 
-    def _pass_on(self, rows: Collection[Handed], reason: str) -> None:
+    def _pass_on(self, rows: Collection[Handed], reason: str, note: str | None = None) -> None:
         """Lease rows anew and assign them: to nobody who had the item, if somebody else is here."""
         leases = {(p.item, p.slot, p.token): p for p in self.ledger.open_purchases()}
         found: list[Purchase] = [
@@ -202,7 +210,7 @@ class OpenRun:
         ]
         with self.ledger.together():
             for lease in found:
-                if self.ledger.release(lease, reason):
+                if self.ledger.release(lease, reason, note):
                     self.ledger.lease(lease.item, slot=lease.slot)
         if found:
             self.labeler.ask(self.session.requests())

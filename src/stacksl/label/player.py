@@ -16,12 +16,11 @@ from dataclasses import dataclass, field, replace
 
 from stacksl.errors import RunClosed, RunError, StackslError, kind_and_place
 from stacksl.label.asked import History, history_of
-from stacksl.label.open_run import OpenRun, Outcome, People
+from stacksl.label.open_run import OpenRun, Outcome, People, Skipped
 from stacksl.label.orders import Order
 from stacksl.label.session import PageSession
 from stacksl.label.view import View
 from stacksl.labelers.sheets import Asked, Reply
-from stacksl.ledger.purchases import Skip
 from stacksl.runs.session.answering import answer, spec_of_people
 from stacksl.runs.session.assignment import annotators_of
 from stacksl.runs.session.session import Waiting
@@ -39,7 +38,7 @@ class _Said:
 
     annotator: str
     key: str
-    word: Reply | Skip
+    word: Reply | Skipped
     outcome: Future[Outcome] = field(default_factory=Future)
 
 
@@ -119,7 +118,9 @@ class Player:
         """
         return self._say(client, seq, _Said(annotator, reply.key, reply))
 
-    def skip(self, annotator: str, client: str, seq: int, key: str, why: Skip) -> Future[Outcome]:
+    def skip(
+        self, annotator: str, client: str, seq: int, key: str, why: Skipped
+    ) -> Future[Outcome]:
         """Queue a row for somebody else; the outcome is `skipped` or `gone`."""
         return self._say(client, seq, _Said(annotator, key, why))
 

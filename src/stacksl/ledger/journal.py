@@ -201,7 +201,7 @@ class Journal:
         self.items.expect_row(entry.item, link.seq)
         if entry.event == "round" or (entry.event == "reserved" and entry.purpose != "train"):
             self.items.check(entry.item, entry.data().get("item"), link.seq)
-        elif entry.event in ("answered", "late", "corrected"):
+        elif entry.event in ("answered", "late", "corrected", "released"):
             words = entry.data().get("words")
             if words is not None:
                 self.private.check(entry.item, str(words), link.seq)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from stacksl.ledger import grants, revisions
-from stacksl.ledger.events import canonical, owned_decision
+from stacksl.ledger.events import Row, canonical, owned_decision
 from stacksl.ledger.journal import Journal, Terms
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt, Said
 from stacksl.ledger.queries import LedgerReader
@@ -350,14 +350,20 @@ class Ledger(LedgerReader):
 
     # Leases ------------------------------------------------------------------------------------
 
-    def release(self, purchase: Purchase, reason: str) -> bool:
+    def release(self, purchase: Purchase, reason: str, note: str | None = None) -> bool:
         """Release a lease and its reservation; False if it was no longer open.
 
         Args:
             purchase: the lease.
             reason: `expired`, `refused` or `skipped: ` with one of `Skip`.
+            note: any remark of who had it, kept as those of answers are.
         """
-        return self._journal.durably(lambda pending: release(pending, purchase, reason))
+        return self._journal.durably(lambda pending: release(pending, purchase, reason, note))
+
+    def remarks(self, row: Row) -> tuple[str, ...]:
+        """The free texts of one row: the right text of an answer, the note of that or of a skip."""
+        texts = self._journal.private.texts(row.surrogate) if "words" in row.payload else {}
+        return tuple(text for text in texts.get(str(row.payload.get("words")), ()) if text)
 
     def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
         """Release `leases`, and lease all but those `dropped` again, in one transaction."""

@@ -129,7 +129,7 @@ def lease(pending: Pending, item: str, slot: int) -> Purchase | None:
     return pending.purchase(key)
 
 
-def release(pending: Pending, purchase: Purchase, reason: str) -> bool:
+def release(pending: Pending, purchase: Purchase, reason: str, note: str | None = None) -> bool:
     """Give a lease up; False if it is not the purchase's open one."""
     if reason not in _REASONS:
         raise LedgerError(f"a lease is released as {' or '.join(_REASONS[:2])}, got '{reason}'")
@@ -141,14 +141,19 @@ def release(pending: Pending, purchase: Purchase, reason: str) -> bool:
         )
     if state.stage != "open" or state.token != purchase.token:
         return False
+    surrogate, said = pending.items.surrogate(purchase.item), {"reason": reason}
+    words = pending.items.words(surrogate, None, note)
+    if words is not None:
+        said["words"] = words
+        pending.private.note_texts(surrogate, words, None, note)
     pending.record(
         "released",
         round=state.round,
-        item=pending.items.surrogate(purchase.item),
+        item=surrogate,
         slot=purchase.slot,
         token=purchase.token,
         purpose=state.purpose,
-        payload=canonical({"reason": reason}),
+        payload=canonical(said),
     )
     return True
 

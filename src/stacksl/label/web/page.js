@@ -159,9 +159,10 @@ function hold(what) {
   if (!current) timer = setTimeout(release, 5000); // nothing follows: time for an undo
 }
 
+const typed = (name) => $(name).value.toWellFormed?.().trim() ?? $(name).value.trim();
+
 function choose(said, position = null) {
   if (!current) return;
-  const typed = (name) => $(name).value.toWellFormed?.().trim() ?? $(name).value.trim();
   const text = said === "none" ? typed("#right") : "", note = typed("#note");
   const options = $$("button", list()).map((b) => plain($(".text", b).textContent).trim());
   if (text && options.includes(plain(text))) {
@@ -175,7 +176,7 @@ function choose(said, position = null) {
 function skip(why) {
   $("#why").close();
   say("");
-  if (current) hold({ why });
+  if (current) hold({ why, note: typed("#note") || null });
 }
 
 function undo() {
