@@ -151,8 +151,9 @@ def people(
                 keys=key or (), drop=drop, **names, buy_anew=buy_anew, progress=show,
             )  # fmt: skip
     if json:
-        result = {"run": str(run), "released": freed or 0, "sheets": _sheets(opened)}
-        result |= {"held": opened.status()["held"], "left_out": opened.left_out()[0]}
+        status = opened.status()
+        result = {"run": str(run), "released": freed or 0, "sheets": status["sheets"] or []}
+        result |= {"held": status["held"], "left_out": opened.left_out()[0]}
         print(as_json({**result, "people": [asdict(each) for each in opened.annotators()]}))
     elif freed or set_aside or keep or buy_anew:
         said = [f"{plural(freed, 'row')} freed"] if freed else []
@@ -218,10 +219,6 @@ def _answered(received: Received) -> dict[str, Any]:
         "corrected": received.corrected,
         "corrected_after_shown": received.after_shown,
     }
-
-
-def _sheets(run: Run) -> list[dict[str, Any]]:
-    return list(run.status()["sheets"] or [])
 
 
 def _shown(run: Run, received: Received) -> str:
