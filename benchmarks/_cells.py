@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from stacksl.core import ONE_HOT_PACE
-
-__all__ = ["STUDIES", "Cell"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,24 @@ def kl_cell(row: str, skips: bool, gate: str = "random", **settings: Any) -> Cel
 
 def sgd(rate: float, **settings: Any) -> dict[str, Any]:
     return {"learning_rate": rate, "kl_weight": 0.0, "clip": "none", **settings}
+
+
+CLIPS = {
+    "scale, 95 % quantile": {"clip": "scale"},
+    "scale, ρ = 5": {"clip": "scale", "clip_level": 5.0},
+    "literal, ρ = 5": {"clip": "literal", "clip_level": 5.0},
+    "literal, 95 % quantile": {"clip": "literal"},
+    "none": {"clip": "none"},
+}
+
+
+def clip_cells(world: str, names: Iterable[str]) -> list[Cell]:
+    """Every label learnt by large steps under some of `CLIPS`."""
+    metrics = ("regret", "accuracy", "clipped")
+    return [
+        Cell(n, world, "sgd", labels=1.0, settings={**sgd(0.3), **CLIPS[n]}, metrics=metrics)
+        for n in names
+    ]
 
 
 UCB = {"noise": 0.3, "action": "ucb"}
@@ -199,39 +216,8 @@ STUDIES: dict[str, list[Cell]] = {
         kl_cell("llf", False, "llf"),
         kl_cell("llf, KL-only steps", True, "llf"),
     ],
-    "clip": [
-        Cell(
-            row,
-            "labels",
-            "sgd",
-            labels=1.0,
-            settings={**sgd(0.3), **clip},
-            metrics=("regret", "accuracy", "clipped"),
-        )
-        for row, clip in {
-            "scale, 95 % quantile": {"clip": "scale"},
-            "scale, ρ = 5": {"clip": "scale", "clip_level": 5.0},
-            "literal, ρ = 5": {"clip": "literal", "clip_level": 5.0},
-            "literal, 95 % quantile": {"clip": "literal"},
-            "none": {"clip": "none"},
-        }.items()
-    ],
-    "clip at K = 200": [
-        Cell(
-            row,
-            "K = 200",
-            "sgd",
-            labels=1.0,
-            settings={**sgd(0.3), **clip},
-            metrics=("regret", "accuracy", "clipped"),
-        )
-        for row, clip in {
-            "scale, 95 % quantile": {"clip": "scale"},
-            "scale, ρ = 5": {"clip": "scale", "clip_level": 5.0},
-            "literal, ρ = 5": {"clip": "literal", "clip_level": 5.0},
-            "none": {"clip": "none"},
-        }.items()
-    ],
+    "clip": clip_cells("labels", CLIPS),
+    "clip at K = 200": clip_cells("K = 200", [name for name in CLIPS if "literal, 95" not in name]),
     "final model": [
         Cell("newton, labels", "labels", metrics=("accuracy", "refit")),
         Cell("sgd, labels", "labels", "sgd", settings=sgd(0.1), metrics=("accuracy", "refit")),

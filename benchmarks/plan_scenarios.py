@@ -185,17 +185,7 @@ def measure(case: Case, seed: int, data: Path) -> dict[str, Any]:
         "agreement": agreement(h, names),
     }
     with tempfile.TemporaryDirectory() as folder:
-        where = Path(folder)
-        write_csv(pool, where / "pool.csv")
-        write_csv(held, where / "held.csv")
-        run = stacksl.run(
-            where / "pool.csv",
-            test=where / "held.csv",
-            out=where / "run",
-            budget=budget,
-            features=case.features,
-            seed=seed,
-        )
+        run = played(pool, held, Path(folder), budget, case, seed)
         facts = Facts.from_json((run.folder.path / "facts.json").read_text())
         curve = [(point.labels, point.accuracy) for point in facts.curve]
         rounds = parquet.read_table(run.folder.path / "rounds.parquet").to_pydict()
@@ -222,17 +212,7 @@ def gains(data: Path) -> Iterator[dict[str, Any]]:
         others = tuple(each for each in scenarios() if each.source != case.source)
         growth_of_others = patch.object(forecasting, "scenarios", lambda others=others: others)
         with tempfile.TemporaryDirectory() as folder, growth_of_others, one_thread():
-            where = Path(folder)
-            write_csv(pool, where / "pool.csv")
-            write_csv(held, where / "held.csv")
-            run = stacksl.run(
-                where / "pool.csv",
-                test=where / "held.csv",
-                out=where / "run",
-                budget=labels,
-                features=case.features,
-                seed=seed,
-            )
+            run = played(pool, held, Path(folder), labels, case, seed)
             first = Facts.from_json((run.path / "facts.json").read_text())
             run.change(budget=labels + first.more.more)
             then = Facts.from_json((run.path / "facts.json").read_text())
@@ -246,6 +226,18 @@ def told_of(rows: list[dict[str, Any]]) -> str:
     inside = sum(row["low"] <= row["realised"] <= row["high"] for row in told)
     width = np.median([row["high"] - row["low"] for row in told])
     return f"{len(rows)} runs, {len(told)} with a number, {inside} inside, median width {width:.3f}"
+
+
+def played(
+    pool: Dataset, held: Dataset, where: Path, budget: int, case: Case, seed: int
+) -> stacksl.Run:
+    """`stacksl run` on a pool with labels, tested on the rows held out."""
+    write_csv(pool, where / "pool.csv")
+    write_csv(held, where / "held.csv")
+    return stacksl.run(
+        where / "pool.csv", test=where / "held.csv", out=where / "run", budget=budget,
+        features=case.features, seed=seed,
+    )  # fmt: skip
 
 
 def write_csv(dataset: Dataset, path: Path) -> None:

@@ -76,18 +76,6 @@ def label_own(run: StoredRun, progress: Progress) -> Labelled:
     return _labelled(columns, rows, {**_by_model(run, asked, progress), **human})
 
 
-def human_labels(run: StoredRun, *, names: bool = False) -> Labelled:
-    """What was bought, one row an answer in the order of purchase.
-
-    Columns: `COLUMNS`; `label` is the name of the class or the text of the option, empty where
-    the answer is none; the time is in UTC, the price in money. People are `annotator 1`, `annotator
-    2`, ... in the order of the run's setting, by `names` if wanted. Until the run has finished,
-    all purchases of its audit are left out and counted.
-    """
-    found = bought_answers(run, names=names)
-    return Labelled(COLUMNS, [each.row for each in found.answers], found.left_out)
-
-
 @dataclass(frozen=True, slots=True)
 class Bought:
     """A bought answer as a row of `COLUMNS`, and its item; None of a forgotten one.

@@ -108,7 +108,7 @@ class StoredRun:
         from stacksl.runs.items.intake import again_in_memory
         from stacksl.runs.items.reading import read_again
 
-        if _path(data) is not None:
+        if isinstance(data, str | Path):
             return read_again(self.folder, self.reading, data)
         return again_in_memory(data, answers, self.reading)
 
@@ -131,14 +131,17 @@ class StoredRun:
         return label_own(self, progress)
 
     def labels(self, *, names: bool = False) -> Labelled:
-        """The answers that were bought, with text, labeler, time and price.
+        """The answers that were bought, one row each in the order of purchase.
 
-        Args:
-            names: whether people are named; they are numbered otherwise.
+        Columns: `labelling.COLUMNS`; `label` is the name of the class or the text of the option,
+        empty where the answer is none; the time is in UTC, the price in money. People are
+        `annotator 1`, `annotator 2`, ... in the order of the run's setting, by `names` if wanted.
+        Until the run has finished, all purchases of its audit are left out and counted.
         """
-        from stacksl.api.labelling import human_labels
+        from stacksl.api.labelling import COLUMNS, Labelled, bought_answers
 
-        return human_labels(self, names=names)
+        found = bought_answers(self, names=names)
+        return Labelled(COLUMNS, [each.row for each in found.answers], found.left_out)
 
     def evaluate(
         self,
@@ -181,7 +184,3 @@ class StoredRun:
                 f" {state}: `stacksl resume {self.path}`"
             )
         return write_pages(self.folder, text=text, class_names=class_names)
-
-
-def _path(data: Any) -> str | None:
-    return str(data) if isinstance(data, str | Path) else None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Self, get_args
+from typing import Self, get_args
 
 from stacksl.ledger.accounts import Accounts
 from stacksl.ledger.events import MEASURING, SOFT, STANDINGS, Row, tombstone, word_in
@@ -25,10 +25,6 @@ from stacksl.ledger.purchases import (
 from stacksl.ledger.state import State
 from stacksl.ledger.store.chain import Heads
 from stacksl.ledger.store.database import Store
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
 
 _CHARGED = ("train", *MEASURING)
 
@@ -379,12 +375,7 @@ class LedgerReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:

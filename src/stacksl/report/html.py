@@ -18,14 +18,7 @@ EXCERPT = 280
 
 
 def page(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
-    """The page of a run's facts.
-
-    Args:
-        facts: what to show; prompts and class names may hold anything, markup included.
-        text: False leaves every prompt and candidate out: items go by their rounds, classes by
-            their numbers.
-        class_names: True keeps the names of classes in a page without text.
-    """
+    """The page of a run's facts (`stacksl.report.render`); prompts may hold markup."""
     shown = facts if text else tables.without_text(facts, class_names)
     return (
         environment()

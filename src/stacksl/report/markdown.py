@@ -13,13 +13,7 @@ from stacksl.report.tables import class_rows, never_seen, without_text
 
 
 def model_card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
-    """The card of a run's facts; ends with a newline, equal for equal facts.
-
-    Args:
-        facts: what to show.
-        text: False leaves out what the data's owner worded, class names included.
-        class_names: True keeps those in a card without text.
-    """
+    """The card of a run's facts (`stacksl.report.card`); ends with a newline."""
     shown = facts if text else without_text(facts, class_names)
     found = (
         environment()

@@ -11,7 +11,7 @@ import pytest
 from stacksl.core import ConfidenceSet, make_gate, radius
 from stacksl.lab.engines import run_stream
 from stacksl.lab.statistics.estimates import Estimates, estimates, radii
-from stacksl.lab.statistics.shares import clopper_pearson, held
+from stacksl.lab.statistics.intervals import clopper_pearson, held
 from stacksl.lab.streams.coverage import COVERAGE, covered
 from stacksl.lab.study.rows import Row
 from stacksl.lab.study.study import Line

@@ -151,8 +151,9 @@ def people(
                 keys=key or (), drop=drop, **names, buy_anew=buy_anew, progress=show,
             )  # fmt: skip
     if json:
-        result = {"run": str(run), "released": freed or 0, "sheets": _sheets(opened)}
-        result |= {"held": opened.status()["held"], "left_out": opened.left_out()[0]}
+        status = opened.status()
+        result = {"run": str(run), "released": freed or 0, "sheets": status["sheets"] or []}
+        result |= {"held": status["held"], "left_out": opened.left_out()[0]}
         print(as_json({**result, "people": [asdict(each) for each in opened.annotators()]}))
     elif freed or set_aside or keep or buy_anew:
         said = [f"{plural(freed, 'row')} freed"] if freed else []
@@ -220,38 +221,24 @@ def _answered(received: Received) -> dict[str, Any]:
     }
 
 
-def _sheets(run: Run) -> list[dict[str, Any]]:
-    return list(run.status()["sheets"] or [])
-
-
 def _shown(run: Run, received: Received) -> str:
     said = [f"{count(n)} {WORDS[name]}" for name, n in received.accepted.items() if n]
+
+    def some(n: int, more: str = "") -> str | None:
+        return f"{count(n)}{more}" if n else None
+
+    late = ", kept but not paid: somebody else answered the row, or it was dropped"
+    after_shown = some(received.after_shown, ", its accuracy stays by the answers before")
     lines = facts(
         [
             ("Accepted", ", ".join(said) or "none that is new"),
-            ("Corrected", count(received.corrected) if received.corrected else None),
-            (
-                "Audit corrected after it was shown",
-                f"{count(received.after_shown)}, its accuracy stays by the answers before"
-                if received.after_shown
-                else None,
-            ),
-            ("Repeated", count(received.repeated) if received.repeated else None),
-            (
-                "Contradict",
-                f"{count(received.disputed)}, kept but not paid (--correct replaces)"
-                if received.disputed
-                else None,
-            ),
-            (
-                "Late",
-                f"{count(received.late)}, kept but not paid: somebody else answered the row, or"
-                " it was dropped"
-                if received.late
-                else None,
-            ),
-            ("Not readable", count(len(received.faults)) if received.faults else None),
-            ("Still empty", count(received.empty) if received.empty else None),
+            ("Corrected", some(received.corrected)),
+            ("Audit corrected after it was shown", after_shown),
+            ("Repeated", some(received.repeated)),
+            ("Contradict", some(received.disputed, ", kept but not paid (--correct replaces)")),
+            ("Late", some(received.late, late)),
+            ("Not readable", some(len(received.faults))),
+            ("Still empty", some(received.empty)),
         ]
     )
     return f"{lines}\n\n{shown_run(run, received.status)}"

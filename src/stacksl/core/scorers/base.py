@@ -43,7 +43,7 @@ class LinearScorer:
         """offset_x + θᵀφ(z, x) of all K candidates, (K,)."""
         return all_scores(self.theta, inputs)
 
-    def assembled(
+    def _assembled(
         self,
         presented: tuple[int, ...],
         scores: Array,

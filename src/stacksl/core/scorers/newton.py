@@ -51,7 +51,7 @@ class PairNewton(LinearScorer):
         policy = softmax(scores)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
-        return self.assembled(
+        return self._assembled(
             presented,
             scores,
             policy,
@@ -156,7 +156,7 @@ class ClassNewton(LinearScorer):
         widths, pair = np.full(len(presented), width), math.sqrt(2.0 * square)
         information = max(1.0 - float(policy @ policy), 0.0) * square
         size = self.dim * self.classes
-        return self.assembled(presented, scores, policy, widths, pair, size, information)
+        return self._assembled(presented, scores, policy, widths, pair, size, information)
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None

@@ -83,7 +83,7 @@ class PairRidge(LinearScorer):
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
-        return self.assembled(
+        return self._assembled(
             presented,
             scores,
             softmax(scores) if self._fed == _REWARDS else shares(scores),
@@ -180,7 +180,7 @@ class ClassRidge(LinearScorer):
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
         widths, pair = np.full(len(presented), math.sqrt(square)), math.sqrt(2.0 * square)
-        return self.assembled(presented, scores, shares(scores), widths, pair, self.dim)
+        return self._assembled(presented, scores, shares(scores), widths, pair, self.dim)
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None

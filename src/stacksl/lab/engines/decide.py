@@ -240,15 +240,9 @@ def statistic(
 def _dgs(plan: Plan, clock: Clock, scores: Array, pair_widths: Array, choice: int) -> float:
     """The statistic of `dgs`, from the width of the two best."""
     return _dgs_statistic(
-        scores,
-        _adpo_statistic(scores, pair_widths, choice),
-        choice,
-        clock,
-        plan.dim,
-        plan.gate_ridge,
-        plan.gate_delta,
-        plan.bound_scale,
-    )
+        scores, _adpo_statistic(scores, pair_widths, choice), choice, clock, plan.dim,
+        plan.gate_ridge, plan.gate_delta, plan.bound_scale,
+    )  # fmt: skip
 
 
 @compiled
@@ -258,16 +252,10 @@ def _reserve(
     """The statistic of `reserve`, from the contested score and the information."""
     most = _capacity(clock.budget, plan.dim, plan.prior_width)
     return _reserve_statistic(
-        gap,
-        information,
-        radius,
-        _reserve_square(most, clock.budget, plan.share, plan.pending),
-        _reserve_held(volume, most, clock.budget, plan.share),
-        clock,
-        plan.share,
-        plan.reserve,
+        gap, information, radius, _reserve_square(most, clock.budget, plan.share, plan.pending),
+        _reserve_held(volume, most, clock.budget, plan.share), clock, plan.share, plan.reserve,
         plan.floor,
-    )
+    )  # fmt: skip
 
 
 @compiled

@@ -97,16 +97,9 @@ def _decide(
     if decide.known(plan, verdict):
         of_rows = policy_statistics.policy_statistic(plan, space, rows, choice, rewarded)
         out.statistics[t] = decide.statistic(
-            plan,
-            clock,
-            space.scores,
-            space.widths,
-            space.pairs,
-            reach,
-            memory.volume[0],
-            choice,
+            plan, clock, space.scores, space.widths, space.pairs, reach, memory.volume[0], choice,
             of_rows,
-        )
+        )  # fmt: skip
     return choice, fresh
 
 
@@ -253,36 +246,16 @@ def _entry(mark: int, plain: bool) -> Any:
         follows = not plain and plan.present > 0
         guarded = not plain and plan.guarded
         return _play(
-            plan,
-            memory,
-            space,
-            out,
-            phi,
-            labels,
-            rewards,
-            utilities,
-            uniforms,
-            start,
-            follows,
+            plan, memory, space, out, phi, labels, rewards, utilities, uniforms, start, follows,
             guarded,
-        )
+        )  # fmt: skip
 
     return play
 
 
 _MARK = stamp(
-    algebra,
-    confidence,
-    decide,
-    drift,
-    gradient,
-    learning,
-    loop_state,
-    losses,
-    plan,
-    policy_statistics,
-    rules,
-    statistics,
-)
+    algebra, confidence, decide, drift, gradient, learning, loop_state, losses, plan,
+    policy_statistics, rules, statistics,
+)  # fmt: skip
 play_plain = _entry(_MARK, plain=True)
 play_changing = _entry(_MARK, plain=False)

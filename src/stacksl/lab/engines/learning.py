@@ -206,16 +206,9 @@ def alarms(
             leverage += rows[choice, j] * product[j]
         square = _reward_surprise(reward, space.scores[choice], plan.noise)
     memory.suspicion[0] = _advanced(
-        memory.suspicion[0],
-        square,
-        leverage,
-        learnt,
-        d,
-        plan.allowance,
-        plan.surprise_cap,
-        plan.leverage,
-        plan.warm,
-    )
+        memory.suspicion[0], square, leverage, learnt, d, plan.allowance, plan.surprise_cap,
+        plan.leverage, plan.warm,
+    )  # fmt: skip
     return _alarmed(memory.suspicion[0], plan.alarm_level)
 
 

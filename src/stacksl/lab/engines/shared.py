@@ -51,16 +51,9 @@ def _decide(
     decide.certify(plan, out, scores, heads.widths, heads.pairs, reach, choice, t)
     if decide.known(plan, verdict):
         out.statistics[t] = decide.statistic(
-            plan,
-            clock,
-            scores,
-            heads.widths,
-            heads.pairs,
-            reach,
-            memory.volume[0],
-            choice,
+            plan, clock, scores, heads.widths, heads.pairs, reach, memory.volume[0], choice,
             policy_statistics.heads_statistic(plan, scores, heads.values, square),
-        )
+        )  # fmt: skip
     return square
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stacksl.lab.statistics.shares import held, interval_of
+from stacksl.lab.statistics.intervals import held, interval_of
 from stacksl.lab.study.rows import Row
 from stacksl.lab.study.tables import estimate, pivot, table
 

@@ -134,7 +134,8 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
         figure, axes = canvas(2, 2, width=7.6, height=6.8)
         _over(axes[0, 0], max(by_rounds, key=len), 0)
         _over(axes[0, 1], max(by_budget, key=len), 1)
-        _bought(axes[1, 0], _worst(rows), "cube")
+        worst = [r for r in rows if r.metric == "worst_regret" and "up to" not in r.row]
+        _bought(axes[1, 0], worst, "cube")
         stationary = [row for row in rows if row.row.startswith("iid") and row.metric == "regret"]
         _bought(axes[1, 1], stationary, "iid")
         axes[0, 0].set_ylabel(_REGRET)
@@ -144,10 +145,6 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
         for ax in axes[1]:
             ax.legend(fontsize=8)
     return {"rates": figure}
-
-
-def _worst(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row.metric == "worst_regret" and "up to" not in row.row]
 
 
 def _over(ax: Axes, rows: Sequence[Row], place: int) -> None:

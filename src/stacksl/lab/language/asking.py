@@ -39,7 +39,7 @@ def cell_of(setting: Setting, seed: int, bench: LanguageBench) -> Cell:
     if "k" in own:
         own["k"] = min(own["k"], task.options - 1)
     base = setting.shots is not None
-    merged = {**(_asked() if base else FIXED), **own, **_of(setup.settings, base)}
+    merged = {**_of(FIXED, base), **own, **_of(setup.settings, base)}
     whole = setting.items is None or setting.items >= len(task.train.items)
     return Cell(
         task=task.name,
@@ -100,11 +100,6 @@ def accuracies(
 
 def _task(setting: Setting, bench: LanguageBench) -> Task:
     return bench.setup.main if setting.task is None else bench.setup.task(setting.task)
-
-
-def _asked() -> dict[str, Any]:
-    """What of `FIXED` says how a base model is asked."""
-    return _of(FIXED, True)
 
 
 def _of(settings: Mapping[str, Any], base: bool) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from typing import Any
 from stacksl.core.drift import DriftGuard
 from stacksl.lab.engines import StreamResult
 from stacksl.lab.figures.drift import figures, layout
-from stacksl.lab.statistics.intervals import bootstrapped, ratio
-from stacksl.lab.statistics.shares import clopper_pearson
+from stacksl.lab.statistics.intervals import bootstrapped, clopper_pearson, ratio
 from stacksl.lab.streams.drift_rows import GUARDS, STILL, Case, case_of
 from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl.lab.study.rows import Row

@@ -32,7 +32,7 @@ from stacksl.runs.settings.terms import (
     new_terms,
     what_measures,
 )
-from stacksl.runs.spec import PENDING, PENDING_CLASSES, REOPEN, RunSpec, Terms
+from stacksl.runs.spec import PENDING, PENDING_CLASSES, REOPEN, RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
 
@@ -384,7 +384,8 @@ def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> No
         added = zip(classes.names[first:], classes.descriptions[first:], strict=True)
         table |= {"classes_began": len(wanted.sources.began or ()), PENDING_CLASSES: list(added)}
     if wanted.now is not None:
-        table |= _of_terms(wanted.now)
+        table |= {"labels_now": wanted.now.labels, "audits_now": wanted.now.audits}
+        table |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
     if change.annotators:
         table |= {"annotators": wanted.settings.annotators, "origin_annotators": "flag"}
         if wanted.settings.price is not None:
@@ -393,8 +394,3 @@ def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> No
         if len(annotators_of(spec.settings.annotators)) == 1:
             table["sheets_alone"] = sheets
     spec.folder.write_resolved(table)
-
-
-def _of_terms(terms: Terms) -> dict[str, object]:
-    money = {} if terms.money is None else {"money_now": terms.money}
-    return {"labels_now": terms.labels, "audits_now": terms.audits, **money}

@@ -13,7 +13,6 @@ import numpy as np
 
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
-from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audit, draw
@@ -154,7 +153,8 @@ def next_terms(
     free = _free(spec, ledger, order, audited)
     if wanted > 0 and len(free) < wanted:
         raise SettingsError(_too_few(wanted, len(free)))
-    items = next((int(row.payload["items"]) for row in _budgets(ledger)), first)
+    known = [int(row.payload["items"]) for row in ledger.rows() if row.event == "budget"]
+    items = known[-1] if known else first
     price, before = spec.budget.price, (ledger.budget, ledger.money, ledger.price, items)
     if before != (terms.labels, terms.money, price, len(order)):
         rounds = ledger.last_round + len(free) - max(0, wanted)
@@ -166,11 +166,6 @@ def next_terms(
         passed = frozenset(range(len(ids))) - frozenset(free)
         drawn = draw(len(ids), wanted, spec.settings.seed, passed, len(terms.audits) - 1)
         ledger.reserve([ids[row] for row in drawn], "audit")
-
-
-def _budgets(ledger: Ledger) -> list[Row]:
-    """The `budget` rows, the last one first."""
-    return [row for row in ledger.rows() if row.event == "budget"][::-1]
 
 
 def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:

@@ -52,13 +52,9 @@ def spooled(settings: Settings, classes: Classes | None) -> Dataset:
     with TemporaryDirectory(prefix="stacksl-") as folder:  # private, as mkdtemp makes it
         path = Path(folder) / "stdin.jsonl"
         path.write_bytes(b"".join(lines))
-        dataset = load(str(path), None, _alone(settings), classes=classes).pool
+        alone = settings.model_copy(update={"owned": None})
+        dataset = load(str(path), None, alone, classes=classes).pool
     return replace(dataset, name="stdin")
-
-
-def _alone(settings: Settings) -> Settings:
-    """The settings without other files, to read the spooled lines."""
-    return settings.model_copy(update={"owned": None})
 
 
 def _lines(stream: IO[bytes], wanted: int) -> list[bytes]:

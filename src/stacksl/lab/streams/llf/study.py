@@ -194,10 +194,6 @@ def _worst(means: Array) -> Array:
     return found
 
 
-def _shown(rows: Sequence[Row]) -> str:
-    return layout(rows, [entry.name for entry in PLAYED])
-
-
 LLF_STUDY = StreamStudy(
     name="llf",
     title="The paper's gate over ridge and threshold",
@@ -208,6 +204,6 @@ LLF_STUDY = StreamStudy(
     trials=trials,
     play=measure,
     derive=derive,
-    table=_shown,
+    table=lambda rows: layout(rows, [entry.name for entry in PLAYED]),
     figures=figures,
 )
