@@ -30,10 +30,6 @@ _BACKWARD = 4.0  # passes forward that a token of training costs at most, before
 _NARROWED = 512  # tokens of a pass, the fewest that a message suggests
 
 
-class OutOfRoom(SettingsError):
-    """A run needs more memory than there is."""
-
-
 @dataclass(frozen=True, slots=True)
 class Disk:
     """Bytes of files.
@@ -143,11 +139,11 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
     config, rows, settled = _prepared(choices, items)
     try:
         if not rows or bound(config, rows, settled) > SHARE * free:
-            require_room(plan(config, rows, settled, due), free)
-    except OutOfRoom as fault:
-        if not settled.device.startswith("cuda"):
-            raise
-        warnings.warn(f"on {settled.device} {fault}", stacklevel=2)
+            size = plan(config, rows, settled, due)
+            if settled.device == "cpu":
+                require_room(size, free)
+            elif size.memory > SHARE * free:
+                warnings.warn(f"on {settled.device} {_too_large(size, free)}", stacklevel=2)
     except StackslError:
         raise
     except Exception as error:  # an operation of the model that has no shape without contents
@@ -251,9 +247,12 @@ def require_room(size: Size, free: int) -> None:
     Raises:
         SettingsError: the run needs more than 90 % of them.
     """
-    if size.memory <= SHARE * free:
-        return
-    raise OutOfRoom(
+    if size.memory > SHARE * free:
+        raise SettingsError(_too_large(size, free))
+
+
+def _too_large(size: Size, free: int) -> str:
+    return (
         f"this run needs about {_gigabytes(size.memory)} of memory, more than 90 % of the "
         f"{_gigabytes(free)} that are free: {_advice(size, SHARE * free)}"
     )
