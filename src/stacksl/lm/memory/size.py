@@ -16,6 +16,7 @@ from stacksl.lm.loading import _dtype, _place, _positions, source_of
 from stacksl.lm.memory.meta import FLOAT, Counted, Memory, bound, count, row_tokens
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
+from stacksl.lm.quantised import QUANTISED, computed_in, not_quantised, quantisation
 from stacksl.lm.reading import first_line, load_transformers, read_config, read_tokenizer
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
@@ -134,9 +135,13 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
         free: bytes that are free on the device, before any weight was loaded.
 
     Raises:
-        SettingsError, DataError, MissingExtra: as `forecast` and `require_room`.
+        SettingsError, DataError, MissingExtra: as `forecast` and `require_room`; or the base is to
+            be quantised, and cannot be.
     """
     config, rows, settled = _prepared(choices, items)
+    if settled.dtype in QUANTISED:
+        not_quantised(choices.model, config, settled.dtype)
+        quantisation(settled.dtype, computed_in(settled.dtype, settled.device))
     try:
         if not rows or bound(config, rows, settled) > SHARE * free:
             size = plan(config, rows, settled, due)
