@@ -20,6 +20,7 @@ ROWS = [
     for dtype in ("float32", "bfloat16")
     for rest in (("no", 4096), ("no", 1024), ("yes", 4096))
 ]
+ROWS.append(("nf4", "yes", 4096))
 
 
 def main() -> None:

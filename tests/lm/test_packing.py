@@ -96,8 +96,10 @@ def test_every_process_has_a_batch_where_there_are_rows_enough(
     assert sorted(flat) == list(range(len(items)))
     assert len(shared) >= min(processes, len(items))
     assert len(shared) % processes == 0 or len(shared) == len(items)
-    largest = max(map(len, plain), default=0)
-    assert max(map(len, shared), default=0) <= largest
+    widths = [len(i.prompt) + sum(len(o) - 1 for o in i.options) for i in items]
+    for batch in shared:
+        widest = max(widths[index] for row in batch for index in row)
+        assert len(batch) == 1 or len(batch) * widest <= batch_tokens
 
 
 def test_short_items_are_cut_evenly() -> None:

@@ -52,6 +52,19 @@ def test_a_missing_library_is_named(
         load(str(model_folders["qwen3"]), device="cpu", dtype=dtype)
 
 
+def test_a_run_without_the_library_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from stacksl import run
+
+    from ..runs.lm_cases import QUICK, questions
+
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(SettingsError, match="needs the library bitsandbytes"):
+        run(*questions(12), out=tmp_path / "run", model="sample", budget=3, dtype="nf4", **QUICK)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_library_without_a_device_here_is_named(library: SimpleNamespace) -> None:
     library.supported_torch_devices = {"npu", "xpu"}
     said = r"supports no device here \(it knows npu, xpu\): update it, or take dtype 'bfloat16'"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -315,3 +316,44 @@ def test_the_sum_is_of_all_parts() -> None:
 
 def test_free_memory_is_a_plausible_number() -> None:
     assert 1e6 < free_bytes() < 1e15
+
+
+class FakeGPUs:
+    """Two GPUs, of which one has little memory left."""
+
+    FREE = (80 * 10**9, 10**5)
+
+    @classmethod
+    def install(cls, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(cls.FREE))
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", cls.memory)
+
+    @classmethod
+    def memory(cls, device: str) -> tuple[int, int]:
+        return cls.FREE[int(device.removeprefix("cuda:"))], 80 * 10**9
+
+
+def test_memory_of_a_gpu_is_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Too little of it is a warning, as running out there ends in a sentence."""
+    from stacksl.runs.session.memory import expect_room
+    from stacksl.runs.settings.resolve import resolve
+
+    folder = str(tiny_model(tmp_path))
+    FakeGPUs.install(monkeypatch)
+    assert [free_bytes(f"cuda:{n}") for n in range(2)] == list(FakeGPUs.FREE)
+    items, _ = questions(12)
+
+    def said(**given: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            expect_room(resolve({"model": folder, **given}).settings, items, 4)
+        return [str(each.message) for each in seen if "this run needs" in str(each.message)]
+
+    assert said(device="auto") == []
+    assert said(device="cuda:0") == []
+    (sentence,) = said(device="cuda:1")
+    assert sentence.startswith("on cuda:1 this run needs about ")
+    assert "more than 90 % of the 0.1 MB that are free" in sentence

@@ -222,6 +222,53 @@ def test_the_rate_rises_to_one_and_falls_towards_zero():
         assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
 
 
+def test_one_kernel_a_step_is_for_gpus_alone(monkeypatch):
+    given = {"learning_rate": 1e-2, "warmup_share": 0.0, "weight_decay": 0.1, "max_grad_norm": 1.0}
+    adam, asked = torch.optim.AdamW, []
+
+    def noted(groups, **settings):
+        asked.append(settings["fused"])
+        return adam(groups, **settings)
+
+    class OnAGPU(torch.nn.Parameter):
+        """A parameter on the CPU that says otherwise."""
+
+        seen = True
+        device = property(lambda self: torch.device("cuda" if OnAGPU.seen else "cpu"))
+
+    monkeypatch.setattr(torch.optim, "AdamW", noted)
+    Optimizer([torch.nn.Parameter(torch.ones(2, 2))], 4, **given)
+    Optimizer([OnAGPU(torch.ones(2, 2))], 4, **given)
+    assert asked == [None, True]
+
+
+def test_a_fused_optimiser_goes_on_from_a_checkpoint(monkeypatch):
+    """Its count of steps is on the parameter's device."""
+    given = {"learning_rate": 1e-2, "warmup_share": 0.0, "weight_decay": 0.1, "max_grad_norm": 1.0}
+
+    def made(weights):
+        found = Optimizer([weights], 6, **given)
+        found._fused = True
+        found._adam = torch.optim.AdamW([weights], lr=1e-2, fused=True)
+        return found
+
+    def steps(optimizer, weights, numbers):
+        for number in numbers:
+            weights.grad = torch.sin(weights.detach() + number)
+            optimizer.step(number)
+
+    whole = torch.nn.Parameter(torch.arange(6.0).view(2, 3))
+    steps(made(whole), whole, range(6))
+    part = torch.nn.Parameter(torch.arange(6.0).view(2, 3))
+    first = made(part)
+    steps(first, part, range(3))
+    kept = first.tensors()
+    again = made(part)
+    again.restore(kept)
+    steps(again, part, range(3, 6))
+    assert torch.equal(whole, part)
+
+
 def test_only_matrices_decay():
     matrix = torch.nn.Parameter(torch.ones(2, 2))
     scale = torch.nn.Parameter(torch.ones(2))

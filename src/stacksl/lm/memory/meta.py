@@ -129,7 +129,7 @@ def _quantised(model: Any, dtype: str) -> tuple[int, int]:
         return 0, 0
     layers = linear_layers(model).items()
     weights = [layer.weight for name, layer in layers if ".lora_" not in name]
-    sizes = [linear_bytes(*each.shape, dtype) for each in weights]
+    sizes = [linear_bytes(each.shape[0], each.shape[1], dtype) for each in weights]
     return sum(each.nbytes for each in weights) - sum(sizes), max(each.nbytes for each in weights)
 
 

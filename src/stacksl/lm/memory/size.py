@@ -16,6 +16,7 @@ from stacksl.lm.loading import _dtype, _place, _positions, source_of
 from stacksl.lm.memory.meta import FLOAT, Counted, Memory, bound, count, row_tokens
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
+from stacksl.lm.quantised import QUANTISED, computed_in, not_quantised, quantisation
 from stacksl.lm.reading import first_line, load_transformers, read_config, read_tokenizer
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
@@ -28,10 +29,6 @@ CALIBRATION = 10.0  # seconds, at most, that a calibration may take
 _SCORING = 0.4  # of it, at most, for scoring
 _BACKWARD = 4.0  # passes forward that a token of training costs at most, before it was timed
 _NARROWED = 512  # tokens of a pass, the fewest that a message suggests
-
-
-class OutOfRoom(SettingsError):
-    """A run needs more memory than there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +135,20 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
         free: bytes that are free on the device, before any weight was loaded.
 
     Raises:
-        SettingsError, DataError, MissingExtra: as `forecast` and `require_room`.
+        SettingsError, DataError, MissingExtra: as `forecast` and `require_room`; or the base is to
+            be quantised, and cannot be.
     """
     config, rows, settled = _prepared(choices, items)
+    if settled.dtype in QUANTISED:
+        not_quantised(choices.model, config, settled.dtype)
+        quantisation(settled.dtype, computed_in(settled.dtype, settled.device))
     try:
         if not rows or bound(config, rows, settled) > SHARE * free:
-            require_room(plan(config, rows, settled, due), free)
-    except OutOfRoom as fault:
-        if not settled.device.startswith("cuda"):
-            raise
-        warnings.warn(f"on {settled.device} {fault}", stacklevel=2)
+            size = plan(config, rows, settled, due)
+            if settled.device == "cpu":
+                require_room(size, free)
+            elif size.memory > SHARE * free:
+                warnings.warn(f"on {settled.device} {_too_large(size, free)}", stacklevel=2)
     except StackslError:
         raise
     except Exception as error:  # an operation of the model that has no shape without contents
@@ -251,9 +252,12 @@ def require_room(size: Size, free: int) -> None:
     Raises:
         SettingsError: the run needs more than 90 % of them.
     """
-    if size.memory <= SHARE * free:
-        return
-    raise OutOfRoom(
+    if size.memory > SHARE * free:
+        raise SettingsError(_too_large(size, free))
+
+
+def _too_large(size: Size, free: int) -> str:
+    return (
         f"this run needs about {_gigabytes(size.memory)} of memory, more than 90 % of the "
         f"{_gigabytes(free)} that are free: {_advice(size, SHARE * free)}"
     )

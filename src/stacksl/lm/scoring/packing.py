@@ -93,7 +93,6 @@ class Packing:
                 widest = width
         return batches
 
-
     def shared(self, items: Sequence[TokenItem], processes: int) -> list[list[list[int]]]:
         """`batches`, cut so that each of `processes` has as many, of about the same size.
 
