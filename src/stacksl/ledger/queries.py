@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Self, get_args
 
 from stacksl.ledger.accounts import Accounts
-from stacksl.ledger.events import MEASURING, SOFT, STANDINGS, Row, tombstone, word_in
+from stacksl.ledger.events import MEASURING, STANDINGS, Row, tombstone, word_in
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -81,11 +81,6 @@ class LedgerReader:
     def spent_money(self) -> int:
         """Micro-units paid, and promised at the most they may cost."""
         return self._accounts.spent_money
-
-    @property
-    def paid(self) -> tuple[int, int]:
-        """Labels with an answer, and the micro-units paid, for models beside people as well."""
-        return self._accounts.answered, self._accounts.paid
 
     @property
     def left(self) -> int:
@@ -169,11 +164,8 @@ class LedgerReader:
     def bought(self, purpose: Purpose | None = None) -> list[str]:
         """The items bought for one purpose, or for all but `soft`, by their first lease."""
         purchases = self._accounts.purchases.items()
-        found = dict.fromkeys(
-            key[0]
-            for key, state in purchases
-            if state.purpose == purpose or (purpose is None and state.purpose != SOFT)
-        )
+        kinds = (purpose,) if purpose else (*_CHARGED, "owned")
+        found = dict.fromkeys(key[0] for key, state in purchases if state.purpose in kinds)
         return [str(self._journal.items.id(surrogate)) for surrogate in found]
 
     def seen(self, item: str) -> bool:

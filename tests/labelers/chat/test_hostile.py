@@ -268,6 +268,87 @@ def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
     assert any("more than was reserved" in each for each in run.status()["warnings"])
 
 
+def refuses(*names: str, how: str = "openai") -> Behaviour:
+    """Right, but for requests that have one of these parameters."""
+
+    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
+        found = next((name for name in names if name in body), None)
+        if found is None:
+            right(handler, body, number)
+            return
+        said = f"Unsupported parameter: '{found}' is not supported with this model."
+        if found == "max_tokens":
+            said += " Use 'max_completion_tokens' instead."
+        wrong: dict[str, Any] = {"error": {"message": said, "param": found, "type": "invalid"}}
+        if how == "fastapi":  # with an echo of the whole request
+            wrong = {"detail": [{"loc": ["body", found], "msg": "extra", "input": body}]}
+        text = said if how == "text" else json.dumps(wrong)
+        handler.send(422 if how == "fastapi" else 400, text.encode())
+
+    return behave
+
+
+@pytest.mark.parametrize("how", ["openai", "fastapi", "text"])
+@pytest.mark.parametrize(
+    "names", [("max_tokens",), ("temperature",), ("temperature", "max_tokens")]
+)
+def test_a_server_that_refuses_a_parameter_is_asked_without_it(
+    names: tuple[str, ...], how: str, tmp_path: Path
+) -> None:
+    with serving(refuses(*names, how=how)) as server:
+        run = begin(server, tmp_path / "run", concurrency=1, budget=3)
+        assert len(server.bodies) == 3 + len(names)  # once in the run
+        for body in server.bodies[len(names) :]:
+            assert not set(names) & set(body)
+            limit = "max_completion_tokens" if "max_tokens" in names else "max_tokens"
+            assert body[limit] == 8
+            assert body["logprobs"]  # the way of asking is as before
+        assert expect_books(run) == {"label": 3}
+        sent = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+        most = {row["call"]: row["most"] for row in sent if "request" in row}
+        assert len({most[call + 1] for call in range(len(names) + 1)}) == 1  # as was reserved
+        assert [row["why"] for row in sent if row.get("why")] == [
+            f"HTTP {422 if how == 'fastapi' else 400}"
+        ] * len(names)
+
+
+def test_what_a_server_refuses_is_known_after_a_resume(tmp_path: Path) -> None:
+    def at_first(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number > 3:
+            handler.send(401)
+        else:
+            refuses("max_tokens", "temperature")(handler, body, number)
+
+    with serving(at_first) as server:
+        run = begin(server, tmp_path / "run", concurrency=1)
+        assert run.status()["state"] == "waiting"
+        server.behave = refuses("max_tokens", "temperature")
+        asked = len(server.bodies)
+        run.resume()
+        assert len(server.bodies) == asked + 5
+    assert expect_books(run) == {"label": 6}
+
+
+def test_a_server_that_takes_no_limit_is_a_sentence(tmp_path: Path) -> None:
+    with serving(refuses("max_tokens", "max_completion_tokens")) as server:
+        run = begin(server, tmp_path / "run", concurrency=1)
+        assert len(server.bodies) == 2
+    (place,) = run.status()["sheets"]
+    assert "refuses every limit of an answer's length" in place["why"]
+    assert expect_books(run)["open"] == 6
+
+
+def test_the_length_of_an_answer_is_a_setting_and_in_the_price(tmp_path: Path) -> None:
+    prices = []
+    for tokens in (None, 500):
+        with serving(right) as server:
+            run = begin(server, tmp_path / f"run-{tokens}", answer_tokens=tokens)
+            assert {body["max_tokens"] for body in server.bodies} == {tokens or 8}
+        with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+            prices.append(ledger.price)
+    assert prices[1] - prices[0] == 2 * (500 - 8) * 200 + 2 * 2 * 100  # two bytes more each
+
+
 @pytest.mark.parametrize("usage", [None, (-1, 3), (True, 1), ("7", 1)])
 def test_a_server_that_counts_no_tokens_is_charged_in_full(usage: Any, tmp_path: Path) -> None:
     def silent(handler: Handler, body: dict[str, Any], number: int) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 from stacksl.errors import LabelerError
 from stacksl.files.atomic import write_atomic
 from stacksl.files.private import FILE
-from stacksl.labelers.chat.prompts import Question, Way
+from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, Question, Way
 
 CALLS = "calls.jsonl"
 
@@ -51,6 +51,7 @@ class Calls:
         self._costs: dict[tuple[str, int], dict[int, int]] = {}
         self._sent: dict[int, Mapping[str, Any]] = {}
         self._count = 0
+        self.refused: set[str] = set()  # parameters of requests, as `without` knows them
         for row in read_calls(path):
             self._apply(row)
 
@@ -93,6 +94,9 @@ class Calls:
         costs = self._costs.setdefault(purchase, {})
         if "request" in row:
             self._count = max(self._count, call)
+            if body := row["request"]:  # one that was forgotten is empty
+                self.refused |= {LIMIT} if LATER_LIMIT in body else set()
+                self.refused |= set() if "temperature" in body else {"temperature"}
             self._sent[call] = {**row, "request": _key(row["request"])}
             costs[call] = int(row["most"])
             return

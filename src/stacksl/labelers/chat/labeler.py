@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Protocol
 
 from stacksl.labelers.chat.calls import Calls, Kept
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, Lost, NotSent, Reply
 from stacksl.labelers.chat.prompts import (
+    LATER_LIMIT,
+    LIMIT,
     LISTED,
     Question,
     Shot,
@@ -21,9 +23,11 @@ from stacksl.labelers.chat.prompts import (
     encoded,
     order_of,
     position_of,
+    refused_in,
     text_of,
     tokens_of,
     ways,
+    without,
 )
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.purchases import Answer
@@ -74,12 +78,16 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """How a model is asked: its name, the template, the seed of the order, and its rates."""
+    """How a model is asked: its name, the template, the seed of the order, and its rates.
+
+    An answer has at most `limit` tokens, or what the options need.
+    """
 
     model: str
     template: str
     seed: int
     rates: Rates
+    limit: int | None = None
 
     def of(
         self,
@@ -96,18 +104,18 @@ class Questions:
                 listed = frozenset(nearest)
                 order = tuple(place for place in order if place in listed)
             shown = [candidates[place] for place in order]
-            body = body_of(self.model, self.template, prompt, shown, way, shots)
+            body = body_of(self.model, self.template, prompt, shown, way, shots, self.limit)
             found[way] = Question(way, order, names, body)
         return found
 
     def most(self, body: dict[str, Any]) -> int:
         """The most that a request costs: a token has one byte at least."""
-        return self.rates.cost(len(encoded(body)) + OVERHEAD, body["max_tokens"])
+        return self.rates.cost(len(encoded(body)) + OVERHEAD, body[LIMIT])
 
     def dearest(self, prompt: str, candidates: Sequence[str], shots: Sequence[Shot] = ()) -> int:
         """The most that one call about an item costs, whichever way it is asked."""
         bodies = (
-            body_of(self.model, self.template, prompt, candidates, way, shots)
+            body_of(self.model, self.template, prompt, candidates, way, shots, self.limit)
             for way in ways(candidates)
         )
         return max(map(self.most, bodies))
@@ -187,7 +195,7 @@ class ChatLabeler:
     def _one(self, request: Request) -> Answer | None:
         """The answer to one request; None where the run has to wait."""
         asked = self._asked(request)
-        open_ways = [asked[way] for way in asked if way not in self._unsupported]
+        open_ways = [self._taken(asked[w]) for w in asked if w not in self._unsupported]
         kept = self._calls.kept(request.item, request.slot, open_ways)
         if kept is not None and (answer := self._answer(request, kept)) is not None:
             return answer
@@ -198,9 +206,10 @@ class ChatLabeler:
             spent = self._calls.cost(request.item, request.slot)
             if spent + most > request.price and most > 0:
                 return self._given_up(request, spent, most)
-            call = self._calls.sent(request.item, request.slot, asked[way], most)
+            question = self._taken(asked[way])
+            call = self._calls.sent(request.item, request.slot, question, most)
             try:
-                reply = self._endpoint.post(encoded(asked[way].body))
+                reply = self._endpoint.post(encoded(question.body))
             except NotSent as fault:
                 self._calls.ended(call, 0, str(fault))
                 tries = self._again(tries, str(fault), None)
@@ -230,9 +239,29 @@ class ChatLabeler:
                 assert kept is not None
                 if (answer := self._answer(request, kept)) is not None:
                     return answer
+            elif reply.status in UNSUPPORTED and self._does_without(question, reply.payload):
+                self._calls.ended(call, 0, f"HTTP {reply.status}", reply.payload)
             elif (answer := self._refused(request, call, most, reply, way, [*asked])) is not None:
                 return answer
         return None
+
+    def _taken(self, question: Question) -> Question:
+        """A request without what the server has refused in this run."""
+        return replace(question, body=without(question.body, self._calls.refused))
+
+    def _does_without(self, question: Question, payload: bytes) -> bool:
+        """Whether a refusal names the limit or the temperature, of which the next call knows."""
+        name = refused_in(payload, question.body)
+        if name is None:
+            return False
+        if name == LATER_LIMIT:
+            self._stop(
+                "it refuses every limit of an answer's length, without which a label has no highest"
+                " price: name another model or server"
+            )
+        with self._lock:
+            self._calls.refused |= {name}
+        return True
 
     def _asked(self, request: Request) -> dict[Way, Question]:
         """The requests that ask for a label, with examples and nearest classes."""

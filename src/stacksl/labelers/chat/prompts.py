@@ -6,7 +6,7 @@ import json
 import math
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from hashlib import sha256
@@ -17,6 +17,8 @@ from stacksl.files import formats
 
 Way = Literal["scored", "letter", "schema", "text"]
 LETTERS = string.ascii_uppercase
+LIMIT, LATER_LIMIT = "max_tokens", "max_completion_tokens"  # the names of an answer's length
+OPTIONAL = (LATER_LIMIT, LIMIT, "temperature")  # what some servers refuse
 LISTED = 100  # classes in a prompt for a text, the nearest ones where there are more
 NEAR = 0.6  # similarity from which a text is taken for the nearest class
 SURE = 0.5  # probability of all letters together from which they decide
@@ -95,8 +97,12 @@ def body_of(
     shown: Sequence[str],
     way: Way,
     shots: Sequence[Shot] = (),
+    limit: int | None = None,
 ) -> dict[str, Any]:
-    """The JSON body of a request that shows the candidates in the order `shown`."""
+    """The JSON body of a request that shows the candidates in the order `shown`.
+
+    The answer may have `limit` tokens, or what the options need.
+    """
     by_letter = way in ("scored", "letter")
     marks = [f"{letter}. " for letter in LETTERS] if by_letter else ["- "] * len(shown)
     options = [f"{mark}{text}" for mark, text in zip(marks, shown, strict=False)]
@@ -118,7 +124,7 @@ def body_of(
         "model": model,
         "messages": [{"role": "user", "content": text}],
         "temperature": 0,
-        "max_tokens": 8 if by_letter else min(512, longest + 24),
+        LIMIT: limit or (8 if by_letter else min(512, longest + 24)),
     }
     if way == "scored":
         body |= {"logprobs": True, "top_logprobs": 20}
@@ -129,6 +135,35 @@ def body_of(
         named["schema"] = schema | {"additionalProperties": False}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
     return body
+
+
+def without(body: Mapping[str, Any], refused: Set[str]) -> dict[str, Any]:
+    """A body as a server takes it that refused some of `OPTIONAL`; the limit is as long as before.
+
+    >>> without({"max_tokens": 8, "temperature": 0}, {"max_tokens", "temperature"})
+    {'max_completion_tokens': 8}
+    """
+    names = {LIMIT: LATER_LIMIT} if LIMIT in refused else {}
+    kept = {name: value for name, value in body.items() if name in names or name not in refused}
+    return {names.get(name, name): value for name, value in kept.items()}
+
+
+def refused_in(payload: bytes, body: Mapping[str, Any]) -> str | None:
+    """Which of `OPTIONAL` in a `body` a server's error names; its echo of the body is not read."""
+    said = payload.decode("utf-8", "replace")
+    try:
+        found = formats.parsed(said)
+    except ValueError:
+        found = {"message": said}
+    error = found["error"] if isinstance(found.get("error"), dict) else found
+    words = [error.get(name) for name in ("param", "message", "error", "detail")]
+    if isinstance(details := words[-1], list):
+        words += [
+            str([each.get("loc"), each.get("msg")]) for each in details if isinstance(each, dict)
+        ]
+    texts = [text for text in words if isinstance(text, str)]
+    named = (name for text in texts for name in OPTIONAL if re.search(rf"\b{name}\b", text))
+    return next((name for name in named if name in body), None)
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:

@@ -133,7 +133,8 @@ def questions(settings: Settings, template: str | None = None) -> Questions:
         text = DEFAULT if settings.label_template is None else _read(Path(settings.label_template))
     rates = Rates(Decimal(settings.input_price or 0), Decimal(settings.output_price or 0))
     model = _answering(settings).partition(":")[2]
-    return Questions(model, template_of(text, settings.shots), settings.seed, rates)
+    template = template_of(text, settings.shots)
+    return Questions(model, template, settings.seed, rates, settings.answer_tokens)
 
 
 def example_request(settings: Settings, items: Sequence[Item]) -> dict[str, Any]:

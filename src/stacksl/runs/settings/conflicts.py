@@ -12,7 +12,15 @@ from stacksl.core.gates.registry import BASELINES, GATES, make_gate
 from stacksl.errors import SettingsError
 from stacksl.labelers.chat.endpoint import address
 from stacksl.runs.settings.budget import budget_mistake, micro_units
-from stacksl.runs.settings.fields import Settings, settings_for
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.marks import Only
+
+
+def settings_for(of: str) -> tuple[str, ...]:
+    """The settings that are for one thing alone: `people`, `model`, `sgd` or `llf`."""
+    known = Settings.model_fields.items()
+    return tuple(name for name, field in known if Only(of) in field.metadata)
+
 
 OF_MODEL = settings_for("model")
 REGULARISED = settings_for("sgd")

@@ -43,9 +43,7 @@ class Settings(BaseModel):
         "language model on this machine) or noisy:P.",
     )
     labelers: Annotated[str | None, Flag(SPEND, "MODEL,people")] = Field(
-        None,
-        description="A model that labels beside people, from one budget: openai:MODEL,people or "
-        "hf:NAME_OR_DIR,people; --price is people's.",
+        None, description="Both from one budget: openai:MODEL,people or hf:NAME_OR_DIR,people."
     )
     url: Annotated[str | None, Flag(SPEND, "URL"), _SERVER] = Field(
         None,
@@ -59,16 +57,16 @@ class Settings(BaseModel):
         None, description="A file with {prompt} and {options}: how the model is asked for a label."
     )
     shots: Annotated[int, _SERVER] = Field(
-        0,
-        ge=0,
-        le=32,
-        description="Labelled examples in a prompt, owned or bought for training (0).",
+        0, ge=0, le=32, description="Labelled examples in a prompt, owned or bought to train (0)."
     )
     input_price: Annotated[str | None, _SERVER] = Field(
         None, description="The price of a million tokens that the model reads, such as 0.15."
     )
     output_price: Annotated[str | None, _SERVER] = Field(
         None, description="The price of a million tokens that it writes."
+    )
+    answer_tokens: Annotated[int | None, _SERVER] = Field(
+        None, ge=1, description="Tokens of its answer at most, thoughts included; by the options."
     )
     concurrency: Annotated[int, _SERVER] = Field(
         4, ge=1, le=64, description="Requests that are under way at a time (4)."
@@ -101,8 +99,7 @@ class Settings(BaseModel):
     )
     until: Annotated[str | None, Flag(SPEND, "gain=G/N")] = Field(
         None,
-        description="Stop buying when the next N labels are estimated to gain less than G of "
-        "accuracy, such as gain=0.01/100.",
+        description="Stop when the next N labels are to gain less than G, such as gain=0.01/100.",
     )
     owned: Annotated[str | None, Flag(SPEND, "FILE", common=True)] = Field(
         None,
@@ -132,8 +129,7 @@ class Settings(BaseModel):
     )
     sheets: Annotated[Literal["xlsx", "csv", "json"], Flag(SPEND, "FORMAT"), _PEOPLE] = Field(
         "xlsx",
-        description="The format of sheets: xlsx, with choice lists, csv, or json (tasks for Label "
-        "Studio).",
+        description="xlsx, with choice lists, csv, or json (tasks for Label Studio).",
     )
 
     # what is read
@@ -402,9 +398,3 @@ class Settings(BaseModel):
     def adapts(self) -> bool:
         """Whether a language model is adapted."""
         return self.model is not None or self.adapt is not None
-
-
-def settings_for(of: str) -> tuple[str, ...]:
-    """The settings that are for one thing alone: `people`, `model`, `sgd` or `llf`."""
-    known = Settings.model_fields.items()
-    return tuple(name for name, field in known if Only(of) in field.metadata)

@@ -50,7 +50,7 @@ def expect_payable(spec: RunSpec, ledger: Ledger, before: int) -> None:
     Raises:
         SettingsError: it does not.
     """
-    price, labels, (answered, paid) = spec.budget.price, spec.terms.labels, ledger.paid
+    price, labels, (answered, paid) = spec.budget.price, spec.terms.labels, _paid(ledger)
     left, needed = (spec.terms.money or 0) - paid, (labels - answered) * price
     if price > before and needed > left:
         raise SettingsError(
@@ -93,9 +93,15 @@ def what_measures(terms: Terms) -> str | None:
 
 def _affordable(wanted: Budget, usable: int, ledger: Ledger) -> int:
     """The labels that a budget in money comes to, since some answers cost less than the most."""
-    answered, paid = ledger.paid
+    answered, paid = _paid(ledger)
     left = (wanted.money or 0) - paid
     return wanted.labels if left < 0 else min(usable, answered + left // wanted.price)
+
+
+def _paid(ledger: Ledger) -> tuple[int, int]:
+    """The labels with an answer, and the micro-units paid, also to a model beside people."""
+    promised = sum(each.price for each in ledger.open_purchases())
+    return sum(ledger.said().values()), ledger.spent_money - promised
 
 
 def _usable(spec: RunSpec, ledger: Ledger) -> int:

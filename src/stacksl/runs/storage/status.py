@@ -111,7 +111,7 @@ def _counted(ledger: LedgerReader) -> dict[str, Any]:
     return {
         "rounds": len(choices),
         "asked": ledger.asked,
-        "answered": ledger.paid[0],
+        "answered": sum(ledger.said().values()),
         "spent": ledger.spent,
         "learnt": learnt,
         "right": right,
