@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 
 import numpy as np
@@ -122,6 +123,36 @@ def test_a_tie_goes_to_the_simpler() -> None:
     assert final._best({"plain": 0.5, "names": 0.5, "names and graph": 0.5}) == "plain"
     assert final._best({"plain": 0.4, "names": 0.5, "names and graph": 0.5}) == "names"
     assert final._best({}) == "names"
+
+
+def test_neighbours_are_to_win_by_more_than_doubt() -> None:
+    tried = {"plain": 0.5, "names": 0.55, "names and graph": 0.6}
+    assert final._best(tried, 0.04) == "names and graph"
+    assert final._best(tried, 0.06) == "names"
+    assert final._best({**tried, "plain": 0.58}, 0.06) == "plain"
+
+
+@pytest.mark.parametrize(("classes", "labels"), [(4, 60), (80, 80)])
+def test_names_weigh_more_while_labels_are_few(classes, labels) -> None:
+    h, _, _ = _topics(200)
+    source = Source(SharedBlock(h, classes), h[:classes], frozenset(), 5)
+    gold = np.arange(labels) % classes
+    assert set(source.named(gold).weight) == {final.NAME_WEIGHT}
+    assert set(source.named(gold[1:]).weight) == {final.EARLY_WEIGHT}, "below 60, or one a class"
+    found = math.ceil(final.FOUND * classes)
+    assert set(source.named(gold % found).weight) == {final.NAME_WEIGHT}
+    assert set(source.named(gold % (found - 1)).weight) == {final.EARLY_WEIGHT}
+
+
+def test_few_labels_leave_the_comparison_in_doubt() -> None:
+    h, labels, names = _topics(300)
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random(300) < 0.4, rng.integers(4, size=300), labels)
+    source = Source(SharedBlock(h, 4), np.roll(names, 1, axis=0), frozenset(), 5)
+    tried, doubt = final._compare(source, np.arange(40), labels[:40])
+    assert 0.01 < doubt < 0.2
+    assert set(tried) == {"names", "names and graph"}
+    assert final._compare(source, np.arange(80), labels[:80])[1] == 0.0
 
 
 @pytest.mark.parametrize(("labels", "tried"), [(5, 0), (30, 2), (60, 3)])

@@ -3,8 +3,10 @@
 Which of the three is best depends on the data: labels spread over neighbours help where classes are
 topics, and harm elsewhere. The kind is chosen by three-fold cross-validation on the bought labels,
 which are the doubtful items: so each counts as often as it is the nearest label of an item. The
-most right answers win, and the simpler kind wins a tie. Below 60 labels names always take part,
-since too few labels are held out to show that labels alone do better.
+most right answers win, and the simpler kind wins a tie. Below 60 labels names always
+take part, since too few labels are held out to show that labels alone do better. Below those, below
+one a class, or while a fifth of the classes has none, a name weighs more, and neighbours are to win
+by more than a standard error.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")
 
 FEWEST = 6  # labels below which nothing is tried
 NAME_WEIGHT = 1.0  # a class name counts as a bought label
-EARLY_WEIGHT = 4.0  # below 60 labels, so that they do not make names worse than they are alone
+EARLY_WEIGHT = 8.0  # where labels are few, so that names are no worse than they are alone
+FOUND = 0.8  # the share of the classes that have a label where labels are no longer few
 SPREAD_WEIGHT = 0.1  # of an item never asked
 SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
 MODEL_WEIGHT, MODEL_SHARPER = 0.3, 3  # the same in a final fit with labels of a model
@@ -90,10 +93,15 @@ class Source:
     _holding: tuple[Graph, Rows] | None = None
     _kernel: Kernel | None = None
 
-    def named(self, labels: int) -> Soft:
-        """The class names, a soft example each, beside so many labels."""
+    def named(self, gold: Rows) -> Soft:
+        """The class names, a soft example each, beside the labels `gold`."""
         assert self.names is not None
-        return beside_names(self.names, NAME_WEIGHT if labels >= ENOUGH else EARLY_WEIGHT)
+        return beside_names(self.names, EARLY_WEIGHT if self.early(gold) else NAME_WEIGHT)
+
+    def early(self, gold: Rows) -> bool:
+        """Whether the labels are too few to outweigh names, or many classes have none yet."""
+        classes = self.block.classes
+        return len(gold) < max(ENOUGH, classes) or len(set(gold.tolist())) < FOUND * classes
 
     def rest(
         self, rows: Rows, gold: Rows, without: Rows | None = None, *, final: bool = True
@@ -203,47 +211,65 @@ def make_final(
     `made_by` says what of, where that was chosen before; such a model is fitted less closely.
     Nothing is fitted on the rows `without`.
     """
-    tried = _compare(source, rows, gold) if made_by is None else {}
-    kind = _best(tried) if made_by is None else made_by
+    tried: Mapping[Kind, float] = {}
+    kind = made_by
+    if kind is None:
+        tried, doubt = _compare(source, rows, gold)
+        kind = _best(tried, doubt)
     if kind == "plain":
         fit = Fit(choose_strength(source.block.h[rows], gold, source.seed))
     elif kind == "names":
-        fit = Fit(soft=source.named(len(rows)))
+        fit = Fit(soft=source.named(gold))
     else:
-        soft = together(source.named(len(rows)), source.rest(rows, gold, without))
+        soft = together(source.named(gold), source.rest(rows, gold, without))
         fit = Fit(soft=soft, tolerance=_NARROW if made_by is None else _TRIAL)
     head = scorer.refit(source.block.take(rows.tolist()), gold, fit=fit)
     return Made(head, kind, tried)
 
 
-def _best(tried: Mapping[Kind, float]) -> Kind:
-    """The kind with the most right answers, the simplest of several; names where none was tried."""
-    return max(tried, key=lambda kind: tried[kind]) if tried else "names"
+def _best(tried: Mapping[Kind, float], doubt: float = 0.0) -> Kind:
+    """The kind with the most right answers, the simplest of several; names where none was tried.
+
+    Neighbours are to be better than names by more than `doubt`.
+    """
+    if not tried:
+        return "names"
+    graph = KINDS[-1]
+    others = {kind: share for kind, share in tried.items() if kind != graph}
+    best = max(others, key=lambda kind: others[kind])
+    ahead = tried[graph] > others[best] and tried[graph] > tried["names"] + doubt
+    return graph if ahead else best
 
 
-def _compare(source: Source, rows: Rows, gold: Rows) -> dict[Kind, float]:
-    """The share of held-out bought labels that each kind gets right, by what they represent."""
+def _compare(source: Source, rows: Rows, gold: Rows) -> tuple[dict[Kind, float], float]:
+    """The share of held-out bought labels that each kind gets right, by what they represent.
+
+    With it, where labels are few, the standard error of what neighbours add to names; else 0.
+    """
     if len(rows) < FEWEST:
-        return {}
+        return {}, 0.0
     source.rest(rows, gold)  # the graph holds the items of every fold
-    right: dict[Kind, float] = dict.fromkeys(KINDS if len(rows) >= ENOUGH else KINDS[1:], 0.0)
+    right = {kind: np.zeros(len(rows)) for kind in (KINDS if len(rows) >= ENOUGH else KINDS[1:])}
     weight = source.represented(rows)
+    weight /= weight.sum()
     strength = choose_strength(source.block.h[rows], gold, source.seed)
     for train, held in folds_of(len(rows), source.seed):
         labels = rows[train], gold[train]
-        names = source.named(len(rows))
+        names = source.named(gold)
         rest = together(names, source.rest(*labels, rows[held]))
         fits = {
             "plain": Fit(strength, tolerance=_TRIAL),
             "names": Fit(soft=names, tolerance=_TRIAL),
             "names and graph": Fit(soft=rest, tolerance=_TRIAL),
         }
-        for kind in right:
+        for kind, found in right.items():
             weights, intercepts = _logits(source, *labels, fits[kind])
             scores = np.asarray(source.block.h[rows[held]], dtype=np.float64) @ weights.T
-            said = np.argmax(scores + intercepts, axis=1) == gold[held]
-            right[kind] += float(weight[held] @ said)
-    return {kind: count / float(weight.sum()) for kind, count in right.items()}
+            found[held] = np.argmax(scores + intercepts, axis=1) == gold[held]
+    tried = {kind: float(weight @ found) for kind, found in right.items()}
+    more = right[KINDS[-1]] - right["names"]
+    error = float(np.linalg.norm(weight * (more - weight @ more)))
+    return tried, error if source.early(gold) else 0.0
 
 
 def _logits(source: Source, rows: Rows, gold: Rows, fit: Fit) -> tuple[Array, Array]:
