@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacksl.api import Run
+from stacksl.cli import entry
 
 from ..runs.people_cases import begin, bought, fill, open_rows, play, sheets
 from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound, files
@@ -245,13 +245,15 @@ def what_was_bought(made: Run) -> list[dict[str, object]]:
     return [{**row, "learnt_at": row["learnt_at"] is not None} for row in bought(made)]
 
 
-def stacksl(*words: object, **options: Any) -> subprocess.Popen[str]:
+def stacksl(
+    *words: object, program: tuple[str, ...] = ("-m", "stacksl"), **options: Any
+) -> subprocess.Popen[str]:
     """The real command line, as a user types it on a terminal.
 
     Ctrl-C has its meaning there, while tests may run in a shell's background, where it is ignored.
     """
     return subprocess.Popen(
-        [sys.executable, "-m", "stacksl", *map(str, words)],
+        [sys.executable, *program, *map(str, words)],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -260,64 +262,56 @@ def stacksl(*words: object, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-def wait_until(process: subprocess.Popen[str], condition: Any) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "the run never came so far"
-        time.sleep(0.005)
+# The command line, which stops itself before it buys a second batch of labels.
+HALTING = """
+import signal, sys
+sys.path.insert(0, sys.argv.pop(1))
+import worker
+from stacksl.cli import main
+worker.arm("stacksl.ledger.ledger:Ledger.post", 2, "before", signal.SIGSTOP)
+main()
+"""
 
 
-def certified(path: Path) -> int:
-    """Rounds on disk, as far as another process can see."""
-    if not (path / "ledger.db").exists():
-        return 0
-    return sum(row["event"] == "round" for row in chain(path))
-
-
-@pytest.fixture(scope="module")
-def long(tmp_path_factory: pytest.TempPathFactory) -> Kind:
-    """A job that plays for a second or so: enough to step in."""
+@pytest.fixture
+def long(tmp_path: Path) -> Kind:
+    """A job that buys some tens of labels."""
     from .conftest import write_classes
 
-    folder = tmp_path_factory.mktemp("long")
-    data, test = write_classes(folder / "c.csv", 1500), write_classes(folder / "t.csv", 40, seed=1)
-    return Kind("long", data, test, {"budget": 500}, folder / "undisturbed" / "run")
+    data, test = write_classes(tmp_path / "c.csv", 150), write_classes(tmp_path / "t.csv", 40, 1)
+    return Kind("long", data, test, {"budget": 50}, tmp_path / "undisturbed" / "run")
 
 
 def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_path) -> None:
     out = tmp_path / "run"
-    words = ("run", long.data, "--test", long.test, "--budget", 500, "--quiet", "--out")
-    process = stacksl(*words, out)
-    wait_until(process, lambda: certified(out) > 20)
-
-    os.kill(process.pid, signal.SIGSTOP)  # it holds the run, and cannot finish meanwhile
+    words = ("run", long.data, "--test", long.test, "--budget", 50, "--quiet", "--out")
+    process = stacksl(*words, out, program=("-c", HALTING, str(Path(__file__).parent)))
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status), "it holds the run, and cannot finish meanwhile"
     assert Run.open(out).status()["state"] == "running"
     second = stacksl("resume", out, "--wait", 0)
-    _, told = second.communicate(timeout=60)
+    _, told = second.communicate(timeout=300)
     assert second.returncode == 2
     assert f"is held by process {process.pid} on " in told
     assert told.count("\n") == 1
-    os.kill(process.pid, signal.SIGCONT)
 
     process.send_signal(signal.SIGINT)
-    said, told = process.communicate(timeout=60)
+    os.kill(process.pid, signal.SIGCONT)
+    said, told = process.communicate(timeout=300)
     assert process.returncode == 130, (said, told)
     assert f"stacksl resume {out}" in told
     assert "Traceback" not in told
     status = Run.open(out).status()
     assert status["state"] == "stopped"
     assert status["resume"] == f"stacksl resume {out}"
-    expect_sound(out, 500)
+    expect_sound(out, 50)
 
     again = stacksl("resume", out, "--quiet", "--json")
-    said, told = again.communicate(timeout=120)
+    said, told = again.communicate(timeout=300)
     assert again.returncode == 0, told
     assert json.loads(said)["state"] == "finished"
-    assert json.loads(said)["asked"] == 500
-    undisturbed = stacksl(*words, long.reference)
-    assert undisturbed.wait(120) == 0
-    undisturbed.communicate()
+    assert json.loads(said)["asked"] == 50
+    assert entry.call([*map(str, words), str(long.reference)]) == 0
     expect_same(out, long)
     noted = json.loads((out / "facts.json").read_text())["interruptions"]
     assert len(noted) == 1

@@ -27,7 +27,7 @@ from .conftest import chain, expect_sound
 for _name in ("accelerate", "peft", "tokenizers"):
     pytest.importorskip(_name, reason=f"{_name} is not installed (the extra lm)")
 
-LIMIT = 240  # seconds; processes that hang are a failure
+LIMIT = 600  # seconds; processes that hang are a failure
 ITEMS, TESTED, BUDGET = 40, 36, 10  # more than a block of 32, or one process scores them all
 SECOND_REFIT = 6  # the step to end at: 4 are the first refit's (5 labels, 2 epochs, 3 a step)
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ pytest.importorskip("httpx2", reason="httpx2 is not installed")
 from starlette.testclient import TestClient
 
 from stacksl.api import Run
-from stacksl.label.access import SESSIONS, Access
+from stacksl.label.access import SESSIONS, Access, Limit
 from stacksl.label.app import make_app
 from stacksl.label.player import Player
 from stacksl.label.site import Site
@@ -102,6 +103,12 @@ class Page:
 Opened = Callable[..., Page]
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply waits for its answer to be in the ledger, however slow the machine."""
+    monkeypatch.setattr("stacksl.label.app.PATIENCE", 120.0)
+
+
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Callable[..., Any]]:
     """Opens a link in a browser of its own; what the page complains of fails the test."""
@@ -109,6 +116,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
 
     def open_link(link: str, ready: str = "article:not([hidden])", **looks: Any) -> Any:
         contexts.append(browser.new_context(**looks))
+        contexts[-1].set_default_timeout(120_000)
         page = contexts[-1].new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on(
@@ -127,18 +135,26 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Opened]:
-    """Makes a run of `settings`, or takes the one given, and opens its page."""
+    """Makes a run of `settings`, or takes the one given, and opens its page.
+
+    On the clock `now` of the limit on requests a second passes with each: none is refused.
+    """
     players: list[Player] = []
 
     def open_page(
-        run: Run | None = None, clock: Any = time.time, idle: float = 0.0, **settings: Any
+        run: Run | None = None,
+        clock: Any = time.time,
+        idle: float = 0.0,
+        now: Any = None,
+        **settings: Any,
     ) -> Page:
         settings = {"annotators": "anna,ben", "audit": 4, **settings}
         run = run or begin(tmp_path, **settings)
         player = Player(run.folder, idle)
         players.append(player)
         access = Access(run.path / SESSIONS, clock)
-        app = make_app(Site(player, access, {"127.0.0.1"}))
+        requests = Limit(240, 10.0, now or itertools.count().__next__)
+        app = make_app(Site(player, access, {"127.0.0.1"}, _requests=requests))
         player.start()
         return Page(run, player, access, app)
 
@@ -147,7 +163,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
         player.stop()
 
 
-def play(browsers: list[Browser], page: Page, *, seconds: float = 60.0) -> None:
+def play(browsers: list[Browser], page: Page, *, seconds: float = 240.0) -> None:
     """All answer in turn until the run has finished."""
     until = time.monotonic() + seconds
     while not page.player.over.is_set():

@@ -101,7 +101,7 @@ def test_every_page_keeps_wcag_a_and_aa(look: Callable[[str], Any], tmp_path: Pa
         for _ in range(2):
             each.keyboard.press("a")
     for each in (page, ben):
-        each.wait_for_selector("#finished:not([hidden])", timeout=30_000)
+        each.wait_for_selector("#finished:not([hidden])")
     assert faults(page) == [], "a finished run"
     owner.wait_for_selector("a[href='/asked']").click()
     owner.wait_for_selector("table.asked")
@@ -151,5 +151,5 @@ def test_the_accessibility_tree_of_a_session_by_keyboard(
         assert re.search('textbox "Note', tree)
         assert "status" in tree
         page.keyboard.press("ABC"[CLASSES.index(gold(prompt))])
-    page.wait_for_selector("#finished:not([hidden])", timeout=30_000)
+    page.wait_for_selector("#finished:not([hidden])")
     assert "The run has finished" in page.locator("body").aria_snapshot()

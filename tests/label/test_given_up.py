@@ -32,14 +32,14 @@ class Busy:
         gate = self._gate
 
         def wait(folder: RunFolder) -> bool:
-            return gate.wait(20)
+            return gate.wait(120)
 
         self.order = Order(wait, {})
         page.player.order(self.order)
 
     def end(self) -> None:
         self._gate.set()
-        assert self.order.outcome.result(10) == {"result": True}
+        assert self.order.outcome.result(120) == {"result": True}
 
 
 def act(browser: Browser, **body: Any) -> Any:
@@ -96,8 +96,8 @@ def test_the_page_ends_where_an_item_is_forgotten_halfway(
 
     monkeypatch.setattr(forgetting, "_erase", full)
     order = Order(forget_in, {"item": item})
-    assert page.player.order(order).result(10)["sentence"] == "the disk is full"
-    assert page.player.over.wait(10)
+    assert page.player.order(order).result(120)["sentence"] == "the disk is full"
+    assert page.player.over.wait(120)
     assert "was interrupted: finish it with" in str(page.player.view.sentence)
     monkeypatch.undo()
     assert forget_in(page.player.folder, None).name

@@ -85,7 +85,7 @@ class Client:
                 assert "works once" in line, line + self.process.stderr.read()
 
     def call(self, method: str, path: str, who: str, body: Any = None, **more: str) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         here = f"http://127.0.0.1:{self.port}"
         headers = {"Cookie": self.cookies.get(who, ""), "Origin": here, **more}
         headers["Content-Type"] = "application/json"
@@ -117,7 +117,7 @@ class Client:
                 more = {"X-CSRF-Token": csrf[1]}  # type: ignore[index]
                 status, text, _ = self.call("POST", "/answer", who, body, **more)
             except (OSError, http.client.HTTPException):
-                assert self.process.wait(20) == -signal.SIGKILL, self.process.stderr.read()
+                assert self.process.wait(120) == -signal.SIGKILL, self.process.stderr.read()
                 self.start()
                 continue
             if status == 200:
@@ -146,7 +146,7 @@ def test_a_kill_between_answer_and_reply_loses_and_doubles_nothing(
     for who in ("anna", "ben"):
         client.enter(who)
     first = client.process
-    until = time.monotonic() + 90
+    until = time.monotonic() + 240
     given = 0
     while client.process.poll() is None or client.process is first:
         assert time.monotonic() < until
@@ -154,12 +154,14 @@ def test_a_kill_between_answer_and_reply_loses_and_doubles_nothing(
             try:
                 rows = client.rows(who)
             except (OSError, http.client.HTTPException):
-                if client.process is first and first.wait(20) == -signal.SIGKILL:
+                if client.process is first and first.wait(120) == -signal.SIGKILL:
                     client.start()
                 rows = {}
             for key, prompt in list(rows.items())[:1]:
                 assert client.answer(who, key, prompt) == "taken"
                 given += 1
+            if not rows:  # a session that asks more than 24 times a second is refused
+                time.sleep(0.05)
         if client.run.status()["state"] == "finished":
             break
     assert first.poll() == -signal.SIGKILL, "the server was killed on the way"
@@ -183,7 +185,7 @@ def test_a_page_killed_while_it_enters_a_sheet_loses_and_doubles_nothing(client:
     client.start("received", 1)
     with pytest.raises(RunError, match="ended before it replied"):
         waiting.answer(*files)
-    assert client.process.wait(20) == -signal.SIGKILL
+    assert client.process.wait(120) == -signal.SIGKILL
     received = waiting.answer(*files)  # the note of the page is stale: here, under the lock
     assert (received.accepted, received.repeated) == ({}, rows)
     client.start()
@@ -199,7 +201,7 @@ def test_a_page_killed_while_it_changes_the_run_has_changed_it_once(client: Clie
     client.start("complete", 2)  # announced, and not yet in the ledger
     with pytest.raises(RunError, match="ended before it replied"):
         waiting.change(budget="20", annotators=["carl"])
-    assert client.process.wait(20) == -signal.SIGKILL
+    assert client.process.wait(120) == -signal.SIGKILL
     client.start()
     status = waiting.status()
     assert status["budget"] == 20
@@ -224,10 +226,10 @@ def test_a_browser_sends_again_what_a_killed_server_did_not_reply_to(
         for _ in range(2):
             page.keyboard.press("a")
         page.keyboard.press("b")
-    assert client.process.wait(20) == -signal.SIGKILL
+    assert client.process.wait(120) == -signal.SIGKILL
     wait_until(lambda: all("connection" in page.inner_text("#said") for page in pages))
     client.start(port=client.port)
-    until = time.monotonic() + 120
+    until = time.monotonic() + 240
     while client.process.poll() is None and time.monotonic() < until:
         for page in pages:
             if page.is_visible("article:not([hidden])"):
@@ -249,7 +251,7 @@ def test_ctrl_c_closes_the_page_in_a_sentence_and_the_end_of_the_run_in_a_result
     key, prompt = next(iter(client.rows("anna").items()))
     assert client.answer("anna", key, prompt) == "taken"
     client.process.send_signal(signal.SIGINT)
-    out, err = client.process.communicate(timeout=30)
+    out, err = client.process.communicate(timeout=120)
     assert (client.process.returncode, out) == (130, "")
     assert err.strip().endswith(
         f"the page is closed, and answers are kept: `stacksl label {client.run.path}` continues"

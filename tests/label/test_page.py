@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from typing import Any
 
@@ -266,7 +267,7 @@ def test_sheets_and_page_take_turns(opened: Opened) -> None:
 
 
 def test_too_many_requests_are_refused_and_tries_of_links_too(opened: Opened) -> None:
-    page = opened()
+    page = opened(now=lambda: 0.0)
     anna = page.browser("anna")
     codes = [anna.http.get("/rows").status_code for _ in range(250)]
     assert codes[:200] == [200] * 200
@@ -353,7 +354,7 @@ def test_the_owner_changes_the_budget_invites_and_corrects(opened: Opened) -> No
     carl = page.browser("carl", entered=False)
     assert carl.enter(invited["link"]).status_code == 200
     assert carl.http.get("/rows").status_code == 200
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while "carl" not in owner.http.get("/rows").text:
         assert time.monotonic() < until, "the run is open again"
         time.sleep(0.1)

@@ -27,7 +27,7 @@ def reasons(page: Page) -> list[str]:
         return [row.payload["reason"] for row in ledger.rows() if row.event == "released"]
 
 
-def wait_for(holds: Any, seconds: float = 10.0) -> None:
+def wait_for(holds: Any, seconds: float = 120.0) -> None:
     until = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < until

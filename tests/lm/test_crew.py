@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import traceback
@@ -23,7 +22,7 @@ from stacksl.lm.distributed import ALONE, Distributed, blocks, connect, serve
 
 pytest.importorskip("accelerate")
 
-LIMIT = 120  # seconds; processes that hang are a failure
+LIMIT = 600  # seconds; processes that hang are a failure
 PIECES = 5
 
 
@@ -157,14 +156,13 @@ def fork(job: str, rank: int, port: int, folder: Path) -> int:
         os._exit(code)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, *ports: str) -> None:
     """Every job by two processes; they are forked, so that the libraries are loaded once."""
     import accelerate  # noqa: F401
 
     codes = {}
-    for job in ("facts", "die"):
-        port = _free_port()
-        pids = [fork(job, rank, port, folder) for rank in (0, 1)]
+    for job, port in zip(("facts", "die"), ports, strict=True):
+        pids = [fork(job, rank, int(port), folder) for rank in (0, 1)]
         codes[job] = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
     (folder / "codes.json").write_text(json.dumps(codes))
 
@@ -172,14 +170,17 @@ def main(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which both jobs left their files."""
+    from ..ports import reserved_port  # not where this file is the program
+
     folder = tmp_path_factory.mktemp("processes")
-    words = [sys.executable, __file__, str(folder)]
-    started = subprocess.Popen(words, env=_environment(), start_new_session=True)
-    try:
-        assert started.wait(timeout=LIMIT) == 0
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(started.pid, signal.SIGKILL)  # what hangs of it
+    with reserved_port() as one, reserved_port() as other:
+        words = [sys.executable, __file__, str(folder), str(one), str(other)]
+        started = subprocess.Popen(words, env=_environment(), start_new_session=True)
+        try:
+            assert started.wait(timeout=LIMIT) == 0
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)  # what hangs of it
     return folder
 
 
@@ -293,11 +294,5 @@ def _environment() -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1"}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("accelerate", reason="accelerate is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
-LIMIT = 120  # seconds; processes that hang are a failure
+LIMIT = 600  # seconds; processes that hang are a failure
 
 
 class Refits:

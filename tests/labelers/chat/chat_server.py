@@ -112,6 +112,10 @@ def right(handler: Handler, body: dict[str, Any], number: int) -> None:
     handler.send(200, completion(said))
 
 
+def broken(handler: Handler, body: dict[str, Any], number: int) -> None:
+    handler.send(500)
+
+
 def hang(handler: Handler, body: dict[str, Any], number: int) -> None:
     time.sleep(1.5)
     handler.send(200, completion("A"))

@@ -77,9 +77,8 @@ def test_nothing_is_sent_without_consent(
 
 
 def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
-    with serving(chat_server.hang) as server:
-        words = [*command(tmp_path, server.url, "--allow-send"), "--set", "timeout=0.2"]
-        assert call(words) == 0
+    with serving(chat_server.broken) as server:
+        assert call(command(tmp_path, server.url, "--allow-send")) == 0
     folder = RunFolder(tmp_path / "run")
     table = folder.resolved()
     assert table["label_template_text"] == DEFAULT
@@ -404,8 +403,8 @@ def test_consent_is_asked_once_at_a_terminal(
 ) -> None:
     monkeypatch.setattr("stacksl.cli.verbs.run.is_interactive", lambda: True)
     monkeypatch.setattr("sys.stdin", io.StringIO(said))
-    with serving(chat_server.hang) as server:
-        code = call([*command(tmp_path, server.url), "--set", "timeout=0.2"])
+    with serving(chat_server.broken) as server:
+        code = call(command(tmp_path, server.url))
         err = capsys.readouterr().err
         for part in ("prompts and options", "'m'", server.url, "6 of 24", "Send them?"):
             assert part in err

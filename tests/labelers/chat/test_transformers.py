@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import pytest
 import stacksl
 from stacksl.lm.loading import SAMPLE
 
+from ...ports import reserved_port
 from .test_hostile import expect_books
 
 NAMES = ["green", "red", "blue"]
@@ -35,11 +35,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     table = json.loads((folder / "tokenizer_config.json").read_text())
     table["response_template"] = {**PARSED, "fields": {"content": {"content": "text"}}}
     (folder / "tokenizer_config.json").write_text(json.dumps({**table, "chat_template": CHAT}))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     command = "import sys; from transformers.cli.transformers import main; main()"
-    words = ["serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    words = ["serve", "--host", "127.0.0.1", "--device", "cpu", "--port"]
     quiet = subprocess.DEVNULL
     path = os.pathsep.join(each for each in sys.path if each)
     given = {
@@ -48,9 +45,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
-    with subprocess.Popen(
-        [sys.executable, "-c", command, *words], env=given, stdout=quiet, stderr=quiet
-    ) as process:
+    with (
+        reserved_port() as port,
+        subprocess.Popen(
+            [sys.executable, "-c", command, *words, str(port)],
+            env=given,
+            stdout=quiet,
+            stderr=quiet,
+        ) as process,
+    ):
         try:
             for _ in range(240):
                 try:
