@@ -52,7 +52,28 @@ class Refits:
             self.adapter, self.likelihood, self.examples, self.settings,
             seed=0, key=1, folder=place, progress=tell, processes=self.processes,
         )  # fmt: skip
-        weights = {name: each.tolist() for name, each in self.adapter.state().items()}
+        return self._result(found, self.adapter)
+
+    def evenly(self) -> list[Any]:
+        """Train without dropout on steps that are one batch, which the processes cut in two."""
+        from conftest import make_items, random_model
+        from training_cases import attached, made
+
+        from stacksl.lm import Likelihood, Packing
+        from stacksl.lm.training.refit import train
+
+        adapter, passes = attached(random_model("qwen3")), []
+        examples = made(adapter, make_items(), self.settings, skips={2})
+        adapter.model.get_input_embeddings().register_forward_hook(lambda *_: passes.append(1))
+        likelihood = Likelihood(adapter.model, packing=Packing(batch_tokens=4096))
+        found = train(
+            adapter, likelihood, examples, self.settings, seed=0, key=1, processes=self.processes
+        )
+        assert len(passes) >= found.steps, "a process had no work"
+        return self._result(found, adapter)
+
+    def _result(self, found: Any, adapter: Any) -> list[Any]:
+        weights = {name: each.tolist() for name, each in adapter.state().items()}
         return [found.steps, found.loss, found.kl, found.tokens, weights]
 
 
@@ -72,7 +93,8 @@ def main(folder: Path) -> None:
     except RunError as error:
         said = str(error)
     again = mine.together(target, "refit", str(folder / "part"), -1)
-    found = {"size": mine.size, "whole": whole, "said": said, "again": again}
+    even = mine.together(target, "evenly")
+    found = {"size": mine.size, "whole": whole, "said": said, "again": again, "even": even}
     (folder / "found.json").write_text(json.dumps(found), encoding="utf-8")
     mine.close()
 
@@ -105,12 +127,13 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
     assert one["said"] == two["said"] == "cut off"
     assert one["again"] == one["whole"]
     assert two["again"] == two["whole"]
-    (steps, loss, kl, tokens, weights), (*rest, others) = one["whole"], two["whole"]
-    assert rest == [steps, pytest.approx(loss, rel=1e-4), pytest.approx(kl, rel=1e-2), tokens]
-    for name, wanted in weights.items():
-        torch.testing.assert_close(
-            torch.tensor(others[name]), torch.tensor(wanted), rtol=1e-3, atol=1e-4
-        )
+    for kind in ("whole", "even"):
+        (steps, loss, kl, tokens, weights), (*rest, others) = one[kind], two[kind]
+        assert rest == [steps, pytest.approx(loss, rel=1e-4), pytest.approx(kl, rel=1e-2), tokens]
+        for name, wanted in weights.items():
+            torch.testing.assert_close(
+                torch.tensor(others[name]), torch.tensor(wanted), rtol=1e-3, atol=1e-4
+            )
 
 
 if __name__ == "__main__":
