@@ -71,6 +71,16 @@ def audit(settings: Settings, labels: int, tested: bool, rounds: int) -> int:
     return size
 
 
+def labeler(settings: Settings, *, given: bool) -> None:
+    """Refuse an object as the labeler where people and a model are named as well.
+
+    Raises:
+        SettingsError: both were given.
+    """
+    if given and settings.beside is not None:
+        raise SettingsError("labelers names who answers, and so does labeler=: give one of them")
+
+
 def until(settings: Settings, dataset: Dataset) -> None:
     """Refuse a rule of stopping that cannot be followed.
 

@@ -181,6 +181,7 @@ def prepare(
     budget = parse_budget(resolved.settings.budget, rounds, resolved.settings.price)
     if data is not None and (source is not None or dataset.format == intake.TEXTS):
         resolved = intake.for_file(resolved, dataset, budget.labels)
+    checks.labeler(resolved.settings, given=labeler is not None)
     if labeler is None:
         check_labeler(resolved.settings, sources)
     checks.pool(resolved.settings, dataset, budget.labels)

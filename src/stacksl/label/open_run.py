@@ -21,6 +21,7 @@ from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Skip
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, answers_from
+from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.session import Finished, Waiting
 from stacksl.runs.settings.budget import parse_prices
@@ -62,10 +63,10 @@ class PageLabeler:
         return self.sheets.answers()
 
     def pending(self) -> list[Pending]:
-        """Assign open requests; they are on the page, in no file."""
+        """Assign open requests; they are on the page, in no file, but for those of a model."""
         self.rows = self.sheets.assign()
         self.assigned()
-        return []
+        return self.sheets.model.pending() if isinstance(self.sheets, PeopleAndModel) else []
 
 
 @dataclass(slots=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from stacksl.labelers.protocol import Labeler, Pending, Request
 from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Answer
 from stacksl.runs.session.assignment import SheetLabeler
-from stacksl.types import Item
 
 
 class PeopleAndModel(SheetLabeler):
@@ -17,10 +16,9 @@ class PeopleAndModel(SheetLabeler):
     Args:
         sheets: of the people.
         model: answers at once, or waits for its server.
-        price: the most that the model's label of an item may cost, in micro-units.
     """
 
-    def __init__(self, sheets: SheetLabeler, model: Labeler, price: Callable[[Item], int]) -> None:
+    def __init__(self, sheets: SheetLabeler, model: Labeler) -> None:
         super().__init__(
             sheets.ledger,
             sheets.folder,
@@ -32,7 +30,7 @@ class PeopleAndModel(SheetLabeler):
             sheets.away,
             sheets.alone,
         )
-        self.model, self.price = model, price
+        self.model = model
 
     @property
     def warnings(self) -> list[str]:

@@ -36,6 +36,7 @@ from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.session.assignment import SheetLabeler
 from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
+from stacksl.runs.session.model_labels import price_beside
 from stacksl.runs.session.replay import replay
 from stacksl.runs.session.setup import (
     batches_of,
@@ -285,7 +286,7 @@ class Session(Game):
             seed=settings.seed,
             min_per_class=settings.min_per_class,
             coverage=settings.coverage,
-            price=self.labeler.price if isinstance(self.labeler, PeopleAndModel) else None,
+            price=None if settings.beside is None else price_beside(self.spec),
         )
         for posted in play(self, chooser):
             watch(posted)

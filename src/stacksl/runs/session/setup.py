@@ -52,7 +52,6 @@ from stacksl.runs.session.model_labels import (
     chat_labeler,
     expect_local,
     local_labeler,
-    price_beside,
 )
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
@@ -289,7 +288,7 @@ def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples, features: Feat
     elif asks_local(spec.settings):
         model = local_labeler(spec)
     if model is not None and spec.settings.beside is not None:
-        return PeopleAndModel(sheet_labeler(spec, ledger), model, price_beside(spec))
+        return PeopleAndModel(sheet_labeler(spec, ledger), model)
     return model or make_labeler(
         spec.settings.labeler,
         answers=spec.sources.revealed,
