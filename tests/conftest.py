@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import tomllib
 from collections.abc import Iterator
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +133,19 @@ def _subspaces_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("subspaces")
         patch.setattr(hashing, "leading_subspace", remember_subspaces(folder))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _settings_parsed_once() -> Iterator[None]:
+    """A run's settings are read dozens of times, a tenth of what a test of a run takes."""
+    parsed = lru_cache(maxsize=64)(tomllib.loads)
+
+    def loads(text: str) -> dict[str, Any]:
+        return deepcopy(parsed(text))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tomllib, "loads", loads)
         yield
 
 

@@ -37,12 +37,20 @@ WIDER_THAN_THE_PAGE = """() => [...document.querySelectorAll('body *')]
   .map(part => part.outerHTML.slice(0, 90))"""
 
 
-def test_silent_alone_and_inside_the_window(visit, case):
+COVERED = """() => {
+  const area = part => part.offsetWidth * part.offsetHeight;
+  const tiles = document.querySelector('.tiles');
+  return [...tiles.children].map(area).reduce((a, b) => a + b) / area(tiles);
+}"""
+
+
+def test_silent_alone_inside_the_window_and_the_headline_fills_its_row(visit, case):
     page, said, asked = visit(case)
     assert said == []
     assert asked == [page.url]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate(WIDER_THAN_THE_PAGE) == []
+    assert page.evaluate(COVERED) > 0.96
 
 
 def test_hostile_text_runs_nothing(visit, made):
@@ -75,18 +83,6 @@ CONTRAST = """() => {
   const words = getComputedStyle(document.querySelector('.plot text')).fill;
   return Math.min(...[...text, words].map(light).map(against));
 }"""
-
-
-def test_the_headline_fills_its_row(visit, case):
-    page, _, _ = visit(case)
-    covered = page.evaluate(
-        """() => {
-          const area = part => part.offsetWidth * part.offsetHeight;
-          const tiles = document.querySelector('.tiles');
-          return [...tiles.children].map(area).reduce((a, b) => a + b) / area(tiles);
-        }"""
-    )
-    assert covered > 0.96
 
 
 def test_words_stand_out_from_the_paper(visit, made):
