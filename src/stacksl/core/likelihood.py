@@ -1,8 +1,8 @@
 """A set that holds the θ* of softmax labels at all times at once, with probability 1 − δ.
 
 For labels drawn from the softmax of linear scores, L(θ) = Σ −log π_θ(y_s), and a law ν of θ fixed
-beforehand, M_s = ∫ exp(L(θ*) − L(θ)) ν(dθ) is a positive martingale that starts at 1, whatever
-chose the items. By Ville's inequality no s ever has L(θ*) > −log ∫ e^(−L) dν + log 1/δ, but for a
+beforehand, M_s = ∫ exp(L(θ*) − L(θ)) ν(dθ) is a positive martingale that starts at 1, however
+items are chosen. By Ville's inequality no s ever has L(θ*) > −log ∫ e^(−L) dν + log 1/δ, but for a
 probability of δ. So {θ : L(θ) ≤ mixture + log 1/δ} is such a set; it is convex, and no ellipsoid.
 
 Labels are arrays of what their loss needs: `pairs`, (..., n, K, d), are φ_x − φ_gold of the

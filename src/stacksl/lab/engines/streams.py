@@ -70,8 +70,7 @@ def run_stream(
             Gumbel noise make it a draw from their softmax among the presented.
         classes: K where the candidates are classes, φ(z, x) = e_x ⊗ h(z).
         settings: as for `make_scorer`.
-        seed: keys the gate's uniforms, as for `Learner`.
-        kl_on_skips: as for `Learner`.
+        seed, kl_on_skips: as for `Learner`.
         width_scale: α of the gate scores (score units); None is √d.
         certificates: False leaves out every number that no decision needs (`StreamResult` says
             which); actions and purchases stay the same, θ too but for rounding, and rounds get
