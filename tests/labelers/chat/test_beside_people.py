@@ -379,6 +379,7 @@ def test_a_forgotten_item_has_no_label_of_the_model(tmp_path: Path) -> None:
         assert item not in ledger.bought("soft")
 
 
+@pytest.mark.slow
 def test_a_local_model_beside_people(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from stacksl.lm.loading import SAMPLE
