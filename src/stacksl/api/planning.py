@@ -160,7 +160,7 @@ def prepare(
     from stacksl.features import make_features
     from stacksl.runs.items import intake
     from stacksl.runs.items.spool import STDIN, as_stream
-    from stacksl.runs.session.model_labels import with_model_labels
+    from stacksl.runs.session.model_labels import people_labels, with_model_labels
     from stacksl.runs.session.setup import check_labeler
     from stacksl.runs.spec import RunSpec
 
@@ -186,7 +186,8 @@ def prepare(
         check_labeler(resolved.settings, sources)
     checks.pool(resolved.settings, dataset, budget.labels)
     checks.said(resolved.settings, dataset)
-    audit = checks.audit(resolved.settings, budget.labels, sources.test is not None, rounds)
+    people = people_labels(resolved.settings, budget, dataset.items)
+    audit = checks.audit(resolved.settings, people, sources.test is not None, rounds)
     checks.until(resolved.settings, dataset)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
     data, test_data = _absolute(source) or "", _absolute(test_source)

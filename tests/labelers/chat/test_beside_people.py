@@ -23,6 +23,10 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import SOFT_SLOT
 from stacksl.runs.loop import choosers
 from stacksl.runs.loop.choosers import DRAWN_FIRST
+from stacksl.runs.session.model_labels import people_labels
+from stacksl.runs.settings.budget import Budget
+from stacksl.runs.settings.resolve import resolve
+from stacksl.types import Item
 
 from .chat_server import Behaviour, Handler, Server, completion, letter_of, options_of, serving
 
@@ -428,3 +432,21 @@ def test_one_request_can_be_shown(tmp_path: Path) -> None:
     plan = prepare(texts, classes=list(TOPICS), settings={**settings, "budget": "$60"})
     body = plan_facts(plan)["request"]["body"]
     assert sorted(options_of(body)) == sorted(TOPICS)
+
+
+@pytest.mark.parametrize(
+    ("money", "prices", "labels"),
+    [
+        (200, {}, 200),  # a local model costs nothing
+        (200, PRICED, 199),  # 40 items, 0.8 cents each
+        (20, {"input_price": "1000", "output_price": "2000"}, 10),  # 40 items, 80 cents each
+    ],
+)
+def test_the_audit_is_sized_by_the_money_that_people_are_sure_of(
+    money: int, prices: dict[str, str], labels: int
+) -> None:
+    given = {"labeler": "openai:m,people", "url": "http://127.0.0.1:9", "price": "1", **prices}
+    items = [Item(str(n), "x", tuple(TOPICS)) for n in range(40)]
+    budget = Budget(money, money * 1_000_000, 1_000_000)
+    settings = resolve(given).settings
+    assert people_labels(settings, budget, items) == labels

@@ -30,7 +30,7 @@ from stacksl.lm.reading import read_config
 from stacksl.report.wording import MICRO, money
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.settings.budget import micro_units
+from stacksl.runs.settings.budget import Budget, micro_units
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved
@@ -284,12 +284,23 @@ def chat_labeler(spec: RunSpec, near: Near | None = None) -> ChatLabeler:
     return labeler
 
 
-def price_beside(spec: RunSpec) -> Callable[[Item], int]:
+def price_beside(settings: Settings, template: str | None = None) -> Callable[[Item], int]:
     """The most that a model's label of an item beside people's may cost, in micro-units."""
-    if spec.settings.input_price is None:
+    if settings.input_price is None:
         return lambda item: 0
-    asked = questions(spec.settings, spec.folder.resolved().get(TEMPLATE))
+    asked = questions(settings, template)
     return lambda item: CALLS_A_LABEL * asked.dearest(item.prompt, item.candidates)
+
+
+def people_labels(settings: Settings, budget: Budget, items: Sequence[Item]) -> int:
+    """The labels that people are sure to have the money for, out of a budget.
+
+    Beside a model they have what it cannot spend on the items, and half of the money at least.
+    """
+    if settings.beside is None or budget.money is None or not budget.price:
+        return budget.labels
+    most = min(sum(map(price_beside(settings), items)), budget.money // 2)
+    return min(budget.labels, (budget.money - most) // budget.price)
 
 
 def _bytes(text: str) -> int:

@@ -36,7 +36,7 @@ from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.session.assignment import SheetLabeler
 from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
-from stacksl.runs.session.model_labels import price_beside
+from stacksl.runs.session.model_labels import TEMPLATE, price_beside
 from stacksl.runs.session.replay import replay
 from stacksl.runs.session.setup import (
     batches_of,
@@ -281,12 +281,13 @@ class Session(Game):
         watch = Watch(self.spec.folder, settings.checkpoint_every, self, self.report)
         self.forecaster = Forecaster(self.spec, self)
         self.enough = self.forecaster.enough
+        template = self.spec.folder.resolved().get(TEMPLATE)
         chooser = make_chooser(
             settings.mode,
             seed=settings.seed,
             min_per_class=settings.min_per_class,
             coverage=settings.coverage,
-            price=None if settings.beside is None else price_beside(self.spec),
+            price=None if settings.beside is None else price_beside(settings, template),
         )
         for posted in play(self, chooser):
             watch(posted)
