@@ -116,8 +116,9 @@ def history_of(session: Session) -> History:
             continue
         if row.event == "round":
             decision = row.decision()
-            if decision.asked:
-                found[item] = Asked(corpus.row[item], "train", decision)
+            if decision.asked:  # maybe after a model was asked of it
+                said = found.pop(item, Asked(0, "soft")).words
+                found[item] = Asked(corpus.row[item], "train", decision, said)
         elif row.event == "reserved":
             found.setdefault(item, Asked(corpus.row[item], str(row.purpose)))
         elif row.event in ("answered", "late", "corrected"):

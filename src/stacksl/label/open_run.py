@@ -54,6 +54,11 @@ class PageLabeler:
         self.rows: list[Handed] = []
         self.assigned: Callable[[], None] = lambda: None
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the answers of a model beside people gave reason to."""
+        return self.sheets.warnings if isinstance(self.sheets, PeopleAndModel) else []
+
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests."""
         self.sheets.ask(requests)
@@ -154,7 +159,7 @@ class OpenRun:
     def receive(self, files: Sequence[Path]) -> Received:
         """Enter the answers of sheets."""
         sheets = self.sheets.read(files)
-        receipts = self.ledger.take(self.sheets.answers())
+        receipts = self.ledger.take(SheetLabeler.answers(self.sheets))  # a model is not asked now
         self._note(receipts)
         for name in {each.answer.labeler for each in receipts} & {*self.people.names}:
             self.people.pace[name].see()

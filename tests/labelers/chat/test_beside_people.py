@@ -248,33 +248,6 @@ def test_garbage_and_lost_answers_are_booked(tmp_path: Path) -> None:
     run.replay()
 
 
-def test_people_answer_on_the_page(tmp_path: Path) -> None:
-    from stacksl.label.open_run import OpenRun, People
-    from stacksl.labelers.sheets import Reply
-    from stacksl.runs.session.session import Finished, Session
-    from stacksl.runs.spec import RunSpec
-
-    with serving(good) as server:
-        run = begin(server, tmp_path)
-        with Session.open(RunSpec.open(run.folder)) as session:
-            page = OpenRun(session, People(()))
-            outcome = page.buy(lambda: None)
-            for _ in range(20):
-                if isinstance(outcome, Finished):
-                    break
-                for row in list(page.labeler.rows):
-                    prompt = page.sheets.question(row).prompt
-                    place = TOPICS.index(topic(number_of(prompt)))
-                    assert (
-                        page.enter("anna", Reply(0, row.key, "label", place, None, None)) == "taken"
-                    )
-                outcome = page.buy(lambda: None)
-            assert isinstance(outcome, Finished)
-            assert page.view().answered == 44  # of people
-    books = expect_books(run)
-    assert (books["train answered"], books["soft answered"]) == (39, COUNT - 5)
-
-
 ANSWER = """
 import sys, stacksl
 from pathlib import Path

@@ -70,11 +70,16 @@ class Game:
         answer = receipt.answer
         if answer.slot == SOFT_SLOT:
             if receipt.outcome == "accepted" and answer.index is not None:
-                self.examples.hear(answer.item, answer.index)
+                self.hear(answer.item, answer.index)
         elif receipt.lesson is not None:
             self.teach(*receipt.lesson)
         elif receipt.relabels:
             self.examples.relabel(answer.item, answer.index)
+
+    def hear(self, item: str, index: int) -> None:
+        """Note what a model said beside people; the next purchase takes it into account."""
+        self.examples.hear(item, index)
+        self.ahead = False
 
     def teach(self, decision: Decision, label: Label) -> None:
         """Learn one label, at the current θ and with the current features.

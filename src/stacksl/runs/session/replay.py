@@ -57,7 +57,7 @@ def replay(
             certificates[str(row.item)] = row.decision()
         elif row.event == "answered" and row.purpose == SOFT:
             if "index" in row.payload and not row.forgotten:
-                game.examples.hear(str(row.item), row.label().index)
+                game.hear(str(row.item), row.label().index)
         elif row.event == "learnt":
             decision = certificates[str(row.item)]
             if row.forgotten:  # its features were erased, and no refit learns from it again

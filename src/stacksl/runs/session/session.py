@@ -19,8 +19,6 @@ from stacksl.core.parts import make_parts
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
-from stacksl.labelers.chat.labeler import ChatLabeler
-from stacksl.labelers.function import FunctionLabeler
 from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
@@ -34,7 +32,6 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.session.assignment import SheetLabeler
-from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.model_labels import TEMPLATE, price_beside
 from stacksl.runs.session.replay import replay
@@ -244,8 +241,7 @@ class Session(Game):
         with record.recording_failure():
             self._rounds()
             waiting = self._wait() if self.ledger.open_purchases() else None
-            if isinstance(self.labeler, ChatLabeler | FunctionLabeler | PeopleAndModel):
-                record.warn(self.labeler.warnings)
+            record.warn(getattr(self.labeler, "warnings", ()))
             assert self.forecaster is not None
             record.facts["plan"] = self.forecaster.facts(ended=waiting is None)
             record.facts["stopped"] = self.forecaster.stopped
