@@ -44,8 +44,7 @@ FIRST = (
     "e2e/test_first_day.py",
     "e2e/test_sample_model.py",
     "e2e/test_processes.py",
-    "runs/test_changing.py",
-    "runs/test_answering.py",
+    "features/test_retrieval.py",  # it compiles an index
     "e2e/test_language_model.py",
     "e2e/test_examples.py",
 )

@@ -240,6 +240,14 @@ def budget_of(kind: Kind) -> int:
 
 
 @pytest.fixture
+def home(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: a copy of the `base` of a module, which a test may spoil."""
+    shutil.copytree(base, tmp_path / "home")
+    monkeypatch.chdir(tmp_path / "home")
+    return tmp_path / "home"
+
+
+@pytest.fixture
 def resumed(worker: Worker, tmp_path: Path) -> Iterator[Any]:
     """Play a kind of job with a kill, look at what is left, resume it, and compare the end."""
     number = 0

@@ -9,7 +9,6 @@ import errno
 import gzip
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -36,14 +35,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = ["run", folder / data, "--budget", 8, "--out", folder / out, "--quiet"]
         assert call([*map(str, words), "--set", "checkpoint_every=10"]) == 0
     return folder
-
-
-@pytest.fixture
-def home(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory: a copy that a test may spoil."""
-    shutil.copytree(base, tmp_path / "home")
-    monkeypatch.chdir(tmp_path / "home")
-    return tmp_path / "home"
 
 
 def disk(folder: Path) -> dict[str, bytes]:

@@ -58,13 +58,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def home(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(base, tmp_path / "home")
-    monkeypatch.chdir(tmp_path / "home")
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def said(capfd: pytest.CaptureFixture[str]) -> Said:
     """The exit code of a command, and what it prints on both streams."""
 

@@ -283,7 +283,7 @@ def test_the_owner_sees_news_without_asking_and_changes_the_run(
     served = Served(begin(tmp_path, annotators="anna", budget=10, batch=6, audit=2, price="0.5"))
     page = visit(served.links["anna"])
     owner = visit(served.links["(owner)"], ready=".numbers", viewport={"width": 390, "height": 800})
-    assert owner.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    wait_until(lambda: owner.evaluate("document.documentElement.scrollWidth <= innerWidth"))
     owner.evaluate("fetch = (original => (...all) => { window.fetched = (window.fetched ?? 0) + 1;"
                    " return original(...all); })(fetch)")  # fmt: skip
 

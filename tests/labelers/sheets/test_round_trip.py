@@ -60,6 +60,19 @@ def saved_again(path: Path, cells: list[tuple[str, str]], separator: str, encodi
 
 
 @settings(max_examples=60)
+def written(
+    folders: pytest.TempPathFactory, questions: list[tuple[str, tuple[str, ...]]]
+) -> tuple[Path, list[Asked]]:
+    """A sheet of the questions, and its rows."""
+    rng = np.random.default_rng(0)
+    rows = [
+        Asked(new_key(n, rng), prompt, options) for n, (prompt, options) in enumerate(questions)
+    ]
+    path = folders.mktemp("sheet") / "a.csv"
+    write_sheet(path, rows)
+    return path, rows
+
+
 @given(st.lists(ROW, min_size=1, max_size=4), SAVED, st.data())
 def test_any_texts_come_back(
     tmp_path_factory: pytest.TempPathFactory,
@@ -67,12 +80,7 @@ def test_any_texts_come_back(
     saved: tuple[str, str],
     data: st.DataObject,
 ) -> None:
-    rng = np.random.default_rng(0)
-    rows = [
-        Asked(new_key(n, rng), prompt, options) for n, (prompt, options) in enumerate(questions)
-    ]
-    path = tmp_path_factory.mktemp("sheet") / "a.csv"
-    write_sheet(path, rows)
+    path, rows = written(tmp_path_factory, questions)
     answers = [said(row.key, n, row.options, data) for n, row in enumerate(rows, 2)]
     saved_again(path, [(cell, note) for cell, _, note in answers], *saved)
     known = {row.key: Shown(row.options, 1, row.prompt) for row in rows}
@@ -85,12 +93,7 @@ def test_any_texts_come_back(
 def test_a_second_reader_finds_the_same_prompts(
     tmp_path_factory: pytest.TempPathFactory, questions: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    rng = np.random.default_rng(0)
-    rows = [
-        Asked(new_key(n, rng), prompt, options) for n, (prompt, options) in enumerate(questions)
-    ]
-    path = tmp_path_factory.mktemp("sheet") / "a.csv"
-    write_sheet(path, rows)
+    path, rows = written(tmp_path_factory, questions)
     text = path.read_bytes().decode("utf-8-sig")
     _, *lines = csv.reader(io.StringIO(text, newline=""))
     assert [line[0] for line in lines] == [row.key for row in rows]
