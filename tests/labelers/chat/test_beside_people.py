@@ -318,6 +318,24 @@ def test_killed(when: str, tmp_path: Path) -> None:
     run.replay()
 
 
+def test_a_budget_below_what_both_cost_is_refused_with_one_that_is_not(tmp_path: Path) -> None:
+    from stacksl.runs.changes.change import Change, change_run
+
+    with serving(good) as server:
+        run = begin(server, tmp_path)
+        while not bought(run, "soft"):
+            run.answer(*filled(run))
+    with run.ledger as ledger:
+        spent, paid = ledger.spent, ledger.spent_money
+    assert paid > spent * 1_000_000  # people's labels alone would fit
+    with pytest.raises(SettingsError, match="are paid or promised") as refused:
+        change_run(run.folder, Change(budget=str(spent)))
+    least = str(refused.value).split("'")[-2]
+    assert change_run(run.folder, Change(budget=least)).left == 0
+    with run.ledger as ledger:
+        assert ledger.money == paid
+
+
 def test_exports_name_the_model_and_train_on_people_alone(tmp_path: Path) -> None:
     from stacksl.api.exporting import tasks_of, write_labels
     from stacksl.api.labelling import bought_answers

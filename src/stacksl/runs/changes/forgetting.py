@@ -34,12 +34,10 @@ from stacksl.runs.session.assignment import ask_folder
 from stacksl.runs.session.views import catch_up
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
-from stacksl.runs.storage.folder import RunFolder, read_facts
+from stacksl.runs.storage.folder import OWN, RunFolder, read_facts
 from stacksl.runs.storage.tables import write_rounds
 from stacksl.runs.storage.tombstones import Tombstones, finish
 from stacksl.types import Item
-
-OWN = "data.jsonl"  # the run's own copy of items that are from no file
 
 
 @dataclass(frozen=True, slots=True)
