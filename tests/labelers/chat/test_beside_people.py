@@ -370,6 +370,37 @@ def test_a_forgotten_item_has_no_label_of_the_model(tmp_path: Path) -> None:
         assert item not in ledger.bought("soft")
 
 
+def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    from stacksl.runs.changes.forgetting import forget
+
+    def lost(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number == DRAWN_FIRST + 10:
+            raise BrokenPipeError  # it read the request, and never answers
+        if number > DRAWN_FIRST + 10:
+            handler.send(401)
+        else:
+            good(handler, body, number)
+
+    with serving(lost) as server:
+        run = begin(server, tmp_path, concurrency=1)
+        for _ in range(6):
+            run.answer(*filled(run))
+        lines = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+        [call] = [line for line in lines if line.get("cost", 0) > CALL]
+        with run.ledger as ledger:
+            [lease] = [each for each in ledger.open_purchases() if each.item == call["item"]]
+            before = ledger.spent_money
+        forget(run.path, call["item"])
+        with run.ledger as ledger:
+            ledger.verify()
+            assert ledger.spent_money == before - lease.price + call["cost"]
+        server.behave = good
+        run = play(stacksl.Run.open(run.path).resume())
+        stacksl.Run.open(run.path).replay()
+
+
 def test_a_local_model_beside_people(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     from stacksl.lm.loading import SAMPLE
