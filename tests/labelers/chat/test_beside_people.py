@@ -322,6 +322,24 @@ def test_killed(when: str, tmp_path: Path) -> None:
     run.replay()
 
 
+def test_a_budget_below_what_both_cost_is_refused_with_one_that_is_not(tmp_path: Path) -> None:
+    from stacksl.runs.changes.change import Change, change_run
+
+    with serving(good) as server:
+        run = begin(server, tmp_path)
+        while not bought(run, "soft"):
+            run.answer(*filled(run))
+    with run.ledger as ledger:
+        spent, paid = ledger.spent, ledger.spent_money
+    assert paid > spent * 1_000_000  # people's labels alone would fit
+    with pytest.raises(SettingsError, match="are paid or promised") as refused:
+        change_run(run.folder, Change(budget=str(spent)))
+    least = str(refused.value).split("'")[-2]
+    assert change_run(run.folder, Change(budget=least)).left == 0
+    with run.ledger as ledger:
+        assert ledger.money == paid
+
+
 def test_exports_name_the_model_and_train_on_people_alone(tmp_path: Path) -> None:
     from stacksl.api.exporting import tasks_of, write_labels
     from stacksl.api.labelling import bought_answers
@@ -354,6 +372,37 @@ def test_a_forgotten_item_has_no_label_of_the_model(tmp_path: Path) -> None:
     with run.ledger as ledger:
         ledger.verify()
         assert item not in ledger.bought("soft")
+
+
+def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    from stacksl.runs.changes.forgetting import forget
+
+    def lost(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number == DRAWN_FIRST + 10:
+            raise BrokenPipeError  # it read the request, and never answers
+        if number > DRAWN_FIRST + 10:
+            handler.send(401)
+        else:
+            good(handler, body, number)
+
+    with serving(lost) as server:
+        run = begin(server, tmp_path, concurrency=1)
+        for _ in range(6):
+            run.answer(*filled(run))
+        lines = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+        [call] = [line for line in lines if line.get("cost", 0) > CALL]
+        with run.ledger as ledger:
+            [lease] = [each for each in ledger.open_purchases() if each.item == call["item"]]
+            before = ledger.spent_money
+        forget(run.path, call["item"])
+        with run.ledger as ledger:
+            ledger.verify()
+            assert ledger.spent_money == before - lease.price + call["cost"]
+        server.behave = good
+        run = play(stacksl.Run.open(run.path).resume())
+        stacksl.Run.open(run.path).replay()
 
 
 @pytest.mark.slow

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
-from stacksl.api import Run
+from stacksl.api import Run, run
 from stacksl.files import formats
 from stacksl.runs.changes.forgetting import Forgotten, forget
+from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
 from ..conftest import Finished
@@ -32,6 +34,22 @@ def test_items_in_memory_leave_the_copy_in_the_folder(
     assert left.count("\n") == len(pairs.items) - 1
     assert not any("delete the row" in sentence for sentence in told.yours)
     assert made.resume().status()["state"] == "finished"
+
+
+def test_texts_without_ids_keep_the_ids_that_their_copy_states(tmp_path: Path) -> None:
+    """The copy has the number of each row as its id, which does not move with a row before it."""
+    texts = [f"card{n % 5} w{n % 7} n{n}" for n in range(30)]
+    made = run(
+        texts, classes=["a", "b"], labeler="file", budget=10, audit=4, batch=3, sheets="csv",
+        features="hashing", out=tmp_path / "run",
+    )  # fmt: skip
+    for _ in range(2):
+        with made.ledger as ledger:
+            item = ledger.open_purchases()[0].item
+        forget(made.path, item)
+        assert Run.open(made.path).resume().status()["state"] == "waiting"
+    items = RunSpec.open(RunFolder(made.path)).dataset.items
+    assert sum(each.id == f"row-{n:06d}" for n, each in enumerate(items, start=1)) == 28
 
 
 def test_the_report_shows_it_no_more(pairs: Finished, spoil: Callable[[Finished], Run]) -> None:

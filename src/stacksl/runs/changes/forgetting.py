@@ -14,8 +14,10 @@ from pathlib import Path
 
 from stacksl.errors import RunError
 from stacksl.features.cache import erase_texts
+from stacksl.labelers.chat.calls import CALLS, Calls
 from stacksl.ledger.events import Row, tombstone
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer
 from stacksl.runs.changes.erasing import (
     Line,
     Marks,
@@ -34,12 +36,10 @@ from stacksl.runs.session.assignment import ask_folder
 from stacksl.runs.session.views import catch_up
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
-from stacksl.runs.storage.folder import RunFolder, read_facts
+from stacksl.runs.storage.folder import OWN, RunFolder, read_facts
 from stacksl.runs.storage.tables import write_rounds
 from stacksl.runs.storage.tombstones import Tombstones, finish
 from stacksl.types import Item
-
-OWN = "data.jsonl"  # the run's own copy of items that are from no file
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,7 @@ def forget_in(folder: RunFolder, item: str | None, *, data: str | None = None) -
             result = _result(case)
             if case.item is not None and case.row is not None:
                 unseal(folder)
+                _charge_calls(case, case.item.id)
                 result = _erase(case, case.row, case.item, result)
                 ledger.forget(case.item.id)
             result = replace(result, changed=(*result.changed, *_made_again(case)))
@@ -218,6 +219,17 @@ def _begin(case: _Case) -> None:
     known = known.with_stone(spec.sources, row, case.name)
     known = known if known.gate_state is not None else replace(known, **start)
     known.begin(spec.folder)
+
+
+def _charge_calls(case: _Case, item: str) -> None:
+    """Charge what calls about the item may have cost, before its open leases are released."""
+    calls, settings = Calls(case.folder.path / CALLS), case.spec.settings
+    model = settings.beside or settings.labeler
+    case.ledger.take(
+        Answer(item, each.slot, each.token, None, model, min(cost, each.price), "broken")
+        for each in case.ledger.open_purchases()
+        if each.item == item and (cost := calls.cost(item, each.slot))
+    )
 
 
 def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:

@@ -29,7 +29,12 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     wanted = parse_budget(text, usable, spec.settings.price)
     if text.strip().startswith("$"):
         wanted = replace(wanted, labels=_affordable(wanted, usable, ledger))
-    if wanted.labels < spent or (wanted.money is not None and wanted.money < paid):
+    if wanted.money is not None and wanted.money < paid:
+        raise SettingsError(
+            f"a budget of '{text}' is {money(wanted.money)}, but {money(paid)} are paid or promised"
+            f" already: give at least '{money(paid).replace(',', '')}'"
+        )
+    if wanted.labels < spent:
         raise SettingsError(
             f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
             f" promised already: give at least {spent}"

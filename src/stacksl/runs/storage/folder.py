@@ -33,6 +33,7 @@ POLL = 0.05  # seconds between two tries
 STATE = "state.json"
 FACTS = "facts.json"
 FORGETTING = "forgetting.json"  # while an item is being forgotten
+OWN = "data.jsonl"  # the run's own copy of items that are from no file
 RESOLVED = "resolved.toml"
 BY_HAND = "run.toml"  # may be edited by hand, so it has no digest
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown

@@ -19,7 +19,7 @@ from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import sync_folder, write_atomic
 from stacksl.runs.items.sources import Part, Sources
-from stacksl.runs.storage.folder import FORGETTING, RunFolder
+from stacksl.runs.storage.folder import FORGETTING, OWN, RunFolder
 from stacksl.types import Item
 
 TOMBSTONES = "forgotten.json"
@@ -152,14 +152,18 @@ class Tombstones:
         )
         return sha256(f"{self.salt}{texts}".encode("utf-8", "surrogatepass")).hexdigest()
 
-    def place(self, sources: Sources) -> Sources:
-        """`sources` as read from the files, with each item in its place and under its first id."""
+    def place(self, sources: Sources, *, stated: bool = False) -> Sources:
+        """`sources` as read from the files, with each item in its place and under its first id.
+
+        `stated` says that the first file, the run's own copy, has all ids: they never move.
+        """
         found, parts = sources.pool.classes, []
         if self.classes is not None and found is not None and set(found) < set(self.classes):
             sources = sources.with_labels(self.classes)  # the only item of a class was deleted
         for number, (kind, data) in enumerate(sources.parts):
             stones = {s.place: s for s in self.stones if s.file == number}
-            items, names = self._placed(data.items, stones, sources.pool.classes)
+            moves = not (stated and number == 0)
+            items, names = self._placed(data.items, stones, sources.pool.classes, moves)
             answers, unknown = _renamed(data.answers, names), _renamed(data.unknown, names)
             placed = replace(data, items=tuple(items), answers=answers, unknown=unknown)
             parts.append(Part(kind, placed))
@@ -176,6 +180,7 @@ class Tombstones:
         items: Sequence[Item],
         waiting: Mapping[int, Tombstone],
         classes: tuple[str, ...] | None,
+        moves: bool,
     ) -> tuple[list[Item], dict[str, str]]:
         """The items with tombstones among them, and their first ids by those in the file.
 
@@ -193,7 +198,7 @@ class Tombstones:
             if group:
                 kept = self._kept(items, at, group)
                 at += kept
-                moved += len(group) - kept if group[0].numbered else 0
+                moved += len(group) - kept if moves and group[0].numbered else 0
             if at < len(items) and len(placed) not in waiting:
                 names[items[at].id] = _moved(items[at].id, moved)
                 placed.append(replace(items[at], id=names[items[at].id]))
@@ -223,7 +228,8 @@ def as_it_was(folder: RunFolder, sources: Sources) -> Sources:
         RunError: the tombstones cannot be read.
     """
     known = Tombstones.read(folder)
-    return sources if known is None else known.place(sources)
+    own = (folder.path / OWN).is_file()
+    return sources if known is None else known.place(sources, stated=own)
 
 
 def _renamed(values: Mapping[str, T], names: Mapping[str, str]) -> dict[str, T]:
