@@ -11,6 +11,11 @@ passes over near-duplicates, which this does not), `random` draws them. The base
 questions once, for every cell. The test questions are used
 to report and for nothing else: `--pilot` holds out a quarter of the questions to label instead, and
 settings are chosen there.
+
+Two settings are not the product's. `average` 3 scores under the mean of the LoRA updates of three
+refits of other seeds, `average` "tail" under their mean over the last third of the steps.
+`self_training` 0.5 is the weight of KL(model, teacher) on the labels and on twice as many
+unlabelled questions, in as many steps (see `taught`).
 """
 
 from __future__ import annotations
@@ -105,15 +110,18 @@ def measure(cell: Row, task: Task) -> Row:
     count = int(len(task.items) * cell["budget"])
     rows = bought(task, cell["gate"], count, cell["seed"])
     scores, gold = [task.pool[row] for row in rows], task.gold[rows].tolist()
-    fixed = cell["settings"].get("temperature")
+    more = dict(cell["settings"])
+    average, weight = more.pop("average", 1), more.pop("self_training", None)
+    fixed = more.get("temperature")
     temperature = fixed or fitted_temperature(scores, gold, prior_temperature(task.pool))
-    model = model_of(cell["settings"], cell["seed"])
-    model.rescale(temperature)
     lessons = [
         Lesson(task.items[row], label, tuple(range(len(own))), tuple((own / temperature).tolist()))
         for row, label, own in zip(rows, gold, scores, strict=True)
     ]
-    trained = model.refit(lessons, count, None, None)
+    if weight is not None:
+        lessons = taught(task, lessons, more, cell["seed"], temperature)
+        more |= {"objective": "stacksl", "clip": "none", "kl_weight": weight, "batch_size": 24}
+    trained, model = refitted(lessons, count, more, cell["seed"], temperature, average)
     predicted = [int(np.argmax(each)) for each in model.scores(task.judged)["pmi"]]
     right = np.array(predicted) == task.judged_gold
     return {
@@ -126,6 +134,55 @@ def measure(cell: Row, task: Task) -> Row:
         "loss": trained.loss,
         "seconds": round(time.monotonic() - begin, 1),
     }
+
+
+def taught(task: Task, lessons: list[Any], more: Row, seed: int, temperature: float) -> list[Any]:
+    """The labels and twice as many unlabelled questions, with a teacher's scores for all.
+
+    The teacher is trained on four fifths of the labels, its temperature fitted to the other fifth.
+    """
+    from stacksl.core.rng import generator
+    from stacksl.lm import Lesson
+    from stacksl.lm.scoring.temperature import fitted_temperature
+
+    count, known = len(lessons), {each.item.id for each in lessons}
+    most = [each for n, each in enumerate(lessons) if n % 5]
+    _, teacher = refitted(most, count, more, seed, temperature)
+    rest = [item for item in task.items if item.id not in known]
+    drawn = generator(seed, "self-training").permutation(len(rest))[: 2 * count]
+    items = [each.item for each in lessons] + [rest[n] for n in drawn]
+    scores, labels = teacher.scores(items)["pmi"], [each.label for each in lessons]
+    own = fitted_temperature(scores[:count:5], labels[::5], temperature)
+    return [
+        Lesson(item, label, tuple(range(len(each))), tuple((each / own).tolist()))
+        for item, label, each in zip(items, labels + [None] * len(drawn), scores, strict=True)
+    ]
+
+
+def refitted(
+    lessons: list[Any], key: int, more: Row, seed: int, temperature: float, average: Any = 1
+) -> tuple[Any, Any]:
+    """A refit and its model, under a mean of LoRA updates where `average` asks for one."""
+    updates: list[dict[str, Any]] = []
+
+    def note(step: int, total: int) -> None:
+        if step == total or (average == "tail" and 3 * step > 2 * total):
+            layers = model.worker.adapter.model.named_modules()
+            found = [(name, at) for name, at in layers if hasattr(at, "get_delta_weight")]
+            updates.append({name: at.get_delta_weight("default").detach() for name, at in found})
+
+    for number in range(1 if average == "tail" else average):
+        model = model_of(more, seed + 1000 * number)
+        model.rescale(temperature)
+        trained = model.refit(lessons, key, None, note)
+    if average != 1:
+        adapter = model.worker.adapter
+        adapter.restore({n: own * ("lora_B" not in n) for n, own in adapter.state().items()})
+        for name, layer in adapter.model.named_modules():
+            if name in updates[0]:
+                mean = sum(each[name] for each in updates) / len(updates)
+                layer.get_base_layer().weight.data.add_(mean)
+    return trained, model
 
 
 def interval(values: Any) -> tuple[float, float]:
@@ -165,15 +222,18 @@ def table(kept: Row) -> str:
         "",
         f"Held out of the questions to label (base model {kept['base']['pilot']:.3f}), at random:",
         "",
-        "| settings | labels | seeds | accuracy |",
-        "|---|---|---|---|",
+        "| settings | labels | seeds | accuracy | over the defaults, ± over questions |",
+        "|---|---|---|---|---|",
     ]
     for key, found in sorted(cells.items()):
         if key[0]:
             settings = ", ".join(f"`{k}={v}`" for k, v in json.loads(key[1]).items())
             each = ", ".join(f"{row['accuracy']:.3f}" for _, row in sorted(found.items()))
             seeds = ", ".join(map(str, sorted(found)))
-            lines.append(f"| {settings or 'the defaults'} | {key[2]:.0%} | {seeds} | {each} |")
+            plain = cells[True, "{}", *key[2:]]
+            more = over(found, plain) if settings else ""
+            name = settings or "the defaults"
+            lines.append(f"| {name} | {key[2]:.0%} | {seeds} | {each} | {more} |")
     return "\n".join(lines)
 
 
@@ -183,6 +243,14 @@ def difference(one: dict[int, Row], other: dict[int, Row] | None) -> str:
     if not both or other is None:
         return ""
     return shown(*interval([one[s]["accuracy"] - other[s]["accuracy"] for s in both]), sign=True)
+
+
+def over(found: dict[int, Row], plain: dict[int, Row]) -> str:
+    """The mean difference over seeds that both have, with its 95 % interval over questions."""
+    both = sorted(set(found) & set(plain))
+    one, other = {s: found[s] for s in both}, {s: plain[s] for s in both}
+    mean = float((rights(one) - rights(other)).mean())
+    return shown(mean, of_questions(one, other), sign=True)
 
 
 def of_questions(one: dict[int, Row], other: dict[int, Row]) -> float:
