@@ -185,6 +185,21 @@ class ChatLabeler:
         self._open = {key: each for key, each in self._open.items() if key not in by_key}
         return given
 
+    @property
+    def halted(self) -> bool:
+        """Whether no more calls are made, until `again`."""
+        return self._halt.is_set()
+
+    @property
+    def silent_since(self) -> str | None:
+        """The time of the first call since the last answer; None where there was none."""
+        return self._calls.silent_since
+
+    def again(self) -> None:
+        """Make calls again after the server refused or failed."""
+        self._halt.clear()
+        self._why, self._in_a_row, self._unnamed = "", 0, 0
+
     def pending(self) -> list[Pending]:
         """The requests without an answer, and why they have none."""
         return [Pending(self._endpoint.url, len(self._open), self._why)] if self._open else []

@@ -32,6 +32,7 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.session.assignment import SheetLabeler
+from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.model_labels import TEMPLATE, price_beside
 from stacksl.runs.session.replay import replay
@@ -267,7 +268,12 @@ class Session(Game):
 
     def _rounds(self) -> None:
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
-        self.receipts = self.take_answers()
+        self.receipts = []
+        if isinstance(
+            self.labeler, PeopleAndModel
+        ):  # people's are on disk before a server is asked
+            self.receipts = self.ledger.take(self.labeler.from_people())
+        self.receipts += self.take_answers()
         for receipt in self.receipts:
             self.learn(receipt)
         learn_named(self.spec, self)
