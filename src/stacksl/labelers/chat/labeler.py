@@ -195,6 +195,18 @@ class ChatLabeler:
         """The time of the first call since the last answer; None where there was none."""
         return self._calls.silent_since
 
+    def left(self, requests: Sequence[Request]) -> list[Answer]:
+        """What calls so far give or cost for requests that are asked no more; no call is made."""
+        self._halt.set()
+        paid = [each for each in requests if self._calls.cost(each.item, each.slot)]
+        return [self._one(each) or self._broken(each) for each in paid]
+
+    def _broken(self, request: Request) -> Answer:
+        key = (request.item, request.slot, request.token)
+        price = min(self._calls.cost(request.item, request.slot), request.price)
+        note = "no answer; calls that may have been billed are charged"
+        return Answer(*key, None, self.name, price, "broken", note=note)
+
     def again(self) -> None:
         """Make calls again after the server refused or failed."""
         self._halt.clear()
@@ -329,9 +341,7 @@ class ChatLabeler:
                 " label"
             )
             return None
-        key = (request.item, request.slot, request.token)
-        note = "no answer; calls that may have been billed are charged"
-        return Answer(*key, None, self.name, min(spent, request.price), "broken", note=note)
+        return self._broken(request)
 
     def _refused(
         self, request: Request, call: int, most: int, reply: Reply, way: Way, known: Sequence[Way]

@@ -62,6 +62,10 @@ class PeopleAndModel(SheetLabeler):
         if isinstance(self.model, ChatLabeler):
             self.model.again()
 
+    def left(self, requests: Sequence[Request]) -> list[Answer]:
+        """What was answered or may have been billed of these requests; no call is made."""
+        return self.model.left(requests) if isinstance(self.model, ChatLabeler) else []
+
     def _awaited(self) -> int:
         return sum(lease.purpose == SOFT for lease in self.ledger.open_purchases())
 
