@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
@@ -19,6 +20,7 @@ from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets import Asked, Reply
 from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Skip
+from stacksl.runs.loop.trainer import Beside, at_once
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, answers_from
 from stacksl.runs.session.beside import PeopleAndModel
@@ -30,6 +32,8 @@ Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
 T = TypeVar("T")
 
 LOW = 2  # open rows of an annotator below which more are bought
+FIRST_PAUSE = 60.0  # seconds until a model that does not answer is asked again, doubled each time
+LONGEST_PAUSE = 900.0
 TESTED = 20  # answers between two tests of annotators against each other
 
 
@@ -53,6 +57,8 @@ class PageLabeler:
         self.sheets, self.name = sheets, sheets.name
         self.rows: list[Handed] = []
         self.assigned: Callable[[], None] = lambda: None
+        self.beside: Beside = at_once
+        self.asking = False  # the model, on another thread
 
     @property
     def warnings(self) -> list[str]:
@@ -61,17 +67,28 @@ class PageLabeler:
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests."""
+        if self.asking:  # what it is asked is its own until it has answered
+            requests = [each for each in requests if each.purpose != SOFT]
         self.sheets.ask(requests)
 
     def answers(self) -> list[Answer]:
-        """None of people: each is entered as it arrives; those of a model beside them."""
-        return self.sheets.answers()
+        """None of people: each is entered as it arrives; those of a model beside them.
+
+        The model is asked on another thread, which writes no ledger.
+        """
+        if not isinstance(self.sheets, PeopleAndModel) or not self.sheets.asks_now:
+            return self.sheets.answers()
+        self.asking = True
+        try:
+            return self.beside(self.sheets.model.answers)
+        finally:
+            self.asking = False
 
     def pending(self) -> list[Pending]:
         """Assign open requests; they are on the page, in no file, but for those of a model."""
         self.rows = self.sheets.assign()
         self.assigned()
-        return self.sheets.model.pending() if isinstance(self.sheets, PeopleAndModel) else []
+        return self.sheets.model_pending() if isinstance(self.sheets, PeopleAndModel) else []
 
 
 @dataclass(slots=True)
@@ -105,8 +122,8 @@ class OpenRun:
     Args:
         session: of a run that people answer.
         people: its annotators.
-        attend: called while a refit is computed on another thread, with this and a future that is
-            done after it; enters what arrives until then.
+        attend: called while a refit or the model's labels are made on another thread, with this
+            and a future that is done after it; enters what arrives until then.
     """
 
     def __init__(
@@ -119,8 +136,10 @@ class OpenRun:
         self.session, self.ledger, self.people = session, session.ledger, people
         self.sheets = session.labeler
         session.labeler = self.labeler = PageLabeler(self.sheets)
-        session.trainer.beside = self._beside
+        session.trainer.beside = self.labeler.beside = self._beside
         self._attend = attend
+        self.clock = time.monotonic
+        self._retry, self._pause = 0.0, FIRST_PAUSE
         settings = self.sheets.settings
         people.add(annotators_of(settings.annotators))
         self._prices = parse_prices(settings.price)
@@ -230,10 +249,14 @@ class OpenRun:
         Not after each answer: a purchase begins with a refit. What an answer was for takes no part.
         """
         size, rows = self.sheets.settings.batch, len(self.labeler.rows)
-        leases = len(self.ledger.open_purchases())
-        if not leases:
+        open_leases = self.ledger.open_purchases()
+        leases = sum(lease.purpose != SOFT for lease in open_leases)
+        if self.halted:  # then nothing new is bought, but rows may be assigned
+            if self.clock() >= self._retry or rows >= size or leases <= rows:
+                return self.clock() >= self._retry
+        elif not open_leases:
             return True
-        if rows >= size or not (self.ledger.left or leases > rows):
+        elif rows >= size or not (self.ledger.left or leases > rows):
             return False
         held = Counter(row.annotator for row in self.labeler.rows)
         here = [name for name in self.people.names if name not in self.sheets.away]
@@ -254,13 +277,31 @@ class OpenRun:
             self._tested = sum(self._answered.values())
             self.away |= hold_back(self.session)
             self.sheets.away = self.away | (self._idle or frozenset())
+        if isinstance(self.sheets, PeopleAndModel) and self.clock() >= self._retry:
+            self.sheets.again()
+        asks = not self.halted
         self.labeler.assigned = show
         outcome = self.session.play()
         self.labeler.assigned = lambda: None
+        if asks:
+            self._wait_for_model()
         self._agreement = self._compared()
         standing = {name: row.event for name, row in self.ledger.standing().items()}
         self._standing = {n: s.replace("_", " ") for n, s in standing.items() if s != "kept"}
         return outcome
+
+    @property
+    def halted(self) -> bool:
+        """Whether labels of a model are awaited that does not answer."""
+        return isinstance(self.sheets, PeopleAndModel) and self.sheets.halted
+
+    def _wait_for_model(self) -> None:
+        """Set the time at which a model that does not answer is asked again."""
+        if self.halted:
+            self._retry = self.clock() + self._pause
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        else:
+            self._retry, self._pause = 0.0, FIRST_PAUSE
 
     def _beside(self, compute: Callable[[], T], /) -> T:
         """The result of `compute`, on another thread; learns what is entered meanwhile after it."""

@@ -29,7 +29,7 @@ from stacksl.runs.storage.folder import RunFolder
 
 IDLE = 1800.0  # seconds without an answer after which somebody's rows go to others
 REMEMBERED = 10_000  # answers whose client key and sequence are kept in memory
-TICK = 5.0  # seconds between two looks at who is idle
+TICK = 5.0  # seconds between two looks at who is idle, and at a model that does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class Player:
         return None
 
     def _attend(self, run: OpenRun, refit: Future[object]) -> None:
-        """Enter what arrives until a refit is done; what changes the run is put off."""
+        """Enter what arrives until a refit, or a model's labels, are made; changes are put off."""
         if any(self.view.rows.values()):
             self._started.set()  # there is something to answer
         refit.add_done_callback(lambda _: self._queue.put(None))
@@ -237,7 +237,7 @@ class Player:
     def _next(self) -> Iterator[_Said | Order]:
         """What has arrived; waits for it, or to be stopped."""
         try:
-            found = self._queue.get(timeout=TICK if self._limit else None)
+            found = self._queue.get(timeout=TICK)
             while True:
                 if found is not None:
                     yield found

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from stacksl.labelers.chat import labeler as chat
 from stacksl.labelers.sheets import Reply
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.loop import choosers
+from stacksl.runs.loop.choosers import DRAWN_FIRST
 from stacksl.runs.session.session import Finished
 from stacksl.runs.spec import RunSpec
 
@@ -28,6 +30,7 @@ from .test_beside_people import (
     COUNT,
     TOPICS,
     begin,
+    bought,
     expect_books,
     good,
     head_of,
@@ -181,3 +184,77 @@ def test_a_model_that_costs_more_than_it_may_warns_on_the_page_too(tmp_path: Pat
                 give(page)
         state = json.loads((run.path / "state.json").read_text())
         assert any("more than was reserved" in each for each in state["warnings"])
+
+
+def test_answers_are_entered_while_the_model_labels(tmp_path: Path) -> None:
+    """A call ends once an answer was entered during it, which waits for no call."""
+    entered = Event()
+    calls: list[int] = []
+
+    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
+        calls.append(number)
+        if number == 1 and not entered.wait(20):
+            handler.send(401)
+        else:
+            good(handler, body, number)
+
+    def attend(page: OpenRun, made: Future[Any]) -> None:
+        if page.labeler.asking and not entered.is_set():
+            while not calls:
+                assert not made.done()
+            give(page, 1)
+            entered.set()
+        made.result()
+
+    with serving(behave) as server:
+        run = begin(server, tmp_path, audit=15)
+        with PageSession.open(RunSpec.open(run.folder)) as session:
+            page = OpenRun(session, People(()), attend)
+            page.buy(lambda: None)
+            while len(bought(run, "train")) < DRAWN_FIRST or not calls:
+                give(page, 3)
+                page.buy(lambda: None)
+            assert entered.is_set()
+            assert not page.halted
+        run = on_page(run)
+    expect_books(run)
+    run.replay()
+
+
+def test_a_dead_model_is_asked_again_after_pauses(tmp_path: Path) -> None:
+    def refuses(handler: Handler, body: dict[str, Any], number: int) -> None:
+        handler.send(401)
+
+    now = [1000.0]
+    with serving(good) as server:
+        run = begin(server, tmp_path, concurrency=1, audit=15)
+        server.behave = refuses
+        with PageSession.open(RunSpec.open(run.folder)) as session:
+            page = OpenRun(session, People(()), nothing)
+            page.clock = lambda: now[0]
+            page.buy(lambda: None)
+            while not page.halted:
+                give(page, 4)
+                page.buy(lambda: None)
+            assert "the model does not answer since 2" in str(run.status()["sheets"])
+            for pause in (60, 120, 240, 480, 900, 900):
+                calls = len(server.bodies)
+                if page.labeler.rows:
+                    give(page, 1)
+                now[0] += pause - 1
+                if page.short():  # for people alone
+                    page.buy(lambda: None)
+                assert len(server.bodies) == calls
+                assert not page.short() or page.labeler.rows
+                now[0] += 1
+                assert page.short()
+                page.buy(lambda: None)
+                assert len(server.bodies) == calls + 1
+            server.behave = good
+            now[0] += 900
+            page.buy(lambda: None)
+            assert not page.halted
+        run = on_page(run)
+    expect_books(run)
+    assert run.status()["state"] == "finished"
+    run.replay()

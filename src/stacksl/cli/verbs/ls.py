@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, count, facts, measured, spent, table
+from stacksl.cli.printing import as_json, count, dollars, facts, measured, spent, table
 from stacksl.cli.verbs.run import held_lines
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.report.wording import plural
+from stacksl.report.wording import MICRO, plural
 
 Kind = Annotated[
     str,
@@ -69,6 +69,7 @@ def _shown(result: Mapping[str, Any]) -> str:
                 (f"{plural(sheet['open'], 'row')} in", sheet["file"])
                 for sheet in result.get("sheets") or ()
             ),
+            *(("Because", sheet.get("why")) for sheet in result.get("sheets") or ()),
             *warnings,
         ]
     )
@@ -85,7 +86,16 @@ def _labels(result: Mapping[str, Any]) -> str:
         parts.append(f"{count(result['answered'])} learnt")
     if measuring:
         parts.append(f"{count(measuring)} to measure the model")
-    return ", ".join([*parts, f"{count(result['left'])} left"])
+    return ", ".join([*parts, f"{count(result['left'])} left{_by_money(result)}"])
+
+
+def _by_money(result: Mapping[str, Any]) -> str:
+    """What is left in money, where that pays fewer labels than the budget counts."""
+    money = result["money"]
+    if money is None or result["left"] >= result["budget"] - result["spent"]:
+        return ""
+    rest = dollars(round((money["budget"] - money["spent"]) * MICRO))
+    return f" ({rest} at {dollars(round(money['price'] * MICRO))} a label)"
 
 
 def report(

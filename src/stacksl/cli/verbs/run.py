@@ -299,7 +299,13 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
             *(("Because", sheet.get("why")) for sheet in result["sheets"] or ()),
         ]
     )
-    if run.folder.resolved()["labeler"] == "file":
+    table = run.folder.resolved()
+    if table.get("labelers") and any(sheet.get("why") for sheet in result["sheets"] or ()):
+        lines += (
+            f"\n\nNext, to ask the model again:\n  stacksl resume {path}\nTo go on without it:\n"
+            f"  stacksl resume {path} --set labelers=people"
+        )
+    if table["labeler"] == "file":
         return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
     return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
 

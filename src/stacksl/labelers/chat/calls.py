@@ -51,6 +51,7 @@ class Calls:
         self._costs: dict[tuple[str, int], dict[int, int]] = {}
         self._sent: dict[int, Mapping[str, Any]] = {}
         self._count = 0
+        self.silent_since: str | None = None  # the first call that failed after the last answer
         self.refused: set[str] = set()  # parameters of requests, as `without` knows them
         for row in read_calls(path):
             self._apply(row)
@@ -101,6 +102,7 @@ class Calls:
             costs[call] = int(row["most"])
             return
         costs[call] = int(row["cost"])
+        self.silent_since = (self.silent_since or row.get("time")) if "why" in row else None
         if "why" not in row and (sent := self._sent.get(call)) is not None:
             over, way = max(0, costs[call] - int(sent["most"])), cast(Way, sent["way"])
             kept = Kept(tuple(sent["order"]), way, str(row["answer"]), over)

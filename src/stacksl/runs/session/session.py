@@ -20,6 +20,7 @@ from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.labelers.protocol import Labeler, Pending
+from stacksl.ledger.events import SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.runs.changes.added_classes import learn_named, widen_to
@@ -32,6 +33,7 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.session.assignment import SheetLabeler
+from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.model_labels import TEMPLATE, price_beside
 from stacksl.runs.session.replay import replay
@@ -151,6 +153,7 @@ class Session(Game):
                 session.trainer.ready()
                 record.warn(session.restore())
                 assign_roles(spec, session)
+                session.leave_model()
             session._parts = parts.pop_all()
         return session
 
@@ -267,7 +270,12 @@ class Session(Game):
 
     def _rounds(self) -> None:
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
-        self.receipts = self.take_answers()
+        self.receipts = []
+        if isinstance(
+            self.labeler, PeopleAndModel
+        ):  # people's are on disk before a server is asked
+            self.receipts = self.ledger.take(self.labeler.from_people())
+        self.receipts += self.take_answers()
         for receipt in self.receipts:
             self.learn(receipt)
         learn_named(self.spec, self)
@@ -283,13 +291,30 @@ class Session(Game):
             seed=settings.seed,
             min_per_class=settings.min_per_class,
             coverage=settings.coverage,
-            price=None if settings.beside is None else price_beside(settings, template),
+            price=price_beside(settings, template) if self.spec.asks_beside else None,
         )
         for posted in play(self, chooser):
             watch(posted)
         self.ahead = False
         learn_named(self.spec, self)
         self.ledger.flush()
+
+    def leave_model(self) -> None:
+        """Close the labels that are awaited of a model that is asked no more beside people.
+
+        An answer that was received counts, a call that may have been billed is charged, and the
+        others are released.
+        """
+        labeler = self.labeler
+        if self.spec.asks_beside or not isinstance(labeler, PeopleAndModel):
+            return
+        awaited = [each for each in self.requests() if each.purpose == SOFT]
+        for receipt in self.ledger.take(labeler.left(awaited)):
+            self.learn(receipt)
+        with self.ledger.together():
+            for lease in self.ledger.open_purchases():
+                if lease.purpose == SOFT:
+                    self.ledger.release(lease, "refused")
 
     def _wait(self) -> Waiting:
         pending = tuple(self.labeler.pending())

@@ -35,7 +35,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         # Until the end of audit and training together: one answer's purpose would show otherwise.
         "answered": counts["learnt" if done else "answered"],
         "spent": counts["spent"],
-        "left": labels - counts["spent"],
+        "left": labels if counts["left"] is None else counts["left"],  # by the money as well
         "money": _money(table, counts) if priced else None,
         "accuracy_before": counts["right"] / learnt if learnt else None,
         "data": table["data"],
@@ -89,7 +89,7 @@ def _counts(folder: RunFolder) -> dict[str, Any]:
         zeros = dict.fromkeys(
             ("rounds", "asked", "answered", "spent", "learnt", "right", "money"), 0
         )
-        return {**zeros, "held": []}
+        return {**zeros, "left": None, "held": []}
     from stacksl.ledger.ledger import Ledger
 
     try:
@@ -113,6 +113,7 @@ def _counted(ledger: LedgerReader) -> dict[str, Any]:
         "asked": ledger.asked,
         "answered": sum(ledger.said().values()),
         "spent": ledger.spent,
+        "left": ledger.left,
         "learnt": learnt,
         "right": right,
         "money": ledger.spent_money,
