@@ -27,7 +27,7 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_names, make_final
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report, silent
-from stacksl.runs.loop.trainer import AGAIN, BESIDE, Beside, at_once
+from stacksl.runs.loop.trainer import AGAIN, BESIDE, UNUSED, Beside, at_once
 
 Bought = Sequence[tuple[int, int, int]]
 Start = tuple[Array, Array] | None
@@ -164,7 +164,7 @@ class LinearTrainer:
                 f"row {row.seq} records a refit of a language model, but the run has no model to"
                 " refit: resume it with the settings it began with"
             )
-        if row.payload.get(AGAIN):
+        if row.payload.get(AGAIN) or row.payload.get(UNUSED):
             return
         if row.event == "refit" or row.seq <= after:
             nats = row.payload.get("foreseen")

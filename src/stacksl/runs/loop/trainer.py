@@ -16,6 +16,7 @@ T = TypeVar("T")
 BESIDE = "beside"  # answers could be entered while the refit was made
 BEGINS = "begins"  # the number of a language model's refit, which learns the labels before this row
 AGAIN = "again"  # the refit was made again and discarded
+UNUSED = "unused"  # no refit: what the one before was made for bought nothing
 
 
 class Beside(Protocol):

@@ -32,6 +32,7 @@ from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
+from stacksl.runs.loop.trainer import UNUSED
 from stacksl.runs.session.assignment import SheetLabeler
 from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
@@ -293,9 +294,11 @@ class Session(Game):
             coverage=settings.coverage,
             price=price_beside(settings, template) if self.spec.asks_beside else None,
         )
+        purchases = 0
         for posted in play(self, chooser):
             watch(posted)
-        self.ahead = False
+            purchases += 1
+        self.end_purchase(purchases > 0)
         learn_named(self.spec, self)
         self.ledger.flush()
 
@@ -315,6 +318,12 @@ class Session(Game):
             for lease in self.ledger.open_purchases():
                 if lease.purpose == SOFT:
                     self.ledger.release(lease, "refused")
+
+    def end_purchase(self, posted: bool) -> None:
+        """Note that the purchases possible now were made; whether any was `posted`."""
+        if self.ahead and not posted:  # a replay would keep the refit for the next purchase
+            self.ledger.note_refit(len(self.examples.bought), {"tune": False, UNUSED: True})
+        self.ahead = False
 
     def _wait(self) -> Waiting:
         pending = tuple(self.labeler.pending())
