@@ -476,3 +476,18 @@ def test_what_is_left_is_what_the_money_pays(tmp_path: Path) -> None:
         assert ledger.left == 0 < ledger.budget - ledger.spent
     assert (status["left"], status["budget"] - status["spent"]) == (0, 1)
     assert ", 0 left ($0.8827 at $1.00 a label)" in _labels(status)
+
+
+def test_a_model_that_was_left_is_asked_again(tmp_path: Path) -> None:
+    with serving(lambda handler, body, _: handler.send(401)) as server:
+        run = begin(server, tmp_path, concurrency=1)
+        while not expect_books(run)["soft open"]:
+            run.answer(*filled(run))
+        run.resume(settings={"labelers": "people"})
+        assert expect_books(run)["soft released"] == DRAWN_FIRST
+        server.behave = good
+        run = play(run.resume(settings={"labelers": "openai:m,people"}))
+        books = expect_books(run)
+        assert books["soft released"] == DRAWN_FIRST  # a label is asked for once
+        assert run.status()["state"] == "finished"
+    run.replay()
