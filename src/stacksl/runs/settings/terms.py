@@ -29,10 +29,11 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     wanted = parse_budget(text, usable, spec.settings.price)
     if text.strip().startswith("$"):
         wanted = replace(wanted, labels=_affordable(wanted, usable, ledger))
-    if wanted.money is not None and wanted.money < paid:
+    short = wanted.money is not None and wanted.money < paid
+    if short and (wanted.labels >= spent or paid > spent * wanted.price):  # a model's are no labels
         raise SettingsError(
-            f"a budget of '{text}' is {money(wanted.money)}, but {money(paid)} are paid or promised"
-            f" already: give at least '{money(paid).replace(',', '')}'"
+            f"a budget of '{text}' is {money(wanted.money or 0)}, but {money(paid)} are paid or"
+            f" promised already: give at least '{money(paid).replace(',', '')}'"
         )
     if wanted.labels < spent:
         raise SettingsError(
