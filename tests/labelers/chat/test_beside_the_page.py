@@ -25,8 +25,7 @@ from stacksl.runs.loop.choosers import DRAWN_FIRST
 from stacksl.runs.session.session import Finished
 from stacksl.runs.spec import RunSpec
 
-from .chat_server import Handler, completion, letter_of, serving
-from .test_beside_people import (
+from .beside_cases import (
     COUNT,
     TOPICS,
     begin,
@@ -38,6 +37,7 @@ from .test_beside_people import (
     play,
     topic,
 )
+from .chat_server import Handler, completion, letter_of, serving
 
 PART = 40
 

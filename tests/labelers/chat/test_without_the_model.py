@@ -13,8 +13,8 @@ from stacksl.errors import SettingsError
 from stacksl.labelers.chat import labeler as chat
 from stacksl.runs.loop.choosers import DRAWN_FIRST
 
+from .beside_cases import CALL, begin, bought, expect_books, filled, good, play
 from .chat_server import Handler, serving
-from .test_beside_people import CALL, begin, bought, expect_books, filled, good, play
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,118 @@
+"""Runs against a server that misbehaves, and what their books must say."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import stacksl
+from stacksl.ledger.ledger import Ledger
+
+from .chat_server import (
+    Behaviour,
+    Handler,
+    Server,
+    completion,
+    hang,
+    right,
+)
+
+NAMES = ["green", "red", "blue"]
+PRICED = {"input_price": "100", "output_price": "200"}
+KEY = "sk-zyxcanary-0123456789"
+
+
+def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
+    texts = [f"text {n} of {NAMES[n % 3]} and w{n % 5}" for n in range(24)]
+    given: dict[str, Any] = {"budget": 6, "timeout": 0.4, "allow_send": True, **PRICED, **settings}
+    return stacksl.run(
+        texts, classes=NAMES, labeler="openai:m", url=server.url, out=folder, **given
+    )
+
+
+def expect_books(run: stacksl.Run) -> Counter[str]:
+    """Each label is charged what its calls cost, each open one is reserved; how they stand."""
+    rows = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+    costs: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
+    for row in rows:
+        costs[row["item"], row["slot"]][row["call"]] = row.get("cost", row.get("most"))
+    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+        ledger.verify()
+        found, most, paid = ledger.export(), ledger.price, 0
+        for row in found:
+            spent = sum(costs.get((str(row["item"]), int(str(row["slot"]))), {}).values())
+            if row["state"] == "answered":
+                assert row["price"] == min(spent, most)
+                paid += min(spent, most)
+            else:
+                assert spent <= most
+                paid += most
+        assert ledger.spent_money == paid <= ledger.money
+        assert ledger.spent <= ledger.budget
+        return Counter(str(row["said"] or row["state"]) for row in found)
+
+
+def once(bad: Behaviour, *numbers: int) -> Behaviour:
+    """Misbehave in these requests, by their number, and answer all others."""
+
+    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
+        (bad if number in numbers else right)(handler, body, number)
+
+    return behave
+
+
+def garbage(handler: Handler, body: dict[str, Any], number: int) -> None:
+    handler.send(200, b"<html>\xff\xfe oops")
+
+
+def odd(handler: Handler, body: dict[str, Any], number: int) -> None:
+    handler.send(200, b'{"choices": [{"message": 3}], "usage": []}')
+
+
+def deep(handler: Handler, body: dict[str, Any], number: int) -> None:
+    handler.send(200, b"[" * 100_000)
+
+
+def truncated(handler: Handler, body: dict[str, Any], number: int) -> None:
+    whole = completion("A")
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(whole)))
+    handler.end_headers()
+    handler.wfile.write(whole[:20])
+
+
+def cut_json(handler: Handler, body: dict[str, Any], number: int) -> None:
+    handler.send(200, completion("A")[:-9])
+
+
+def reset(handler: Handler, body: dict[str, Any], number: int) -> None:
+    linger = struct.pack("ii", 1, 0)
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    handler.connection.close()
+    raise ConnectionResetError
+
+
+def drip(handler: Handler, body: dict[str, Any], number: int) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "9999")
+    handler.end_headers()
+    for _ in range(20):
+        handler.wfile.write(b" ")
+        handler.wfile.flush()
+        time.sleep(0.1)
+
+
+def huge(handler: Handler, body: dict[str, Any], number: int) -> None:
+    handler.send(200, b" " * 5_000_000)
+
+
+def status(code: int, **headers: str) -> Behaviour:
+    return lambda handler, body, number: handler.send(code, b'{"error": "no"}', **headers)
+
+
+LOST = (garbage, odd, deep, truncated, cut_json, reset, drip, huge, hang, status(500))
