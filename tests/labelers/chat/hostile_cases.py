@@ -29,7 +29,7 @@ KEY = "sk-zyxcanary-0123456789"
 
 def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
     texts = [f"text {n} of {NAMES[n % 3]} and w{n % 5}" for n in range(24)]
-    given: dict[str, Any] = {"budget": 6, "timeout": 0.4, "allow_send": True, **PRICED, **settings}
+    given: dict[str, Any] = {"budget": 6, "timeout": 1.5, "allow_send": True, **PRICED, **settings}
     return stacksl.run(
         texts, classes=NAMES, labeler="openai:m", url=server.url, out=folder, **given
     )
