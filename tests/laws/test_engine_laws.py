@@ -109,8 +109,9 @@ def same(one: StreamResult, other: StreamResult, tolerance: float = 1e-9) -> Non
     assert one.engine == "fused"
     assert other.engine == "loop"
     apart = np.flatnonzero(one.choices != other.choices)[:1]
-    # Where θ is 0 but for rounding, its sign and so the largest score are the machine's.
-    if len(apart) and np.abs([one.scores[apart], other.scores[apart]]).max() < 1e-15:
+    # Where θ is 0 but for rounding, its sign and so the largest score are the machine's. Scores
+    # of exactly 0 are a tie with a rule, and have to agree.
+    if len(apart) and 0 < np.abs([one.scores[apart], other.scores[apart]]).max() < 1e-15:
         reject()
     np.testing.assert_array_equal(one.choices, other.choices)
     np.testing.assert_array_equal(one.asked, other.asked)
