@@ -12,6 +12,10 @@ questions once, for every cell. The test questions are used
 to report and for nothing else: `--pilot` holds out a quarter of the questions to label instead, and
 settings are chosen there.
 
+Pilots also buy by `badge`, `disagreement` (half by margin, which a linear head on the answers'
+states learns; then where head and base model differ most), `typical` and `doubtful` (coverage of
+the prompts' MiniLM vectors, without and with doubt; see `selections.py`).
+
 Two settings are not the product's. `average` 3 scores under the mean of the LoRA updates of three
 refits of other seeds, `average` "tail" under their mean over the last third of the steps.
 `self_training` 0.5 is the weight of KL(model, teacher) on the labels and on twice as many
@@ -27,6 +31,7 @@ import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +42,12 @@ from numpy.typing import NDArray
 
 GATES = ("margin", "random")
 BUDGETS = (0.05, 0.1, 0.25, 0.5)
+SELECTIONS = 1000  # seeds from here on compare selections
 Row = dict[str, Any]
 OF_CELL = ("gate", "budget", "seed", "settings", "pilot")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Task:
     """The questions to label and to judge on, and the base model's scores at temperature 1."""
 
@@ -51,6 +57,21 @@ class Task:
     judged_gold: NDArray[np.int64]
     pool: list[NDArray[np.float64]]
     base: float
+
+    @cached_property
+    def states(self) -> NDArray[np.float64]:
+        """φ of every option to label, (n, K, d), of the base model."""
+        model = model_of({}, 0)
+        model.fit(self.items)
+        phi = model.transform(self.items).phi
+        return phi.reshape(len(self.items), -1, phi.shape[1]).astype(np.float64)
+
+    @cached_property
+    def prompts(self) -> NDArray[np.float32]:
+        """Sentence vectors of the questions to label."""
+        from stacksl.features.sentences import SentenceEncoder
+
+        return SentenceEncoder("minilm").encode([item.prompt for item in self.items])
 
 
 def model_of(more: Row, seed: int) -> Any:
@@ -90,6 +111,8 @@ def task_of(pilot: bool, kept: Path | None) -> Task:
 
 def bought(task: Task, gate: str, count: int, seed: int) -> NDArray[np.int64]:
     """The questions that a cell buys, in their order."""
+    import selections
+
     from stacksl.core.losses import softmax
     from stacksl.core.rng import generator
     from stacksl.lm.scoring.temperature import prior_temperature
@@ -97,8 +120,32 @@ def bought(task: Task, gate: str, count: int, seed: int) -> NDArray[np.int64]:
     if gate == "random":
         return np.argsort(generator(seed, "pool/random").random(len(task.items)))[:count]
     scale = prior_temperature(task.pool)
-    best = np.array([np.sort(softmax(each / scale))[-2:] for each in task.pool])
-    return np.argsort(best[:, 1] - best[:, 0], kind="stable")[:count]
+    policy = np.array([softmax(each / scale) for each in task.pool])
+    if gate == "badge":
+        return selections.badge(policy, task.states, count, generator(seed, "pool/badge"))
+    if gate == "typical":
+        return selections.covering(task.prompts, np.ones(len(policy)), count)
+    if gate == "doubtful":
+        best = np.sort(policy, axis=1)
+        return selections.covering(task.prompts, 1 - best[:, -1] + best[:, -2], count)
+    order = selections.margin(policy)
+    if gate == "disagreement":
+        first = order[: count // 2]
+        apart = selections.disagreement(policy, head_of(task, first, seed))
+        order = np.concatenate([first, apart[~np.isin(apart, first)]])
+    return order[:count]
+
+
+def head_of(task: Task, rows: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
+    """What a linear head on the answers' states says of all questions after labels of `rows`."""
+    from stacksl.core.heads.logistic import fit_pairs
+    from stacksl.core.losses import softmax
+
+    options = task.states.shape[1]
+    offsets = np.arange(len(rows) + 1) * options
+    phi = task.states[rows].reshape(-1, task.states.shape[2])
+    theta, _ = fit_pairs(phi, offsets, task.gold[rows], seed, tune=True)
+    return np.array([softmax(each @ theta) for each in task.states])
 
 
 def measure(cell: Row, task: Task) -> Row:
@@ -226,7 +273,8 @@ def table(kept: Row) -> str:
         "|---|---|---|---|---|",
     ]
     for key, found in sorted(cells.items()):
-        if key[0]:
+        found = {seed: row for seed, row in found.items() if seed < SELECTIONS}
+        if key[0] and found:
             settings = ", ".join(f"`{k}={v}`" for k, v in json.loads(key[1]).items())
             each = ", ".join(f"{row['accuracy']:.3f}" for _, row in sorted(found.items()))
             seeds = ", ".join(map(str, sorted(found)))
@@ -234,7 +282,29 @@ def table(kept: Row) -> str:
             more = over(found, plain) if settings else ""
             name = settings or "the defaults"
             lines.append(f"| {name} | {key[2]:.0%} | {seeds} | {each} | {more} |")
-    return "\n".join(lines)
+    pilots = {key[3]: own for key, own in cells.items() if key[:3] == (True, "{}", 0.1)}
+    return "\n".join([*lines, *selected(pilots)])
+
+
+def selected(cells: dict[str, dict[int, Row]]) -> list[str]:
+    """What chose 10 % of the pilot's questions, with 95 % intervals over those held out."""
+    own = {
+        gate: {seed: row for seed, row in found.items() if seed >= SELECTIONS}
+        for gate, found in cells.items()
+    }
+    lines = [
+        "",
+        "The same questions, one batch of 10 % by other selections:",
+        "",
+        "| bought by | seeds | accuracy | over `margin` | over `random` |",
+        "|---|---|---|---|---|",
+    ]
+    for gate, found in sorted(own.items()):
+        each = ", ".join(f"{row['accuracy']:.3f}" for _, row in sorted(found.items()))
+        seeds = ", ".join(map(str, sorted(found)))
+        more = ["" if gate == other else over(found, own[other]) for other in ("margin", "random")]
+        lines.append(f"| `{gate}` | {seeds} | {each} | {' | '.join(more)} |")
+    return lines
 
 
 def difference(one: dict[int, Row], other: dict[int, Row] | None) -> str:

@@ -164,6 +164,7 @@ def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> Non
             {"model": "m", "adapt": "full", "objective": "stacksl", "reference": "ema"},
             "does not have: give --adapt lora",
         ),
+        ({"model": "m", "shard": True, "dtype": "nf4"}, "shard divides a frozen base"),
         ({"model": "m", "refit_at": "1,0.5"}, "refit_at should be shares"),
         ({"model": "m", "refit_at": "0"}, "refit_at should be shares"),
         ({"model": "m", "protocol": "leter"}, "protocol must be 'option' or 'letter'"),

@@ -73,7 +73,14 @@ class Loaded:
         return self.dtype in QUANTISED
 
 
-def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = False) -> Loaded:
+def load(
+    name: str,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    anew: bool = False,
+    moved: bool = True,
+) -> Loaded:
     """The causal language model called `name`.
 
     Args:
@@ -82,6 +89,7 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = F
         device: `cpu`, `cuda`, `cuda:N`, or `auto` for CUDA where there is some.
         dtype: one of `DTYPES`.
         anew: whether weights are hashed though the hash of these files is known (`hashes`).
+        moved: whether the weights go to the device; if not, they stay on the CPU.
 
     Raises:
         SettingsError: no such model, device or dtype; no tokenizer; another kind of model;
@@ -101,7 +109,7 @@ def load(name: str, *, device: str = "auto", dtype: str = "auto", anew: bool = F
         fingerprint = files_fingerprint(_folder(source), config, anew=anew)
     else:
         model, fingerprint = hashed_weights(name, source, number, revision, anew=anew)
-        model = _moved(torch, name, model, place)
+        model = _moved(torch, name, model, place) if moved else model
     _check_vocabulary(name, model, tokenizer)
     _check_causal(torch, name, model)
     return Loaded(

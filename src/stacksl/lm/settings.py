@@ -29,6 +29,7 @@ class ModelChoices:
         device, dtype: as `loading.load` takes them.
         path: how options are scored (`likelihood.PATHS`), or `auto`.
         batch_tokens: tokens of one forward pass, at most.
+        shard: whether processes divide the frozen base (`sharded`), on which last bits depend.
         threads: torch's on the CPU, since sums are cut by their number; None leaves them.
         state_dim: the directions of option states that are kept.
         lora, training: of the adapter, and of its refits.
@@ -50,6 +51,7 @@ class ModelChoices:
     dtype: str = "auto"
     path: str = "auto"
     batch_tokens: int = 4096
+    shard: bool = field(default=False, repr=False)
     threads: int | None = None
     state_dim: int = 128
     lora: LoraSettings = field(default_factory=LoraSettings)

@@ -52,8 +52,11 @@ class Worker:
             device = self.processes.device
         if choices.threads is not None:
             load_torch().set_num_threads(choices.threads)
-        self.loaded = load(choices.model, device=device, dtype=choices.dtype)
+        divided = choices.shard and self.processes.size > 1
+        self.loaded = load(choices.model, device=device, dtype=choices.dtype, moved=not divided)
         self.adapter = Adapter.attach(self.loaded, choices.adapt, choices.lora, seed=seed)
+        if divided:
+            self.processes.divide(self.adapter.model, self.adapter.parameters(), self.loaded.device)
         packing = Packing(batch_tokens=choices.batch_tokens)
         self.likelihood = Likelihood(self.adapter.model, path=choices.path, packing=packing)
         self._computed = repr(

@@ -13,13 +13,14 @@ from typing import Any
 from stacksl.errors import SettingsError, StackslError
 from stacksl.lm.distributed import blocks
 from stacksl.lm.loading import _dtype, _place, _positions, source_of
-from stacksl.lm.memory.meta import FLOAT, Counted, Memory, bound, count, row_tokens
+from stacksl.lm.memory.meta import FLOAT, Counted, Memory, _meta_models, bound, count, row_tokens
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
 from stacksl.lm.quantised import QUANTISED, computed_in, not_quantised, quantisation
 from stacksl.lm.reading import first_line, load_transformers, read_config, read_tokenizer
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
+from stacksl.lm.sharded import card_bytes
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.worker import BLOCK, Worker
 from stacksl.types import Item
@@ -124,7 +125,9 @@ def forecast(
     return size if seconds is None else _timed(size, rows, settled, due, seconds)
 
 
-def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int], free: int) -> None:
+def expect_fit(
+    choices: ModelChoices, items: Sequence[Item], due: Sequence[int], free: int, processes: int = 1
+) -> None:
     """Refuse a run over `items` that would fill the memory; nothing is counted where it is ample.
 
     On a GPU it is a warning: passes are counted as a CPU makes them, and no memory left there ends
@@ -133,6 +136,7 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
     Args:
         choices, items, due: as `forecast` takes them.
         free: bytes that are free on the device, before any weight was loaded.
+        processes: that divide the base among their GPUs, where `choices.shard` says so.
 
     Raises:
         SettingsError, DataError, MissingExtra: as `forecast` and `require_room`; or the base is to
@@ -147,7 +151,10 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
             size = plan(config, rows, settled, due)
             if settled.device == "cpu":
                 require_room(size, free)
-            elif size.memory > SHARE * free:
+                return
+            if choices.shard and processes > 1:
+                size = divided(size, config, settled, processes)
+            if size.memory > SHARE * free:
                 warnings.warn(f"on {settled.device} {_too_large(size, free)}", stacklevel=2)
     except StackslError:
         raise
@@ -219,6 +226,15 @@ def plan(
         training=counted.training,
         disk=_disk(config, items, choices, counted, len(due)),
     )
+
+
+def divided(size: Size, config: Any, choices: ModelChoices, processes: int) -> Size:
+    """The size on each of so many devices that divide the base; see `sharded`."""
+    weights = card_bytes(_meta_models(config, choices)[0].model, processes)
+    scoring, training = (
+        replace(each, weights=min(each.weights, weights)) for each in (size.scoring, size.training)
+    )
+    return replace(size, scoring=scoring, training=training)
 
 
 def free_bytes(device: str = "cpu") -> int:

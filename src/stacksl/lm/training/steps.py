@@ -175,7 +175,7 @@ class TrainingSteps:
             term, pair = self._term(each, scores, anchor, level)
             terms.append(term)
             seen.append(pair)
-        (load_torch().stack(terms).sum() / share).backward()
+        self.processes.backward(load_torch().stack(terms).sum() / share)
         return seen
 
     def _term(

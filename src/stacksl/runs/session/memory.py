@@ -29,4 +29,4 @@ def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
     if place == "cpu":
         free //= processes.size  # every process holds a whole model
     chosen = replace(choices, device=place)
-    expect_fit(chosen, items, due_at(settings.refit_at, labels), free)
+    expect_fit(chosen, items, due_at(settings.refit_at, labels), free, processes.size)

@@ -306,6 +306,11 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
             found.append(_belong(wrong, owner))
     if settings.adapt == "full":
         found += _of_full(settings, explicit)
+    if settings.shard and (settings.adapt == "full" or settings.dtype in ("nf4", "int8")):
+        found.append(
+            "shard divides a frozen base of whole numbers among processes: it needs --adapt lora,"
+            " without dtype nf4 or int8"
+        )
     if refit_shares(settings.refit_at) is None:
         found.append(
             "refit_at should be shares of the budget above 0 and up to 1, rising, with commas"

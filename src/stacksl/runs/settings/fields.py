@@ -358,9 +358,7 @@ class Settings(BaseModel):
     lora_alpha: Annotated[float, _MODEL] = Field(
         32.0, gt=0, description="α of LoRA; its update is scaled by α/rank."
     )
-    lora_dropout: Annotated[float, _MODEL] = Field(
-        0.0, ge=0, lt=1, description="Dropout before LoRA."
-    )
+    lora_dropout: Annotated[float, _MODEL] = Field(0.0, ge=0, lt=1, description="Before LoRA.")
     lora_targets: Annotated[str | None, _MODEL] = Field(
         None,
         description="Layers, with commas between; every linear one but the output if absent.",
@@ -373,6 +371,7 @@ class Settings(BaseModel):
     checkpointing: Annotated[bool, _MODEL] = Field(
         False, description="Drop activations and compute them again."
     )
+    shard: Annotated[bool, _MODEL] = Field(False, description="Divide the base among processes.")
     training_checkpoint_every: Annotated[int, _MODEL] = Field(
         200, ge=0, description="Steps between checkpoints of a refit; 0 for none."
     )
