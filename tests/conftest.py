@@ -22,7 +22,7 @@ os.environ["HF_DATASETS_OFFLINE"] = "1"
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-from .once import remember_subspaces  # noqa: E402
+from .once import remember_subspaces, shared_folder  # noqa: E402
 
 # A machine under load must not make a slow example a failed law; a failure must come again.
 settings.register_profile(
@@ -41,11 +41,11 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 FIRST = (
     "core/test_drift.py",  # it compiles the engines for all
     "e2e/test_kill.py",
-    "e2e/test_first_day.py",
-    "e2e/test_sample_model.py",
     "e2e/test_processes.py",
-    "features/test_retrieval.py",  # it compiles an index
+    "label/test_killed.py",
+    "e2e/test_sample_model.py",
     "e2e/test_language_model.py",
+    "label/test_accessible.py",
     "e2e/test_examples.py",
 )
 LEFT_OUT = pytest.StashKey[int]()
@@ -130,7 +130,8 @@ def _subspaces_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     from stacksl.features import hashing
 
     with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("subspaces")
+        folder = shared_folder(tmp_path_factory) / "subspaces"
+        folder.mkdir(exist_ok=True)
         patch.setattr(hashing, "leading_subspace", remember_subspaces(folder))
         yield
 
