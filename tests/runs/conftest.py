@@ -32,6 +32,8 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision
 
+from . import lm_cases
+
 CLASSES = ("bread", "sea", "night")
 WORDS = {"bread": "flour dough oven loaf", "sea": "wave salt tide ship", "night": "star moon owl"}
 Corpus = tuple[list[Item], dict[str, int]]
@@ -87,6 +89,24 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     out = tmp_path_factory.mktemp("pairs") / "run"
     done = run(items, answers, budget=10, test=test, out=out, checkpoint_every=10)
     return Finished(done, items, answers, test)
+
+
+@pytest.fixture(scope="package")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model of random weights, which no test changes."""
+    return lm_cases.tiny_model(tmp_path_factory.mktemp("lm") / "model")
+
+
+@pytest.fixture(scope="package")
+def model(original: Path) -> Path:
+    """The model that a run adapts."""
+    return original
+
+
+@pytest.fixture(scope="package")
+def corpus() -> Corpus:
+    """The questions of the runs that adapt it."""
+    return lm_cases.questions(lm_cases.COUNT)
 
 
 @pytest.fixture
