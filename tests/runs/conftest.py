@@ -73,22 +73,21 @@ class Finished:
     test: Corpus
 
 
+def finished(folder: Path, corpus: Corpus, test: Corpus, budget: int) -> Finished:
+    done = run(*corpus, budget=budget, test=test, out=folder / "run", checkpoint_every=10)
+    return Finished(done, *corpus, test)
+
+
 @pytest.fixture(scope="package")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    items, answers = class_items(60)
     test = class_items(30, seed=9)
-    out = tmp_path_factory.mktemp("classes") / "run"
-    done = run(items, answers, budget=12, test=test, out=out, checkpoint_every=10)
-    return Finished(done, items, answers, test)
+    return finished(tmp_path_factory.mktemp("classes"), class_items(60), test, budget=12)
 
 
 @pytest.fixture(scope="package")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    items, answers = pair_items(50)
     test = pair_items(24, seed=9)
-    out = tmp_path_factory.mktemp("pairs") / "run"
-    done = run(items, answers, budget=10, test=test, out=out, checkpoint_every=10)
-    return Finished(done, items, answers, test)
+    return finished(tmp_path_factory.mktemp("pairs"), pair_items(50), test, budget=10)
 
 
 @pytest.fixture(scope="package")
