@@ -20,12 +20,12 @@ from stacksl.lab.engines import (
     plan,
     policy_statistics,
 )
-from stacksl.lab.engines.compiling import compiled, kept, stamp
+from stacksl.lab.engines.compiling import compiled, inlined, kept, stamp
 from stacksl.lab.engines.loop_state import ASKED, Certificates, Memory, Space
 from stacksl.lab.engines.plan import THETA, Plan
 
 
-@compiled
+@inlined
 def _decide(
     plan: Plan,
     memory: Memory,
@@ -59,7 +59,7 @@ def _decide(
     return choice, fresh
 
 
-@compiled
+@inlined
 def _change(
     plan: Plan, memory: Memory, space: Space, out: Certificates, rows: Array, fresh: bool, t: int
 ) -> int:
@@ -71,7 +71,7 @@ def _change(
     return decide.change_to_asked(plan, out, space, rows, reach, t)
 
 
-@compiled
+@inlined
 def _take(
     plan: Plan,
     memory: Memory,
@@ -94,7 +94,7 @@ def _take(
     learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
 
 
-@compiled
+@inlined
 def _show(
     memory: Memory, space: Space, out: Certificates, phi: Array, follows: bool, t: int
 ) -> bool:
@@ -112,7 +112,7 @@ def _show(
     return True
 
 
-@compiled
+@inlined
 def _answer(
     space: Space,
     labels: NDArray[np.int64],
