@@ -1,9 +1,12 @@
-"""What many runs of the same few texts compute alike, computed once."""
+"""What many tests compute alike, computed once in a session of all its processes."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,22 @@ import numpy as np
 from stacksl.features import subspace
 
 MOST = 1000  # n-grams: more are those of a data set that few tests have
+
+
+def shared_folder(factory: Any) -> Path:
+    """A folder of this session that all workers of xdist have in common."""
+    base = Path(factory.getbasetemp())
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def made_once(folder: Path, make: Callable[[], Any]) -> Any:
+    """What `make` gives, kept in `folder` under its name for all processes."""
+    with (folder / f"{make.__module__}.{make.__qualname__}").open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not file.tell():
+            pickle.dump(make(), file)
+        file.seek(0)
+        return pickle.load(file)
 
 
 def remember_subspaces(folder: Path) -> Any:

@@ -32,15 +32,27 @@ class Worker:
     process: subprocess.Popen[str]
 
     def play(self, **order: Any) -> dict[str, Any]:
+        reply = self._reply(order)
+        assert reply["killed"] or reply["code"] == 0, reply["fault"]
+        return reply
+
+    def command(self, words: list[str], cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+        """`stacksl WORDS`, without colours."""
+        outputs = cwd / ".stdout", cwd / ".stderr"
+        order = {"words": words, "cwd": str(cwd), "env": {"NO_COLOR": "1", **env}}
+        reply = self._reply({**order, "outputs": [str(path) for path in outputs]})
+        assert not reply["fault"], reply["fault"]
+        said = [path.read_text(encoding="utf-8") for path in outputs]
+        return subprocess.CompletedProcess(words, reply["code"], *said)
+
+    def _reply(self, order: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         assert line, "the worker itself died"
-        reply = dict(json.loads(line))
-        assert reply["killed"] or reply["code"] == 0, reply["fault"]
-        return reply
+        return dict(json.loads(line))
 
 
 @pytest.fixture(scope="module")

@@ -61,14 +61,11 @@ END = {
     "between weights and description": (f"{LM}.export.folder:write_task", 1, "before"),
     "before the state is 'finished'": (f"{RUNS}.storage.folder:RunFolder.write_state", 4, "before"),
 }
-QUICKLY = (
+QUICKLY = (  # others are among those of `test_a_run_is_killed_again_and_again`
     "when an answer was learnt",
     "between the adapter and its record",
-    "when the ledger has the refit",
-    "between its features and its row",
     "when its row is on disk",
 )
-PREDICTED = "between two steps"  # of `test_what_is_predicted_after_a_kill`
 MOMENTS = ROUNDS | REFIT | EPOCH | END
 
 
@@ -150,7 +147,7 @@ def test_every_moment_is_one_of_the_program(moment: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", [each for each in MOMENTS if each not in (*QUICKLY, PREDICTED)])
+@pytest.mark.parametrize("moment", [each for each in MOMENTS if each not in QUICKLY])
 def test_a_run_that_adapts_is_killed_elsewhere(
     worker: Worker, kind: Kind, tmp_path: Path, moment: str
 ) -> None:
@@ -188,11 +185,6 @@ def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: P
         expect_sound(out, budget_of(kind))
     worker.play(**kind.order(out))
     expect_same(out, kind)
-
-
-def test_what_is_predicted_after_a_kill(worker: Worker, kind: Kind, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    expect_resumed(worker, kind, out, MOMENTS[PREDICTED])
     mine, reference = Run.open(out), Run.open(kind.reference)
     assert [*mine.predict(kind.test)] == [*reference.predict(kind.test)]
     assert facts(out)["rounds"] == facts(kind.reference)["rounds"]

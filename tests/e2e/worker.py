@@ -1,9 +1,9 @@
 """A process that plays runs in forked children, and kills them where it is told to.
 
 It imports everything once, the modules named as its further arguments too, and then reads one order
-a line from stdin: a job, and perhaps a moment. The moment is either `after` so many seconds, or the
-n-th call of a function, or of any of several, `before` or `after` it. The child dies by SIGKILL:
-nothing of the package gets to clean up. One reply a line.
+a line from stdin: a command's words, or a job, and perhaps a moment. The moment is either `after`
+so many seconds, or the n-th call of a function, or of any of several, `before` or `after` it. The
+child dies by SIGKILL: nothing of the package gets to clean up. One reply a line.
 """
 
 from __future__ import annotations
@@ -101,11 +101,31 @@ def play(order: dict[str, Any]) -> None:
         )
 
 
+def command(order: dict[str, Any]) -> None:
+    """`stacksl WORDS` in a folder and an environment, its two outputs into files; never returns."""
+    from stacksl import cli
+
+    for stream, path in zip((sys.stdout, sys.stderr), order["outputs"], strict=True):
+        with open(path, "wb") as file:
+            os.dup2(file.fileno(), stream.fileno())
+    os.chdir(order["cwd"])
+    os.environ.update(order["env"])
+    sys.argv = ["stacksl", *order["words"]]
+    try:
+        cli.main()
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(int(end.code or 0))
+
+
 def child(order: dict[str, Any], fault: Path) -> None:
     """The forked process; never returns."""
     code = 3
     try:
         warnings.simplefilter("error")
+        if "words" in order:
+            command(order)
         if order.get("kill"):
             arm(*order["kill"])
         play(order)

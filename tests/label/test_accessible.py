@@ -18,7 +18,8 @@ from stacksl.api import Run, run
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
-from .test_browser import PROMPT, Served, wait_until
+from .served import Served
+from .test_browser import PROMPT, wait_until
 
 pytestmark = pytest.mark.browser
 

@@ -20,7 +20,8 @@ from stacksl.runs.changes.forgetting import forget
 
 from ..runs.people_cases import begin, gold
 from .conftest import HERE, Browser, Opened, Page, play
-from .test_browser import PROMPT, Served, wait_until
+from .served import Served
+from .test_browser import PROMPT, wait_until
 
 EVIL = "<script>alert(1)</script>\u202e"
 

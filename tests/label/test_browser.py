@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,31 +15,13 @@ pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
 from stacksl.api import Run, run
 from stacksl.api.handover import carried_out
-from stacksl.label.serve import serve
 from stacksl.runs.changes.forgetting import forget_in
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
+from .served import Served
 
 pytestmark = pytest.mark.browser
-
-
-class Served:
-    """The page of a run, served on a thread of this process until the run has finished."""
-
-    def __init__(self, run: Run) -> None:
-        self.run, self.links = run, dict[str, str]()
-        self.ready = threading.Event()
-        self.thread = threading.Thread(target=self._serve, daemon=True)
-        self.thread.start()
-        assert self.ready.wait(120)
-
-    def _serve(self) -> None:
-        def ready(links: Any) -> None:
-            self.links |= links
-            self.ready.set()
-
-        serve(self.run.folder, ready, linger=2.0)
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 120.0) -> None:

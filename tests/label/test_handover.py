@@ -19,7 +19,6 @@ from stacksl.api import Run
 from stacksl.api.handover import NOTE, SECRET, Door, carried_out
 from stacksl.cli.entry import call
 from stacksl.errors import DataError, RunError, SettingsError
-from stacksl.label import serve as serving
 from stacksl.label.orders import Order
 from stacksl.label.player import Player
 from stacksl.runs.changes.forgetting import forget_in
@@ -28,26 +27,15 @@ from stacksl.runs.storage.folder import WAIT, RunFolder
 from ..ports import reserved_port
 from ..runs.people_cases import begin, fill, gold, sheets, truth, write_pool, wrong
 from .clients import Client
+from .served import Served
 
 
-class Served:
-    """The page of a run, served by a thread; each use of the run is another context, as another
-    process would be: it does not hold the lock."""
+class Handed(Served):
+    """Each use of the run is another context, as another process would be: it holds no lock."""
 
     def __init__(self, run: Run, **more: Any) -> None:
-        self.run, self.links, self.sheets = run, dict[str, str](), sheets(run)
-        self.more, self.clients = more, dict[str, Client]()
-        self.ready = threading.Event()
-        self.thread = threading.Thread(target=self._serve, daemon=True)
-        self.thread.start()
-        assert self.ready.wait(120)
-
-    def _serve(self) -> None:
-        def ready(links: Any) -> None:
-            self.links |= links
-            self.ready.set()
-
-        serving.serve(self.run.folder, ready, linger=0.2, **self.more)
+        self.sheets, self.clients = sheets(run), dict[str, Client]()
+        super().__init__(run, linger=0.2, **more)
 
     def client(self, who: str) -> Client:
         if who not in self.clients:
@@ -56,16 +44,16 @@ class Served:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path) -> Iterator[Handed]:
     waiting = begin(tmp_path, annotators="anna,ben", budget=16, audit=4)
-    served = Served(waiting)
+    served = Handed(waiting)
     patience = WAIT.set(1.0)
     yield served
     WAIT.reset(patience)
     finish(served)
 
 
-def finish(served: Served, seconds: float = 240.0) -> None:
+def finish(served: Handed, seconds: float = 240.0) -> None:
     """Answer what is left, so that the server ends."""
     until = time.monotonic() + seconds
     clients = [served.client(who) for who in ("anna", "ben")]
@@ -82,7 +70,7 @@ def labels(run: Run) -> dict[str, int]:
     return {name: events.count(name) for name in ("answered", "late", "released", "corrected")}
 
 
-def test_a_sheet_is_entered_while_the_page_is_open(served: Served) -> None:
+def test_a_sheet_is_entered_while_the_page_is_open(served: Handed) -> None:
     [anna, ben] = served.sheets
     door = Door.of(served.run.folder)
     assert door is not None
@@ -101,7 +89,7 @@ def test_a_sheet_is_entered_while_the_page_is_open(served: Served) -> None:
     assert labels(served.run)["answered"] == rows + 1, "nothing is doubled"
 
 
-def test_a_row_answered_in_a_sheet_is_gone_from_the_page(served: Served) -> None:
+def test_a_row_answered_in_a_sheet_is_gone_from_the_page(served: Handed) -> None:
     sheet = next(path for path in served.sheets if "anna" in path.name)
     client = served.client("anna")
     rows = client.rows()
@@ -112,7 +100,7 @@ def test_a_row_answered_in_a_sheet_is_gone_from_the_page(served: Served) -> None
     assert labels(served.run)["answered"] == len(rows)
 
 
-def test_faults_arrive_as_sentences(served: Served, tmp_path: Path) -> None:
+def test_faults_arrive_as_sentences(served: Handed, tmp_path: Path) -> None:
     (tmp_path / "no.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"no\.csv"):
         served.run.answer(tmp_path / "no.csv")
@@ -125,7 +113,7 @@ def test_faults_arrive_as_sentences(served: Served, tmp_path: Path) -> None:
     assert served.client("anna").rows()
 
 
-def test_people_and_change_take_effect_on_the_page(served: Served, tmp_path: Path) -> None:
+def test_people_and_change_take_effect_on_the_page(served: Handed, tmp_path: Path) -> None:
     anna, ben = served.client("anna"), served.client("ben")
     before = anna.rows()
     assert served.run.people(away="anna") == len(before)
@@ -143,7 +131,7 @@ def test_people_and_change_take_effect_on_the_page(served: Served, tmp_path: Pat
     served.run.people(away="carl")
 
 
-def test_an_item_is_forgotten_while_the_page_is_open(served: Served) -> None:
+def test_an_item_is_forgotten_while_the_page_is_open(served: Handed) -> None:
     anna = served.client("anna")
     key, prompt = next(iter(anna.rows().items()))
     with served.run.ledger as ledger:
@@ -158,7 +146,7 @@ def test_an_item_is_forgotten_while_the_page_is_open(served: Served) -> None:
     assert anna.rows()
 
 
-def test_a_correction_by_sheet_replaces_the_answer(served: Served) -> None:
+def test_a_correction_by_sheet_replaces_the_answer(served: Handed) -> None:
     sheet = next(path for path in served.sheets if "anna" in path.name)
     served.run.answer(fill(sheet, wrong))
     fill(sheet, truth)
@@ -170,7 +158,7 @@ def test_a_correction_by_sheet_replaces_the_answer(served: Served) -> None:
 
 
 def test_the_command_line_uses_the_page_and_says_what_it_did(
-    served: Served, capsys: pytest.CaptureFixture[str]
+    served: Handed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, sheet = str(served.run.path), str(fill(served.sheets[0]))
     assert call(["answer", run, sheet, "--wait", "1"]) == 0
@@ -204,7 +192,7 @@ def test_a_stale_note_is_not_believed(tmp_path: Path) -> None:
         assert Door.of(waiting.folder) is None, "another process than the page holds it"
 
 
-def test_a_command_that_is_killed_after_it_was_sent_is_carried_out_once(served: Served) -> None:
+def test_a_command_that_is_killed_after_it_was_sent_is_carried_out_once(served: Handed) -> None:
     sheet = next(path for path in served.sheets if "anna" in path.name)
     rows = served.client("anna").rows()
     door = Door.of(served.run.folder)
@@ -250,7 +238,7 @@ def test_what_a_page_that_is_closing_refuses_is_carried_out_here(
         made.answer(fill(anna, wrong))
         found = made.corrections(fill(anna, truth))
         assert found
-    served = Served(made)
+    served = Handed(made)
     close_first(monkeypatch)
     if verb == "answer":
         assert sum(made.answer(fill(anna)).accepted.values()) == labels(made)["answered"] > 0
@@ -284,7 +272,7 @@ def test_a_page_that_no_longer_listens_is_not_asked(tmp_path: Path) -> None:
         assert made.people(away="anna") > 0
 
 
-def test_an_order_needs_the_secret(served: Served) -> None:
+def test_an_order_needs_the_secret(served: Handed) -> None:
     client = served.client("anna")
     client.rows()
     body = {"name": "free_rows", "words": {"free": True}}

@@ -136,7 +136,11 @@ def client(tmp_path: Path) -> Iterator[Client]:
 
 @pytest.mark.parametrize(
     ("where", "number"),
-    [("take", 2), ("reply", 2), ("reply", 5), ("play", 2), ("refit", 1), ("refit", 2)],
+    [
+        *(("take", 2), ("reply", 2), ("play", 2), ("refit", 1)),
+        pytest.param("reply", 5, marks=pytest.mark.slow),
+        pytest.param("refit", 2, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_a_kill_between_answer_and_reply_loses_and_doubles_nothing(

@@ -148,8 +148,7 @@ def both(scorer: str, features: np.ndarray, **options: object) -> StreamResult:
     return fused
 
 
-@pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")
-@given(
+PAIRS = given(
     data=st.data(),
     scorer=st.sampled_from(["sgd", "sgd", "ridge", "newton"]),
     shape=shapes(),
@@ -160,8 +159,9 @@ def both(scorer: str, features: np.ndarray, **options: object) -> StreamResult:
     kl_on_skips=st.booleans(),
     rewarded=st.booleans(),
 )
-@settings(max_examples=60)
-def test_engine_and_loop_agree_on_pairs(
+
+
+def agree_on_pairs(
     gate, data, scorer, shape, share, seed, kind, certificates, kl_on_skips, rewarded
 ) -> None:
     rounds, candidates, _ = shape
@@ -183,6 +183,12 @@ def test_engine_and_loop_agree_on_pairs(
         certificates=certificates,
         **feedback,
     )
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")
+def test_engine_and_loop_agree_on_pairs(gate, examples) -> None:
+    settings(max_examples=examples)(PAIRS(agree_on_pairs))(gate=gate)
 
 
 @pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")

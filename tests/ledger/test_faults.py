@@ -407,6 +407,14 @@ def test_a_ledger_cut_under_a_running_process_is_noticed(book, decision, path):
         ledger.post([decision(2)])
 
 
+def kill_after(number, program, *words):
+    """Run a program that prints rising numbers, and kill it when it has printed this one."""
+    command = [sys.executable, "-c", program, *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert any(int(line) == number for line in process.stdout), "it ended before"
+        process.kill()
+
+
 def test_nothing_of_a_killed_process_is_half_written(path, records):
     """Killed without any farewell, a ledger holds what `post` and `take` had returned."""
     Ledger.create(path, run="r", budget=30, items=records).close()
@@ -414,19 +422,8 @@ def test_nothing_of_a_killed_process_is_half_written(path, records):
         "    assert ledger.spent", "    print(ledger.spent, flush=True)\n    assert ledger.spent"
     )
     body = body.replace("durable=bool(n % 2)", "durable=True")
-    process = subprocess.Popen(
-        [sys.executable, "-c", body, str(path), "0", "30"], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    seen = 0
-    for line in process.stdout:
-        seen = int(line)
-        if seen >= 7:
-            process.kill()
-            break
-    process.stdout.close()
-    process.wait()
+    kill_after(7, body, path, 0, 30)
     with Ledger.open(path) as ledger:
         ledger.verify([ledger.head])
-        assert ledger.spent >= seen
+        assert ledger.spent >= 7
         assert ledger.learnt + len(ledger.open_purchases()) == ledger.spent

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from stacksl.errors import LedgerError
@@ -12,7 +9,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 
 from .conftest import lessons
-from .test_faults import fill, state
+from .test_faults import fill, kill_after, state
 
 
 def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):
@@ -71,16 +68,7 @@ for n, audit in enumerate(ledger.reserve([f"q{i}" for i in range(20, 29)])):
 @pytest.mark.parametrize("last", [1, 4, 7])
 def test_nothing_people_said_is_half_written(path, records, last):
     Ledger.create(path, run="r", budget=30, items=records).close()
-    process = subprocess.Popen(
-        [sys.executable, "-c", TALKER, str(path)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if int(line) == last:
-            process.kill()
-            break
-    process.stdout.close()
-    process.wait()
+    kill_after(last, TALKER, path)
     with Ledger.open(path) as ledger:
         ledger.verify([ledger.head])
         done = len(ledger.audited())

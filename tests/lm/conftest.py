@@ -168,3 +168,12 @@ def stories() -> Path:
     if not (folder / "model.safetensors").is_file():
         pytest.skip(f"the model stories260K is not at {folder}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def folder(make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model with its tokenizer."""
+    made = tmp_path_factory.mktemp("model") / "model"
+    make_model("qwen3", vocab_size=400).save_pretrained(made)
+    tokenizer.save_pretrained(made)
+    return made

@@ -27,14 +27,6 @@ ITEMS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def folder(make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("model") / "model"
-    make_model("qwen3", vocab_size=400).save_pretrained(made)
-    tokenizer.save_pretrained(made)
-    return made
-
-
 def opened(folder: Path, **changes: Any) -> LanguageModel:
     choices = ModelChoices(
         str(folder), device="cpu", state_dim=4, lora=LoraSettings(rank=2), training=TRAINING

@@ -25,6 +25,8 @@ from stacksl.lm.sample.docstrings import Described, described, made_from
 from stacksl.lm.sample.questions import TEMPLATE, give_away, questions
 from stacksl.types import Item
 
+from ..once import made_once, shared_folder
+
 pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra lm)")
 
 Sets = tuple[Dataset, Dataset]
@@ -32,8 +34,8 @@ SAMPLE = Path(module.__file__).parent
 
 
 @pytest.fixture(scope="module")
-def sets() -> Sets:
-    return questions()
+def sets(tmp_path_factory: pytest.TempPathFactory) -> Sets:
+    return made_once(shared_folder(tmp_path_factory), questions)
 
 
 @pytest.fixture(scope="module")

@@ -20,14 +20,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed (the extra l
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 
-@pytest.fixture(scope="module")
-def folder(make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("stage") / "model"
-    make_model("qwen3", vocab_size=400).save_pretrained(made)
-    tokenizer.save_pretrained(made)
-    return made
-
-
 def opened(folder: Path, **changes: Any) -> Worker:
     choices = ModelChoices(str(folder), device="cpu", lora=LoraSettings(rank=2))
     stage = Worker()

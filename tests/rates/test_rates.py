@@ -29,6 +29,8 @@ from stacksl.core import (
 )
 from stacksl.types import Decision, Feedback, Label, Reward
 
+from ..theory_cases import rounds_of
+
 pytestmark = pytest.mark.slow
 
 
@@ -45,20 +47,7 @@ class World:
         return self.phi @ self.truth
 
     def play(self, learner: Learner, watch: Callable[[], None] = lambda: None) -> list[Decision]:
-        shown = tuple(range(self.phi.shape[1]))
-        played, asked = [], 0
-        for t, rows in enumerate(self.phi):
-            block = [PairFeatures(rows)]
-            [decision] = learner.decide([str(t)], block, [shown], asked=asked)
-            if decision.status == "wanted":
-                decision = decision.reserved()
-            learner.adopt([decision], block)
-            if decision.asked:
-                asked += 1
-                learner.learn(decision, block[0], self.feedback(t, decision.choice))
-            played.append(decision)
-            watch()
-        return played
+        return rounds_of(learner, self.phi, self.feedback, watch)
 
     def regret(self, played: list[Decision]) -> float:
         values = self.values

@@ -32,6 +32,8 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision
 
+from . import lm_cases
+
 CLASSES = ("bread", "sea", "night")
 WORDS = {"bread": "flour dough oven loaf", "sea": "wave salt tide ship", "night": "star moon owl"}
 Corpus = tuple[list[Item], dict[str, int]]
@@ -71,22 +73,39 @@ class Finished:
     test: Corpus
 
 
+def finished(folder: Path, corpus: Corpus, test: Corpus, budget: int) -> Finished:
+    done = run(*corpus, budget=budget, test=test, out=folder / "run", checkpoint_every=10)
+    return Finished(done, *corpus, test)
+
+
 @pytest.fixture(scope="package")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    items, answers = class_items(60)
     test = class_items(30, seed=9)
-    out = tmp_path_factory.mktemp("classes") / "run"
-    done = run(items, answers, budget=12, test=test, out=out, checkpoint_every=10)
-    return Finished(done, items, answers, test)
+    return finished(tmp_path_factory.mktemp("classes"), class_items(60), test, budget=12)
 
 
 @pytest.fixture(scope="package")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    items, answers = pair_items(50)
     test = pair_items(24, seed=9)
-    out = tmp_path_factory.mktemp("pairs") / "run"
-    done = run(items, answers, budget=10, test=test, out=out, checkpoint_every=10)
-    return Finished(done, items, answers, test)
+    return finished(tmp_path_factory.mktemp("pairs"), pair_items(50), test, budget=10)
+
+
+@pytest.fixture(scope="package")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model of random weights, which no test changes."""
+    return lm_cases.tiny_model(tmp_path_factory.mktemp("lm") / "model")
+
+
+@pytest.fixture(scope="package")
+def model(original: Path) -> Path:
+    """The model that a run adapts."""
+    return original
+
+
+@pytest.fixture(scope="package")
+def corpus() -> Corpus:
+    """The questions of the runs that adapt it."""
+    return lm_cases.questions(lm_cases.COUNT)
 
 
 @pytest.fixture

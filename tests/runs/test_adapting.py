@@ -32,9 +32,7 @@ from .lm_cases import (
     adapt,
     blocks,
     last_weights,
-    questions,
     rows_of,
-    tiny_model,
     told_labels,
 )
 
@@ -42,16 +40,6 @@ pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 SHARES = (1, 2, 3, 6, 12)  # of 12 labels: 5, 10, 25, 50 and 100 %, rounded up
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("lm") / "model")
-
-
-@pytest.fixture(scope="module")
-def corpus() -> Corpus:
-    return questions(COUNT)
 
 
 @pytest.fixture(scope="module")

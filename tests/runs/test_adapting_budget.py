@@ -17,15 +17,10 @@ from stacksl.features.store import load_block
 from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
-from .lm_cases import QUICK, Refusing, questions, tiny_model
+from .lm_cases import QUICK, Refusing, questions
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("lm") / "model")
 
 
 def left(model: Path, folder: Path, *, after: int, **settings: Any) -> Run:

@@ -21,11 +21,6 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 SHORT: dict[str, Any] = {**QUICK, "budget": 4, "refit_at": "1", "adapt": "lora"}
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("lm") / "model")
-
-
 @pytest.fixture
 def model(original: Path, tmp_path: Path) -> Path:
     """A copy that a test may harm."""

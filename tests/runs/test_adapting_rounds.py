@@ -15,7 +15,6 @@ from stacksl.features.store import load_block
 from stacksl.lm.model import LanguageModel, Lesson
 
 from .lm_cases import (
-    COUNT,
     QUICK,
     SHORT,
     Corpus,
@@ -25,21 +24,10 @@ from .lm_cases import (
     questions,
     rows_of,
     sentences,
-    tiny_model,
 )
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("lm") / "model")
-
-
-@pytest.fixture(scope="module")
-def corpus() -> Corpus:
-    return questions(COUNT)
 
 
 @pytest.mark.parametrize(

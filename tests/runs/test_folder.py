@@ -46,12 +46,19 @@ def made(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def test_a_second_process_is_told_who_holds_the_run(made) -> None:
+@contextmanager
+def holder(made: RunFolder) -> Iterator[subprocess.Popen[str]]:
+    """Another process, which holds the run."""
     words = [sys.executable, "-c", HOLD, str(made.path)]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
+        yield other
+
+
+def test_a_second_process_is_told_who_holds_the_run(made) -> None:
+    with holder(made) as other:
         assert made.held()
         words = f"held by process {other.pid} on "
         with waiting(0), pytest.raises(RunLocked, match=words), made.locked():
@@ -64,11 +71,7 @@ def test_a_second_process_is_told_who_holds_the_run(made) -> None:
 
 
 def test_a_run_that_is_held_is_waited_for(made) -> None:
-    words = [sys.executable, "-c", HOLD, str(made.path)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
+    with holder(made) as other:
         tries: list[bool] = []
 
         def sleep(_: float) -> None:

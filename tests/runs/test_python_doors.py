@@ -149,7 +149,7 @@ def test_the_classifier_reads_bought_labels_alone() -> None:
     assert np.array_equal(again.predict_proba(ROWS), model.predict_proba(ROWS))
 
 
-@pytest.mark.parametrize("budget", [0.1, "all"])
+@pytest.mark.parametrize("budget", [0.1, pytest.param("all", marks=pytest.mark.slow)])
 def test_scikit_learn_accepts_the_classifier(budget: Any) -> None:
     from sklearn.utils.estimator_checks import check_estimator
 

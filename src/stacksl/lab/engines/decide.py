@@ -15,7 +15,7 @@ from stacksl.core.blocks import Array
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.lab.engines.algebra import all_pair_norms
-from stacksl.lab.engines.compiling import allocating, compiled
+from stacksl.lab.engines.compiling import allocating, compiled, inlined
 from stacksl.lab.engines.loop_state import LEARNT, ROUNDS, Certificates, Memory, Space
 from stacksl.lab.engines.plan import SGD, Plan
 
@@ -109,7 +109,7 @@ def action_of(
     return pick_action(values, scale)
 
 
-@compiled
+@inlined
 def change_to_asked(
     plan: Plan, out: Certificates, space: Space, rows: Array, reach: float, t: int
 ) -> int:
@@ -132,7 +132,7 @@ def widest_of(space: Space, rows: Array) -> tuple[float, int]:
     return _widest_pair(space.small, space.widths)
 
 
-@compiled
+@inlined
 def certify(
     plan: Plan,
     out: Certificates,
@@ -188,7 +188,7 @@ def in_doubt(plan: Plan, scores: Array, square: float, reach: float) -> bool:
     return pick_action(scores, largest) != pick_action(scores, largest + 1.001 * most)
 
 
-@compiled
+@inlined
 def statistic(
     plan: Plan,
     clock: Clock,
@@ -236,7 +236,7 @@ def statistic(
     return float(clock.budget - clock.asked)
 
 
-@compiled
+@inlined
 def _dgs(plan: Plan, clock: Clock, scores: Array, pair_widths: Array, choice: int) -> float:
     """The statistic of `dgs`, from the width of the two best."""
     return _dgs_statistic(
@@ -245,7 +245,7 @@ def _dgs(plan: Plan, clock: Clock, scores: Array, pair_widths: Array, choice: in
     )  # fmt: skip
 
 
-@compiled
+@inlined
 def _reserve(
     plan: Plan, clock: Clock, gap: float, radius: float, volume: float, information: float
 ) -> float:
@@ -264,7 +264,7 @@ def _priced(plan: Plan) -> bool:
     return plan.gate in (CONTESTED, ENTROPY, AVOIDED, INFORMATION)
 
 
-@compiled
+@inlined
 def decide_purchase(
     plan: Plan, memory: Memory, out: Certificates, u: float, clock: Clock, verdict: int, t: int
 ) -> bool:
@@ -292,7 +292,7 @@ def steadies(plan: Plan, asks: bool, verdict: int) -> bool:
     return plan.kl_on_skips and plan.scorer == SGD and verdict != -1 and asks == literal
 
 
-@compiled
+@inlined
 def _threshold(plan: Plan, g: float, u: float, clock: Clock, state: GateState) -> float:
     """The number that g must exceed; NaN where it needs a g that is not known."""
     if plan.gate == RANDOM:

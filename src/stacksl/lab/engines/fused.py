@@ -20,56 +20,12 @@ from stacksl.lab.engines import (
     plan,
     policy_statistics,
 )
-from stacksl.lab.engines.compiling import compiled, kept, stamp
+from stacksl.lab.engines.compiling import compiled, inlined, kept, stamp
 from stacksl.lab.engines.loop_state import ASKED, Certificates, Memory, Space
 from stacksl.lab.engines.plan import THETA, Plan
 
 
-@compiled
-def _play(
-    plan: Plan,
-    memory: Memory,
-    space: Space,
-    out: Certificates,
-    phi: Array,
-    labels: NDArray[np.int64],
-    rewards: Array,
-    utilities: Array,
-    uniforms: Array,
-    start: int,
-    follows: bool,
-    guarded: bool,
-) -> int:
-    """The rounds start + 1 to start + n of Algorithms 1 and 2, item by item.
-
-    A follower `follows`, or shows all; the drift guard is on where `guarded`. Gives −1, or the
-    first round (from 0) whose scores are no finite numbers, where it stops.
-    """
-    none = len(labels) - len(labels) - 1  # a plain integer: numba would compile a constant apart
-    for i in range(len(phi)):
-        t = start + i
-        clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
-        verdict = decide.forced(clock, plan.exact_spend)
-        if not _show(memory, space, out, phi[i], follows, t):
-            return t
-        rows = space.rows if follows else phi[i]
-        choice, fresh = _decide(plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t)
-        asks = decide.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
-        if asks and plan.asked_choice:
-            choice, fresh = _change(plan, memory, space, out, rows, fresh, t), True
-        if decide.steadies(plan, asks, verdict):
-            gradient.gradient_step(plan, memory, space, rows, none)
-        if asks:
-            gold, reward = _answer(space, labels, rewards, utilities, i, choice, follows)
-            _take(plan, memory, space, out, rows, choice, gold, reward, fresh, guarded, t)
-        else:
-            learning.count_skip(plan, memory, space, rows, choice, fresh)
-        if follows:
-            out.choices[t] = space.shown[choice]
-    return -1
-
-
-@compiled
+@inlined
 def _decide(
     plan: Plan,
     memory: Memory,
@@ -103,7 +59,7 @@ def _decide(
     return choice, fresh
 
 
-@compiled
+@inlined
 def _change(
     plan: Plan, memory: Memory, space: Space, out: Certificates, rows: Array, fresh: bool, t: int
 ) -> int:
@@ -115,7 +71,7 @@ def _change(
     return decide.change_to_asked(plan, out, space, rows, reach, t)
 
 
-@compiled
+@inlined
 def _take(
     plan: Plan,
     memory: Memory,
@@ -138,7 +94,7 @@ def _take(
     learning.learn(plan, memory, space, rows, choice, gold, reward, fresh)
 
 
-@compiled
+@inlined
 def _show(
     memory: Memory, space: Space, out: Certificates, phi: Array, follows: bool, t: int
 ) -> bool:
@@ -156,7 +112,7 @@ def _show(
     return True
 
 
-@compiled
+@inlined
 def _answer(
     space: Space,
     labels: NDArray[np.int64],
@@ -227,7 +183,11 @@ def _best_presented(utilities: Array, shown: NDArray[np.int64]) -> int:
 
 
 def _entry(mark: int, plain: bool) -> Any:
-    """The loop; a `plain` one is compiled without follower and guard, and so is faster."""
+    """The loop; a `plain` one is compiled without follower and guard, and so is faster.
+
+    A follower `follows`, or all candidates are shown; the drift guard is on where `guarded`. The
+    loop stands in the entry itself: called by both, it would be compiled a third time.
+    """
 
     @kept
     def play(
@@ -242,13 +202,37 @@ def _entry(mark: int, plain: bool) -> Any:
         uniforms: Array,
         start: int,
     ) -> int:
+        """The rounds start + 1 to start + n of Algorithms 1 and 2, item by item.
+
+        Gives −1, or the first round (from 0) whose scores are no finite numbers, where it stops.
+        """
         assert mark >= 0
         follows = not plain and plan.present > 0
         guarded = not plain and plan.guarded
-        return _play(
-            plan, memory, space, out, phi, labels, rewards, utilities, uniforms, start, follows,
-            guarded,
-        )  # fmt: skip
+        none = len(labels) - len(labels) - 1  # plain: numba would compile a constant apart
+        for i in range(len(phi)):
+            t = start + i
+            clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
+            verdict = decide.forced(clock, plan.exact_spend)
+            if not _show(memory, space, out, phi[i], follows, t):
+                return t
+            rows = space.rows if follows else phi[i]
+            choice, fresh = _decide(
+                plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t
+            )
+            asks = decide.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
+            if asks and plan.asked_choice:
+                choice, fresh = _change(plan, memory, space, out, rows, fresh, t), True
+            if decide.steadies(plan, asks, verdict):
+                gradient.gradient_step(plan, memory, space, rows, none)
+            if asks:
+                gold, reward = _answer(space, labels, rewards, utilities, i, choice, follows)
+                _take(plan, memory, space, out, rows, choice, gold, reward, fresh, guarded, t)
+            else:
+                learning.count_skip(plan, memory, space, rows, choice, fresh)
+            if follows:
+                out.choices[t] = space.shown[choice]
+        return -1
 
     return play
 

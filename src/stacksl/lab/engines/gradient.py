@@ -7,7 +7,7 @@ import math
 from stacksl.core import losses
 from stacksl.core.blocks import Array
 from stacksl.lab.engines.algebra import combine, project
-from stacksl.lab.engines.compiling import compiled
+from stacksl.lab.engines.compiling import compiled, inlined
 from stacksl.lab.engines.loop_state import CLIPPED, LEARNT, WINDOW, Memory, Space
 from stacksl.lab.engines.plan import EMA, LITERAL_CLIP, NO_CLIP, PREVIOUS, Plan
 from stacksl.lab.engines.policy_statistics import policy_of
@@ -53,7 +53,7 @@ def _follow(reference: Array, theta: Array, decay: float) -> None:
         reference[j] = decay * reference[j] + (1.0 - decay) * theta[j]
 
 
-@compiled
+@inlined
 def _slope(
     plan: Plan, space: Space, gold: int, loss: float, level: float, size: float, weight: float
 ) -> None:
@@ -75,7 +75,7 @@ def _slope(
         slope[x] += weight * policy[x] * (scores[x] - size - anchor[x] - mean)
 
 
-@compiled
+@inlined
 def _divergence(policy: Array, scores: Array, anchor: Array, size: float) -> float:
     """KL(π ‖ π_ref), for `size` = log Σ exp s and `anchor` = log π_ref, (m,)."""
     total = 0.0
@@ -84,7 +84,7 @@ def _divergence(policy: Array, scores: Array, anchor: Array, size: float) -> flo
     return total
 
 
-@compiled
+@inlined
 def _adjust(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
     """The KL weight after the step, by `calibration.adjusted_kl_weight`."""
     project(rows, memory.theta, space.scores)
@@ -98,7 +98,7 @@ def _adjust(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
     memory.kl_weight[0] = weight
 
 
-@compiled
+@inlined
 def _anchor(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
     """Write log π_ref of the rows into `space.anchor`; the frozen reference is θ = 0."""
     anchor, scores = space.anchor, space.scores
@@ -117,7 +117,7 @@ def _anchor(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
         anchor[x] -= size
 
 
-@compiled
+@inlined
 def _clip_level(plan: Plan, memory: Memory) -> float:
     """ρ: as given, or a multiple of the median, or the 95 % quantile, of the last losses."""
     if not math.isnan(plan.clip_level):
@@ -131,7 +131,7 @@ def _clip_level(plan: Plan, memory: Memory) -> float:
     return float(memory.ordered[math.ceil(_QUANTILE * seen) - 1])
 
 
-@compiled
+@inlined
 def _count_loss(plan: Plan, memory: Memory, loss: float, level: float) -> None:
     """The ring of losses and its sorted copy, one loss further."""
     if plan.clip != NO_CLIP and _above(loss, level):

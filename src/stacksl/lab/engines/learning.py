@@ -11,7 +11,7 @@ import math
 from stacksl.core import drift
 from stacksl.core.blocks import Array
 from stacksl.lab.engines.algebra import absorb, combine, image, images, project, rank_one
-from stacksl.lab.engines.compiling import allocating, compiled
+from stacksl.lab.engines.compiling import allocating, compiled, inlined
 from stacksl.lab.engines.decide import fill
 from stacksl.lab.engines.gradient import gradient_step
 from stacksl.lab.engines.loop_state import CLIPPED, LEARNT, ROUNDS, Memory, Space
@@ -24,7 +24,7 @@ _label_surprise = allocating(drift.label_surprise)
 _reward_surprise = allocating(drift.reward_surprise)
 
 
-@compiled
+@inlined
 def learn(
     plan: Plan,
     memory: Memory,
@@ -47,7 +47,7 @@ def learn(
     memory.counts[ROUNDS] += 1
 
 
-@compiled
+@inlined
 def count_skip(
     plan: Plan, memory: Memory, space: Space, rows: Array, choice: int, fresh: bool
 ) -> None:
@@ -78,7 +78,7 @@ def _add_row(
     memory.volume[0] += rank_one(memory.gram_inv, rows[choice], product)
 
 
-@compiled
+@inlined
 def _regress(
     memory: Memory, space: Space, rows: Array, choice: int, gold: int, reward: float, fresh: bool
 ) -> None:
@@ -99,7 +99,7 @@ def _regress(
     image(memory.gram_inv, memory.moment, memory.theta)
 
 
-@compiled
+@inlined
 def _newton_step(memory: Memory, space: Space, rows: Array, gold: int, fresh: bool) -> None:
     """θ ← θ − (H + F(θ))⁻¹g, then H ← H + F(θ); see `scorers.newton.PairNewton`."""
     if not fresh:
@@ -150,7 +150,7 @@ def _centre(rows: Array, policy: Array, mean: Array, out: Array) -> None:
             out[x, j] = root * (rows[x, j] - mean[j])
 
 
-@compiled
+@inlined
 def _solve(factors: Array, products: Array, small: Array, right: Array) -> None:
     """Solve (I + factors·productsᵀ)·x = `right` in place, (m,), by Cholesky in `small`."""
     m = len(right)
@@ -173,7 +173,7 @@ def _solve(factors: Array, products: Array, small: Array, right: Array) -> None:
         right[x] /= small[x, x]
 
 
-@compiled
+@inlined
 def alarms(
     plan: Plan,
     memory: Memory,
@@ -212,7 +212,7 @@ def alarms(
     return _alarmed(memory.suspicion[0], plan.alarm_level)
 
 
-@compiled
+@inlined
 def start_over(plan: Plan, memory: Memory) -> None:
     """Everything learnt is forgotten, as `make_memory` began; labels asked and gate stay."""
     fill(memory.theta, 0.0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 from stacksl.core.gates import rules, statistics
-from stacksl.lab.engines.compiling import allocating, compiled, summed
+from stacksl.lab.engines.compiling import allocating, compiled, inlined, summed
 from stacksl.lab.engines.decide import ENTROPY, INFORMATION, RESERVE, WIDTH, widest_of
 from stacksl.lab.engines.loop_state import Space
 from stacksl.lab.engines.plan import NEWTON, RIDGE, Plan
@@ -21,7 +21,7 @@ _LN2_LOW = 1.90821492927058770002e-10
 _LEAST = -700.0  # e to that is 1e-304, still a normal number
 
 
-@compiled
+@inlined
 def policy_statistic(plan: Plan, space: Space, rows: Array, choice: int, rewarded: bool) -> float:
     """The entropy, or the information of a label, of pair features (nats); NaN for other gates.
 

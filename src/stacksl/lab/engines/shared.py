@@ -18,14 +18,14 @@ from stacksl.core.blocks import Array
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock
 from stacksl.lab.engines import algebra, decide, loop_state, plan, policy_statistics
-from stacksl.lab.engines.compiling import compiled, kept, stamp, summed
+from stacksl.lab.engines.compiling import compiled, inlined, kept, stamp, summed
 from stacksl.lab.engines.loop_state import ASKED, LEARNT, ROUNDS, Certificates, Heads, Memory
 from stacksl.lab.engines.plan import ALL, Plan
 
 _SQRT2 = math.sqrt(2.0)
 
 
-@compiled
+@inlined
 def _decide(
     plan: Plan,
     memory: Memory,
