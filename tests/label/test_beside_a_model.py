@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -21,6 +21,7 @@ from stacksl.labelers.chat import labeler as chat
 from ..labelers.chat.beside_cases import TOPICS, begin, filled, good, number_of, topic
 from ..labelers.chat.chat_server import Handler, Server, serving
 from .conftest import Browser, Opened, Page
+from .test_browser import Served
 from .test_refits import wait_for
 
 KEY = "sk-not-for-any-page"
@@ -116,3 +117,14 @@ def test_a_page_is_served_while_its_first_questions_wait_for_the_model(
     else:
         wait_for(lambda: page.player.view.silence is not None)
         assert "has given no answer" in told(owner)
+
+
+@pytest.mark.browser
+def test_the_sentence_keeps_wcag_a_and_aa(
+    visit: Callable[..., Any], server: Server, tmp_path: Path
+) -> None:
+    accessible = pytest.importorskip("tests.label.test_accessible", reason="axe is not installed")
+    served = Served(waiting_for_the_model(server, tmp_path))
+    owner = visit(served.links["(owner)"], ".notice")
+    assert "127.0.0.1" in owner.inner_text(".notice")
+    assert accessible.faults(owner) == []
