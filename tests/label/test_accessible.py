@@ -120,6 +120,34 @@ def test_a_list_of_three_hundred_classes_keeps_wcag_a_and_aa(
     assert faults(page, LOOKS[-1:]) == [], "with a class marked"
 
 
+def test_the_rows_of_a_run_fit_however_long_their_texts(
+    look: Callable[[str], Any], tmp_path: Path
+) -> None:
+    texts = ["https://example.com/" + "a" * 400, " ".join(["\u0644\u0645\u0627\u0630\u0627"] * 40)]
+    names = ["b" * 90, "\u0628\u0637\u0627\u0642\u0629", *(f"class {n}" for n in range(148))]
+    served = Served(
+        run(
+            texts, classes=names, annotators="anna", budget=2, batch=2, mode="pool", names=False,
+            labeler="file", out=tmp_path / "run", audit=0,
+        )
+    )  # fmt: skip
+    page, owner = look(served.links["anna"]), look(served.links[OWNER])
+    for word in ("bbb", "\u0628\u0637"):
+        page.wait_for_selector(PROMPT)
+        page.fill("#filter", word)
+        page.focus("#filter")
+        page.keyboard.press("Enter")
+    page.wait_for_selector("#finished:not([hidden])")
+    owner.wait_for_selector("a[href='/asked']").click()
+    owner.wait_for_selector("table.asked")
+    for width, _ in LOOKS[::2]:
+        owner.set_viewport_size({"width": width, "height": 800})
+        for place in ("html", ".scroll"):
+            beyond = "e => e.scrollWidth - e.clientWidth"
+            assert owner.eval_on_selector(place, beyond) <= 0, (width, place)
+    assert faults(owner, LOOKS[2:]) == []
+
+
 def test_axe_finds_what_is_wrong(look: Callable[[str], Any], tmp_path: Path) -> None:
     served = Served(begin(tmp_path, annotators="anna", budget=4, batch=4, audit=0))
     page = unfolded(look(served.links["anna"]), PROMPT)

@@ -28,7 +28,7 @@ EVIL = "<script>alert(1)</script>\u202e"
 
 def cells(text: str) -> list[list[str]]:
     """The cells of each row of the table, as text."""
-    rows = re.findall("<tr>(.*?)</tr>", text.partition("<tbody>")[2], re.S)
+    rows = re.findall("<tr.*?>(.*?)</tr>", text.partition("<tbody")[2], re.S)
     kinds = [re.findall("<t[hd].*?>(.*?)</t[hd]>", row, re.S) for row in rows]
     return [[" ".join(unescape(re.sub("<.*?>", " ", c)).split()) for c in row] for row in kinds]
 

@@ -19,7 +19,7 @@ from stacksl.lm.export.folder import merge
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.temperature import fitted_temperature
 from stacksl.models.adapted import AdaptedModel
-from stacksl.runs.loop.language_trainer import due_at
+from stacksl.runs.settings.conflicts import due_at
 from stacksl.runs.storage.checkpoints import latest
 
 from .lm_cases import (

@@ -6,7 +6,7 @@ epoch have blocks beside it, in folders named like those of the initial features
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,15 @@ class Epochs:
         """Save the features of all items, with which an epoch begins."""
         make_private(self._place(epoch))
         save_block(self._place(epoch), block, fingerprint, self.ids)
+
+    def filled(self, rows: Sequence[int], fresh: PairBlock | None) -> PairBlock:
+        """The block with the features of the items in `rows`, and zeros for the others."""
+        phi = np.zeros(self.base.phi.shape, dtype=np.float32)
+        base = np.zeros(len(phi), dtype=np.float64)
+        if fresh is not None:
+            where = np.concatenate([np.arange(*self.base.offsets[r : r + 2]) for r in rows])
+            phi[where], base[where] = fresh.phi[:], fresh.base
+        return PairBlock(phi, np.array(self.base.offsets), base)
 
     def missing(self, epoch: int) -> dict[str, slice]:
         """The items added after an epoch began that have no features of it yet."""

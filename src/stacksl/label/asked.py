@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,7 +102,7 @@ def _why(asked: Asked) -> str:
     if decision is None:
         return _WHY.get(asked.purpose, asked.purpose)
     why = _WHY.get(decision.reason, decision.reason)
-    if decision.reason not in ("gate", "rank"):
+    if decision.reason not in ("gate", "rank") or math.isinf(decision.threshold):
         return why
     return f"{why}: {decision.statistic:.3g} above {decision.threshold:.3g}"
 

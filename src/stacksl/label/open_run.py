@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -14,13 +15,11 @@ from typing import Any, Literal, TypeVar
 
 from stacksl.errors import LabelerError
 from stacksl.label.pace import Pace
-from stacksl.label.session import PageSession
-from stacksl.label.view import Person, View
-from stacksl.labelers.protocol import Pending, Request
+from stacksl.label.session import PageLabeler, PageSession
+from stacksl.label.view import Person, Silence, View
 from stacksl.labelers.sheets import Asked, Reply
 from stacksl.ledger.events import SOFT
-from stacksl.ledger.purchases import Answer, Handed, Purchase, Receipt, Skip
-from stacksl.runs.loop.trainer import Beside, at_once
+from stacksl.ledger.purchases import Handed, Purchase, Receipt, Skip
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, answers_from
 from stacksl.runs.session.beside import PeopleAndModel
@@ -43,52 +42,6 @@ class Skipped:
 
     why: Skip
     note: str | None = None
-
-
-class PageLabeler:
-    """The labeler of a run while the page is open: rows are assigned, and no sheet is written.
-
-    The annotators, keys and orders are those of `sheets`, so that a row may be answered either way.
-    """
-
-    repeatable = False
-
-    def __init__(self, sheets: SheetLabeler) -> None:
-        self.sheets, self.name = sheets, sheets.name
-        self.rows: list[Handed] = []
-        self.assigned: Callable[[], None] = lambda: None
-        self.beside: Beside = at_once
-        self.asking = False  # the model, on another thread
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the answers of a model beside people gave reason to."""
-        return self.sheets.warnings if isinstance(self.sheets, PeopleAndModel) else []
-
-    def ask(self, requests: Sequence[Request]) -> None:
-        """Note the requests."""
-        if self.asking:  # what it is asked is its own until it has answered
-            requests = [each for each in requests if each.purpose != SOFT]
-        self.sheets.ask(requests)
-
-    def answers(self) -> list[Answer]:
-        """None of people: each is entered as it arrives; those of a model beside them.
-
-        The model is asked on another thread, which writes no ledger.
-        """
-        if not isinstance(self.sheets, PeopleAndModel) or not self.sheets.asks_now:
-            return self.sheets.answers()
-        self.asking = True
-        try:
-            return self.beside(self.sheets.model.answers)
-        finally:
-            self.asking = False
-
-    def pending(self) -> list[Pending]:
-        """Assign open requests; they are on the page, in no file, but for those of a model."""
-        self.rows = self.sheets.assign()
-        self.assigned()
-        return self.sheets.model_pending() if isinstance(self.sheets, PeopleAndModel) else []
 
 
 @dataclass(slots=True)
@@ -140,6 +93,7 @@ class OpenRun:
         self._attend = attend
         self.clock = time.monotonic
         self._retry, self._pause = 0.0, FIRST_PAUSE
+        self._silence: Silence | None = None
         settings = self.sheets.settings
         people.add(annotators_of(settings.annotators))
         self._prices = parse_prices(settings.price)
@@ -296,12 +250,25 @@ class OpenRun:
         return isinstance(self.sheets, PeopleAndModel) and self.sheets.halted
 
     def _wait_for_model(self) -> None:
-        """Set the time at which a model that does not answer is asked again."""
-        if self.halted:
-            self._retry = self.clock() + self._pause
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-        else:
-            self._retry, self._pause = 0.0, FIRST_PAUSE
+        """Set the time at which a model that does not answer is asked again.
+
+        One that answered and was stopped, as by an answer that cost too much, is not.
+        """
+        if not self.halted:
+            self._retry, self._pause, self._silence = 0.0, FIRST_PAUSE, None
+            return
+        assert isinstance(self.sheets, PeopleAndModel)
+        silent = getattr(self.sheets.model, "silent_since", None) is not None
+        pause = self._pause if silent else math.inf
+        self._retry, self._pause = self.clock() + pause, min(2 * self._pause, LONGEST_PAUSE)
+        self._silence = Silence.of(self.sheets, time.time() + pause)
+
+    @property
+    def silence(self) -> Silence | None:
+        """Of a model that is awaited and has given no answer since it fell silent."""
+        model = self.sheets.model if isinstance(self.sheets, PeopleAndModel) else None
+        still = self.halted or getattr(model, "silent_since", None)
+        return self._silence if still else None
 
     def _beside(self, compute: Callable[[], T], /) -> T:
         """The result of `compute`, on another thread; learns what is entered meanwhile after it."""
@@ -360,6 +327,7 @@ class OpenRun:
             agreed=self._agreement.get("", none)[0],
             compared=self._agreement.get("", none)[1],
             classes=self.sheets.classes,
+            silence=self.silence,
         )
 
     def _people(self, rows: Callable[[str], int]) -> tuple[Person, ...]:

@@ -76,7 +76,7 @@ class Player:
         return self._people.names
 
     def start(self) -> Player:
-        """Open the run and play it to its first questions.
+        """Open the run and play it to its first questions, or for as long as nobody has to wait.
 
         Raises:
             RunError: it is not answered by people, has finished, or another process holds it.
@@ -204,8 +204,8 @@ class Player:
 
     def _attend(self, run: OpenRun, refit: Future[object]) -> None:
         """Enter what arrives until a refit, or a model's labels, are made; changes are put off."""
-        if any(self.view.rows.values()):
-            self._started.set()  # there is something to answer
+        if any(self.view.rows.values()) or run.labeler.asking:
+            self._started.set()  # there is something to answer, or a server is waited for
         refit.add_done_callback(lambda _: self._queue.put(None))
         try:
             while not refit.done():
@@ -216,6 +216,8 @@ class Player:
                         self._enter(run, each)
                 self._look_for_idle(run)
                 self.view = run.view()
+                if not refit.done():
+                    self._started.set()  # nobody waits for longer
         except BaseException as fault:
             self._show_fault(fault)  # the run ends when the refit has
             raise

@@ -222,16 +222,21 @@ class LanguageModel:
             progress: called with (done, total) optimiser steps.
         """
         examples = self._examples(bought)
-        settings = replace(
-            self.choices.training,
-            normalisation=self.choices.normalisation,
-            temperature=self.temperature,
-        )
         self._worker.progress = progress
         trained: Trained = self._processes.together(
-            self._worker, "train", examples, settings, self.seed, key, folder
+            self._worker, "train", examples, self._training, self.seed, key, folder
         )
         return trained
+
+    def rehearse(self, lessons: Sequence[Lesson], learnt: int = 0) -> None:
+        """Take the time of training on `lessons`, after one on `learnt` others; changes nothing."""
+        given = (self._examples(lessons), self._training, self.seed, learnt)
+        self._processes.together(self._worker, "rehearse", *given)
+
+    @property
+    def _training(self) -> TrainSettings:
+        own, scale = self.choices.normalisation, self.temperature
+        return replace(self.choices.training, normalisation=own, temperature=scale)
 
     def save(self, folder: Path) -> str:
         """Write the adapter as it is into `folder`; its fingerprint."""

@@ -179,9 +179,18 @@ def test_a_model_that_costs_more_than_it_may_warns_on_the_page_too(tmp_path: Pat
         run = begin(server, tmp_path, concurrency=1)
         with PageSession.open(RunSpec.open(run.folder)) as session:
             page = OpenRun(session, People(()), nothing)
+            now = [1000.0]
+            page.clock = lambda: now[0]
             for _ in range(6):
                 page.buy(lambda: None)
                 give(page)
+            calls = len(server.bodies)
+            now[0] += 1e6
+            page.buy(lambda: None)
+            assert len(server.bodies) == calls, "it buys no more of them by itself"
+            silence = page.view().silence
+            assert silence is not None
+            assert (silence.since, silence.again) == ("", "")
         state = json.loads((run.path / "state.json").read_text())
         assert any("more than was reserved" in each for each in state["warnings"])
 

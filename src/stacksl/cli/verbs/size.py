@@ -54,7 +54,7 @@ def size(
     from stacksl.labelers.oracle import OracleLabeler
     from stacksl.lm.loading import place_of
     from stacksl.lm.memory.size import CALIBRATION, forecast, free_bytes
-    from stacksl.runs.loop.language_trainer import due_at
+    from stacksl.runs.settings.conflicts import due_at
     from stacksl.runs.settings.language import choices_of
     from stacksl.runs.settings.resolve import resolve
 

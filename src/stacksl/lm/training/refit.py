@@ -13,7 +13,7 @@ from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.checkpoint import TrainingCheckpoint
-from stacksl.lm.training.objectives import Example, part
+from stacksl.lm.training.objectives import Example, Part, part
 from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.steps import TrainingSteps
 
@@ -93,11 +93,7 @@ def train(
             with full fine-tuning.
     """
     _check(adapter, examples, settings)
-    parts = [
-        part(each, settings.objective, pmi=settings.normalisation == "pmi")
-        for each in examples
-        if each.gold is not None or settings.pulls
-    ]
+    parts = _parts(examples, settings)
     steps = TrainingSteps(adapter, likelihood, parts, settings, (seed, key), processes or ALONE)
     if not parts:
         return _trained(steps)
@@ -106,6 +102,39 @@ def train(
         steps.begin(checkpoint.last())
         steps.run(checkpoint, progress)
     return _trained(steps)
+
+
+def rehearse(
+    adapter: Adapter,
+    likelihood: Likelihood,
+    examples: Sequence[Example],
+    settings: TrainSettings,
+    *,
+    learnt: int,
+    seed: int,
+    processes: Distributed | None = None,
+) -> None:
+    """Compute the gradients of examples as often as `train` does, and drop them.
+
+    After training on `learnt` examples it takes the time that these would have taken besides. The
+    adapter, torch's random state and all later training are as if it had not been called.
+    """
+    _check(adapter, examples, settings)
+    parts = _parts(examples, settings)
+    if parts:
+        keys, ranks = (seed, 0), processes or ALONE
+        steps = TrainingSteps(adapter, likelihood, parts, settings, keys, ranks)
+        with _training(adapter, settings.checkpointing):
+            steps.discard(learnt)
+
+
+def _parts(examples: Sequence[Example], settings: TrainSettings) -> list[Part]:
+    """What the objective reads of the examples that take part."""
+    return [
+        part(each, settings.objective, pmi=settings.normalisation == "pmi")
+        for each in examples
+        if each.gold is not None or settings.pulls
+    ]
 
 
 def _check(adapter: Adapter, examples: Sequence[Example], settings: TrainSettings) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
+from itertools import pairwise
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -123,21 +124,27 @@ class TrainingSteps:
             if progress is not None:
                 progress(self.now.step, self.total)
 
+    def discard(self, learnt: int) -> None:
+        """Compute the gradients of all parts in each epoch, and drop them.
+
+        The first of an epoch are as many as the last step on `learnt` parts lacks, so that with
+        them as many batches are made as on all of these together.
+        """
+        self.begin(None)
+        size, level = self.settings.batch_size, self.window.level()
+        edges = [0, *range(-learnt % size or size, len(self.parts), size), len(self.parts)]
+        for _ in range(self.settings.epochs):
+            for first, last in pairwise(edges):
+                what = "pass examples through the model"
+                with within_memory(what, checkpointing=self.settings.checkpointing):
+                    self._add_gradients(self.parts[first:last], level)
+                self.optimizer.drop()
+
     def _step(self) -> None:
-        chosen = self._chosen()
-        groups = self.likelihood.batches([each.item for each in chosen], self._shares)
-        level = self.window.level()
+        chosen, level = self._chosen(), self.window.level()
         if self.moving and self.settings.reference == "previous":
             self.adapter.move_reference(0.0)
-        mine = []
-        for number in self.processes.share(len(groups)):
-            self._reseed(number)
-            group = [chosen[index] for index in groups[number]]
-            mine.append(self._backward(group, level, len(chosen)))
-        found = self.processes.gather(mine)
-        order = [index for group in groups for index in group]
-        flat = [seen for group in found for seen in group]
-        seen = [pair for _, pair in sorted(zip(order, flat, strict=True), key=lambda each: each[0])]
+        seen = self._add_gradients(chosen, level)
         self._refuse_not_finite(seen)
         self.processes.total(self.optimizer.gradients())
         self.optimizer.step(self.now.step)
@@ -146,6 +153,19 @@ class TrainingSteps:
         self._note(seen, level)
         self.now.tokens += sum(each.tokens for each in chosen)
         self.now.step += 1
+
+    def _add_gradients(self, chosen: Sequence[Part], level: float) -> list[Seen]:
+        """Add the gradients of some parts, in micro-batches; what was seen, in their order."""
+        groups = self.likelihood.batches([each.item for each in chosen], self._shares)
+        mine = []
+        for number in self.processes.share(len(groups)):
+            self._reseed(number)
+            group = [chosen[index] for index in groups[number]]
+            mine.append(self._backward(group, level, len(chosen)))
+        found = self.processes.gather(mine)
+        order = [index for group in groups for index in group]
+        flat = [seen for group in found for seen in group]
+        return [pair for _, pair in sorted(zip(order, flat, strict=True), key=lambda each: each[0])]
 
     def _chosen(self) -> list[Part]:
         """The parts of the next step, from the order of its epoch."""

@@ -16,6 +16,7 @@ from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import write_atomic
 from stacksl.files.private import make_private
+from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, Lesson
 
 OnProgress = Callable[[int, int], None]
@@ -151,6 +152,28 @@ def read_record(folder: Path, number: int) -> Refitted | None:
         raise RunError(
             f"the record {path} of a refit cannot be read ({fault}): restore it from a copy"
         ) from fault
+
+
+def adapter_of(epoch: int, ledger: LedgerReader) -> int:
+    """The refit whose adapter made the features of an epoch: the last one before it began."""
+    number = 0
+    for row in ledger.rows():
+        if row.event == "refit" and "adapter" in row.payload:  # refits of a pool's head have none
+            number = int(row.payload["adapter"])
+        elif row.event == "refreshed" and int(row.payload["epoch"]) == epoch:
+            return number
+    raise RunError(
+        f"the ledger of the run {ledger.run} has no row of epoch {epoch}: restore the folder"
+        " from a copy"
+    )
+
+
+def temperature_of(ledger: LedgerReader, number: int) -> float | None:
+    """The temperature of refit `number`, as the ledger has it."""
+    for row in ledger.rows():
+        if row.event == "refit" and row.payload.get("adapter") == number:
+            return float(row.payload["temperature"])
+    return None
 
 
 def _place(folder: Path, number: int) -> Path:

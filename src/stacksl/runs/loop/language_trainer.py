@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -23,60 +24,27 @@ from stacksl.core.scorers import Head
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
 from stacksl.features.epochs import Epochs
-from stacksl.ledger.events import MEASURING, Row
-from stacksl.ledger.queries import LedgerReader
-from stacksl.lm import LanguageModel
-from stacksl.lm.distributed import current_processes
+from stacksl.ledger.events import Row
+from stacksl.lm import LanguageModel, Lesson
 from stacksl.lm.scoring.temperature import fitted_temperature
-from stacksl.runs.loop.adapters import Adapters, read_record
+from stacksl.runs.loop.adapters import Adapters, Refitted, adapter_of, read_record, temperature_of
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
-from stacksl.runs.loop.trainer import BEGINS, Beside, at_once
-from stacksl.runs.loop.training_examples import labels_hash, training_examples
+from stacksl.runs.loop.trainer import AGAIN, ANSWERS, BEGINS, BESIDE, Beside, at_once
+from stacksl.runs.loop.training_examples import (
+    labels_hash,
+    measured_before,
+    stand_ins,
+    training_examples,
+    unlearnt,
+)
 from stacksl.runs.session.build_learner import fresh_scorer, prime
-from stacksl.runs.settings.conflicts import refit_shares
-from stacksl.runs.settings.language import choices_of
+from stacksl.runs.settings.conflicts import due_at
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Label
 
 KEY = "adaptation"  # of the checkpoint's array
-COMPUTED = {
-    "lm_device": "the device",
-    "lm_dtype": "the dtype",
-    "lm_path": "the scoring path",
-    "lm_threads": "torch's threads at",
-    "lm_processes": "the number of processes at",
-}
-"""Recorded facts that results depend on bit for bit, with their names in messages."""
-
-
-def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
-    """The numbers of labels learnt at which a refit is due.
-
-    >>> due_at("0.05,0.1,0.25,0.5,1", 40)
-    (2, 4, 10, 20, 40)
-    """
-    shares = refit_shares(refit_at) or (1.0,)
-    return tuple(sorted({max(1, math.ceil(round(share * budget, 9))) for share in shares}))
-
-
-def language_model(spec: RunSpec) -> LanguageModel:
-    """The language model of a run, by its settings and its recorded facts."""
-    recorded = spec.folder.resolved()
-    choices = choices_of(spec.settings, recorded)
-    return LanguageModel(choices, seed=spec.settings.seed, processes=current_processes())
-
-
-def changed_facts(spec: RunSpec, model: LanguageModel) -> list[str]:
-    """A warning for each fact of `model` that differs from the recorded one."""
-    table = spec.folder.resolved()
-    return [
-        f"this run began with {what} {table[name]} and continues with {now}: its numbers may differ"
-        " from an undisturbed run's"
-        for name, now in model.facts().items()
-        if (what := COMPUTED.get(name)) is not None and table.get(name, now) != now
-    ]
 
 
 class LanguageTrainer:
@@ -99,7 +67,7 @@ class LanguageTrainer:
     ) -> None:
         self.spec, self.model = spec, model
         self.examples, self.learner, self.ledger = head.examples, head.learner, head.ledger
-        self.adapters = Adapters(spec.folder.adapters, model, self._temperature_of)
+        self.adapters = Adapters(spec.folder.adapters, model, partial(temperature_of, self.ledger))
         self.epoch, self.refits, self.trained_on = 0, 0, 0
         block = self.examples.block
         assert isinstance(block, PairBlock)
@@ -111,6 +79,7 @@ class LanguageTrainer:
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
         self._throttled = throttled(report)
         self._begun: Examples | None = None  # as they were when a refit was begun
+        self._answers = 0  # when the last refit beside answers was made, or was due
 
     @property
     def beside(self) -> Beside:
@@ -137,15 +106,42 @@ class LanguageTrainer:
 
     @property
     def _owed(self) -> bool:
-        learnt = len(self.examples.bought)
-        counts = due_at(self.spec.settings.refit_at, self.learner.budget)  # it may change
-        return self._begun is not None or any(self.trained_on < n <= learnt for n in counts)
+        before, now, most = self.trained_on, len(self.examples.bought), self.learner.budget
+        if self._blind:
+            before, now, most = self._answers, self._reached(self.examples), self.ledger.budget
+        counts = due_at(self.spec.settings.refit_at, most)  # it may change
+        return self._begun is not None or any(before < n <= now for n in counts)
+
+    @property
+    def _blind(self) -> bool:
+        """Whether people could tell by when they wait, and for how long, what answers were for.
+
+        Then refits are due by the number of all answers, and take the time of learning them all.
+        """
+        return self.beside is not at_once and self._goes_on
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether labels can still be bought or arrive."""
+        return self.ledger.left > 0 or bool(self.ledger.open_purchases())
+
+    @property
+    def _news(self) -> bool:
+        """Whether labels differ from those of the last refit of the adapter."""
+        if not self.refits:
+            return bool(self.examples.bought)
+        last = read_record(self.adapters.folder, self.refits)
+        return last is None or last.labels_hash != labels_hash(self.examples)
 
     @property
     def _stale(self) -> bool:
         """Whether features are of an older adapter while labels can still be bought or arrive."""
-        left = self.ledger.left > 0 or bool(self.ledger.open_purchases())
-        return self.epoch < self.refits and self.learner.round < self.learner.horizon and left
+        return self.epoch < self.refits and self._renews
+
+    @property
+    def _renews(self) -> bool:
+        """Whether features are renewed after a refit of the adapter."""
+        return self.learner.round < self.learner.horizon and self._goes_on
 
     def refit(self) -> bool:
         """Refit the adapter if due, then renew the features, then refit the head that ranks.
@@ -153,6 +149,9 @@ class LanguageTrainer:
         A run that was interrupted between the steps continues with the next one.
         """
         owed = self._owed
+        if owed and self._blind and self._begun is None and not self._news:
+            self._discard()
+            return True
         if owed:
             self._refit()
         stale = self._stale
@@ -170,10 +169,7 @@ class LanguageTrainer:
     def finish(self) -> None:
         """Make the last refit, if labels differ from those of the one before, and load it."""
         self.beside = at_once  # what is learnt from here on is learnt by it
-        last = read_record(self.adapters.folder, self.refits) if self.refits else None
-        if self.examples.bought and (
-            last is None or last.labels_hash != labels_hash(self.examples)
-        ):
+        if self.examples.bought and self._news:
             self._refit()
         self.adapters.take(self.refits)
         self.adapters.tidy(self.refits)
@@ -184,7 +180,7 @@ class LanguageTrainer:
         missing = self._epochs.missing(epoch)
         if not missing:
             return
-        number = _adapter_of(epoch, self.ledger)
+        number = adapter_of(epoch, self.ledger)
         self.adapters.take(number)
         fingerprint = self.adapters.model.fingerprint
         for name, part in missing.items():
@@ -218,7 +214,9 @@ class LanguageTrainer:
                 self._rebuild(int(row.payload["asked"]), row.seq)
         elif BEGINS in row.payload:
             self._begun = self._as_now()
+            self._answers = int(row.payload.get(ANSWERS, row.payload["labels"]))
         elif "adapter" not in row.payload:
+            self._answers = int(row.payload.get(ANSWERS, self._answers))
             self._head.replay(row, after)
         else:
             self._expect_temperature(row)
@@ -245,23 +243,55 @@ class LanguageTrainer:
         if self._begun is None:
             self._begun = self._as_now()
             if self.beside is not at_once:
-                begins: dict[str, object] = {"tune": False, BEGINS: number}
+                self._answers = self._reached(self._begun)
+                begins: dict[str, object] = {"tune": False, BEGINS: number, ANSWERS: self._answers}
                 self.ledger.note_refit(len(self._begun.bought), begins)
         examples, labels = self._begun, len(self._begun.bought)
-        lessons = training_examples(self.spec, examples, self.ledger, self._base)
         scale = self._scale(examples)
         temperature = scale * self._initial
-        scaled = [replace(e, reference=tuple(s / scale for s in e.reference)) for e in lessons]
+        scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
+        idle = self._idle(examples, scale)
         learnt, report = labels_hash(examples), self._reporting("refit")
-        made = self.beside(
-            lambda: self.adapters.refit(number, labels, learnt, scaled, temperature, report)
-        )
+
+        def train() -> Refitted:
+            found = self.adapters.refit(number, labels, learnt, scaled, temperature, report)
+            self.adapters.model.rehearse(idle, len(scaled))
+            return found
+
+        made = self.beside(train)
         self._begun = None
         detail: dict[str, object] = {"tune": False, "adapter": number}
         detail |= {"weights": made.fingerprint, "temperature": temperature}
         self.ledger.note_refit(labels, detail)
         self.refits, self.trained_on = number, labels
         self.adapters.tidy(number)
+
+    def _discard(self) -> None:
+        """Take the time of a refit that is due where no label is new, and change nothing."""
+        examples, scale = self.examples, self._scale(self.examples)
+        whole = training_examples(self.spec, examples, self.ledger, self._base, scale)
+        whole += self._idle(examples, scale)
+        self._answers = self._reached(examples)
+        detail: dict[str, object] = {"tune": False, AGAIN: True, BESIDE: True}
+        self.ledger.note_refit(len(examples.bought), {**detail, ANSWERS: self._answers})
+        rows = [*self._renewable(), *self._spent()] if self._renews else []
+
+        def work() -> None:
+            self.adapters.model.rehearse(whole)
+            self._states(rows)
+
+        self.beside(work)
+        self._head.repeat()
+
+    def _idle(self, examples: Examples, scale: float) -> list[Lesson]:
+        """What stands for answers that are not learnt, where the time of a refit would tell."""
+        rows = unlearnt(examples, self.ledger) if self._blind else []
+        known = [row for row in rows if row not in self.spec.sources.forgotten]
+        return stand_ins(self.spec, known, self._base, scale)
+
+    def _reached(self, examples: Examples) -> int:
+        """How many answers there are by now, and owned labels."""
+        return len(examples.bought) + len(unlearnt(examples, self.ledger))
 
     def _as_now(self) -> Examples:
         """The labels learnt by now; those learnt later are not added to it."""
@@ -282,13 +312,6 @@ class LanguageTrainer:
     def _initial(self) -> float:
         """The temperature before any label."""
         return float(self.spec.folder.read_toml("resolved.toml")["lm_temperature"])
-
-    def _temperature_of(self, number: int) -> float | None:
-        """The temperature of refit `number`, as the ledger has it."""
-        for row in self.ledger.rows():
-            if row.event == "refit" and row.payload.get("adapter") == number:
-                return float(row.payload["temperature"])
-        return None
 
     def _expect_temperature(self, row: Row) -> None:
         """Compare the temperature in a row with that of the labels before it.
@@ -311,8 +334,8 @@ class LanguageTrainer:
         """Renew the features and begin an epoch."""
         fingerprint = self.adapters.model.fingerprint
         if not self._epochs.has(self.epoch + 1, fingerprint):
-            rows, report = self._renewable(), self._reporting("features")
-            fresh = self.beside(lambda: self._renewed(rows, report))
+            rows, idle = self._renewable(), self._spent()
+            fresh = self.beside(lambda: (self._renewed(rows), self._states(idle))[0])
             self._epochs.save(self.epoch + 1, fresh, fingerprint)
         self.epoch += 1
         asked = self.ledger.asked
@@ -326,25 +349,25 @@ class LanguageTrainer:
         corpus = self.examples.corpus
         known = {row for row, _, _ in self.examples.bought}
         known |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
-        gone = {row for row, item in enumerate(corpus.ids) if self._passed(item)}
+        streamed = self.spec.settings.mode == "stream"  # a seen item is not asked any more
+        gone = {row for row, item in enumerate(corpus.ids) if streamed and self.ledger.seen(item)}
         gone |= self.spec.sources.forgotten
         return [row for row in range(len(corpus.ids)) if row in known or row not in gone]
 
-    def _renewed(self, rows: list[int], report: Callable[[int, int], None]) -> PairBlock:
-        """The features of the items in `rows`; zeros for the others."""
-        before = self._base
-        items = [self.spec.dataset.items[row] for row in rows]
-        fresh = self.adapters.model.transform(items, report)
-        phi = np.zeros(before.phi.shape, dtype=np.float32)
-        base = np.zeros(len(before.phi), dtype=np.float64)
-        places = [np.arange(before.offsets[r], before.offsets[r + 1]) for r in rows]
-        where = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
-        phi[where], base[where] = fresh.phi[:], fresh.base
-        return PairBlock(phi, np.array(before.offsets), base)
+    def _spent(self) -> list[int]:
+        """The rows of a stream that were answered and not learnt, where their time would tell."""
+        gone = set(unlearnt(self.examples, self.ledger)) if self._blind else set()
+        return sorted(gone.difference(self._renewable()))
 
-    def _passed(self, item: str) -> bool:
-        """Whether an item cannot be asked any more, as a seen item of a stream."""
-        return self.spec.settings.mode == "stream" and self.ledger.seen(item)
+    def _states(self, rows: list[int]) -> PairBlock | None:
+        """The features of the items in `rows`, if any."""
+        items = [self.spec.dataset.items[row] for row in rows]
+        report = self._reporting("features")
+        return self.adapters.model.transform(items, report) if items else None
+
+    def _renewed(self, rows: list[int]) -> PairBlock:
+        """The features of the items in `rows`; zeros for the others."""
+        return self._epochs.filled(rows, self._states(rows))
 
     def _renew(self, fingerprint: str) -> None:
         """Load the features of this epoch."""
@@ -358,6 +381,7 @@ class LanguageTrainer:
         examples, learner = self.examples, self.learner
         scorer = learner.scorer
         assert isinstance(scorer, PairNewton)
+        self._head.labels = -1  # it was fitted on other features
         rounds = scorer.rounds
         scorer.restore(fresh_scorer(self.spec.settings, examples.block).state())
         for row, label, choice in examples.bought:
@@ -365,35 +389,11 @@ class LanguageTrainer:
             scorer.step(inputs, tuple(range(inputs.size)), choice, Label(label))
         scorer.rounds = rounds
         if self.spec.settings.mode == "stream":
-            measuring = self._measuring(seq)  # they have no rounds
+            measuring = measured_before(seq, self.ledger, examples.corpus)  # they have no rounds
             order = [row for row in self._order if row not in measuring]
             rest = order[learner.round : learner.horizon]
             prime(learner, examples.block, rest, learner.budget - asked)
 
-    def _measuring(self, seq: int | None) -> set[int]:
-        """The rows that measure, reserved before row `seq` of the ledger, or all of them."""
-        found = set()
-        for row in self.ledger.rows():
-            if seq is not None and row.seq >= seq:
-                break
-            if row.event == "reserved" and row.purpose in MEASURING:
-                found.add(self.examples.corpus.row[str(row.item)])
-        return found
-
     def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
         """A callback that reports the progress of a phase."""
         return lambda done, total: self._throttled(Progress(phase, done, total), done == total)
-
-
-def _adapter_of(epoch: int, ledger: LedgerReader) -> int:
-    """The refit whose adapter made the features of an epoch: the last one before it began."""
-    number = 0
-    for row in ledger.rows():
-        if row.event == "refit" and "adapter" in row.payload:  # refits of a pool's head have none
-            number = int(row.payload["adapter"])
-        elif row.event == "refreshed" and int(row.payload["epoch"]) == epoch:
-            return number
-    raise RunError(
-        f"the ledger of the run {ledger.run} has no row of epoch {epoch}: restore the folder"
-        " from a copy"
-    )

@@ -16,6 +16,7 @@ T = TypeVar("T")
 BESIDE = "beside"  # answers could be entered while the refit was made
 BEGINS = "begins"  # the number of a language model's refit, which learns the labels before this row
 AGAIN = "again"  # the refit was made again and discarded
+ANSWERS = "answers"  # of people, and owned labels, when a language model's refit was made or due
 UNUSED = "unused"  # no refit: what the one before was made for bought nothing
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Set
+from collections import Counter
+from collections.abc import Sequence, Set
 
 from stacksl.core.blocks import PairBlock
 from stacksl.core.followers import loss_set
+from stacksl.ledger.events import MEASURING, SOFT
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
+from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.spec import RunSpec
 
 
 def training_examples(
-    spec: RunSpec, examples: Examples, ledger: LedgerReader, base: PairBlock
+    spec: RunSpec, examples: Examples, ledger: LedgerReader, base: PairBlock, scale: float
 ) -> list[Lesson]:
     """The training examples of the next refit, in the order in which the labels were learnt.
 
@@ -23,19 +26,45 @@ def training_examples(
         examples: the labels learnt so far.
         ledger: records the skipped rounds.
         base: the features of epoch 0, whose offsets are the reference.
+        scale: the temperature, as a multiple of theirs.
     """
     found = []
     for row, label, _ in examples.bought:
         item = spec.dataset.items[row]
         everything = tuple(range(len(item.candidates)))
         candidates = loss_set(examples.shown.get(row, everything), label, len(everything))
-        found.append(Lesson(item, label, candidates, _reference(base, row)))
+        found.append(Lesson(item, label, candidates, _reference(base, row, scale)))
     if spec.settings.kl_on_skips:
         for row in _skipped(examples, ledger, spec.sources.forgotten):
             item = spec.dataset.items[row]
             everything = tuple(range(len(item.candidates)))
-            found.append(Lesson(item, None, everything, _reference(base, row)))
+            found.append(Lesson(item, None, everything, _reference(base, row, scale)))
     return found
+
+
+def unlearnt(examples: Examples, ledger: LedgerReader) -> list[int]:
+    """The row of each answer of people that a refit on `examples` does not learn.
+
+    They are answers of an audit, those that name no option, and second answers to an item.
+    """
+    bought = {row for row, _, choice in examples.bought if choice >= 0}
+    given = Counter(
+        examples.corpus.row[str(each["item"])]
+        for each in ledger.export()
+        if each["state"] == "answered" and each["purpose"] not in ("owned", SOFT)
+    )
+    given.subtract(given.keys() & bought)
+    return list(given.elements())
+
+
+def stand_ins(spec: RunSpec, rows: Sequence[int], base: PairBlock, scale: float) -> list[Lesson]:
+    """Examples that take the time of those at `rows`; each has its first option for a label."""
+    items = [spec.dataset.items[row] for row in rows]
+    everything = [tuple(range(len(item.candidates))) for item in items]
+    return [
+        Lesson(item, 0, options, _reference(base, row, scale))
+        for row, item, options in zip(rows, items, everything, strict=True)
+    ]
 
 
 def labels_hash(examples: Examples) -> str:
@@ -44,9 +73,9 @@ def labels_hash(examples: Examples) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _reference(base: PairBlock, row: int) -> tuple[float, ...]:
+def _reference(base: PairBlock, row: int, scale: float) -> tuple[float, ...]:
     offset = base[row].offset
-    return () if offset is None else tuple(float(score) for score in offset)
+    return () if offset is None else tuple(float(score) / scale for score in offset)
 
 
 def _skipped(examples: Examples, ledger: LedgerReader, forgotten: Set[int]) -> list[int]:
@@ -60,3 +89,14 @@ def _skipped(examples: Examples, ledger: LedgerReader, forgotten: Set[int]) -> l
             if decision.status == "skipped" and decision.reason != "spent":
                 rows.append(examples.corpus.row[decision.item])
     return [row for row in rows if row not in forgotten]
+
+
+def measured_before(seq: int | None, ledger: LedgerReader, corpus: Corpus) -> set[int]:
+    """The rows that measure, reserved before row `seq` of the ledger, or all of them."""
+    found = set()
+    for row in ledger.rows():
+        if seq is not None and row.seq >= seq:
+            break
+        if row.event == "reserved" and row.purpose in MEASURING:
+            found.add(corpus.row[str(row.item)])
+    return found

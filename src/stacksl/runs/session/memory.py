@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stacksl.runs.loop.language_trainer import due_at
+from stacksl.runs.settings.conflicts import due_at
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
 from stacksl.types import Item

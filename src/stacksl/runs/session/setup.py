@@ -31,7 +31,7 @@ from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import GRAPH, SAID
-from stacksl.runs.loop.language_trainer import LanguageTrainer, changed_facts, language_model
+from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, silent, throttled
 from stacksl.runs.loop.trainer import Trainer
@@ -45,6 +45,7 @@ from stacksl.runs.session.assignment import (
 )
 from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.build_learner import build_learner
+from stacksl.runs.session.language import changed_facts, language_model
 from stacksl.runs.session.model_labels import (
     Near,
     asks_local,

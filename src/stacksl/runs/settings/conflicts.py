@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
@@ -348,3 +349,13 @@ def refit_shares(text: str) -> tuple[float, ...] | None:
         return None
     rising = all(a < b for a, b in pairwise(shares))
     return shares if rising and all(0 < share <= 1 for share in shares) else None
+
+
+def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
+    """The numbers of labels learnt at which a refit is due.
+
+    >>> due_at("0.05,0.1,0.25,0.5,1", 40)
+    (2, 4, 10, 20, 40)
+    """
+    shares = refit_shares(refit_at) or (1.0,)
+    return tuple(sorted({max(1, math.ceil(round(share * budget, 9))) for share in shares}))
