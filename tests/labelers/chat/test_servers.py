@@ -1,6 +1,7 @@
 """Answers and errors in the shapes that real servers were seen to send; texts are of the tests.
 
-Played against llama.cpp b10434 (`llama-server`, models of this package and stories260K as GGUF).
+Played against llama.cpp b10434 (`llama-server`, the model of this package and stories260K as GGUF)
+and vLLM 0.32.0 (CPU, the model of this package).
 """
 
 from __future__ import annotations
@@ -13,8 +14,16 @@ import pytest
 
 import stacksl
 from stacksl.labelers.chat.labeler import UNNAMED
+from stacksl.labelers.chat.prompts import (
+    DEFAULT,
+    SPACE,
+    Way,
+    body_of,
+    position_of,
+    tokens_of,
+    too_long,
+)
 from stacksl.labelers.chat.prompts import completion as read
-from stacksl.labelers.chat.prompts import position_of, too_long
 
 from .chat_server import Handler, completion, right, serving
 from .hostile_cases import begin, expect_books
@@ -125,6 +134,7 @@ def test_other_refusals_are_not_about_length(payload: bytes) -> None:
     assert not too_long(payload)
 
 
+WAYS: tuple[Way, ...] = ("schema", "text")
 SHOWN = ["class1", "class12", "red", "red wine"]
 
 
@@ -152,3 +162,33 @@ def test_an_answer_that_was_cut_short_is_not_guessed(
 ) -> None:
     found = read(completion(said, ended=ended))
     assert position_of(found, SHOWN, way) == place
+
+
+def token(text: str, logprob: float, **more: Any) -> dict[str, Any]:
+    return {"token": text, "logprob": logprob, "bytes": [*text.encode()], **more}
+
+
+def whole(*, llama: bool) -> dict[str, Any]:
+    """An answer with all that a server puts beside what is read."""
+    top = [token(" B", -0.3), token("B", -2.0), token("A", -1.9)]
+    first = token(" B", -0.3, top_logprobs=top, **({"id": 7} if llama else {}))
+    message: dict[str, Any] = {"role": "assistant", "content": " B"}
+    message |= {} if llama else {"refusal": None, "reasoning": None, "annotations": None}
+    usage = {"prompt_tokens": 63, "completion_tokens": 1, "total_tokens": 64}
+    cached = {"prompt_tokens_details": {"cached_tokens": 29} if llama else None}
+    ends = {"finish_reason": "length", **({} if llama else {"stop_reason": None})}
+    choice = {"index": 0, "message": message, "logprobs": {"content": [first]}, **ends}
+    more: dict[str, Any] = {"timings": {"cache_n": 29}} if llama else {"prompt_logprobs": None}
+    return {"id": "c-1", "created": 1, "choices": [choice], "usage": usage | cached, **more}
+
+
+@pytest.mark.parametrize("llama", [True, False], ids=["llama.cpp", "vllm"])
+def test_whole_answers_are_read(llama: bool) -> None:
+    found = read(json.dumps(whole(llama=llama)))
+    assert position_of(found, SHOWN, "scored") == 1
+    assert tokens_of(found) == (63, 1)
+
+
+def test_a_schemas_answer_has_room_for_blanks() -> None:
+    limits = {way: body_of("m", DEFAULT, "p", SHOWN, way)["max_tokens"] for way in WAYS}
+    assert limits["schema"] - limits["text"] == SPACE
