@@ -78,8 +78,10 @@ def completion(
     *,
     usage: tuple[int, int] | None = (100, 1),
     top: dict[str, float] | None = None,
+    ended: str = "stop",
 ) -> bytes:
-    choice: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": said}}
+    message = {"role": "assistant", "content": said}
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": ended}
     if top is not None:
         tokens = [{"token": token, "logprob": value} for token, value in top.items()]
         choice["logprobs"] = {"content": [{"token": said, "top_logprobs": tokens}]}

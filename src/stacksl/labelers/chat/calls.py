@@ -53,6 +53,7 @@ class Calls:
         self._count = 0
         self.silent_since: str | None = None  # the first call that failed after the last answer
         self.refused: set[str] = set()  # parameters of requests, as `without` knows them
+        self.ways: set[Way] = set()  # in which the server has answered
         for row in read_calls(path):
             self._apply(row)
 
@@ -66,7 +67,7 @@ class Calls:
     @property
     def answered(self) -> bool:
         """Whether any call was answered."""
-        return bool(self._answers)
+        return bool(self.ways)
 
     def cost(self, item: str, slot: int) -> int:
         """What the calls for a label cost at most, in micro-units."""
@@ -106,6 +107,7 @@ class Calls:
         if "why" not in row and (sent := self._sent.get(call)) is not None:
             over, way = max(0, costs[call] - int(sent["most"])), cast(Way, sent["way"])
             kept = Kept(tuple(sent["order"]), way, str(row["answer"]), over)
+            self.ways.add(way)
             self._answers[purchase] = self._answers[sent["request"]] = kept
 
     def _write(self, row: dict[str, Any]) -> None:

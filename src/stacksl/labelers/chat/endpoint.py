@@ -83,8 +83,8 @@ class Endpoint:
         # A time-out of the socket is one for each read: slow bytes would keep it open for ever.
         late = threading.Timer(self._timeout, _shut, (wire,))
         late.daemon = True
+        start = time.monotonic()  # before the timer starts, so that its end is told from a break
         late.start()
-        start = time.monotonic()
         try:
             connection.request("POST", self._path, body, self._headers)
             with connection.getresponse() as response:

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Decimal
-from typing import Any, Protocol
+from dataclasses import replace
+from decimal import Decimal
 
 from stacksl.labelers.chat.calls import Calls, Kept
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, Lost, NotSent, Reply
 from stacksl.labelers.chat.prompts import (
     LATER_LIMIT,
-    LIMIT,
     LISTED,
     Question,
-    Shot,
     Way,
-    body_of,
     completion,
     encoded,
-    order_of,
     position_of,
     refused_in,
     text_of,
     tokens_of,
-    ways,
+    too_long,
     without,
 )
+from stacksl.labelers.chat.questions import Alone, Nearby, Questions
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.purchases import Answer
 
@@ -37,88 +33,7 @@ FIRST_PAUSE = 0.5  # seconds, doubled each time
 PATIENCE = 60.0  # the longest `Retry-After` that is slept through
 IN_A_ROW = 3  # lost calls without an answer between them, before the run waits
 UNNAMED = 5  # answers in a row that name no option, before the run waits
-OVERHEAD = 100  # tokens that a server may add to a request
 UNSUPPORTED = (400, 415, 422, 501)
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Prices of a million tokens that are read and written: micro-units of money a token."""
-
-    read: Decimal
-    written: Decimal
-
-    def cost(self, read: int, written: int) -> int:
-        """What so many tokens cost, in micro-units, rounded up."""
-        exact = self.read * read + self.written * written
-        return int(exact.to_integral_value(rounding=ROUND_CEILING))
-
-
-class Nearby(Protocol):
-    """What a prompt shows besides the item, by the item's id."""
-
-    def shots(self, item: str) -> Sequence[Shot]:
-        """Labelled examples."""
-
-    def classes(self, item: str) -> Sequence[int] | None:
-        """The nearest candidates by their indices in the item; None where no order is known."""
-
-
-class Alone:
-    """Shows no examples, and all candidates."""
-
-    def shots(self, item: str) -> Sequence[Shot]:
-        """None."""
-        return ()
-
-    def classes(self, item: str) -> Sequence[int] | None:
-        """No order is known."""
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """How a model is asked: its name, the template, the seed of the order, and its rates.
-
-    An answer has at most `limit` tokens, or what the options need.
-    """
-
-    model: str
-    template: str
-    seed: int
-    rates: Rates
-    limit: int | None = None
-
-    def of(
-        self,
-        prompt: str,
-        candidates: Sequence[str],
-        shots: Sequence[Shot] = (),
-        nearest: Iterable[int] | None = None,
-    ) -> dict[Way, Question]:
-        """The requests that ask for a label, the best way first; the `nearest` are for texts."""
-        order, found = order_of(self.seed, prompt, candidates), {}
-        names = tuple(shot.item for shot in shots)
-        for way in ways(candidates):
-            if way == "text" and nearest is not None:
-                listed = frozenset(nearest)
-                order = tuple(place for place in order if place in listed)
-            shown = [candidates[place] for place in order]
-            body = body_of(self.model, self.template, prompt, shown, way, shots, self.limit)
-            found[way] = Question(way, order, names, body)
-        return found
-
-    def most(self, body: dict[str, Any]) -> int:
-        """The most that a request costs: a token has one byte at least."""
-        return self.rates.cost(len(encoded(body)) + OVERHEAD, body[LIMIT])
-
-    def dearest(self, prompt: str, candidates: Sequence[str], shots: Sequence[Shot] = ()) -> int:
-        """The most that one call about an item costs, whichever way it is asked."""
-        bodies = (
-            body_of(self.model, self.template, prompt, candidates, way, shots, self.limit)
-            for way in ways(candidates)
-        )
-        return max(map(self.most, bodies))
 
 
 class ChatLabeler:
@@ -226,9 +141,10 @@ class ChatLabeler:
         kept = self._calls.kept(request.item, request.slot, open_ways)
         if kept is not None and (answer := self._answer(request, kept)) is not None:
             return answer
-        tries = 0
+        tries, refused = 0, set[Way]()
         while not self._halt.is_set():
-            way = next((w for w in asked if w not in self._unsupported), [*asked][-1])
+            able = (w for w in asked if w not in self._unsupported and w not in refused)
+            way = next(able, [*asked][-1])
             most = self._questions.most(asked[way].body)
             spent = self._calls.cost(request.item, request.slot)
             if spent + most > request.price and most > 0:
@@ -268,7 +184,7 @@ class ChatLabeler:
                     return answer
             elif reply.status in UNSUPPORTED and self._does_without(question, reply.payload):
                 self._calls.ended(call, 0, f"HTTP {reply.status}", reply.payload)
-            elif (answer := self._refused(request, call, most, reply, way, [*asked])) is not None:
+            elif (answer := self._refused(request, call, most, reply, way, refused)) is not None:
                 return answer
         return None
 
@@ -279,7 +195,7 @@ class ChatLabeler:
     def _does_without(self, question: Question, payload: bytes) -> bool:
         """Whether a refusal names the limit or the temperature, of which the next call knows."""
         name = refused_in(payload, question.body)
-        if name is None:
+        if name is None or too_long(payload):  # where a prompt is too long, some name the limit
             return False
         if name == LATER_LIMIT:
             self._stop(
@@ -323,15 +239,19 @@ class ChatLabeler:
             self._unsupported.add("schema")
             return None
         if place is None:
-            self._unnamed += 1
-            if self._unnamed == UNNAMED:
-                self._stop(
-                    f"{UNNAMED} answers in a row named no option and are charged: read them in"
-                    " calls.jsonl; start a new run with another label_template, or `resume`"
-                )
+            self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged")
             return Answer(*key, None, self.name, price, "broken", note="the model named no option")
         self._unnamed = 0
         return Answer(*key, request.order[kept.order[place]], self.name, price)
+
+    def _unnamed_again(self, why: str) -> None:
+        """Count an item without an option; several in a row stop the buying, and `why`."""
+        self._unnamed += 1
+        if self._unnamed == UNNAMED:
+            self._stop(
+                f"{why}: read the answers in calls.jsonl; start a new run with another"
+                " label_template or model, or `resume`"
+            )
 
     def _given_up(self, request: Request, spent: int, most: int) -> Answer | None:
         """The answer to a label whose price leaves no further call."""
@@ -344,9 +264,9 @@ class ChatLabeler:
         return self._broken(request)
 
     def _refused(
-        self, request: Request, call: int, most: int, reply: Reply, way: Way, known: Sequence[Way]
+        self, request: Request, call: int, most: int, reply: Reply, way: Way, refused: set[Way]
     ) -> Answer | None:
-        """What follows from an HTTP status that is no answer."""
+        """What follows from an HTTP status that is no answer; `refused` are ways of this label."""
         said = f"HTTP {reply.status}"
         if reply.status >= 500 and reply.status not in UNSUPPORTED:
             self._lost(call, most, said, reply.payload)
@@ -354,20 +274,34 @@ class ChatLabeler:
                 self._stop(f"it answered {said}")
             return None
         self._calls.ended(call, 0, said, reply.payload)
-        if reply.status in UNSUPPORTED and way != known[-1]:
-            self._unsupported.add(way)  # log-probabilities or constrained output
-        elif reply.status in (*UNSUPPORTED, 413) and self._calls.answered:
-            spent = self._calls.cost(request.item, request.slot)
-            key = (request.item, request.slot, request.token)
-            note = f"the server refused the request ({said})"
-            return Answer(*key, None, self.name, min(spent, request.price), "broken", note=note)
+        long = reply.status == 413 or too_long(reply.payload)
+        last = way in ("letter", "text") or (way == "scored" and long)
+        if reply.status in UNSUPPORTED and not last:
+            refused.add(way)  # log-probabilities or constrained output
+            if not long and way not in self._calls.ways:
+                self._unsupported.add(way)
+        elif reply.status in (*UNSUPPORTED, 413) and (long or self._calls.answered):
+            self._unsupported -= refused  # it is the item that is refused
+            return self._refused_item(request, said, long)
         elif reply.status in (401, 403):
             self._stop(f"it refused the key ({said}): set {KEY}")
         elif 300 <= reply.status < 400:
             self._stop(f"it answered with a redirect ({said}), which is not followed")
         else:
-            self._stop(f"it refused the request ({said}): check the url and the model's name")
+            self._stop(
+                f"it refused the request ({said}; what it said is in calls.jsonl): check the url"
+                " and the model's name"
+            )
         return None
+
+    def _refused_item(self, request: Request, said: str, long: bool) -> Answer:
+        """The answer about an item that the server does not take, such as one `long` prompt."""
+        if long:
+            self._unnamed_again(f"{UNNAMED} prompts in a row are longer than the model's context")
+        price = min(self._calls.cost(request.item, request.slot), request.price)
+        why = "the prompt is longer than the model's context" if long else "the server refused it"
+        key = (request.item, request.slot, request.token)
+        return Answer(*key, None, self.name, price, "broken", note=f"{why} ({said})")
 
     def _lost(self, call: int, cost: int, why: str, answer: bytes) -> None:
         """Record a call that may have been billed; several in a row stop the buying."""

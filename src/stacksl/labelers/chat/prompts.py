@@ -7,6 +7,7 @@ import math
 import re
 import string
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from hashlib import sha256
@@ -22,6 +23,10 @@ OPTIONAL = (LATER_LIMIT, LIMIT, "temperature")  # what some servers refuse
 LISTED = 100  # classes in a prompt for a text, the nearest ones where there are more
 NEAR = 0.6  # similarity from which a text is taken for the nearest class
 SURE = 0.5  # probability of all letters together from which they decide
+SPACE = 64  # tokens of blanks that a server's grammar of JSON lets a model write
+TOO_LONG = re.compile(
+    r"context[ _](?:size|length|window)|(?:prompt|input) is too long|max_model_len", re.IGNORECASE
+)
 
 DEFAULT = """Choose the option that is right.
 
@@ -124,7 +129,7 @@ def body_of(
         "model": model,
         "messages": [{"role": "user", "content": text}],
         "temperature": 0,
-        LIMIT: limit or (8 if by_letter else min(512, longest + 24)),
+        LIMIT: limit or (8 if by_letter else min(512, longest + 24 + SPACE * (way == "schema"))),
     }
     if way == "scored":
         body |= {"logprobs": True, "top_logprobs": 20}
@@ -150,20 +155,30 @@ def without(body: Mapping[str, Any], refused: Set[str]) -> dict[str, Any]:
 
 def refused_in(payload: bytes, body: Mapping[str, Any]) -> str | None:
     """Which of `OPTIONAL` in a `body` a server's error names; its echo of the body is not read."""
+    texts = _error_texts(payload)
+    named = (name for text in texts for name in OPTIONAL if re.search(rf"\b{name}\b", text))
+    return next((name for name in named if name in body), None)
+
+
+def too_long(payload: bytes) -> bool:
+    """Whether a server's error says that the prompt is longer than the model's context."""
+    return any(TOO_LONG.search(text) for text in _error_texts(payload))
+
+
+def _error_texts(payload: bytes) -> list[str]:
+    """What an error says, in the places where servers say it."""
     said = payload.decode("utf-8", "replace")
     try:
         found = formats.parsed(said)
     except ValueError:
         found = {"message": said}
     error = found["error"] if isinstance(found.get("error"), dict) else found
-    words = [error.get(name) for name in ("param", "message", "error", "detail")]
+    words = [error.get(name) for name in ("param", "message", "error", "type", "code", "detail")]
     if isinstance(details := words[-1], list):
         words += [
             str([each.get("loc"), each.get("msg")]) for each in details if isinstance(each, dict)
         ]
-    texts = [text for text in words if isinstance(text, str)]
-    named = (name for text in texts for name in OPTIONAL if re.search(rf"\b{name}\b", text))
-    return next((name for name in named if name in body), None)
+    return [text for text in words if isinstance(text, str)]
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -206,10 +221,11 @@ def text_of(found: Mapping[str, Any]) -> str:
 def position_of(found: Mapping[str, Any], shown: Sequence[str], way: Way) -> int | None:
     """The place among `shown` that a completion names; None where it names none, or refuses."""
     choice, said = found["choices"][0], text_of(found)
+    cut = choice.get("finish_reason") == "length"
     if way in ("scored", "letter"):
         scored = _by_scores(choice, len(shown)) if way == "scored" else None
-        return _by_letter(said, shown) if scored is None else scored
-    return _by_text(said, shown)
+        return _by_letter(said, shown, cut) if scored is None else scored
+    return _by_text(said, shown, cut)
 
 
 def _by_scores(choice: Mapping[str, Any], count: int) -> int | None:
@@ -227,9 +243,12 @@ def _by_scores(choice: Mapping[str, Any], count: int) -> int | None:
     return weights.index(max(weights)) if sum(weights) >= SURE else None
 
 
-def _by_letter(said: str, shown: Sequence[str]) -> int | None:
+def _by_letter(said: str, shown: Sequence[str], cut: bool) -> int | None:
     found = re.match(r"[\s(\[\"'*]*([A-Z]|[a-z](?=\)))(?=\s*(?:$|\n)|[).:,\]\"'*])", said)
-    found = found or re.search(r"\banswer(?: is)?:?[\s(*]*([A-Z])\b(?! [a-z])", said, re.IGNORECASE)
+    if not found:
+        found = re.search(r"\banswer(?: is)?:?[\s(*]*([A-Z])\b(?! [a-z])", said, re.IGNORECASE)
+        if found and cut and found.end() == len(said):
+            return None  # it may have been the article
     if found:
         place = LETTERS.find(found[1].upper())
         return place if 0 <= place < len(shown) else None
@@ -237,24 +256,36 @@ def _by_letter(said: str, shown: Sequence[str]) -> int | None:
     return same[0] if len(same) == 1 else None
 
 
-def _by_text(said: str, shown: Sequence[str]) -> int | None:
-    """The candidate that a text is, names, or is nearest to."""
-    try:
-        inner = formats.parsed(said).get("answer")
-        said = inner if isinstance(inner, str) else said
-    except ValueError:
-        pass
-    if said in shown:
+def _by_text(said: str, shown: Sequence[str], cut: bool) -> int | None:
+    """The candidate that a text is, names, or is nearest to; none that it may be cut short of."""
+    if (value := re.search(r'"answer"\s*:\s*("(?:[^"\\]|\\.)*")', said)) is not None:
+        with suppress(ValueError):
+            said, cut = json.loads(value[1]), False
+    elif said.startswith("{") and cut:
+        return None
+    if said in shown and not cut:
         return shown.index(said)
     said = _plain(said[:2000])
     names = {place: _plain(text) for place, text in enumerate(shown)}
     named = [p for p, name in names.items() if name and f" {name} " in f" {said} "]
     whole = [p for p in named if not any(names[p] in names[q] for q in named if q != p)]
     if named:
-        return whole[0] if len(whole) == 1 else None
+        if len(whole) > 1 or (cut and _unfinished(said, whole[0], names)):
+            return None
+        return whole[0]
     ranked = sorted(((_alike(said, name), -p) for p, name in names.items()), reverse=True)
     best, second = ranked[0], ranked[1]
-    return -best[1] if best[0] >= NEAR and best[0] > second[0] else None
+    return -best[1] if best[0] >= NEAR and best[0] > second[0] and not cut else None
+
+
+def _unfinished(said: str, place: int, names: Mapping[int, str]) -> bool:
+    """Whether a text that was cut short may have gone on to another name than the one at a place.
+
+    >>> _unfinished("it is red wi", 0, {0: "red", 1: "red wine"})
+    True
+    """
+    end = said[said.rfind(names[place]) :]
+    return any(name.startswith(end) for other, name in names.items() if other != place)
 
 
 def _plain(text: str) -> str:

@@ -20,8 +20,9 @@ from stacksl.core.blocks import SharedBlock
 from stacksl.errors import SettingsError
 from stacksl.labelers.chat.calls import CALLS, Calls
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, address, is_loopback
-from stacksl.labelers.chat.labeler import ChatLabeler, Questions, Rates
+from stacksl.labelers.chat.labeler import ChatLabeler
 from stacksl.labelers.chat.prompts import DEFAULT, LISTED, Shot, encoded, template_of
+from stacksl.labelers.chat.questions import Questions, Rates
 from stacksl.labelers.function import FunctionLabeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.lm import LanguageModel, ModelChoices

@@ -1,0 +1,194 @@
+"""Answers and errors in the shapes that real servers were seen to send; texts are of the tests.
+
+Played against llama.cpp b10434 (`llama-server`, the model of this package and stories260K as GGUF)
+and vLLM 0.32.0 (CPU, the model of this package).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stacksl
+from stacksl.labelers.chat.labeler import UNNAMED
+from stacksl.labelers.chat.prompts import (
+    DEFAULT,
+    SPACE,
+    Way,
+    body_of,
+    position_of,
+    tokens_of,
+    too_long,
+)
+from stacksl.labelers.chat.prompts import completion as read
+
+from .chat_server import Handler, completion, right, serving
+from .hostile_cases import begin, expect_books
+
+TOO_LONG = {
+    "llama.cpp": {
+        "error": {
+            "code": 400,
+            "message": "request (900 tokens) exceeds the available context size (512 tokens)",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 900,
+            "n_ctx": 512,
+        }
+    },
+    "names the limit": {
+        "error": {
+            "message": "'max_tokens' or 'max_completion_tokens' is too large: 8. This model's"
+            " maximum context length is 512 tokens and the request has 900",
+            "type": "BadRequestError",
+            "param": "max_tokens",
+            "code": 400,
+        }
+    },
+    "by its code": {"error": {"message": "no", "code": "context_length_exceeded"}},
+}
+
+
+@pytest.mark.parametrize("shape", TOO_LONG.values(), ids=TOO_LONG)
+def test_an_item_longer_than_the_context_is_broken_and_no_other(
+    shape: dict[str, Any], tmp_path: Path
+) -> None:
+    def short(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number == 1:
+            handler.send(400, json.dumps(shape).encode())
+        else:
+            right(handler, body, number)
+
+    with serving(short) as server:
+        run = begin(server, tmp_path / "run", concurrency=1)
+        bodies = server.bodies
+    assert run.status()["state"] == "finished"
+    assert expect_books(run) == {"broken": 1, "label": 5}
+    assert len(bodies) == 6
+    for body in bodies:  # neither log-probabilities nor the limit are given up for it
+        assert "logprobs" in body
+        assert body["max_tokens"] == 8
+
+
+def test_a_list_of_classes_longer_than_the_context_is_shortened(tmp_path: Path) -> None:
+    names = [f"class{n}" for n in range(150)]
+
+    def short(handler: Handler, body: dict[str, Any], number: int) -> None:
+        text = body["messages"][0]["content"]
+        long = len(text) > 1500 or "of class7\n" in text
+        if long:
+            handler.send(400, json.dumps(TOO_LONG["llama.cpp"]).encode())
+        else:
+            handler.send(200, completion(text.split(" of ")[1].split()[0]))
+
+    with serving(short) as server:
+        run = stacksl.run(
+            [f"text {n} of {names[n]}" for n in range(24)], classes=names, labeler="openai:m",
+            url=server.url, out=tmp_path / "run", budget=24, allow_send=True, concurrency=1,
+        )  # fmt: skip
+        ways = ["schema" if "response_format" in body else "text" for body in server.bodies]
+    assert run.status()["state"] == "finished"
+    assert ways == ["schema", "text"] * 24  # the schema is not given up: a shorter item may fit
+    said = {row["item"]: row["label"] for row in run.labels().rows}
+    assert list(said.values()).count(None) == 1
+
+
+def test_a_server_whose_context_is_too_short_for_all_is_left_alone(tmp_path: Path) -> None:
+    def short(handler: Handler, body: dict[str, Any], number: int) -> None:
+        handler.send(400, json.dumps(TOO_LONG["llama.cpp"]).encode())
+
+    with serving(short) as server:
+        run = begin(server, tmp_path / "run", concurrency=1, budget=12)
+        assert len(server.bodies) == UNNAMED
+    status = run.status()
+    assert status["state"] == "waiting"
+    assert "longer than the model's context" in status["sheets"][0]["why"]
+    assert expect_books(run)["broken"] == UNNAMED
+
+
+def test_a_refused_item_does_not_take_a_way_from_the_others(tmp_path: Path) -> None:
+    def picky(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number in (2, 3):  # the second item, by log-probabilities and without
+            handler.send(400, b'{"error": {"message": "filtered", "code": "content_filter"}}')
+        else:
+            right(handler, body, number)
+
+    with serving(picky) as server:
+        run = begin(server, tmp_path / "run", concurrency=1)
+        scored = ["logprobs" in body for body in server.bodies]
+    assert scored == [True, True, False, True, True, True, True]
+    assert expect_books(run) == {"broken": 1, "label": 5}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"error": {"message": "top_logprobs requires logprobs to be set to true"}}',
+        b'{"error": "unknown field"}',
+        b"",
+    ],
+)
+def test_other_refusals_are_not_about_length(payload: bytes) -> None:
+    assert not too_long(payload)
+
+
+WAYS: tuple[Way, ...] = ("schema", "text")
+SHOWN = ["class1", "class12", "red", "red wine"]
+
+
+@pytest.mark.parametrize(
+    ("said", "ended", "way", "place"),
+    [
+        ('{ "answer" :\n\n       "class12" }', "stop", "schema", 1),
+        ('{"answer"\n\n : "class12"\n\n        ', "length", "schema", 1),  # blanks up to the end
+        ('{"answer"\n\n : "class1', "length", "schema", None),  # it may be class12
+        ('{"answer" :\n\n          ', "length", "schema", None),
+        ('```json\n{"answer": "red"}\n```', "stop", "schema", 2),
+        ("class1", "length", "text", None),
+        ("class1", "stop", "text", 0),
+        ("I would say red wi", "length", "text", None),
+        ("I would say class12, for", "length", "text", 1),
+        ("clas12", "length", "text", None),
+        ("clas12", "stop", "text", 1),
+        ("The answer is A", "length", "letter", None),  # it may be an article
+        ("A", "length", "letter", 0),
+        ("B) class12 is", "length", "letter", 1),
+    ],
+)
+def test_an_answer_that_was_cut_short_is_not_guessed(
+    said: str, ended: str, way: Any, place: int | None
+) -> None:
+    found = read(completion(said, ended=ended))
+    assert position_of(found, SHOWN, way) == place
+
+
+def token(text: str, logprob: float, **more: Any) -> dict[str, Any]:
+    return {"token": text, "logprob": logprob, "bytes": [*text.encode()], **more}
+
+
+def whole(*, llama: bool) -> dict[str, Any]:
+    """An answer with all that a server puts beside what is read."""
+    top = [token(" B", -0.3), token("B", -2.0), token("A", -1.9)]
+    first = token(" B", -0.3, top_logprobs=top, **({"id": 7} if llama else {}))
+    message: dict[str, Any] = {"role": "assistant", "content": " B"}
+    message |= {} if llama else {"refusal": None, "reasoning": None, "annotations": None}
+    usage = {"prompt_tokens": 63, "completion_tokens": 1, "total_tokens": 64}
+    cached = {"prompt_tokens_details": {"cached_tokens": 29} if llama else None}
+    ends = {"finish_reason": "length", **({} if llama else {"stop_reason": None})}
+    choice = {"index": 0, "message": message, "logprobs": {"content": [first]}, **ends}
+    more: dict[str, Any] = {"timings": {"cache_n": 29}} if llama else {"prompt_logprobs": None}
+    return {"id": "c-1", "created": 1, "choices": [choice], "usage": usage | cached, **more}
+
+
+@pytest.mark.parametrize("llama", [True, False], ids=["llama.cpp", "vllm"])
+def test_whole_answers_are_read(llama: bool) -> None:
+    found = read(json.dumps(whole(llama=llama)))
+    assert position_of(found, SHOWN, "scored") == 1
+    assert tokens_of(found) == (63, 1)
+
+
+def test_a_schemas_answer_has_room_for_blanks() -> None:
+    limits = {way: body_of("m", DEFAULT, "p", SHOWN, way)["max_tokens"] for way in WAYS}
+    assert limits["schema"] - limits["text"] == SPACE
