@@ -157,3 +157,26 @@ def test_scikit_learn_accepts_the_classifier(budget: Any) -> None:
     failed = {each["check_name"] for each in found if each["status"] == "failed"}
     assert failed == set()
     assert sum(each["status"] == "passed" for each in found) > 40
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [f"{text} {n} " for n in range(20) for text in ("lost", "top up")],
+        [stacksl.Item(f" i{n}", f" lost {n}", ("card ", "money")) for n in range(40)],
+        [stacksl.Item(f"i{n}", f"lost {n}\n", (f"card {n}\t", "money")) for n in range(40)],
+    ],
+)
+def test_white_space_around_texts_made_in_python_does_not_change_the_run(items) -> None:
+    classes = ["card", "money "] if isinstance(items[0], str) else None
+    run(items, budget=6, labeler="file", classes=classes)
+    assert stacksl.Run.open("run").resume().status()["state"] == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"), [(["", "a"], "empty prompt"), (["a\0", "b"], "a NUL byte")]
+)
+def test_a_text_that_could_not_be_read_again_is_refused(texts, reason) -> None:
+    with pytest.raises(DataError, match=f"row 1 .*{reason}"):
+        run(texts, classes=["card", "money"], budget=1)
+    assert not Path("run").exists()

@@ -220,6 +220,7 @@ def _read_sources(
     data: Any, answers: Any, test: Any, settings: Settings, names: Sequence[str] | None
 ) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
+    from stacksl.data import as_written
     from stacksl.runs.items.intake import LETTERS, answered, in_memory, like, within
     from stacksl.runs.items.reading import given_classes, load_owned, load_test
     from stacksl.runs.items.sources import Sources, load
@@ -234,7 +235,7 @@ def _read_sources(
         pool = (
             spooled(settings, classes)
             if _is(data, STDIN)
-            else in_memory(data, answers, classes=known, columns=_columns(settings))
+            else as_written(in_memory(data, answers, classes=known, columns=_columns(settings)))
         )
         if settings.adapts and settings.protocol == "letter":
             pool = within(pool, LETTERS)
@@ -243,7 +244,7 @@ def _read_sources(
         sources = Sources.of(pool, tested, owned, classes)
     if test is not None and held is None:
         pair = isinstance(test, tuple) and len(test) == 2
-        tested = in_memory(*(test if pair else (test,)), classes=sources.pool.classes)
+        tested = as_written(in_memory(*(test if pair else (test,)), classes=sources.pool.classes))
         sources = replace(sources, test=tested)
     if sources.test is not None:
         sources = replace(sources, test=answered(like(sources.test, sources.pool.classes)))

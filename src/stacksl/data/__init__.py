@@ -4,7 +4,7 @@ from stacksl.data.checking import check, overlap
 from stacksl.data.classes import Bank, Classes, read_bank, read_classes, write_classes
 from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.hub import table_of
-from stacksl.data.reading import read, rows_of
+from stacksl.data.reading import as_written, read, rows_of
 from stacksl.data.sample import sample
 from stacksl.data.writing import TABLES, kind_of_table, write, write_rejected, write_table
 
@@ -14,6 +14,7 @@ __all__ = [
     "Classes",
     "Dataset",
     "Rejected",
+    "as_written",
     "check",
     "kind_of_table",
     "overlap",

@@ -6,6 +6,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from stacksl.data.dataset import Dataset
 from stacksl.data.detection import SHAPES, shape_of
 from stacksl.data.files import container_of, head_of, stem
 from stacksl.data.shapes import Shape
-from stacksl.data.tables import Table, open_table
+from stacksl.data.tables import Row, Table, open_table, table_from
 from stacksl.data.values import one_line
+from stacksl.data.writing import native_rows
 from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
@@ -91,6 +93,25 @@ def read(
         _check_enough("the data" if isinstance(path, Table) else f"'{path}'", result, lenient)
     warnings = warnings_of(table, shape, result, given) if warn else ()
     return _dataset(name, table, shape, result, given, tuple(map(one_line, warnings)))
+
+
+def as_written(dataset: Dataset) -> Dataset:
+    """`dataset` as `write` and `read` would give it: without white space around its texts.
+
+    Raises:
+        DataError: an item cannot be read, as one without a prompt.
+    """
+    rows = (Row(number, row) for number, row in enumerate(native_rows(dataset), 1))
+    classes = dataset.classes and tuple(name.strip() for name in dataset.classes)
+    found = read(
+        table_from("jsonl", None, rows),
+        format="native",
+        classes=classes,
+        max_candidates=max((len(item.candidates) for item in dataset.items), default=2),
+        strict=True,
+        warn=False,
+    )
+    return replace(dataset, items=found.items, answers=found.answers, classes=found.classes)
 
 
 def _opened(

@@ -25,7 +25,7 @@ def write(dataset: Dataset, path: str | Path) -> int:
     Raises:
         DataError: the file cannot be written; nothing is left half-written.
     """
-    return _write_lines(Path(path), _native(dataset))
+    return _write_lines(Path(path), native_rows(dataset))
 
 
 def write_rejected(dataset: Dataset, path: str | Path) -> int:
@@ -38,7 +38,8 @@ def write_rejected(dataset: Dataset, path: str | Path) -> int:
     return _write_lines(Path(path), rows)
 
 
-def _native(dataset: Dataset) -> Iterator[Mapping[str, Any]]:
+def native_rows(dataset: Dataset) -> Iterator[Mapping[str, Any]]:
+    """The items as rows of native JSONL."""
     for item in dataset.items:
         row = {"id": item.id, "prompt": item.prompt, "candidates": item.candidates}
         answer = dataset.answers.get(item.id)
