@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from stacksl.ledger.events import MEASURING, SOFT, STANDINGS, Entry
 from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
-
-_SUMS: Final = (
-    "budget", "money", "price", "asked", "answered", "reserved", "paid", "promised", "learnt",
-    "last_round", "epoch", "classes", "classes_added", "doubled",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -60,9 +54,6 @@ class Accounts:
     seen: set[str] = field(default_factory=set)
     taught: dict[str, int | None] = field(default_factory=dict)
     standing: dict[str, str] = field(default_factory=dict)
-    _undo: dict[Key, State | None] | None = None
-    _newly_seen: list[str] = field(default_factory=list)
-    _taught_before: dict[str, tuple[bool, int | None]] = field(default_factory=dict)
 
     @property
     def spent(self) -> int:
@@ -89,35 +80,6 @@ class Accounts:
     def pays(self, price: int) -> bool:
         """Whether `price` stays within the money."""
         return self.money is None or self.spent_money + price <= self.money
-
-    @contextmanager
-    def tentative(self) -> Iterator[None]:
-        """Undo what is applied inside if the block raises."""
-        sums, was_open = [getattr(self, name) for name in _SUMS], dict(self.open)
-        standing = dict(self.standing)
-        self._undo, self._newly_seen, self._taught_before = {}, [], {}
-        try:
-            yield
-        except BaseException:
-            self._restore(self._undo)
-            for name, value in zip(_SUMS, sums, strict=True):
-                setattr(self, name, value)
-            self.open, self.standing = was_open, standing
-            raise
-        finally:
-            self._undo = None
-
-    def _restore(self, undo: dict[Key, State | None]) -> None:
-        self.seen.difference_update(self._newly_seen)
-        for item, (was, label) in self._taught_before.items():
-            del self.taught[item]
-            if was:
-                self.taught[item] = label
-        for key, state in undo.items():
-            if state is None:
-                del self.purchases[key]
-            else:
-                self.purchases[key] = state
 
     def apply(self, entry: Entry) -> None:
         """Count one more row.
@@ -182,9 +144,8 @@ class Accounts:
 
     def _certified(self, entry: Entry) -> None:
         self.last_round = max(self.last_round, entry.round or 0)
-        if entry.item is not None and entry.item not in self.seen:
+        if entry.item is not None:
             self.seen.add(entry.item)
-            self._newly_seen.append(entry.item)
 
     def _refreshed(self, entry: Entry) -> None:
         if entry.number != self.epoch + 1:
@@ -217,13 +178,13 @@ class Accounts:
         for key, state in self.purchases.items():
             if state.purpose == "audit" and state.stage == "answered" and not state.shown:
                 measured = None if self.is_aside(state) else state.word
-                self._put(key, replace(state, shown=True, measured=measured))
+                self.purchases[key] = replace(state, shown=True, measured=measured)
 
     def _relabelled(self, entry: Entry) -> None:
         index = entry.data().get("index")
         if entry.item not in self.taught or index != self.label_of(entry.item):
             raise impossible(entry, "the answers to its item do not give that label")
-        self._teach(entry.item, index)
+        self.taught[entry.item] = index
 
     # Rows of a purchase ------------------------------------------------------------------------
 
@@ -238,7 +199,7 @@ class Accounts:
         fresh = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
         if before is not None:
             fresh = replace(fresh, words=before.words, late=before.late)
-        self._put(key, fresh)
+        self.purchases[key] = fresh
         self.open[key] = None
         self.doubled += before is None and key[1] == 1
         self._promise(fresh, 1)
@@ -246,7 +207,7 @@ class Accounts:
     def _released(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "open")
         self._close(key, before)
-        self._put(key, replace(before, stage="released"))
+        self.purchases[key] = replace(before, stage="released")
 
     def _answered(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "open", "released")
@@ -259,12 +220,14 @@ class Accounts:
             self._expect_payable(entry, paid)
         words = before.words | {word}
         answered = replace(before, stage="answered", price=paid, words=words, word=word[1])
-        self._put(key, replace(answered, labeler=entry.labeler))
+        self.purchases[key] = replace(answered, labeler=entry.labeler)
         self._pay(answered)
 
     def _late(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "released", "answered")
-        self._put(key, replace(before, words=before.words | {word_of(entry)}, late=before.late + 1))
+        self.purchases[key] = replace(
+            before, words=before.words | {word_of(entry)}, late=before.late + 1
+        )
 
     def _corrected(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "answered")
@@ -275,7 +238,7 @@ class Accounts:
         named = entry.data().get("named") and before.measured is not None
         measured = word[1] if named else before.measured
         revised = replace(before, word=word[1], words=words, measured=measured)
-        self._put(key, replace(revised, corrections=entry.number))
+        self.purchases[key] = replace(revised, corrections=entry.number)
 
     def _learnt(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "answered")
@@ -283,13 +246,9 @@ class Accounts:
             raise impossible(entry, "it was learnt before")
         if not self.teaches(before):
             raise impossible(entry, "its answer cannot be learnt")
-        self._put(key, replace(before, learnt_at=entry.time))
-        self._teach(key[0], before.index)
+        self.purchases[key] = replace(before, learnt_at=entry.time)
+        self.taught[key[0]] = before.index
         self.learnt += 1
-
-    def _teach(self, item: str, index: int | None) -> None:
-        self._taught_before.setdefault(item, (item in self.taught, self.taught.get(item)))
-        self.taught[item] = index
 
     def _expect_payable(self, entry: Entry, price: int) -> None:
         """An owned label costs nothing, a model's is no label of the budget; any other must fit."""
@@ -323,11 +282,6 @@ class Accounts:
     def _close(self, key: Key, state: State) -> None:
         del self.open[key]
         self._promise(state, -1)
-
-    def _put(self, key: Key, state: State) -> None:
-        if self._undo is not None:
-            self._undo.setdefault(key, self.purchases.get(key))
-        self.purchases[key] = state
 
 
 _PLAIN: dict[str, Callable[[Accounts, Entry], None]] = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -32,17 +31,6 @@ class Pending:
     private: PrivateTables
     clock: Callable[[], float]
     entries: list[Entry] = field(default_factory=list)
-
-    @contextmanager
-    def tentative(self) -> Iterator[None]:
-        """Undo what is recorded inside if the block raises."""
-        before = len(self.entries)
-        try:
-            with self.accounts.tentative():
-                yield
-        except BaseException:
-            del self.entries[before:]
-            raise
 
     def record(self, event: str, **fields: Any) -> None:
         """Count an entry and keep it to be written."""
