@@ -38,6 +38,12 @@ class Pending:
         self.accounts.apply(entry)
         self.entries.append(entry)
 
+    def record_of(self, key: Key, state: State, event: str, **fields: Any) -> None:
+        """`record` of a purchase: its round, its purpose, and its last lease unless given."""
+        fields = {"token": state.token, **fields}
+        item, slot = key
+        self.record(event, round=state.round, item=item, slot=slot, purpose=state.purpose, **fields)
+
     def state(self, item: str, slot: int) -> State | None:
         """The current state of a purchase, or None if it was never made."""
         return self.accounts.purchases.get((self.items.surrogate(item), slot))

@@ -13,7 +13,7 @@ from stacksl.ledger.events import canonical
 from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import Answer
 from stacksl.ledger.state import Key, State
-from stacksl.ledger.transactions import relabel, said_of, teach
+from stacksl.ledger.transactions import record_answer, relabel, said_of, teach
 from stacksl.ledger.validation import expect_candidate, whole_answer
 from stacksl.types import Label
 
@@ -29,18 +29,9 @@ def correct(pending: Pending, answer: Answer, named: bool) -> tuple[State, Label
     answer = whole_answer(answer)
     if answer.index is not None:
         expect_candidate(answer.item, answer.index, pending.size(answer.item))
-    pending.record(
-        "corrected",
-        round=state.round,
-        item=pending.items.surrogate(answer.item),
-        slot=answer.slot,
-        token=state.token,
-        number=state.corrections + 1,
-        purpose=state.purpose,
-        labeler=pending.private.code(answer.labeler),
-        price=0,
-        payload=canonical({**said_of(pending, answer), **({"named": True} if named else {})}),
-    )
+    said = said_of(pending, answer) | ({"named": True} if named else {})
+    number = state.corrections + 1
+    record_answer(pending, state, answer, "corrected", said, number=number, price=0)
     key = _revise(pending, answer.item)
     index = None if key is None else pending.accounts.purchases[key].index
     return None if index is None else (state, Label(index))
