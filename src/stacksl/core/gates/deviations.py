@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import Stateless
+from stacksl.core.gates.schedules import Usual
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class LUCB(Stateless):
+class LUCB(Usual):
     """The overlap of bounds: ask iff some other candidate's UCB is above the choice's LCB.
 
     g = max over x ≠ x̂ of UCB(x) − LCB(x̂) = s_x − s_x̂ + w(‖φ_x‖ + ‖φ_x̂‖) in V⁻¹; ask iff g exceeds
@@ -39,9 +39,6 @@ class LUCB(Stateless):
     tolerance: float = 0.0
     name: ClassVar[str] = "lucb"
     code: ClassVar[int] = 7
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
-    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.width_scale is not None and not 0.0 < self.width_scale < math.inf:
@@ -67,7 +64,7 @@ class LUCB(Stateless):
 
 @final
 @dataclass(frozen=True, slots=True)
-class DGS(Stateless):
+class DGS(Usual):
     """The margin against its deviation bound: ask iff the lead could be an error.
 
     Ask iff margin² < scale·r_t (1 + 4 Σ r_i + 36 log(t/δ)), where r_t = ‖φ_x̂ − φ_x′‖² in V⁻¹, x′
@@ -96,9 +93,6 @@ class DGS(Stateless):
     delta: float = 0.05
     name: ClassVar[str] = "dgs"
     code: ClassVar[int] = 12
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
-    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (0.0 < self.scale < math.inf and 0.0 < self.ridge < math.inf):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 from stacksl.core.gates import rules
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import Stateless
+from stacksl.core.gates.schedules import Usual
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Reserve(Stateless):
+class Reserve(Usual):
     """A log-determinant reserve : no skip may cost more than a level.
 
     With B labels, ℓ = log(1 + B L²/(λd)) and κ = `share`, v = exp(dℓ/(κB)) − 1 and the level is
@@ -50,9 +50,6 @@ class Reserve(Stateless):
     pending: int = 0
     name: ClassVar[str] = "reserve"
     code: ClassVar[int] = 13
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
-    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         within = 0.0 < self.share < 1.0 and 0.0 < self.ahead <= 1.0 and 0.0 < self.floor < 1.0

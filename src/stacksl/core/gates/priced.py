@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import AT_REST
+from stacksl.core.gates.schedules import Usual
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
 
 
-class Priced:
+class Priced(Usual):
     """The rule of the priced gates: ask iff g exceeds the price U r^(1 − a/f).
 
     U is the largest g so far, from 0, and the state is (U, 0, 0); f is `reserve`, r is `floor` and
@@ -30,12 +30,6 @@ class Priced:
 
     reserve: float
     floor: float
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
-
-    def start(self) -> GateState:
-        """U = 0."""
-        return AT_REST
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """The price of a label, in units of g."""
@@ -69,7 +63,6 @@ class Contested(Priced):
     floor: float = 0.01
     name: ClassVar[str] = "contested"
     code: ClassVar[int] = 5
-    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.width_scale is not None and not 0.0 < self.width_scale < math.inf:
@@ -146,7 +139,6 @@ class Avoided(Priced):
     floor: float = 0.001
     name: ClassVar[str] = "avoided"
     code: ClassVar[int] = 10
-    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0.0 < self.width_scale < math.inf:
@@ -189,7 +181,6 @@ class Information(Priced):
     floor: float = 0.003
     name: ClassVar[str] = "information"
     code: ClassVar[int] = 11
-    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_price(self)

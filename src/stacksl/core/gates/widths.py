@@ -10,7 +10,7 @@ import numpy as np
 
 from stacksl.core.gates import rules, statistics
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import Stateless
+from stacksl.core.gates.schedules import Usual
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class ADPO:
+class ADPO(Usual):
     """The pair's width: ask iff the two best actions differ in a direction of little data.
 
     g = ‖φ(z, x̂) − φ(z, x′)‖ in V⁻¹ (or H⁻¹) for the choice x̂ and x′ the best-scored other
@@ -49,9 +49,6 @@ class ADPO:
     pace: float = 0.1
     name: ClassVar[str] = "adpo"
     code: ClassVar[int] = 6
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
-    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.level is not None and not 0.0 < self.level < math.inf:
@@ -86,7 +83,7 @@ class ADPO:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Width(Stateless):
+class Width(Usual):
     """The widest pair, which no label enters: ask iff it is above what the budget can reach.
 
     With w the largest ‖φ_x − φ_y‖ in V⁻¹ over all presented x and y, the budget form (BBQ-B, the
@@ -118,9 +115,6 @@ class Width(Stateless):
     ridge: float = 1.0
     name: ClassVar[str] = "width"
     code: ClassVar[int] = 8
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
-    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (0.0 < self.scale < math.inf and 0.0 < self.ridge < math.inf):
