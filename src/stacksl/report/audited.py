@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from stacksl.report.named import Named
+from stacksl.report.codec import Named
 from stacksl.report.wording import count, interval, money, number, percent, plural
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stacksl.report.asking import Asking
+from stacksl.report.codec import Fact, Named
 from stacksl.report.language import LanguageModel
-from stacksl.report.named import Fact, Named
 from stacksl.report.quality import (
     AuditResult,
     Calibration,

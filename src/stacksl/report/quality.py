@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacksl.report.named import Fact
+from stacksl.report.codec import Fact
 
 
 @dataclass(frozen=True, slots=True)

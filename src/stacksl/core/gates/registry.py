@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, final
 import numpy as np
 
 from stacksl.core.gates import rules
-from stacksl.core.gates.deviations import DGS, LUCB
-from stacksl.core.gates.potential import Reserve
-from stacksl.core.gates.priced import Avoided, Contested, Entropy, Information
+from stacksl.core.gates.priced import Avoided, Contested, Entropy, Information, Reserve
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import Always, First, Random, Uniform, Usual
-from stacksl.core.gates.widths import ADPO, Width
+from stacksl.core.gates.widths import ADPO, DGS, LUCB, Width
 from stacksl.errors import SettingsError, unknown_name
 
 if TYPE_CHECKING:

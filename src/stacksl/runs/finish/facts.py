@@ -17,8 +17,8 @@ from stacksl.models.audit import Audited
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import calibration_bins, confusions, wilson
 from stacksl.report import facts as f
+from stacksl.report.codec import Named
 from stacksl.report.language import LanguageModel as LanguageFacts
-from stacksl.report.named import Named
 from stacksl.report.quality import (
     AuditResult,
     Calibration,
