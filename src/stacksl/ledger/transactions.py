@@ -11,9 +11,17 @@ from typing import get_args
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.events import SOFT, canonical, certificate
 from stacksl.ledger.pending import Pending
-from stacksl.ledger.purchases import Answer, Outcome, Purchase, Skip
+from stacksl.ledger.purchases import (
+    Answer,
+    Outcome,
+    Purchase,
+    Skip,
+    expect_candidate,
+    expect_price,
+    whole,
+    whole_answer,
+)
 from stacksl.ledger.state import Key, State
-from stacksl.ledger.validation import expect_candidate, expect_price, whole, whole_answer
 from stacksl.types import Decision
 
 _REASONS = ("expired", "refused", "forgotten", *(f"skipped: {why}" for why in get_args(Skip)))

@@ -23,8 +23,7 @@ from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.prompt.format import Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap
-from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors
-from stacksl.lm.scoring.temperature import prior_temperature
+from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors, prior_temperature
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings

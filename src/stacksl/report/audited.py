@@ -9,9 +9,16 @@ from stacksl.report.codec import Named
 from stacksl.report.wording import count, interval, money, number, percent, plural
 
 if TYPE_CHECKING:
-    from stacksl.report.asking import Agreement, Asking
     from stacksl.report.facts import Facts, Refit
-    from stacksl.report.quality import AuditResult, ClassTotal, Gain, LabelledShare, OwnItems
+    from stacksl.report.quality import (
+        Agreement,
+        Asking,
+        AuditResult,
+        ClassTotal,
+        Gain,
+        LabelledShare,
+        OwnItems,
+    )
 
 
 MEANING = (

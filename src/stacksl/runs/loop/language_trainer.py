@@ -22,12 +22,12 @@ from stacksl.core.heads.logistic import Strength
 from stacksl.core.scorers import Head
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
-from stacksl.features.epochs import Epochs
+from stacksl.features.store import Epochs
 from stacksl.ledger.events import MEASURING, Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import current_processes
-from stacksl.lm.scoring.temperature import fitted_temperature
+from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.runs.loop.adapters import Adapters, read_record
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.linear_trainer import LinearTrainer
