@@ -9,6 +9,9 @@ code  meaning
 130   stopped with Ctrl-C; the sentence has the command that continues
 141   whoever read stdout went away (``stacksl predict ... | head``)
 ====  ==========================================================================
+
+Of several processes of one command (torchrun --nproc-per-node 2 -m stacksl run ...) the first runs
+it, and the others serve its calls of the model.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -151,3 +154,38 @@ def _one_line(text: str) -> str:
 def _silence_stdout() -> None:
     """Redirect stdout to the null device, so that the flush at exit cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def in_crew(play: Callable[[], int]) -> int:
+    """The exit code of `play`, which only the first of several processes runs.
+
+    The others serve it until it is done; torch is loaded only where there
+    is more than one process.
+    """
+    if int(os.environ.get("WORLD_SIZE") or "1") < 2:
+        return play()
+    from stacksl.errors import StackslError
+
+    try:
+        from stacksl.lm.distributed import current_processes, serve
+        from stacksl.lm.worker import Worker
+
+        processes = current_processes()
+    except StackslError as error:
+        return _unformed(str(error), 2)
+    except KeyboardInterrupt:
+        return _unformed("stopped; nothing was changed", 130)
+    if processes.rank > 0:
+        serve(processes, Worker(processes))
+        return 0
+    try:
+        return play()
+    finally:
+        processes.close()
+
+
+def _unformed(sentence: str, code: int) -> int:
+    """The exit code of a process that could not join the others; the first one prints why."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"stacksl: {sentence}", file=sys.stderr)
+    return code

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
+from stacksl.ledger.accounts import Pending
 from stacksl.ledger.events import MEASURING, SOFT, canonical
-from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import (
     SOFT_SLOT,
     Answer,

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.ledger.accounts import Accounts
+from stacksl.ledger.accounts import Accounts, Pending
 from stacksl.ledger.events import Row, read_certificate
 from stacksl.ledger.grants import release_all
-from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.store.chain import Heads, Link, chain, genesis, walk
 from stacksl.ledger.store.database import Store, place_file, remove_file

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
 from stacksl.errors import LabelerError, LedgerError
+from stacksl.ledger.accounts import Pending
 from stacksl.ledger.events import SOFT, canonical, certificate
-from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import (
     Answer,
     Outcome,

@@ -31,7 +31,7 @@ from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.checkpoints import anchors
 from stacksl.runs.storage.folder import RunFolder, read_facts
-from stacksl.runs.storage.state import now
+from stacksl.runs.storage.status import now
 from stacksl.runs.storage.tables import write_metrics, write_rounds
 
 if TYPE_CHECKING:
