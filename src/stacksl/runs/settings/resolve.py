@@ -1,6 +1,9 @@
 """From layers (flags, a config file, a preset, an aim) to a run's settings, or to their mistakes.
 
 Each value keeps its origin, and every mistake is named at once.
+
+A run names modules of the user's own, whose parts it is made with; whoever opens it imports them
+from where Python finds modules: never from the run's folder, which holds data alone.
 """
 
 from __future__ import annotations
