@@ -1,4 +1,4 @@
-"""Containers: CSV, TSV, JSONL, JSON and Parquet as streams of rows with named values."""
+"""Files, data sets of the hub (extra `hub`) and data frames as rows with named values."""
 
 from __future__ import annotations
 

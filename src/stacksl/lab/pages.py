@@ -1,4 +1,4 @@
-"""Tables on the pages of the documentation, generated from the records of the studies."""
+"""Tables on the pages of the documentation, and the results in a few lines, from records."""
 
 from __future__ import annotations
 

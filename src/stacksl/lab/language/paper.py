@@ -2,6 +2,8 @@
 
 Source: paper, section "Experiments", the tables label_efficiency, kl_sweep, hardneg_sweep,
 qwen4b_results, mc_results, subject_results and clipping.
+
+The methods of its tables are settings, with choices that it leaves open.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """`learners`: regret of each learner on the same labels, the first B of a stationary stream.
 
 The last table is of `newton` under a follower: the candidates that a label is learnt over.
+
+The exact fit is the conditional logit, fitted again at growing counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sentences of the paper's parameter section, each with the lines that test it."""
+"""The sentences of the paper's parameter section, with the sweeps and effects that test them."""
 
 from __future__ import annotations
 

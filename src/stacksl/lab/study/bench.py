@@ -3,6 +3,8 @@
 A study asks for the numbers it needs and raises `Wanted` where some are missing; they are measured,
 and the study asks again. What it asks for may therefore depend on earlier numbers, and a study that
 was stopped continues where it was.
+
+Numbers depend on the text of the program: after an edit they are measured again.
 """
 
 from __future__ import annotations

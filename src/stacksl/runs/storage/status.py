@@ -1,4 +1,4 @@
-"""The status of a run, read from its folder without its lock."""
+"""The state of a run from its creation to its end, and its status, read without its lock."""
 
 from __future__ import annotations
 

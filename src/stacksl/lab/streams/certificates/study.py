@@ -1,4 +1,7 @@
-"""`certificates`: two confidence sets of softmax labels, over λ, S, d and what is bought."""
+"""`certificates`: two confidence sets of softmax labels, over λ, S, d and what is bought.
+
+Many short runs of `newton` are played at once: the scorer's steps over a dimension.
+"""
 
 from __future__ import annotations
 
