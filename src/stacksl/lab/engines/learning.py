@@ -1,4 +1,4 @@
-"""Updates of θ and V on pair features after a label, a reward or a skip; the drift guard.
+"""Updates of θ and V on pair features after an answer or a skip; steps of `sgd`; the drift guard.
 
 `products` is rows·V⁻¹ where `fresh` says that it was computed under the present V⁻¹; every update
 of V⁻¹ uses it up.
